@@ -1,4 +1,4 @@
-//! How far apart evaluations are, and who is nearest.
+//! How far apart evaluations are, and id is nearest.
 
 use std::cmp::Ordering;
 
@@ -28,28 +28,28 @@ pub fn distance(one: &Scores, other: &Scores, weights: &Weights) -> Option<u32> 
 
 /// Somebody and how far away they are, in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Near<T> {
+pub struct Neighbor<T> {
     /// Who.
-    pub who: T,
+    pub id: T,
     /// How far away.
     pub distance_micro: u32,
 }
 
-/// The `most` of `others` that are nearest to `aim`, the nearest first, and of those equally near by their name. Those who
+/// The `most` of `others` that are nearest to `aim`, the nearest first, and of those equally near by their name. Those id
 /// cannot be compared are left out.
 pub fn nearest<T: Ord>(
     aim: &Scores,
     others: impl IntoIterator<Item = (T, Scores)>,
     weights: &Weights,
     most: usize,
-) -> Vec<Near<T>> {
-    let near = others.into_iter().filter_map(|(who, scores)| {
+) -> Vec<Neighbor<T>> {
+    let near = others.into_iter().filter_map(|(id, scores)| {
         let distance_micro = distance(aim, &scores, weights)?;
-        Some(Near { who, distance_micro })
+        Some(Neighbor { id, distance_micro })
     });
-    let mut near: Vec<Near<T>> = near.collect();
-    let order = |one: &Near<T>, other: &Near<T>| -> Ordering {
-        (one.distance_micro, &one.who).cmp(&(other.distance_micro, &other.who))
+    let mut near: Vec<Neighbor<T>> = near.collect();
+    let order = |one: &Neighbor<T>, other: &Neighbor<T>| -> Ordering {
+        (one.distance_micro, &one.id).cmp(&(other.distance_micro, &other.id))
     };
     near.sort_by(order);
     near.truncate(most);
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(distance(&web, &legal, &Weights::DEFAULT), Some(83_815));
         let agents = || [("legal", legal), ("security", security), ("web", web)];
         let near = nearest(&web, agents(), &Weights::DEFAULT, 2);
-        assert_eq!(near.iter().map(|near| near.who).collect::<Vec<_>>(), ["web", "security"]);
+        assert_eq!(near.iter().map(|near| near.id).collect::<Vec<_>>(), ["web", "security"]);
         assert_eq!(near[0].distance_micro, 0);
     }
 
@@ -84,7 +84,7 @@ mod tests {
         let unknown = Scores { quality: None, ..aim };
         let others = || [("b", scores([400; 6])), ("a", scores([600; 6])), ("c", unknown)];
         let names = |weights: &Weights, most: usize| -> Vec<&str> {
-            nearest(&aim, others(), weights, most).iter().map(|near| near.who).collect()
+            nearest(&aim, others(), weights, most).iter().map(|near| near.id).collect()
         };
         assert_eq!(names(&Weights::DEFAULT, 9), ["c", "a", "b"]);
         assert_eq!(names(&Weights::DEFAULT, 1), ["c"]);

@@ -3,17 +3,17 @@
 //!
 //! Everything is integers, so that every replay comes to the same.
 
-mod alarm;
 mod distance;
 mod record;
+mod regression;
 mod reputation;
 mod scores;
 mod tally;
 mod weights;
 
-pub use alarm::{DEGRADATION_AFTER, DEGRADATION_MICRO, Degradation, HISTORY_MAX, degradation, mean};
-pub use distance::{Near, distance, nearest};
+pub use distance::{Neighbor, distance, nearest};
 pub use record::{Appraised, Judgement, Standard, Verdict, evaluate};
+pub use regression::{HISTORY_MAX, REGRESSION_AFTER, REGRESSION_MICRO, Regression, detect_regression, mean};
 pub use reputation::Reputation;
 pub use scores::{Dimension, ScoreError, Scores, check_pm, score_pm};
 pub use tally::{Tally, Target};

@@ -68,7 +68,7 @@ impl Appraised {
     }
 
     /// Whether there is anything to say that is not the default.
-    pub fn is_worth_saying(&self) -> bool {
+    pub fn differs_from_default(&self) -> bool {
         self.judgement.is_some()
             || self.weights != Weights::DEFAULT
             || self.target != Target::default()
@@ -78,7 +78,7 @@ impl Appraised {
     /// The evaluation of a run with these scores, the judge's among them; `None`: nothing that counts is known.
     pub fn evaluate(&self, scores: Scores) -> Option<Evaluated> {
         let quality = self.judgement.as_ref().and_then(|judgement| judgement.quality);
-        evaluate(scores.said(quality, None), &self.weights)
+        evaluate(scores.with_judgement(quality, None), &self.weights)
     }
 }
 

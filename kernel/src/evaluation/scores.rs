@@ -103,7 +103,7 @@ impl Scores {
 
     /// The same, with what somebody said of it in place of what was known.
     #[must_use]
-    pub fn said(self, quality: Option<u16>, adherence: Option<u16>) -> Scores {
+    pub fn with_judgement(self, quality: Option<u16>, adherence: Option<u16>) -> Scores {
         Scores { quality: quality.or(self.quality), adherence: adherence.or(self.adherence), ..self }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{BEST_PM, Scores};
 use crate::event::{AttemptResult, Outcome};
 use crate::id::Ticks;
-use crate::run::Category;
+use crate::run::FailureCategory;
 
 /// What a run did, counted as its attempts end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Tally {
             }
             Outcome::Failed(failure) => {
                 self.failed += 1;
-                let broken = u64::from(failure.category == Category::InvalidOutput);
+                let broken = u64::from(failure.category == FailureCategory::InvalidOutput);
                 self.judged += broken;
                 self.broken += broken;
             }
@@ -125,19 +125,19 @@ mod tests {
     use crate::event::{Failure, Output};
     use crate::id::Digest;
 
-    fn result(category: Option<Category>, duration_ms: u64, cost: u64) -> AttemptResult {
+    fn result(category: Option<FailureCategory>, duration_ms: u64, cost: u64) -> AttemptResult {
         let outcome = match category {
             None => {
                 Outcome::Ok(Output { artifact: Digest([0; 32]), bytes: 0, inline: None, directive: None })
             }
             Some(category) => Outcome::Failed(Failure { category, message: String::new() }),
         };
-        AttemptResult { duration_ms, cost, ..AttemptResult::unpaid("n".into(), 1, outcome) }
+        AttemptResult { duration_ms, cost, ..AttemptResult::without_cost("n".into(), 1, outcome) }
     }
 
     #[test]
     fn scores_follow_from_what_attempts_came_to() {
-        let check = |results: &[(Option<Category>, u64, u64)], expected: Option<[u16; 5]>| {
+        let check = |results: &[(Option<FailureCategory>, u64, u64)], expected: Option<[u16; 5]>| {
             let mut tally = Tally::default();
             for &(category, duration_ms, cost) in results {
                 tally.count(&result(category, duration_ms, cost), 1_000, true);
@@ -151,16 +151,22 @@ mod tests {
         check(&[(None, 0, 0)], None); // a wait
         check(&[(None, 500, 10)], Some([1_000, 1_000, 1_000, 1_000, 750]));
         check(&[(None, 750, 10)], Some([1_000, 500, 1_000, 1_000, 750]));
-        check(&[(Some(Category::Timeout), 1_000, 30), (None, 100, 10)], Some([1_000, 500, 250, 500, 750]));
-        check(&[(Some(Category::InvalidOutput), 1, 10), (None, 1, 10)], Some([500, 1_000, 500, 500, 750]));
-        check(&[(Some(Category::GateDenied), 0, 0)], Some([9_999, 1_000, 1_000, 0, 750]));
+        check(
+            &[(Some(FailureCategory::Timeout), 1_000, 30), (None, 100, 10)],
+            Some([1_000, 500, 250, 500, 750]),
+        );
+        check(
+            &[(Some(FailureCategory::InvalidOutput), 1, 10), (None, 1, 10)],
+            Some([500, 1_000, 500, 500, 750]),
+        );
+        check(&[(Some(FailureCategory::GateDenied), 0, 0)], Some([9_999, 1_000, 1_000, 0, 750]));
     }
 
     #[test]
     fn speed_and_cost_count_against_the_target_where_there_is_one() {
         let check = |time_ms: Option<u64>, credits: Option<u64>, expected: (u16, u16)| {
             let mut tally = Tally::default();
-            tally.count(&result(Some(Category::Timeout), 1_000, 30), 1_000, true);
+            tally.count(&result(Some(FailureCategory::Timeout), 1_000, 30), 1_000, true);
             tally.count(&result(None, 200, 10), 1_000, true);
             let scores = tally.scores(0, 0, &Target { time_ms, credits }).unwrap();
             assert_eq!((scores.speed, scores.cost), expected, "{time_ms:?} {credits:?}");

@@ -23,7 +23,8 @@ pub enum PipelineRecord {
         state: Option<Json>,
     },
     /// An event was too much for a stage, again and again.
-    Parked {
+    #[serde(rename = "Parked")]
+    DeadLettered {
         /// Which stage.
         stage: StageId,
         /// The number of the event; 0: the end of what the stage hears.
@@ -52,7 +53,8 @@ pub enum PipelineRecord {
         last: u64,
     },
     /// A stretch of the log is complete, and the oldest ones may be over the quota.
-    Stretch {
+    #[serde(rename = "Stretch")]
+    LogChunk {
         /// Its last event.
         upto: u64,
         /// What its events count for.

@@ -21,11 +21,11 @@ pub struct CallClass {
 /// What may be done about work of which nobody knows whether it was done: its process died, or its result was lost. From the
 /// most to the least that is permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AfterLoss {
+pub enum OnLostResult {
     /// It is done again: it changes nothing.
-    Again,
+    Retry,
     /// It is done again with the same idempotency key: the world, or whoever receives it, takes the two for one.
-    AgainUnderKey,
+    RetryWithKey,
     /// Only a person can tell whether it may be done again.
     InDoubt,
 }
@@ -40,16 +40,16 @@ impl CallClass {
     /// What may be done about such a call if nobody knows whether it was made.
     ///
     /// ```
-    /// # use ostler_kernel::{gate::{AfterLoss, CallClass}, plan::{Effect, Idempotency}};
+    /// # use ostler_kernel::{gate::{OnLostResult, CallClass}, plan::{Effect, Idempotency}};
     /// let post = |idem| CallClass { impact: 1, effect: Effect::External, idem };
-    /// assert_eq!(post(Idempotency::Keyed).after_loss(), AfterLoss::AgainUnderKey);
-    /// assert_eq!(post(Idempotency::None).after_loss(), AfterLoss::InDoubt);
+    /// assert_eq!(post(Idempotency::Keyed).on_lost_result(), OnLostResult::RetryWithKey);
+    /// assert_eq!(post(Idempotency::None).on_lost_result(), OnLostResult::InDoubt);
     /// ```
-    pub fn after_loss(self) -> AfterLoss {
+    pub fn on_lost_result(self) -> OnLostResult {
         match self.idem {
-            _ if !self.acts() => AfterLoss::Again,
-            Idempotency::Natural | Idempotency::Keyed => AfterLoss::AgainUnderKey,
-            Idempotency::None => AfterLoss::InDoubt,
+            _ if !self.acts() => OnLostResult::Retry,
+            Idempotency::Natural | Idempotency::Keyed => OnLostResult::RetryWithKey,
+            Idempotency::None => OnLostResult::InDoubt,
         }
     }
 

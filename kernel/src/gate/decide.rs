@@ -18,7 +18,7 @@ use crate::json::{MAX_INTEGER, Object, measure_within};
 pub const REFUSAL: &str = "the call was refused";
 
 /// What stands in a denial before what would mend it.
-pub const MEANT: &str = "; if it is meant to, ";
+pub const REMEDY: &str = "; if it is meant to, ";
 
 /// The gate's answer.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ pub fn preview(call: Call<'_>, policy: &GatePolicy) -> Result<Preview, Denial> {
 
 /// What speaks against a call of which only some parameters are known yet, if anything does: it would be denied with
 /// whatever others. Parameters are not judged by the schema, which needs all of them; [`GatedTool::judge`] does.
-pub fn foresee(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
+pub fn preflight(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
     let weighed = check_names(&call.params).and_then(|()| granted(call, policy)).and_then(|(tool, cap)| {
         check_impact(call, tool, cap, policy.ceiling)?;
         check_paths(call, tool)?;
@@ -262,15 +262,15 @@ fn check_impact(
         (DenialCode::ImpactOverTenantCeiling, "the tenant's ceiling")
     };
     let (impact, name) = (class.impact, call.name);
-    let mend = match code {
+    let help = match code {
         DenialCode::ImpactOverIntent if cap < impact => {
-            format!("{MEANT}run it with --intent {impact}, and raise the cap of {name} in its scope")
+            format!("{REMEDY}run it with --intent {impact}, and raise the cap of {name} in its scope")
         }
         DenialCode::ImpactOverIntent if ceiling < impact => String::new(),
-        DenialCode::ImpactOverIntent => format!("{MEANT}run it with --intent {impact}"),
+        DenialCode::ImpactOverIntent => format!("{REMEDY}run it with --intent {impact}"),
         _ => String::new(),
     };
-    Err(denial(code, format_args!("impact {impact} of {name} is above {whose}, {limit}{mend}")))
+    Err(denial(code, format_args!("impact {impact} of {name} is above {whose}, {limit}{help}")))
 }
 
 fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {

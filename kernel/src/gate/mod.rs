@@ -4,23 +4,23 @@
 mod argv;
 mod argv_programs;
 mod call;
-mod closed;
+mod close_schema;
 mod decide;
 mod egress;
 mod params;
 mod path;
+mod path_params;
 mod permit;
-mod places;
 mod policy;
 mod tool;
 
 pub use argv::{ArgvClass, ArgvError, ArgvPattern, ArgvTable, UNLISTED};
 pub use argv_programs::OBSERVING_ENVIRONMENT;
-pub use call::{AfterLoss, Call, CallClass, Preview};
-pub use decide::{Denial, DenialCode, MEANT, REFUSAL, Verdict, decide, foresee, preview};
+pub use call::{Call, CallClass, OnLostResult, Preview};
+pub use decide::{Denial, DenialCode, REFUSAL, REMEDY, Verdict, decide, preflight, preview};
 pub use egress::{Destination, Egress, EgressEntryError, EgressFault, is_public};
 pub use permit::Permit;
-pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, both};
+pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, intersect_scopes};
 pub use tool::GatedTool;
 
 /// Calls of one run that the gate refuses; then the run is cancelled, so that nobody finds out by trying what is allowed.

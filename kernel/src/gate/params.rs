@@ -8,9 +8,9 @@ use jsonschema::{JsonType, ValidationError};
 use serde_json::{Map, Value};
 
 use super::tool::GatedTool;
-use crate::contract::{excerpt, kind_of};
+use crate::contract::{describe_kind, excerpt};
 use crate::plan::{BadParam, nearest};
-use crate::port::WrongParam;
+use crate::port::ParamProblem;
 
 /// Faults of one call that are looked for.
 const BAD_PARAMS_MAX: usize = 64;
@@ -47,10 +47,10 @@ impl GatedTool {
         bad.extend(reserved(&bad, literal.keys().map(String::as_str).chain(referred.iter().copied())));
         let mut checked = catch_unwind(AssertUnwindSafe(|| self.tool().check(literal))).unwrap_or_default();
         checked.retain(|wrong| !bad.iter().any(|bad| top(pointer_of(bad)) == wrong.name));
-        bad.extend(checked.into_iter().map(|WrongParam { name, what, mend, line }| BadParam::Wrong {
+        bad.extend(checked.into_iter().map(|ParamProblem { name, what, help, line }| BadParam::Wrong {
             pointer: format!("/{}", escaped(&name)),
             what,
-            mend,
+            help,
             line,
         }));
         bad
@@ -82,7 +82,7 @@ impl GatedTool {
 fn reserved<'a>(bad: &[BadParam], names: impl Iterator<Item = &'a str>) -> Vec<BadParam> {
     let pointers = names.filter(|name| is_reserved(name)).map(|name| format!("/{name}"));
     let told = pointers.filter(|pointer| !bad.iter().any(|bad| pointer_of(bad) == pointer)).map(|pointer| {
-        BadParam::Wrong { pointer, what: RESERVED.to_owned(), mend: "leave it out".to_owned(), line: None }
+        BadParam::Wrong { pointer, what: RESERVED.to_owned(), help: "leave it out".to_owned(), line: None }
     });
     told.collect()
 }
@@ -123,8 +123,8 @@ fn told(error: &ValidationError<'_>, schema: &Value) -> Vec<BadParam> {
             vec![BadParam::Missing { pointer, name, says: says.unwrap_or_default().to_owned() }]
         }
         kind => {
-            let (what, mend) = value_fault(kind, error);
-            vec![BadParam::Wrong { pointer, what, mend, line: None }]
+            let (what, help) = value_fault(kind, error);
+            vec![BadParam::Wrong { pointer, what, help, line: None }]
         }
     }
 }
@@ -138,7 +138,7 @@ fn named_beside(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
 }
 
 fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (String, String) {
-    let found = kind_of(error.instance());
+    let found = describe_kind(error.instance());
     let must = |what: String| (format!("must be {what}, found {found}"), format!("give it {what}"));
     let be = |what: String| (format!("must be {what}"), format!("give it {what}"));
     let size = |what: String| (format!("must have {what}"), format!("give it {what}"));
@@ -150,14 +150,14 @@ fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (Stri
         }
         ValidationErrorKind::Enum { options } => {
             let options: Vec<String> = options.as_array().into_iter().flatten().map(plain).collect();
-            let mend = error
+            let help = error
                 .instance()
                 .as_str()
                 .and_then(|found| nearest(found, options.iter().map(String::as_str), &mut PAIRS_MAX.clone()));
             let listed = excerpt(options.join(", "));
             let otherwise = format!("use one of {listed}");
-            let mend = mend.map_or(otherwise, |meant| format!("did you mean {meant:?}?"));
-            (format!("must be one of {listed}"), mend)
+            let help = help.map_or(otherwise, |meant| format!("did you mean {meant:?}?"));
+            (format!("must be one of {listed}"), help)
         }
         ValidationErrorKind::Constant { expected_value } => must(excerpt(plain(expected_value))),
         ValidationErrorKind::Minimum { limit } => be(format!("{limit} or more")),

@@ -47,7 +47,7 @@ impl GatePolicy {
 /// The name of a scope of what both allow, each part with as many names as it needs.
 ///
 /// ```
-/// use ostler_kernel::gate::both;
+/// use ostler_kernel::gate::intersect_scopes;
 ///
 /// for (one, other, expected) in [
 ///     ("default", None, "default"),
@@ -55,10 +55,10 @@ impl GatePolicy {
 ///     ("b", Some("a"), "a&b"),
 ///     ("a&b", Some("b&c"), "a&b&c"),
 /// ] {
-///     assert_eq!(both(one, other), expected);
+///     assert_eq!(intersect_scopes(one, other), expected);
 /// }
 /// ```
-pub fn both(one: &str, other: Option<&str>) -> String {
+pub fn intersect_scopes(one: &str, other: Option<&str>) -> String {
     let parts = one.split('&').chain(other.into_iter().flat_map(|it| it.split('&')));
     parts.collect::<BTreeSet<&str>>().into_iter().collect::<Vec<_>>().join("&")
 }

@@ -8,12 +8,12 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::call::CallClass;
-use super::closed::close_objects;
-use super::places::{Format, Places, Schemas};
+use super::close_schema::close_objects;
+use super::path_params::{Format, FormatParams, SchemaGraph};
 use crate::contract::{SchemaError, compile_schema, excerpt};
 use crate::id::Digest;
 use crate::json::Object;
-use crate::lineage::{self, Sigma};
+use crate::lineage::{self, ExecutableSpec};
 use crate::plan::{Effect, Idempotency};
 use crate::port::{Tool, ToolSpec};
 
@@ -23,9 +23,9 @@ pub struct GatedTool {
     validator: Validator,
     defaults: Vec<(String, Value)>,
     result_schema: Option<Arc<Value>>,
-    paths: Places,
-    uris: Places,
-    sigma: Digest,
+    paths: FormatParams,
+    uris: FormatParams,
+    executable_digest: Digest,
 }
 
 impl fmt::Debug for GatedTool {
@@ -50,8 +50,8 @@ impl GatedTool {
         let open = compile_schema(&schema)?; // the author's own words first: faults name their places
         drop(open);
         let top = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
-        let schemas = Schemas::of(&schema)?;
-        let (paths, uris) = (schemas.places(Format::Path)?, schemas.places(Format::Uri)?);
+        let schemas = SchemaGraph::of(&schema)?;
+        let (paths, uris) = (schemas.params_with(Format::Path)?, schemas.params_with(Format::Uri)?);
         let defaults = top
             .iter()
             .filter_map(|(name, inner)| Some((name.clone(), inner.get("default")?.clone())))
@@ -60,10 +60,16 @@ impl GatedTool {
         let result_schema = Some(&tool.spec().result).filter(|schema| !schema.is_null());
         let result_schema = result_schema.cloned().map(Arc::new);
         let ToolSpec { name, version, .. } = tool.spec();
-        let sigma = Sigma { kind: "tool", tool: Some(name), tool_version: Some(version), ..Sigma::default() };
-        let sigma = lineage::sigma(&sigma.document().expect("texts are canonical"));
+        let executable_digest = ExecutableSpec {
+            kind: "tool",
+            tool: Some(name),
+            tool_version: Some(version),
+            ..ExecutableSpec::default()
+        };
+        let executable_digest =
+            lineage::executable_digest(&executable_digest.document().expect("texts are canonical"));
         let validator = compile_schema(&schema)?.validator;
-        Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, sigma })
+        Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, executable_digest })
     }
 
     /// The tool itself, for whoever performs the call.
@@ -71,9 +77,9 @@ impl GatedTool {
         &self.tool
     }
 
-    /// Digest of what runs when it is called, see [`Sigma`].
-    pub fn sigma(&self) -> Digest {
-        self.sigma
+    /// Digest of what runs when it is called, see [`ExecutableSpec`].
+    pub fn executable_digest(&self) -> Digest {
+        self.executable_digest
     }
 
     /// Its parameter schema, compiled.

@@ -172,19 +172,19 @@ pub fn canonical(value: &Value) -> Result<Json, JsonError> {
     Ok(Json(text.into()))
 }
 
-/// Whether [`settle_numbers`] would leave a value as it is, for sure: it holds no double.
-pub fn has_settled_numbers(value: &Value) -> bool {
+/// Whether [`canonicalize_numbers`] would leave a value as it is, for sure: it holds no double.
+pub fn has_canonical_numbers(value: &Value) -> bool {
     match value {
         Value::Number(number) => !number.is_f64(),
-        Value::Array(items) => items.iter().all(has_settled_numbers),
-        Value::Object(members) => members.values().all(has_settled_numbers),
+        Value::Array(items) => items.iter().all(has_canonical_numbers),
+        Value::Object(members) => members.values().all(has_canonical_numbers),
         Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
 }
 
 /// Makes every number of a value the one that its canonical text says: `1.0` is `1`, `-0.0` is `0`. What has no
 /// canonical text stays.
-pub fn settle_numbers(value: &mut Value) {
+pub fn canonicalize_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let mut text = String::new();
@@ -194,8 +194,8 @@ pub fn settle_numbers(value: &mut Value) {
                 *number = settled;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(settle_numbers),
-        Value::Object(members) => members.values_mut().for_each(settle_numbers),
+        Value::Array(items) => items.iter_mut().for_each(canonicalize_numbers),
+        Value::Object(members) => members.values_mut().for_each(canonicalize_numbers),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -222,7 +222,7 @@ pub fn measure(map: &Map<String, Value>) -> Result<usize, JsonError> {
 
 /// As [`measure`], for an object that may be nested only so deep (itself included).
 pub(crate) fn measure_within(map: &Map<String, Value>, depth: usize) -> Result<usize, JsonError> {
-    let mut length = write::Length(0);
+    let mut length = write::ByteCount(0);
     write::write_map_within(map, depth.min(MAX_DEPTH), &mut length)?;
     Ok(length.0)
 }
@@ -322,7 +322,7 @@ mod tests {
                 // An independent reader agrees on what the text says.
                 let read: Value = serde_json::from_str(json.as_str()).unwrap();
                 let mut settled = value;
-                settle_numbers(&mut settled);
+                canonicalize_numbers(&mut settled);
                 prop_assert_eq!(&settled, &read);
                 prop_assert_eq!(&canonical(&read).unwrap(), &json);
             }

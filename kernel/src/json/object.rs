@@ -11,7 +11,7 @@ use super::{Json, JsonError, canonical};
 use crate::id::Digest;
 use crate::lineage;
 
-/// A JSON object. Clones share it, and what is known of its text: the parameters of a node are judged, identified and handed
+/// A JSON object. Clones share it, and what is inner of its text: the parameters of a node are judged, identified and handed
 /// on with every attempt, and never change.
 ///
 /// ```
@@ -22,10 +22,10 @@ use crate::lineage;
 /// assert_eq!(object["a"], json!(null));
 /// ```
 #[derive(Clone)]
-pub struct Object(Arc<Known>);
+pub struct Object(Arc<Inner>);
 
 #[derive(Clone)]
-struct Known {
+struct Inner {
     /// Always an object.
     value: Value,
     text: OnceLock<Result<Json, JsonError>>,
@@ -62,9 +62,9 @@ impl Object {
 
     /// Its members, to be changed: those of this one alone.
     pub fn make_mut(&mut self) -> &mut Map<String, Value> {
-        let known = Arc::make_mut(&mut self.0);
-        (known.text, known.digest) = (OnceLock::new(), OnceLock::new());
-        known.value.as_object_mut().expect(MADE)
+        let inner = Arc::make_mut(&mut self.0);
+        (inner.text, inner.digest) = (OnceLock::new(), OnceLock::new());
+        inner.value.as_object_mut().expect(MADE)
     }
 
     /// Its members, which are copied if others have it too.
@@ -79,7 +79,7 @@ impl Object {
 impl From<Map<String, Value>> for Object {
     fn from(members: Map<String, Value>) -> Object {
         let (text, digest) = (OnceLock::new(), OnceLock::new());
-        Object(Arc::new(Known { value: Value::Object(members), text, digest }))
+        Object(Arc::new(Inner { value: Value::Object(members), text, digest }))
     }
 }
 

@@ -43,13 +43,13 @@ impl Parser<'_> {
         self.bytes[self.at..].starts_with(text.as_bytes())
     }
 
-    /// Reads a value, blanks before it included, with room for so many more levels.
-    fn value(&mut self, room: usize) -> Result<Value, JsonError> {
+    /// Reads a value, blanks before it included, with depth_left for so many more levels.
+    fn value(&mut self, depth_left: usize) -> Result<Value, JsonError> {
         self.skip_blank();
         match self.bytes.get(self.at) {
             Some(b'"') => self.string().map(Value::String),
-            Some(b'{') => self.object(room),
-            Some(b'[') => self.array(room),
+            Some(b'{') => self.object(depth_left),
+            Some(b'[') => self.array(depth_left),
             Some(b'N' | b'I' | b'-')
                 if self.next_is("NaN") || self.next_is("Infinity") || self.next_is("-Infinity") =>
             {
@@ -71,8 +71,8 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    fn array(&mut self, room: usize) -> Result<Value, JsonError> {
-        let room = room.checked_sub(1).ok_or(JsonError::TooDeep { at: self.at })?;
+    fn array(&mut self, depth_left: usize) -> Result<Value, JsonError> {
+        let depth_left = depth_left.checked_sub(1).ok_or(JsonError::TooDeep { at: self.at })?;
         self.at += 1;
         let mut items = Vec::new();
         self.skip_blank();
@@ -81,7 +81,7 @@ impl Parser<'_> {
             return Ok(Value::Array(items));
         }
         loop {
-            items.push(self.value(room)?);
+            items.push(self.value(depth_left)?);
             self.skip_blank();
             match self.bytes.get(self.at) {
                 Some(b',') => self.at += 1,
@@ -93,8 +93,8 @@ impl Parser<'_> {
         Ok(Value::Array(items))
     }
 
-    fn object(&mut self, room: usize) -> Result<Value, JsonError> {
-        let room = room.checked_sub(1).ok_or(JsonError::TooDeep { at: self.at })?;
+    fn object(&mut self, depth_left: usize) -> Result<Value, JsonError> {
+        let depth_left = depth_left.checked_sub(1).ok_or(JsonError::TooDeep { at: self.at })?;
         self.at += 1;
         let mut members = Map::new();
         self.skip_blank();
@@ -121,7 +121,7 @@ impl Parser<'_> {
                 return Err(self.syntax("a colon"));
             }
             self.at += 1;
-            place.insert(self.value(room)?);
+            place.insert(self.value(depth_left)?);
             self.skip_blank();
             match self.bytes.get(self.at) {
                 Some(b',') => self.at += 1,

@@ -25,51 +25,51 @@ use super::{Json, JsonError, MAX_DEPTH, number, utf16_order, write_string};
 /// Those of [`canonical`](super::canonical); [`JsonError::Syntax`] for what JSON has no words for, such as a key that
 /// is no text.
 pub fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<Json, JsonError> {
-    let mut writer = Writer { out: String::with_capacity(256), room: MAX_DEPTH };
-    value.serialize(&mut writer).map_err(|Refused(error)| error)?;
+    let mut writer = Writer { out: String::with_capacity(256), depth_left: MAX_DEPTH };
+    value.serialize(&mut writer).map_err(|SerializeError(error)| error)?;
     Ok(Json(writer.out.into()))
 }
 
 /// serde wants errors that can be made of any text.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-struct Refused(#[from] JsonError);
+struct SerializeError(#[from] JsonError);
 
-impl Refused {
-    fn unwritable() -> Refused {
-        Refused(JsonError::Syntax { at: 0, expected: "something that JSON can say" })
+impl SerializeError {
+    fn unwritable() -> SerializeError {
+        SerializeError(JsonError::Syntax { at: 0, expected: "something that JSON can say" })
     }
 }
 
-impl ser::Error for Refused {
-    fn custom<T: Display>(_: T) -> Refused {
-        Refused::unwritable()
+impl ser::Error for SerializeError {
+    fn custom<T: Display>(_: T) -> SerializeError {
+        SerializeError::unwritable()
     }
 }
 
 struct Writer {
     out: String,
     /// Arrays and objects that may still be nested.
-    room: usize,
+    depth_left: usize,
 }
 
 impl Writer {
-    fn open(&mut self, bracket: char) -> Result<(), Refused> {
-        self.room = self.room.checked_sub(1).ok_or(JsonError::TooDeep { at: 0 })?;
+    fn open(&mut self, bracket: char) -> Result<(), SerializeError> {
+        self.depth_left = self.depth_left.checked_sub(1).ok_or(JsonError::TooDeep { at: 0 })?;
         self.out.push(bracket);
         Ok(())
     }
 
     fn close(&mut self, bracket: char) {
-        self.room += 1;
+        self.depth_left += 1;
         self.out.push(bracket);
     }
 
-    fn number(&mut self, number: impl Into<Number>) -> Result<(), Refused> {
+    fn number(&mut self, number: impl Into<Number>) -> Result<(), SerializeError> {
         Ok(number::write(&number.into(), &mut self.out)?)
     }
 
-    fn members(&mut self, count: usize) -> Result<Members<'_>, Refused> {
+    fn members(&mut self, count: usize) -> Result<Members<'_>, SerializeError> {
         self.open('{')?;
         Ok(Members { begin: self.out.len(), writer: self, members: Vec::with_capacity(count) })
     }
@@ -77,91 +77,96 @@ impl Writer {
 
 impl<'a> Serializer for &'a mut Writer {
     type Ok = ();
-    type Error = Refused;
+    type Error = SerializeError;
     type SerializeSeq = Items<'a>;
     type SerializeTuple = Items<'a>;
     type SerializeTupleStruct = Items<'a>;
-    type SerializeTupleVariant = Impossible<(), Refused>;
+    type SerializeTupleVariant = Impossible<(), SerializeError>;
     type SerializeMap = Members<'a>;
     type SerializeStruct = Members<'a>;
-    type SerializeStructVariant = Impossible<(), Refused>;
+    type SerializeStructVariant = Impossible<(), SerializeError>;
 
-    fn serialize_bool(self, value: bool) -> Result<(), Refused> {
+    fn serialize_bool(self, value: bool) -> Result<(), SerializeError> {
         self.out.push_str(if value { "true" } else { "false" });
         Ok(())
     }
 
-    fn serialize_i8(self, value: i8) -> Result<(), Refused> {
+    fn serialize_i8(self, value: i8) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_i16(self, value: i16) -> Result<(), Refused> {
+    fn serialize_i16(self, value: i16) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_i32(self, value: i32) -> Result<(), Refused> {
+    fn serialize_i32(self, value: i32) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_i64(self, value: i64) -> Result<(), Refused> {
+    fn serialize_i64(self, value: i64) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_u8(self, value: u8) -> Result<(), Refused> {
+    fn serialize_u8(self, value: u8) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_u16(self, value: u16) -> Result<(), Refused> {
+    fn serialize_u16(self, value: u16) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_u32(self, value: u32) -> Result<(), Refused> {
+    fn serialize_u32(self, value: u32) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_u64(self, value: u64) -> Result<(), Refused> {
+    fn serialize_u64(self, value: u64) -> Result<(), SerializeError> {
         self.number(value)
     }
 
-    fn serialize_f32(self, value: f32) -> Result<(), Refused> {
+    fn serialize_f32(self, value: f32) -> Result<(), SerializeError> {
         self.serialize_f64(value.into())
     }
 
-    fn serialize_f64(self, value: f64) -> Result<(), Refused> {
+    fn serialize_f64(self, value: f64) -> Result<(), SerializeError> {
         self.number(Number::from_f64(value).ok_or(JsonError::NotFinite { at: 0 })?)
     }
 
-    fn serialize_char(self, value: char) -> Result<(), Refused> {
+    fn serialize_char(self, value: char) -> Result<(), SerializeError> {
         self.serialize_str(value.encode_utf8(&mut [0; 4]))
     }
 
-    fn serialize_str(self, value: &str) -> Result<(), Refused> {
+    fn serialize_str(self, value: &str) -> Result<(), SerializeError> {
         write_string(value, &mut self.out);
         Ok(())
     }
 
-    fn serialize_bytes(self, _: &[u8]) -> Result<(), Refused> {
-        Err(Refused::unwritable())
+    fn serialize_bytes(self, _: &[u8]) -> Result<(), SerializeError> {
+        Err(SerializeError::unwritable())
     }
 
-    fn serialize_none(self) -> Result<(), Refused> {
+    fn serialize_none(self) -> Result<(), SerializeError> {
         self.serialize_unit()
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Refused> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), SerializeError> {
         value.serialize(self)
     }
 
-    fn serialize_unit(self) -> Result<(), Refused> {
+    fn serialize_unit(self) -> Result<(), SerializeError> {
         self.out.push_str("null");
         Ok(())
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Result<(), Refused> {
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), SerializeError> {
         self.serialize_unit()
     }
 
-    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), Refused> {
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<(), SerializeError> {
         self.serialize_str(variant)
     }
 
@@ -169,7 +174,7 @@ impl<'a> Serializer for &'a mut Writer {
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SerializeError> {
         value.serialize(self)
     }
 
@@ -179,23 +184,23 @@ impl<'a> Serializer for &'a mut Writer {
         _: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SerializeError> {
         let mut members = self.members(1)?;
         members.member(variant, value)?;
         members.end();
         Ok(())
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Items<'a>, Refused> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<Items<'a>, SerializeError> {
         self.open('[')?;
         Ok(Items { writer: self, first: true })
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Items<'a>, Refused> {
+    fn serialize_tuple(self, _: usize) -> Result<Items<'a>, SerializeError> {
         self.serialize_seq(None)
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Items<'a>, Refused> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Items<'a>, SerializeError> {
         self.serialize_seq(None)
     }
 
@@ -205,15 +210,15 @@ impl<'a> Serializer for &'a mut Writer {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Self::SerializeTupleVariant, Refused> {
-        Err(Refused::unwritable())
+    ) -> Result<Self::SerializeTupleVariant, SerializeError> {
+        Err(SerializeError::unwritable())
     }
 
-    fn serialize_map(self, members: Option<usize>) -> Result<Members<'a>, Refused> {
+    fn serialize_map(self, members: Option<usize>) -> Result<Members<'a>, SerializeError> {
         self.members(members.unwrap_or(0))
     }
 
-    fn serialize_struct(self, _: &'static str, members: usize) -> Result<Members<'a>, Refused> {
+    fn serialize_struct(self, _: &'static str, members: usize) -> Result<Members<'a>, SerializeError> {
         self.members(members)
     }
 
@@ -223,8 +228,8 @@ impl<'a> Serializer for &'a mut Writer {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Self::SerializeStructVariant, Refused> {
-        Err(Refused::unwritable())
+    ) -> Result<Self::SerializeStructVariant, SerializeError> {
+        Err(SerializeError::unwritable())
     }
 }
 
@@ -235,7 +240,7 @@ struct Items<'a> {
 }
 
 impl Items<'_> {
-    fn item<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), Refused> {
+    fn item<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), SerializeError> {
         if !std::mem::take(&mut self.first) {
             self.writer.out.push(',');
         }
@@ -261,7 +266,7 @@ struct Member {
 }
 
 impl Members<'_> {
-    fn key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refused> {
+    fn key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), SerializeError> {
         if !self.members.is_empty() {
             self.writer.out.push(',');
         }
@@ -269,7 +274,7 @@ impl Members<'_> {
         key.serialize(&mut *self.writer)?;
         let end = self.writer.out.len();
         if !self.writer.out[start..].starts_with('"') {
-            return Err(Refused::unwritable());
+            return Err(SerializeError::unwritable());
         }
         let key = start + 1..end - 1;
         let plain =
@@ -279,7 +284,7 @@ impl Members<'_> {
         Ok(())
     }
 
-    fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
+    fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), SerializeError> {
         value.serialize(&mut *self.writer)?;
         if let Some(member) = self.members.last_mut() {
             member.whole.end = self.writer.out.len();
@@ -287,7 +292,7 @@ impl Members<'_> {
         Ok(())
     }
 
-    fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Refused> {
+    fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), SerializeError> {
         self.key(key)?;
         self.value(value)
     }
@@ -320,13 +325,13 @@ fn unescaped(key: &str) -> Cow<'_, str> {
 
 impl ser::SerializeSeq for Items<'_> {
     type Ok = ();
-    type Error = Refused;
+    type Error = SerializeError;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), Refused> {
+    fn serialize_element<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), SerializeError> {
         self.item(item)
     }
 
-    fn end(self) -> Result<(), Refused> {
+    fn end(self) -> Result<(), SerializeError> {
         self.writer.close(']');
         Ok(())
     }
@@ -334,43 +339,43 @@ impl ser::SerializeSeq for Items<'_> {
 
 impl ser::SerializeTuple for Items<'_> {
     type Ok = ();
-    type Error = Refused;
+    type Error = SerializeError;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), Refused> {
+    fn serialize_element<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), SerializeError> {
         self.item(item)
     }
 
-    fn end(self) -> Result<(), Refused> {
+    fn end(self) -> Result<(), SerializeError> {
         ser::SerializeSeq::end(self)
     }
 }
 
 impl ser::SerializeTupleStruct for Items<'_> {
     type Ok = ();
-    type Error = Refused;
+    type Error = SerializeError;
 
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), Refused> {
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<(), SerializeError> {
         self.item(item)
     }
 
-    fn end(self) -> Result<(), Refused> {
+    fn end(self) -> Result<(), SerializeError> {
         ser::SerializeSeq::end(self)
     }
 }
 
 impl ser::SerializeMap for Members<'_> {
     type Ok = ();
-    type Error = Refused;
+    type Error = SerializeError;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refused> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), SerializeError> {
         self.key(key)
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), SerializeError> {
         self.value(value)
     }
 
-    fn end(self) -> Result<(), Refused> {
+    fn end(self) -> Result<(), SerializeError> {
         Members::end(self);
         Ok(())
     }
@@ -378,17 +383,17 @@ impl ser::SerializeMap for Members<'_> {
 
 impl ser::SerializeStruct for Members<'_> {
     type Ok = ();
-    type Error = Refused;
+    type Error = SerializeError;
 
     fn serialize_field<T: Serialize + ?Sized>(
         &mut self,
         key: &'static str,
         value: &T,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SerializeError> {
         self.member(key, value)
     }
 
-    fn end(self) -> Result<(), Refused> {
+    fn end(self) -> Result<(), SerializeError> {
         Members::end(self);
         Ok(())
     }

@@ -19,9 +19,9 @@ impl Sink for String {
 }
 
 /// Counts bytes.
-pub(super) struct Length(pub(super) usize);
+pub(super) struct ByteCount(pub(super) usize);
 
-impl Sink for Length {
+impl Sink for ByteCount {
     fn push(&mut self, text: &str) {
         self.0 += text.len();
     }
@@ -46,7 +46,7 @@ pub(super) fn write_map_within(
     write_members(map, depth, out)
 }
 
-fn write_nested(value: &Value, room: usize, out: &mut impl Sink) -> Result<(), JsonError> {
+fn write_nested(value: &Value, depth_left: usize, out: &mut impl Sink) -> Result<(), JsonError> {
     match value {
         Value::Null => out.push("null"),
         Value::Bool(true) => out.push("true"),
@@ -54,34 +54,34 @@ fn write_nested(value: &Value, room: usize, out: &mut impl Sink) -> Result<(), J
         Value::Number(number) => number::write(number, out)?,
         Value::String(text) => write_string(text, out),
         Value::Array(items) => {
-            let room = room.checked_sub(1).ok_or(JsonError::TooDeep { at: 0 })?;
+            let depth_left = depth_left.checked_sub(1).ok_or(JsonError::TooDeep { at: 0 })?;
             out.push("[");
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
                     out.push(",");
                 }
-                write_nested(item, room, out)?;
+                write_nested(item, depth_left, out)?;
             }
             out.push("]");
         }
-        Value::Object(map) => write_members(map, room, out)?,
+        Value::Object(map) => write_members(map, depth_left, out)?,
     }
     Ok(())
 }
 
-fn write_members(map: &Map<String, Value>, room: usize, out: &mut impl Sink) -> Result<(), JsonError> {
-    let room = room.checked_sub(1).ok_or(JsonError::TooDeep { at: 0 })?;
+fn write_members(map: &Map<String, Value>, depth_left: usize, out: &mut impl Sink) -> Result<(), JsonError> {
+    let depth_left = depth_left.checked_sub(1).ok_or(JsonError::TooDeep { at: 0 })?;
     out.push("{");
     // A map sorted by bytes is nearly always sorted by UTF-16 too; only then nothing is allocated.
     if map.keys().is_sorted_by(|left, right| utf16_order(left, right).is_lt()) {
         for (index, (key, value)) in map.iter().enumerate() {
-            write_member(index, key, value, room, out)?;
+            write_member(index, key, value, depth_left, out)?;
         }
     } else {
         let mut members: Vec<(&String, &Value)> = map.iter().collect();
         members.sort_unstable_by(|left, right| utf16_order(left.0, right.0));
         for (index, (key, value)) in members.into_iter().enumerate() {
-            write_member(index, key, value, room, out)?;
+            write_member(index, key, value, depth_left, out)?;
         }
     }
     out.push("}");
@@ -92,7 +92,7 @@ fn write_member(
     index: usize,
     key: &str,
     value: &Value,
-    room: usize,
+    depth_left: usize,
     out: &mut impl Sink,
 ) -> Result<(), JsonError> {
     if index > 0 {
@@ -100,7 +100,7 @@ fn write_member(
     }
     write_string(key, out);
     out.push(":");
-    write_nested(value, room, out)
+    write_nested(value, depth_left, out)
 }
 
 /// Writes a string between quotes.

@@ -30,12 +30,12 @@ pub fn prompt(template: &str) -> Digest {
 /// What is run. Absent fields leave no key, and so do defaults: `media` of `application/json`, `fresh` of 0.
 ///
 /// ```
-/// use ostler_kernel::lineage::Sigma;
-/// let sigma = Sigma { kind: "tool", tool: Some("fs.read"), tool_version: Some("1"), ..Sigma::default() };
+/// use ostler_kernel::lineage::ExecutableSpec;
+/// let sigma = ExecutableSpec { kind: "tool", tool: Some("fs.read"), tool_version: Some("1"), ..ExecutableSpec::default() };
 /// assert_eq!(sigma.document().unwrap().as_str(), r#"{"kind":"tool","tool":"fs.read","tool_version":"1"}"#);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sigma<'a> {
+pub struct ExecutableSpec<'a> {
     /// Kind of the node, in the word of plan files.
     pub kind: &'a str,
     /// Name of the tool.
@@ -60,7 +60,7 @@ pub struct Sigma<'a> {
     pub fresh: u64,
 }
 
-impl Sigma<'_> {
+impl ExecutableSpec<'_> {
     /// The document: an object whose keys stand in canonical order.
     ///
     /// # Errors
@@ -143,12 +143,12 @@ impl Inputs<'_> {
 }
 
 /// Digest of a `sigma` document.
-pub fn sigma(document: &Json) -> Digest {
+pub fn executable_digest(document: &Json) -> Digest {
     hash("aos/sigma/1", &[document.as_str().as_bytes()])
 }
 
 /// Digest of an `x` document.
-pub fn x(document: &Json) -> Digest {
+pub fn inputs_digest(document: &Json) -> Digest {
     hash("aos/x/1", &[document.as_str().as_bytes()])
 }
 

@@ -5,6 +5,6 @@ mod identity;
 
 pub use hash::hash;
 pub use identity::{
-    Edge, Inputs, Sigma, artifact, idempotency_key, lineage, prompt, receipt, reuse, sigma, step_key, value,
-    x,
+    Edge, ExecutableSpec, Inputs, artifact, executable_digest, idempotency_key, inputs_digest, lineage,
+    prompt, receipt, reuse, step_key, value,
 };

@@ -49,7 +49,7 @@ pub enum JobFault {
     Title(usize),
     /// The title breaks its line, or has something else in it that a terminal obeys.
     #[error("its title has {0:?} in it, expected one line")]
-    NotALine(char),
+    ControlCharacter(char),
     /// A capability is no name.
     #[error("capability {0:?} is not {NAME_RULE}")]
     Capability(String),
@@ -94,7 +94,7 @@ impl JobTerms<'_> {
             faults.push(JobFault::Title(self.title.len()));
         }
         let breaks = |c: &char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-        faults.extend(self.title.chars().find(breaks).map(JobFault::NotALine));
+        faults.extend(self.title.chars().find(breaks).map(JobFault::ControlCharacter));
         let (bad, many) = words(self.capabilities);
         faults.extend(bad.into_iter().map(JobFault::Capability));
         faults.extend(many.map(JobFault::TooMany));

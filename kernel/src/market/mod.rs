@@ -3,7 +3,7 @@
 //!
 //! `Job -> Proposed -> Contract -> Decomposition -> Execution -> Evaluation`: each stage takes the one before it by value, so that
 //! a job is in one of them and never in two. What took it there is a record of the client's stream ([`MarketStep`]), and
-//! [`Standing::apply`] is the only thing that moves a job, live and in recovery.
+//! [`JobState::apply`] is the only thing that moves a job, live and in recovery.
 
 mod job;
 mod offer;
@@ -13,11 +13,11 @@ mod stage;
 
 pub use job::{Job, JobError, JobFault, JobTerms, TITLE_BYTES_MAX};
 pub use offer::{Offer, OfferError, OfferFault, PRICE_MAX};
-pub use record::{Closing, MarketStep};
+pub use record::{JobOutcome, MarketStep};
 pub use select::{
     ContractError, PROPOSALS_MAX, Proposal, ProposalError, REPUTATION_UNKNOWN_PM, Selected, score, select,
     shortlist,
 };
 pub use stage::{
-    Abandoned, Contract, Decomposition, Evaluation, Execution, Proposed, Stage, StageError, Standing,
+    Contract, Decomposition, Evaluation, Execution, FailedJob, JobState, Proposed, Stage, StageError,
 };

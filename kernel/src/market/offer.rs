@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::job::words;
 use crate::agent::{CAPABILITIES_MAX, Profile};
+use crate::client_terms::CREDITS_MAX;
 use crate::evaluation::{Standard, Target};
 use crate::id::{NAME_RULE, is_name};
-use crate::terms::CREDITS_MAX;
 
 /// The most that an agent may ask for.
 pub const PRICE_MAX: u64 = CREDITS_MAX as u64;

@@ -43,7 +43,7 @@ pub enum MarketStep {
     /// Its run is open.
     Started,
     /// Its run is over; what is left of the reservation is free.
-    Evaluated(Closing),
+    Evaluated(JobOutcome),
     /// It will not get on; what is left of the reservation is free.
     Failed {
         /// Where it was to get.
@@ -57,7 +57,7 @@ pub enum MarketStep {
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Closing {
+pub struct JobOutcome {
     /// How its run ended.
     pub outcome: RunOutcome,
     /// Credits that it cost.

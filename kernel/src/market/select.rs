@@ -66,7 +66,7 @@ pub enum ProposalError {
     },
     /// It asks for more than the job may cost.
     #[error("agent {agent} asks for {price} credits, the budget is {budget}")]
-    TooDear {
+    OverBudget {
         /// Who.
         agent: AgentId,
         /// What it asks for.
@@ -124,7 +124,7 @@ impl Proposal {
             return Err(ProposalError::Incapable { agent: agent(), missing });
         }
         if self.price > job.budget {
-            return Err(ProposalError::TooDear { agent: agent(), price: self.price, budget: job.budget });
+            return Err(ProposalError::OverBudget { agent: agent(), price: self.price, budget: job.budget });
         }
         Ok(())
     }

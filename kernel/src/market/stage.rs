@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Closing, Job, MarketStep, Proposal};
+use super::{Job, JobOutcome, MarketStep, Proposal};
 use crate::agent::Oversight;
 use crate::id::{AgentId, RunId, Ticks};
 use crate::json::Json;
@@ -112,12 +112,12 @@ pub struct Evaluation {
     /// The contract.
     pub contract: Contract,
     /// How it ended.
-    pub closing: Closing,
+    pub closing: JobOutcome,
 }
 
 /// A job that did not get on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Abandoned {
+pub struct FailedJob {
     /// The job.
     pub job: Job,
     /// Who had the contract, if there was one.
@@ -153,14 +153,14 @@ impl Decomposition {
 
 impl Execution {
     /// Its run is over.
-    pub fn evaluate(self, closing: Closing) -> Evaluation {
+    pub fn evaluate(self, closing: JobOutcome) -> Evaluation {
         Evaluation { contract: self.contract, closing }
     }
 }
 
 /// Where a job stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum JobState {
     /// It is posted.
     Job(Job),
     /// Agents have proposed.
@@ -174,7 +174,7 @@ pub enum Standing {
     /// It is over.
     Evaluation(Evaluation),
     /// It did not get on.
-    Abandoned(Abandoned),
+    Failed(FailedJob),
 }
 
 /// A step that does not follow from where the job is.
@@ -213,42 +213,42 @@ impl MarketStep {
     }
 }
 
-impl Standing {
+impl JobState {
     /// Which stage it is.
     pub fn stage(&self) -> Stage {
         match self {
-            Standing::Job(_) => Stage::Job,
-            Standing::Proposed(_) => Stage::Proposal,
-            Standing::Contract(_) => Stage::Contract,
-            Standing::Decomposition(_) => Stage::Decomposition,
-            Standing::Execution(_) => Stage::Execution,
-            Standing::Evaluation(_) => Stage::Evaluation,
-            Standing::Abandoned(_) => Stage::Failed,
+            JobState::Job(_) => Stage::Job,
+            JobState::Proposed(_) => Stage::Proposal,
+            JobState::Contract(_) => Stage::Contract,
+            JobState::Decomposition(_) => Stage::Decomposition,
+            JobState::Execution(_) => Stage::Execution,
+            JobState::Evaluation(_) => Stage::Evaluation,
+            JobState::Failed(_) => Stage::Failed,
         }
     }
 
     /// The job.
     pub fn job(&self) -> &Job {
         match self {
-            Standing::Job(job) => job,
-            Standing::Proposed(proposed) => &proposed.job,
-            Standing::Abandoned(abandoned) => &abandoned.job,
-            Standing::Contract(contract)
-            | Standing::Decomposition(Decomposition { contract, .. })
-            | Standing::Execution(Execution { contract })
-            | Standing::Evaluation(Evaluation { contract, .. }) => &contract.job,
+            JobState::Job(job) => job,
+            JobState::Proposed(proposed) => &proposed.job,
+            JobState::Failed(abandoned) => &abandoned.job,
+            JobState::Contract(contract)
+            | JobState::Decomposition(Decomposition { contract, .. })
+            | JobState::Execution(Execution { contract })
+            | JobState::Evaluation(Evaluation { contract, .. }) => &contract.job,
         }
     }
 
     /// The contract, if there is one.
     pub fn contract(&self) -> Option<&Contract> {
         match self {
-            Standing::Job(_) | Standing::Proposed(_) => None,
-            Standing::Abandoned(abandoned) => abandoned.contract.as_deref(),
-            Standing::Contract(contract)
-            | Standing::Decomposition(Decomposition { contract, .. })
-            | Standing::Execution(Execution { contract })
-            | Standing::Evaluation(Evaluation { contract, .. }) => Some(contract),
+            JobState::Job(_) | JobState::Proposed(_) => None,
+            JobState::Failed(abandoned) => abandoned.contract.as_deref(),
+            JobState::Contract(contract)
+            | JobState::Decomposition(Decomposition { contract, .. })
+            | JobState::Execution(Execution { contract })
+            | JobState::Evaluation(Evaluation { contract, .. }) => Some(contract),
         }
     }
 
@@ -256,7 +256,7 @@ impl Standing {
     ///
     /// # Errors
     ///
-    /// Those of [`Standing::apply`].
+    /// Those of [`JobState::apply`].
     pub fn check(&self, step: &MarketStep) -> Result<(), StageError> {
         self.clone().apply(step.clone()).map(drop)
     }
@@ -266,8 +266,8 @@ impl Standing {
     /// # Errors
     ///
     /// The step does not follow from where it is: see [`StageError`].
-    pub fn apply(self, step: MarketStep) -> Result<Standing, StageError> {
-        use {MarketStep as M, Standing as S};
+    pub fn apply(self, step: MarketStep) -> Result<JobState, StageError> {
+        use {JobState as S, MarketStep as M};
         let (job, from, to) = (self.job().id, self.stage(), step.stage());
         let no_arrow = StageError::NoArrow { job, from, to };
         Ok(match (self, step) {
@@ -285,10 +285,10 @@ impl Standing {
             }
             (S::Decomposition(decomposition), M::Started) => S::Execution(decomposition.execute()),
             (S::Execution(execution), M::Evaluated(closing)) => S::Evaluation(execution.evaluate(closing)),
-            (S::Evaluation(_) | S::Abandoned(_), _) => return Err(no_arrow), // absorbing
-            (standing, M::Failed { at, reason, spent }) => {
-                let (contract, job) = (standing.contract().cloned().map(Box::new), standing.job().clone());
-                S::Abandoned(Abandoned { job, contract, at, reason, spent })
+            (S::Evaluation(_) | S::Failed(_), _) => return Err(no_arrow), // absorbing
+            (state, M::Failed { at, reason, spent }) => {
+                let (contract, job) = (state.contract().cloned().map(Box::new), state.job().clone());
+                S::Failed(FailedJob { job, contract, at, reason, spent })
             }
             (S::Job(_) | S::Proposed(_) | S::Contract(_) | S::Decomposition(_) | S::Execution(_), _) => {
                 return Err(no_arrow);
@@ -338,7 +338,7 @@ pub(super) mod tests {
             signed("a"),
             MarketStep::Decomposed { plan: Json::null(), nodes: 3 },
             MarketStep::Started,
-            MarketStep::Evaluated(Closing {
+            MarketStep::Evaluated(JobOutcome {
                 outcome: RunOutcome::Succeeded,
                 spent: 30,
                 composite: Some(900),
@@ -349,21 +349,21 @@ pub(super) mod tests {
     #[test]
     fn a_job_walks_through_its_stages_and_through_no_other_way() {
         let failed = MarketStep::Failed { at: Stage::Contract, reason: "no".into(), spent: 0 };
-        let mut standing = Standing::Job(job(100, None));
+        let mut state = JobState::Job(job(100, None));
         for (at, step) in steps().into_iter().enumerate() {
             for (other, wrong) in steps().into_iter().enumerate().filter(|(other, _)| *other != at) {
                 let refused =
-                    StageError::NoArrow { job: job(1, None).id, from: standing.stage(), to: wrong.stage() };
-                assert_eq!(standing.clone().apply(wrong), Err(refused), "{at} {other}");
+                    StageError::NoArrow { job: job(1, None).id, from: state.stage(), to: wrong.stage() };
+                assert_eq!(state.clone().apply(wrong), Err(refused), "{at} {other}");
             }
-            assert_eq!(standing.clone().apply(failed.clone()).unwrap().stage(), Stage::Failed, "{at}");
-            standing = standing.apply(step).unwrap();
-            assert_eq!(standing.stage(), Stage::ALL[at + 1]);
+            assert_eq!(state.clone().apply(failed.clone()).unwrap().stage(), Stage::Failed, "{at}");
+            state = state.apply(step).unwrap();
+            assert_eq!(state.stage(), Stage::ALL[at + 1]);
         }
-        assert!(standing.stage().is_over());
-        assert_eq!(standing.contract().map(|contract| contract.price), Some(40));
+        assert!(state.stage().is_over());
+        assert_eq!(state.contract().map(|contract| contract.price), Some(40));
         for step in steps().into_iter().chain([failed]) {
-            assert!(standing.clone().apply(step).is_err(), "nothing follows");
+            assert!(state.clone().apply(step).is_err(), "nothing follows");
         }
     }
 
@@ -374,8 +374,8 @@ pub(super) mod tests {
             panic!()
         };
         let other = MarketStep::Signed { winner: "b".into(), price, budget, deadline, oversight, reserved };
-        let standing = Standing::Job(job(100, None)).apply(proposed).unwrap();
-        assert_eq!(standing.apply(other), Err(StageError::NotProposed(job(1, None).id)));
+        let state = JobState::Job(job(100, None)).apply(proposed).unwrap();
+        assert_eq!(state.apply(other), Err(StageError::NotProposed(job(1, None).id)));
     }
 
     #[test]
@@ -394,7 +394,7 @@ pub(super) mod tests {
         for (title, sign) in
             [("read\nit", '\n'), ("read it\n", '\n'), ("a\u{1b}[1m", '\u{1b}'), ("a\u{2028}b", '\u{2028}')]
         {
-            check(Job { title: title.into(), ..job(1, None) }, &[JobFault::NotALine(sign)]);
+            check(Job { title: title.into(), ..job(1, None) }, &[JobFault::ControlCharacter(sign)]);
         }
         check(Job { title: "Läs det 🦀".into(), ..job(1, None) }, &[]);
         let capabilities = BTreeSet::from(["a b".to_owned()]);

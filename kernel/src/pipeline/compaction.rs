@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::event::PipelineRecord;
 use crate::id::StageId;
 
-/// What the records of a pipeline, taken in one after the other, make needless.
+/// What the records of a pipeline, taken in one after the other, make obsolete.
 ///
 /// # Examples
 ///
@@ -14,14 +14,14 @@ use crate::id::StageId;
 ///
 /// let mut compaction = Compaction::default();
 /// for (number, upto) in [(2, 10), (3, 20), (4, 30)] {
-///     compaction.note(number, &PipelineRecord::Acked { stage: "load".into(), upto, state: None });
+///     compaction.apply(number, &PipelineRecord::Acked { stage: "load".into(), upto, state: None });
 /// }
-/// assert_eq!(compaction.needless(), [2, 3]);
+/// assert_eq!(compaction.obsolete(), [2, 3]);
 /// ```
 #[derive(Debug, Default)]
 pub struct Compaction {
     oldest: u64,
-    needless: Vec<u64>,
+    obsolete: Vec<u64>,
     last: BTreeMap<StageId, Last>,
     /// Stretches of the log of which something is within the quota: the last event of each, and the number of the record that
     /// says so.
@@ -39,26 +39,26 @@ struct Last {
 
 impl Compaction {
     /// Takes in the record of this number.
-    pub fn note(&mut self, number: u64, record: &PipelineRecord) {
+    pub fn apply(&mut self, number: u64, record: &PipelineRecord) {
         use PipelineRecord as P;
         match record {
             P::Acked { stage, state, .. } => {
                 let last = self.last.entry(stage.clone()).or_default();
-                self.needless.extend(last.bare.take());
+                self.obsolete.extend(last.bare.take());
                 if state.is_some() {
-                    self.needless.extend(last.keeping.replace(number));
+                    self.obsolete.extend(last.keeping.replace(number));
                 } else {
                     last.bare = Some(number);
                 }
             }
-            P::Stretch { upto, oldest, .. } => {
+            P::LogChunk { upto, oldest, .. } => {
                 self.oldest = *oldest;
                 self.stretches.push_back((*upto, number));
                 let over = self.stretches.iter().take_while(|(upto, _)| upto < oldest).count();
-                self.needless.extend(self.stretches.drain(..over).map(|(_, number)| number));
+                self.obsolete.extend(self.stretches.drain(..over).map(|(_, number)| number));
             }
             // What follows such a record may count on what is before it.
-            P::Parked { stage, .. }
+            P::DeadLettered { stage, .. }
             | P::Released { stage }
             | P::Moved { stage, .. }
             | P::Lagged { stage, .. }
@@ -73,9 +73,9 @@ impl Compaction {
         self.oldest
     }
 
-    /// The numbers of the records that are needless, in no order: acknowledgements that a later one says again, and stretches of the
+    /// The numbers of the records that are obsolete, in no order: acknowledgements that a later one says again, and stretches of the
     /// log that are over the quota.
-    pub fn needless(&self) -> &[u64] {
-        &self.needless
+    pub fn obsolete(&self) -> &[u64] {
+        &self.obsolete
     }
 }

@@ -15,21 +15,22 @@
 mod compaction;
 mod fault;
 #[cfg(test)]
-mod model;
+mod model_check;
 mod output;
 mod spec;
-mod standing;
+mod state;
 mod topology;
 
 pub use compaction::Compaction;
 pub use fault::SpecFault;
 pub use output::{OUTPUT_BYTES_MAX, Output, output_bytes};
 pub use spec::{
-    KEEP_BYTES_MAX, KEEP_EVENTS_MAX, Keep, OnPoison, PipelineSpec, STAGES_MAX, StageSpec, TYPES_PER_STAGE_MAX,
+    KEEP_BYTES_MAX, KEEP_EVENTS_MAX, Keep, OnFailure, PipelineSpec, STAGES_MAX, StageSpec,
+    TYPES_PER_STAGE_MAX,
 };
-pub use standing::{
-    EVENT_BYTES_FLAT, EVENT_BYTES_MAX, FailedEvent, IllegalRecord, Next, PARKED_KEPT_MAX,
-    PARKED_REASON_CHARS_MAX, ParkedEvent, Pipeline, PublishRefusal, STATE_BYTES_MAX, STRETCH_BYTES_MAX,
-    STRETCH_EVENTS_MAX, Standing, TRIES_MAX,
+pub use state::{
+    DEAD_LETTER_REASON_CHARS_MAX, DEAD_LETTERS_KEPT_MAX, DeadLetter, EVENT_BYTES_FLAT, EVENT_BYTES_MAX,
+    FailedEvent, IllegalRecord, LOG_CHUNK_BYTES_MAX, LOG_CHUNK_EVENTS_MAX, NextRead, Pipeline,
+    PublishRefusal, STATE_BYTES_MAX, StageState, TRIES_MAX,
 };
 pub use topology::Topology;

@@ -1,6 +1,6 @@
 //! How much may be published at once: it is recorded in one append, and there is a largest one.
 
-use super::standing::PublishRefusal;
+use super::state::PublishRefusal;
 use crate::event::Published;
 
 /// Bytes that a stage may publish while it deals with one event, and anybody at once: of data, names and records, about.

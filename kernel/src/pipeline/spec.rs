@@ -60,19 +60,20 @@ pub struct StageSpec {
     #[serde(default)]
     pub subscribes: Vec<String>,
     /// What becomes of it when an event is too much for it.
-    #[serde(default)]
-    pub on_poison: OnPoison,
+    #[serde(default, rename = "on_poison")]
+    pub on_failure: OnFailure,
 }
 
 /// What becomes of a stage that an event is too much for, again and again. The event is parked either way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnPoison {
+pub enum OnFailure {
     /// It stops there until somebody releases it.
     #[default]
     Stop,
     /// It goes on with the next event.
-    Park,
+    #[serde(rename = "park")]
+    Continue,
 }
 
 /// How much of a log is kept, whether or not everybody has read it: who is farther behind is told what it missed.
@@ -110,8 +111,8 @@ impl StageSpec {
     }
 
     /// What becomes of it when an event is too much for it.
-    pub fn on_poison(self, on_poison: OnPoison) -> StageSpec {
-        StageSpec { on_poison, ..self }
+    pub fn on_failure(self, on_failure: OnFailure) -> StageSpec {
+        StageSpec { on_failure, ..self }
     }
 
     /// Faults that show in the stage alone.
@@ -173,7 +174,7 @@ impl PipelineSpec {
     /// # Errors
     ///
     /// Every other fault.
-    pub fn recorded(&self) -> Result<Topology, Vec<SpecFault>> {
+    pub fn validate_recorded(&self) -> Result<Topology, Vec<SpecFault>> {
         let mut faults = self.faults();
         faults.retain(|fault| !matches!(fault, SpecFault::InvalidPublication { .. }));
         self.judged(faults)
@@ -305,14 +306,14 @@ mod tests {
                 })
                 .collect();
             assert_eq!(found.join("; "), faults, "{stages}");
-            assert!(spec.recorded().is_ok(), "{stages}");
+            assert!(spec.validate_recorded().is_ok(), "{stages}");
         }
         // Who only stands too early is told that, and not that others publish what it hears.
         let turned = PipelineSpec::new("p")
             .stage(StageSpec::new("a").subscribes(["x"]))
             .stage(StageSpec::new("b").publishes(["x"]));
         check(&turned, &["invalid_subscription"]);
-        assert!(turned.recorded().is_err());
+        assert!(turned.validate_recorded().is_err());
     }
 
     #[test]

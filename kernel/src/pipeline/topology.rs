@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::spec::{Keep, OnPoison, PipelineSpec};
-use super::standing::{EVENT_BYTES_MAX, PublishRefusal};
+use super::spec::{Keep, OnFailure, PipelineSpec};
+use super::state::{EVENT_BYTES_MAX, PublishRefusal};
 use crate::id::{EventType, PipelineId, StageId};
 use crate::json::Json;
 
@@ -87,8 +87,8 @@ impl Topology {
     }
 
     /// What becomes of a stage that an event is too much for.
-    pub fn on_poison(&self, stage: usize) -> OnPoison {
-        self.spec.stages[stage].on_poison
+    pub fn on_failure(&self, stage: usize) -> OnFailure {
+        self.spec.stages[stage].on_failure
     }
 
     /// Types that a stage may publish.
@@ -102,7 +102,7 @@ impl Topology {
     }
 
     /// Whether a stage hears events of a type.
-    pub fn hears(&self, stage: usize, kind: &EventType) -> bool {
+    pub fn subscribes_to(&self, stage: usize, kind: &EventType) -> bool {
         self.stages[stage].subscribes.contains(kind)
     }
 

@@ -24,25 +24,25 @@ impl Format {
 }
 
 /// The subschemas of a tool's parameters, each with what it leads to.
-pub(super) struct Schemas(Vec<Part>);
+pub(super) struct SchemaGraph(Vec<SchemaNode>);
 
 /// One of them.
-struct Part {
+struct SchemaNode {
     paths: bool,
     uris: bool,
-    leads: Vec<(About, usize)>,
+    leads: Vec<(AppliesTo, usize)>,
 }
 
 /// What a subschema is about, as seen from the one that leads to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum About {
+enum AppliesTo {
     /// The same value.
     Same,
     /// The member of this name.
     Named(String),
-    /// Members whose names fit this pattern.
+    /// MemberFormats whose names fit this pattern.
     Fitting(String),
-    /// Members that nothing beside it is about.
+    /// MemberFormats that nothing beside it is about.
     Others,
     /// The names of members.
     Names,
@@ -50,21 +50,22 @@ enum About {
     Within,
 }
 
-impl Part {
-    fn of(subschema: &Subschema<'_>) -> Part {
+impl SchemaNode {
+    fn of(subschema: &Subschema<'_>) -> SchemaNode {
         let about = |keyword: &str, name: Option<&str>| match (keyword, name) {
-            ("properties", Some(name)) => About::Named(name.to_owned()),
-            ("patternProperties", Some(pattern)) => About::Fitting(pattern.to_owned()),
-            ("additionalProperties" | "unevaluatedProperties", _) => About::Others,
-            ("propertyNames", _) => About::Names,
-            _ => About::Within,
+            ("properties", Some(name)) => AppliesTo::Named(name.to_owned()),
+            ("patternProperties", Some(pattern)) => AppliesTo::Fitting(pattern.to_owned()),
+            ("additionalProperties" | "unevaluatedProperties", _) => AppliesTo::Others,
+            ("propertyNames", _) => AppliesTo::Names,
+            _ => AppliesTo::Within,
         };
-        let leads = subschema.leads.iter().map(|lead| {
-            let about = if lead.is_of_same_value() { About::Same } else { about(lead.keyword, lead.name) };
+        let leads = subschema.edges.iter().map(|lead| {
+            let about =
+                if lead.is_of_same_value() { AppliesTo::Same } else { about(lead.keyword, lead.name) };
             (about, lead.to)
         });
         let says = |format: Format| says(subschema.schema, format.name());
-        Part { paths: says(Format::Path), uris: says(Format::Uri), leads: leads.collect() }
+        SchemaNode { paths: says(Format::Path), uris: says(Format::Uri), leads: leads.collect() }
     }
 
     fn says(&self, format: Format) -> bool {
@@ -75,14 +76,14 @@ impl Part {
     }
 }
 
-impl Schemas {
+impl SchemaGraph {
     /// Reads the schema of a tool's parameters.
     ///
     /// # Errors
     ///
     /// It leads somewhere that is not known.
-    pub(super) fn of(schema: &Value) -> Result<Schemas, SchemaError> {
-        Ok(Schemas(schema_graph(schema, Part::of)?))
+    pub(super) fn of(schema: &Value) -> Result<SchemaGraph, SchemaError> {
+        Ok(SchemaGraph(schema_graph(schema, SchemaNode::of)?))
     }
 
     /// Which parameters hold something of this format.
@@ -90,14 +91,14 @@ impl Schemas {
     /// # Errors
     ///
     /// It cannot be told from the values.
-    pub(super) fn places(&self, format: Format) -> Result<Places, SchemaError> {
+    pub(super) fn params_with(&self, format: Format) -> Result<FormatParams, SchemaError> {
         let says = self.saying(format);
         let mut places = Vec::new();
         for at in self.of_all_parameters() {
-            let members = Members::of(&self.0[at].leads, &says, format)?;
-            places.extend(Some(members).filter(Members::hold_any));
+            let members = MemberFormats::of(&self.0[at].leads, &says, format)?;
+            places.extend(Some(members).filter(MemberFormats::hold_any));
         }
-        Ok(Places(places))
+        Ok(FormatParams(places))
     }
 
     /// Which subschemas say so, or lead to one that does.
@@ -122,7 +123,7 @@ impl Schemas {
         while let Some(at) = open.pop() {
             if found.insert(at) {
                 let leads = self.0[at].leads.iter();
-                open.extend(leads.filter(|(about, _)| *about == About::Same).map(|(_, to)| *to));
+                open.extend(leads.filter(|(about, _)| *about == AppliesTo::Same).map(|(_, to)| *to));
             }
         }
         found
@@ -130,9 +131,9 @@ impl Schemas {
 }
 
 /// The parameters that hold something of one format.
-pub(super) struct Places(Vec<Members>);
+pub(super) struct FormatParams(Vec<MemberFormats>);
 
-impl Places {
+impl FormatParams {
     pub(super) fn are_none(&self) -> bool {
         self.0.is_empty()
     }
@@ -145,26 +146,26 @@ impl Places {
 
 /// What one subschema says of the members of a map.
 #[derive(Default)]
-struct Members {
+struct MemberFormats {
     named: BTreeMap<String, bool>,
     fitting: Vec<(Validator, bool)>,
     others: bool,
 }
 
-impl Members {
-    fn of(leads: &[(About, usize)], says: &[bool], format: Format) -> Result<Members, SchemaError> {
-        let mut members = Members::default();
+impl MemberFormats {
+    fn of(leads: &[(AppliesTo, usize)], says: &[bool], format: Format) -> Result<MemberFormats, SchemaError> {
+        let mut members = MemberFormats::default();
         for (about, to) in leads {
             let says = says[*to];
             match about {
-                About::Named(name) => drop(members.named.insert(name.clone(), says)),
-                About::Fitting(pattern) => {
+                AppliesTo::Named(name) => drop(members.named.insert(name.clone(), says)),
+                AppliesTo::Fitting(pattern) => {
                     let fits = compile_schema(&json!({ "pattern": pattern }))?.validator;
                     members.fitting.push((fits, says));
                 }
-                About::Others => members.others |= says,
-                About::Names if says => return Err(SchemaError::JudgedNames { format: format.name() }),
-                About::Names | About::Same | About::Within => {}
+                AppliesTo::Others => members.others |= says,
+                AppliesTo::Names if says => return Err(SchemaError::JudgedNames { format: format.name() }),
+                AppliesTo::Names | AppliesTo::Same | AppliesTo::Within => {}
             }
         }
         Ok(members)

@@ -2,7 +2,7 @@
 //! the cursor, parking and releasing, while a small quota drops what is old. A subscriber must hear every event that is for
 //! it after the point it began at, in order, once per life, or be told that it is gone.
 
-use super::{Compaction, Keep, Next, OnPoison, Pipeline, PipelineSpec, StageSpec, TRIES_MAX};
+use super::{Compaction, Keep, NextRead, OnFailure, Pipeline, PipelineSpec, StageSpec, TRIES_MAX};
 use crate::event::{PipelineRecord, Published};
 use crate::json::canonical;
 
@@ -48,10 +48,10 @@ const OPS: [Op; 9] = [
     Op::EndOfSource,
 ];
 
-fn fresh(on_poison: OnPoison) -> Pipeline {
+fn fresh(on_failure: OnFailure) -> Pipeline {
     let spec = PipelineSpec::new("p")
         .stage(StageSpec::new("a").publishes(["x", "w"]))
-        .stage(StageSpec::new("b").subscribes(["x"]).on_poison(on_poison))
+        .stage(StageSpec::new("b").subscribes(["x"]).on_failure(on_failure))
         .keep(Keep { events: 2, bytes: 1 << 20 });
     Pipeline::new(spec.validate().unwrap())
 }
@@ -69,10 +69,10 @@ impl World {
 
     /// Publishes, and lets the subscriber pass over what goes, as far as it is known from what is kept that nothing is for it.
     fn publish(&mut self, event: Published) {
-        let mut records = self.live.stretches(std::slice::from_ref(&event));
+        let mut records = self.live.chunk_records(std::slice::from_ref(&event));
         let kept = self.live.stage(1).cursor.max(self.live.oldest() - 1) + 1..=self.live.head();
         let seen = kept.clone().find(|seq| self.is_heard(*seq)).map_or(self.live.head(), |first| first - 1);
-        let passing = self.live.passing(&records, |_| seen);
+        let passing = self.live.skip_records(&records, |_| seen);
         if let [PipelineRecord::Acked { upto, .. }] = passing[..] {
             let passed = self.live.stage(1).cursor + 1..=upto;
             assert!(passed.clone().all(|seq| !self.is_heard(seq)), "passed over what is for it: {passed:?}");
@@ -86,7 +86,7 @@ impl World {
 
     /// Does it, if it can be done now.
     fn act(&mut self, op: Op) -> bool {
-        let standing = self.live.stage(1).clone();
+        let stage_state = self.live.stage(1).clone();
         let stage = self.live.topology().name(1).clone();
         match op {
             Op::Publish | Op::PublishOther => {
@@ -99,73 +99,73 @@ impl World {
                 self.publish(Published { stage: self.live.topology().name(0).clone(), kind, data });
             }
             Op::Hear => match self.live.next(1, self.after) {
-                Next::Read => {
+                NextRead::Read => {
                     assert_eq!(self.after + 1, self.told + 1, "an event out of turn");
                     assert!(self.after + 1 >= self.live.oldest(), "an event that is gone");
                     (self.after, self.told) = (self.after + 1, self.told + 1);
                 }
-                Next::Gap { first, last } => {
+                NextRead::Gap { first, last } => {
                     assert_eq!(first, self.told + 1, "a gap that does not follow");
                     if !self.is_elsewhere {
                         // What was heard before the gap counts as dealt with.
                         self.record(PipelineRecord::Lagged { stage, first, last });
                         assert_eq!(self.live.stage(1).cursor, last);
-                    } else if self.after > self.from.max(standing.cursor) {
+                    } else if self.after > self.from.max(stage_state.cursor) {
                         // It acknowledges first, and asks then.
                         return false;
                     }
                     (self.after, self.told, self.from) = (last, last, last);
                 }
-                Next::End => {
+                NextRead::End => {
                     assert_eq!(self.told, self.live.head(), "the end before everything was heard");
-                    if standing.cursor < self.after {
+                    if stage_state.cursor < self.after {
                         return false;
                     }
                     self.record(PipelineRecord::Ended { stage });
                 }
-                Next::Wait | Next::Stopped | Next::Over => return false,
+                NextRead::Wait | NextRead::Stopped | NextRead::Over => return false,
             },
-            Op::Ack if self.after > standing.cursor => {
+            Op::Ack if self.after > stage_state.cursor => {
                 if self.is_elsewhere {
-                    let Ok(gap) = self.live.told(1, self.from) else {
+                    let Ok(gap) = self.live.gap_before(1, self.from) else {
                         self.restart();
                         return true;
                     };
                     if let Some((first, last)) = gap {
                         self.record(PipelineRecord::Lagged { stage: stage.clone(), first, last });
-                        let missed = self.live.stage(1).missed - standing.missed;
-                        assert_eq!(missed, self.from - standing.cursor, "another gap than it was told of");
+                        let missed = self.live.stage(1).missed - stage_state.missed;
+                        assert_eq!(missed, self.from - stage_state.cursor, "another gap than it was told of");
                     }
                 }
                 let state = self.after.is_multiple_of(2).then(|| canonical(&self.after.into()).unwrap());
                 self.record(PipelineRecord::Acked { stage, upto: self.after, state });
                 self.from = self.after;
             }
-            Op::Crash if self.after > standing.cursor => self.restart(),
-            Op::MoveToStart if standing.cursor > 0 => {
+            Op::Crash if self.after > stage_state.cursor => self.restart(),
+            Op::MoveToStart if stage_state.cursor > 0 => {
                 self.record(PipelineRecord::Moved { stage, after: 0, keeps_state: false });
                 self.restart();
             }
             // It fails at the next event for it, so often that the event is parked.
             Op::Fail
-                if self.after == standing.cursor
-                    && self.live.next(1, self.after) == Next::Read
+                if self.after == stage_state.cursor
+                    && self.live.next(1, self.after) == NextRead::Read
                     && self.is_heard(self.after + 1) =>
             {
                 let seq = self.after + 1;
                 for times in 1..=TRIES_MAX {
-                    let record = self.live.fail(1, seq, "it panicked");
+                    let record = self.live.failure_record(1, seq, "it panicked");
                     self.record(record);
                     let failed = self.live.stage(1).failed.as_ref().unwrap();
                     assert_eq!((failed.seq, failed.times), (seq, times));
-                    assert_eq!(failed.is_too_much(), times == TRIES_MAX);
+                    assert_eq!(failed.is_exhausted(), times == TRIES_MAX);
                 }
-                let record = self.live.park(1, seq, "it panicked");
+                let record = self.live.dead_letter_record(1, seq, "it panicked");
                 self.record(record);
                 assert_eq!(self.live.stage(1).failed, None);
                 self.restart();
             }
-            Op::Release if standing.stopped => {
+            Op::Release if stage_state.stopped => {
                 self.record(PipelineRecord::Released { stage });
                 self.restart();
             }
@@ -187,7 +187,7 @@ impl World {
     fn check_recovery(&self) {
         let mut read = Pipeline::new(self.live.topology().clone());
         self.records.iter().for_each(|record| read.apply(record).unwrap());
-        let known = read.known_upto() as usize;
+        let known = read.chunked_upto() as usize;
         self.events[known..].iter().for_each(|event| read.publish(event));
         assert_eq!(read, self.live);
         self.check_compaction();
@@ -196,11 +196,11 @@ impl World {
     /// Without the records that are needless, and the events that are over the quota, it stands as it does.
     fn check_compaction(&self) {
         let mut compaction = Compaction::default();
-        (1..).zip(&self.records).for_each(|(number, record)| compaction.note(number, record));
+        (1..).zip(&self.records).for_each(|(number, record)| compaction.apply(number, record));
         let mut left = Pipeline::new(self.live.topology().clone());
-        let needed = (1..).zip(&self.records).filter(|(number, _)| !compaction.needless().contains(number));
+        let needed = (1..).zip(&self.records).filter(|(number, _)| !compaction.obsolete().contains(number));
         needed.for_each(|(_, record)| left.apply(record).unwrap());
-        let known = left.known_upto() as usize;
+        let known = left.chunked_upto() as usize;
         assert!(known as u64 + 1 >= compaction.oldest(), "what is read again is there");
         self.events[known..].iter().for_each(|event| left.publish(event));
         assert_eq!(left, self.live);
@@ -214,8 +214,8 @@ impl World {
                 break;
             }
         }
-        let standing = self.live.stage(1);
-        assert!(standing.stopped || standing.cursor == self.live.head(), "{standing:?}");
+        let stage_state = self.live.stage(1);
+        assert!(stage_state.stopped || stage_state.cursor == self.live.head(), "{stage_state:?}");
         assert!(self.live.head() + 1 - self.live.oldest() <= self.live.topology().keep().events);
     }
 }
@@ -237,10 +237,10 @@ fn explore(world: &World, depth: usize, worlds: &mut u64) {
 
 #[test]
 fn whatever_happens_in_whatever_order_nothing_is_skipped_untold_and_nothing_comes_out_of_turn() {
-    for (on_poison, is_elsewhere) in
-        [(OnPoison::Stop, false), (OnPoison::Park, false), (OnPoison::Stop, true)]
+    for (on_failure, is_elsewhere) in
+        [(OnFailure::Stop, false), (OnFailure::Continue, false), (OnFailure::Stop, true)]
     {
-        let (live, events, records) = (fresh(on_poison), Vec::new(), Vec::new());
+        let (live, events, records) = (fresh(on_failure), Vec::new(), Vec::new());
         let world = World { live, events, records, after: 0, told: 0, is_elsewhere, from: 0 };
         let mut worlds = 0;
         for depth in [5, 8] {
@@ -252,22 +252,22 @@ fn whatever_happens_in_whatever_order_nothing_is_skipped_untold_and_nothing_come
 
 #[test]
 fn who_has_dealt_with_more_than_it_has_seen_nothing_in_is_not_set_back() {
-    let mut pipeline = fresh(OnPoison::Stop);
+    let mut pipeline = fresh(OnFailure::Stop);
     let event =
         |kind: &str| Published { stage: "a".into(), kind: kind.into(), data: canonical(&1.into()).unwrap() };
     let batches = [vec![event("w"), event("x")], vec![event("w"); 4]];
     for events in &batches[..1] {
-        let records = pipeline.stretches(events);
+        let records = pipeline.chunk_records(events);
         events.iter().for_each(|event| pipeline.publish(event));
         records.iter().for_each(|record| pipeline.apply(record).unwrap());
     }
     // It found nothing in event 1, and deals with event 2 while four more push both out.
     let mut records = vec![PipelineRecord::Acked { stage: "b".into(), upto: 2, state: None }];
-    records.extend(pipeline.stretches(&batches[1]));
-    assert!(matches!(records.last(), Some(PipelineRecord::Stretch { oldest: 5, .. })), "{records:?}");
-    assert_eq!(pipeline.passing(&records, |_| 1), []);
+    records.extend(pipeline.chunk_records(&batches[1]));
+    assert!(matches!(records.last(), Some(PipelineRecord::LogChunk { oldest: 5, .. })), "{records:?}");
+    assert_eq!(pipeline.skip_records(&records, |_| 1), []);
     assert_eq!(
-        pipeline.passing(&records[1..], |_| 1),
+        pipeline.skip_records(&records[1..], |_| 1),
         [PipelineRecord::Acked { stage: "b".into(), upto: 1, state: None }]
     );
 }
@@ -289,12 +289,12 @@ fn failures_count_for_one_event_and_until_the_stage_has_got_past_it() {
         (2, 0, acked(9), 0, 3),
         (1, 0, P::Ended { stage: stage() }, 0, 1),
     ] {
-        let mut pipeline = fresh(OnPoison::Park);
+        let mut pipeline = fresh(OnFailure::Continue);
         for _ in 0..fails {
-            pipeline.apply(&pipeline.fail(1, seq, "it failed")).unwrap();
+            pipeline.apply(&pipeline.failure_record(1, seq, "it failed")).unwrap();
         }
         pipeline.apply(&record).unwrap();
-        let P::Failed { times: counted, .. } = pipeline.fail(1, then, "it failed") else {
+        let P::Failed { times: counted, .. } = pipeline.failure_record(1, then, "it failed") else {
             panic!("no failure")
         };
         assert_eq!(counted, times, "{record:?}");
@@ -303,10 +303,10 @@ fn failures_count_for_one_event_and_until_the_stage_has_got_past_it() {
 
 #[test]
 fn who_acknowledges_names_its_cursor_or_the_end_of_a_gap_that_it_was_told_of() {
-    let mut pipeline = fresh(OnPoison::Stop);
+    let mut pipeline = fresh(OnFailure::Stop);
     let event = Published { stage: "a".into(), kind: "x".into(), data: canonical(&1.into()).unwrap() };
     for _ in 0..8 {
-        let records = pipeline.stretches(std::slice::from_ref(&event));
+        let records = pipeline.chunk_records(std::slice::from_ref(&event));
         pipeline.publish(&event);
         records.iter().for_each(|record| pipeline.apply(record).unwrap());
     }
@@ -322,13 +322,13 @@ fn who_acknowledges_names_its_cursor_or_the_end_of_a_gap_that_it_was_told_of() {
         (last + 1, Err(2)),
         (u64::MAX, Err(2)),
     ] {
-        assert_eq!(pipeline.told(1, after), told, "after {after}");
+        assert_eq!(pipeline.gap_before(1, after), told, "after {after}");
     }
 }
 
 mod properties {
     use super::*;
-    use crate::pipeline::standing::STRETCHES_MIN;
+    use crate::pipeline::state::LOG_CHUNKS_MIN;
     use proptest::prelude::*;
 
     proptest! {
@@ -346,7 +346,7 @@ mod properties {
                 let data = canonical(&"y".repeat(bytes).into()).unwrap();
                 let event = Published { stage: "a".into(), kind: "x".into(), data };
                 let events = vec![event; count];
-                let records = pipeline.stretches(&events);
+                let records = pipeline.chunk_records(&events);
                 events.iter().for_each(|event| pipeline.publish(event));
                 for record in &records {
                     prop_assert!(pipeline.apply(record).is_ok());
@@ -354,9 +354,9 @@ mod properties {
                 let kept = pipeline.head() + 1 - pipeline.oldest();
                 let enough = kept >= keep.min(pipeline.head()) || pipeline.bytes() >= keep * 64;
                 prop_assert!(enough, "{kept} of {keep}, {} bytes", pipeline.bytes());
-                let stretch = (keep / STRETCHES_MIN).max(1);
+                let stretch = (keep / LOG_CHUNKS_MIN).max(1);
                 prop_assert!(kept < keep + 2 * stretch, "{kept} of {keep}");
-                let stretch = keep * 64 / STRETCHES_MIN + 400;
+                let stretch = keep * 64 / LOG_CHUNKS_MIN + 400;
                 prop_assert!(pipeline.bytes() < keep * 64 + 2 * stretch);
             }
         }

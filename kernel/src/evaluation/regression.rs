@@ -3,18 +3,18 @@
 use super::{Dimension, Scores, Weights, distance};
 
 /// How far the newest scores of an agent may be from its average, in millionths.
-pub const DEGRADATION_MICRO: u32 = 200_000;
+pub const REGRESSION_MICRO: u32 = 200_000;
 
 /// Scores that an agent must have had before its average says anything.
-pub const DEGRADATION_AFTER: usize = 3;
+pub const REGRESSION_AFTER: usize = 3;
 
 /// Scores that an average is made of, at most: the newest.
 pub const HISTORY_MAX: usize = 32;
 
 /// The newest scores of an agent are worse than its average, and far from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Degradation {
-    /// How far, in millionths; more than [`DEGRADATION_MICRO`].
+pub struct Regression {
+    /// How far, in millionths; more than [`REGRESSION_MICRO`].
     pub distance_micro: u32,
     /// The dimension that fell most, by its weight.
     pub dimension: Dimension,
@@ -43,16 +43,16 @@ pub fn mean(all: &[Scores]) -> Option<Scores> {
 }
 
 /// Whether the last of these scores, the oldest first, is a degradation against the average of those before it.
-pub fn degradation(history: &[Scores], weights: &Weights) -> Option<Degradation> {
+pub fn detect_regression(history: &[Scores], weights: &Weights) -> Option<Regression> {
     let (newest, before) = history.split_last()?;
-    if before.len() < DEGRADATION_AFTER {
+    if before.len() < REGRESSION_AFTER {
         return None;
     }
     let usual = mean(&before[before.len().saturating_sub(HISTORY_MAX)..])?;
     let distance_micro = distance(newest, &usual, weights)?;
     // Far better is no reason to worry.
     let is_worse = weights.composite(newest)? < weights.composite(&usual)?;
-    if distance_micro <= DEGRADATION_MICRO || !is_worse {
+    if distance_micro <= REGRESSION_MICRO || !is_worse {
         return None;
     }
     let fell = Dimension::ALL.into_iter().zip(usual.known()).zip(newest.known()).zip(weights.pm());
@@ -62,7 +62,7 @@ pub fn degradation(history: &[Scores], weights: &Weights) -> Option<Degradation>
     });
     let (_, dimension, from_pm, to_pm) =
         fell.max_by_key(|(fell, dimension, ..)| (*fell, std::cmp::Reverse(*dimension)))?;
-    Some(Degradation { distance_micro, dimension, from_pm, to_pm })
+    Some(Regression { distance_micro, dimension, from_pm, to_pm })
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn an_agent_that_falls_far_below_its_average_raises_an_alarm() {
         let check = |history: &[Scores], expected: Option<(Dimension, u16, u16)>| {
-            let found = degradation(history, &Weights::DEFAULT);
+            let found = detect_regression(history, &Weights::DEFAULT);
             assert_eq!(found.map(|it| (it.dimension, it.from_pm, it.to_pm)), expected, "{history:?}");
         };
         check(&[], None);
@@ -95,7 +95,7 @@ mod tests {
         let mut history = vec![all(1_000); 500];
         history.extend(vec![all(300); HISTORY_MAX]);
         history.push(all(290));
-        assert_eq!(degradation(&history, &Weights::DEFAULT), None);
+        assert_eq!(detect_regression(&history, &Weights::DEFAULT), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::output::OUTPUT_BYTES_MAX;
-use super::spec::OnPoison;
+use super::spec::OnFailure;
 use super::topology::Topology;
 use crate::event::{PipelineRecord, Published};
 use crate::id::StageId;
@@ -23,19 +23,19 @@ pub const EVENT_BYTES_FLAT: u64 = 32;
 pub const TRIES_MAX: u32 = 3;
 
 /// Parked events of a stage that are listed, the newest; the others are only counted.
-pub const PARKED_KEPT_MAX: usize = 100;
+pub const DEAD_LETTERS_KEPT_MAX: usize = 100;
 
 /// Characters of the reason for which an event is parked.
-pub const PARKED_REASON_CHARS_MAX: usize = 1_000;
+pub const DEAD_LETTER_REASON_CHARS_MAX: usize = 1_000;
 
-/// Events after which a stretch of the log is complete.
-pub const STRETCH_EVENTS_MAX: u64 = 1_024;
+/// Events after which a chunk of the log is complete.
+pub const LOG_CHUNK_EVENTS_MAX: u64 = 1_024;
 
-/// Bytes of events after which a stretch of the log is complete.
-pub const STRETCH_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of events after which a chunk of the log is complete.
+pub const LOG_CHUNK_BYTES_MAX: u64 = 4 << 20;
 
 /// Stretches that a quota is divided into, so that what is dropped at once is a small part of it.
-pub(super) const STRETCHES_MIN: u64 = 8;
+pub(super) const LOG_CHUNKS_MIN: u64 = 8;
 
 /// How a pipeline stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,17 +45,17 @@ pub struct Pipeline {
     head: u64,
     /// The number of the oldest event that is kept, or of the first that comes.
     oldest: u64,
-    /// Complete stretches that are kept, the oldest first.
-    stretches: VecDeque<Stretch>,
-    /// Bytes of the complete stretches.
-    stretched: u64,
+    /// Complete chunks that are kept, the oldest first.
+    chunks: VecDeque<LogChunk>,
+    /// Bytes of the complete chunks.
+    chunked_bytes: u64,
     /// Bytes of the events behind them.
-    open: u64,
-    stages: Vec<Standing>,
+    open_bytes: u64,
+    stages: Vec<StageState>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stretch {
+struct LogChunk {
     /// Its last event.
     upto: u64,
     bytes: u64,
@@ -63,15 +63,15 @@ struct Stretch {
 
 /// How far a stage has come.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing {
+pub struct StageState {
     /// It has dealt with everything up to here.
     pub cursor: u64,
     /// What it gets back when it starts again.
     pub state: Option<Json>,
     /// The newest of the events that were parked for it.
-    pub parked: VecDeque<ParkedEvent>,
+    pub dead_letters: VecDeque<DeadLetter>,
     /// How many there were in all.
-    pub parked_total: u64,
+    pub dead_letters_total: u64,
     /// Events that were gone before it had come to them.
     pub missed: u64,
     /// It waits for a person at an event that was parked: at the next one after its cursor, or at the end.
@@ -95,14 +95,14 @@ pub struct FailedEvent {
 
 impl FailedEvent {
     /// Whether it is to be parked: it failed [`TRIES_MAX`] times.
-    pub fn is_too_much(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.times >= TRIES_MAX
     }
 }
 
 /// An event that was too much for a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParkedEvent {
+pub struct DeadLetter {
     /// Its number; 0: the end of what the stage hears.
     pub seq: u64,
     /// What happened the last time.
@@ -111,7 +111,7 @@ pub struct ParkedEvent {
 
 /// What a stage is to do that has dealt with everything up to a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextRead {
     /// Read the log after that point.
     Read,
     /// Hear that these events are gone, and go on behind them.
@@ -181,8 +181,16 @@ fn weight(event: &Published) -> u64 {
 impl Pipeline {
     /// A pipeline in which nothing has happened yet.
     pub fn new(topology: Topology) -> Pipeline {
-        let stages = vec![Standing::default(); topology.len()];
-        Pipeline { topology, head: 0, oldest: 1, stretches: VecDeque::new(), stretched: 0, open: 0, stages }
+        let stages = vec![StageState::default(); topology.len()];
+        Pipeline {
+            topology,
+            head: 0,
+            oldest: 1,
+            chunks: VecDeque::new(),
+            chunked_bytes: 0,
+            open_bytes: 0,
+            stages,
+        }
     }
 
     /// Who hears whom.
@@ -202,16 +210,16 @@ impl Pipeline {
 
     /// What the events that are kept count for.
     pub fn bytes(&self) -> u64 {
-        self.stretched + self.open
+        self.chunked_bytes + self.open_bytes
     }
 
     /// The last event that need not be read again to know how the log stands.
-    pub fn known_upto(&self) -> u64 {
-        self.stretches.back().map_or(self.oldest - 1, |stretch| stretch.upto)
+    pub fn chunked_upto(&self) -> u64 {
+        self.chunks.back().map_or(self.oldest - 1, |chunk| chunk.upto)
     }
 
     /// How far a stage has come.
-    pub fn stage(&self, stage: usize) -> &Standing {
+    pub fn stage(&self, stage: usize) -> &StageState {
         &self.stages[stage]
     }
 
@@ -228,12 +236,12 @@ impl Pipeline {
     }
 
     /// Whether nothing more comes for a stage than what is in the log: those before it have ended.
-    pub fn is_last(&self, stage: usize) -> bool {
+    pub fn upstreams_ended(&self, stage: usize) -> bool {
         self.topology.upstreams(stage).iter().all(|upstream| self.stages[*upstream].ended)
     }
 
     /// Events that are gone, and that a stage is still to be told of.
-    pub fn owed(&self, stage: usize) -> Option<(u64, u64)> {
+    pub fn missed_gap(&self, stage: usize) -> Option<(u64, u64)> {
         let first = self.stages[stage].cursor + 1;
         let owed = !self.topology.is_source(stage) && first < self.oldest;
         owed.then(|| (first, self.oldest - 1))
@@ -245,9 +253,9 @@ impl Pipeline {
     /// # Errors
     ///
     /// The cursor: neither is it there, nor are just those events gone that lie between.
-    pub fn told(&self, stage: usize, after: u64) -> Result<Option<(u64, u64)>, u64> {
+    pub fn gap_before(&self, stage: usize, after: u64) -> Result<Option<(u64, u64)>, u64> {
         let cursor = self.stages[stage].cursor;
-        match self.owed(stage) {
+        match self.missed_gap(stage) {
             _ if after == cursor => Ok(None),
             Some((first, last)) if (first..=last).contains(&after) => Ok(Some((first, after))),
             _ => Err(cursor),
@@ -256,62 +264,70 @@ impl Pipeline {
 
     /// What a stage is to do that has dealt with everything up to `after`: its cursor, or beyond it what it has not
     /// acknowledged yet.
-    pub fn next(&self, stage: usize, after: u64) -> Next {
-        let standing = &self.stages[stage];
-        if standing.stopped {
-            return Next::Stopped;
+    pub fn next(&self, stage: usize, after: u64) -> NextRead {
+        let stage_state = &self.stages[stage];
+        if stage_state.stopped {
+            return NextRead::Stopped;
         }
         if after + 1 < self.oldest {
-            return Next::Gap { first: after + 1, last: self.oldest - 1 };
+            return NextRead::Gap { first: after + 1, last: self.oldest - 1 };
         }
         if after < self.head {
-            return Next::Read;
+            return NextRead::Read;
         }
-        if standing.ended {
-            return Next::Over;
+        if stage_state.ended {
+            return NextRead::Over;
         }
-        if self.is_last(stage) && !self.topology.is_source(stage) { Next::End } else { Next::Wait }
+        if self.upstreams_ended(stage) && !self.topology.is_source(stage) {
+            NextRead::End
+        } else {
+            NextRead::Wait
+        }
     }
 
-    /// What is to be recorded with these events: where stretches of the log become complete, and what is over the quota then.
-    pub fn stretches(&self, events: &[Published]) -> Vec<PipelineRecord> {
+    /// What is to be recorded with these events: where chunks of the log become complete, and what is over the quota then.
+    pub fn chunk_records(&self, events: &[Published]) -> Vec<PipelineRecord> {
         let keep = self.topology.keep();
-        let events_max = (keep.events / STRETCHES_MIN).clamp(1, STRETCH_EVENTS_MAX);
-        let bytes_max = (keep.bytes / STRETCHES_MIN).clamp(1, STRETCH_BYTES_MAX);
+        let events_max = (keep.events / LOG_CHUNKS_MIN).clamp(1, LOG_CHUNK_EVENTS_MAX);
+        let bytes_max = (keep.bytes / LOG_CHUNKS_MIN).clamp(1, LOG_CHUNK_BYTES_MAX);
         let (mut head, mut oldest, mut bytes) = (self.head, self.oldest, self.bytes());
-        let (mut begun, mut open) = (self.known_upto(), self.open);
-        let mut closed: Vec<Stretch> = Vec::new();
+        let (mut begun, mut open_bytes) = (self.chunked_upto(), self.open_bytes);
+        let mut closed: Vec<LogChunk> = Vec::new();
         let mut dropped = 0;
         let mut records = Vec::new();
         for event in events {
-            (head, open, bytes) = (head + 1, open + weight(event), bytes + weight(event));
-            if head - begun < events_max && open < bytes_max {
+            (head, open_bytes, bytes) = (head + 1, open_bytes + weight(event), bytes + weight(event));
+            if head - begun < events_max && open_bytes < bytes_max {
                 continue;
             }
-            closed.push(Stretch { upto: head, bytes: open });
-            // What is left without the oldest stretch must be as much as is to be kept.
+            closed.push(LogChunk { upto: head, bytes: open_bytes });
+            // What is left without the oldest chunk must be as much as is to be kept.
             loop {
-                let older = self.stretches.get(dropped);
-                let older = older.or_else(|| closed.get(dropped.checked_sub(self.stretches.len())?));
+                let older = self.chunks.get(dropped);
+                let older = older.or_else(|| closed.get(dropped.checked_sub(self.chunks.len())?));
                 let Some(older) = older.filter(|older| older.upto < head) else { break };
                 if head - older.upto < keep.events && bytes - older.bytes < keep.bytes {
                     break;
                 }
                 (oldest, bytes, dropped) = (older.upto + 1, bytes - older.bytes, dropped + 1);
             }
-            records.push(PipelineRecord::Stretch { upto: head, bytes: open, oldest });
-            (begun, open) = (head, 0);
+            records.push(PipelineRecord::LogChunk { upto: head, bytes: open_bytes, oldest });
+            (begun, open_bytes) = (head, 0);
         }
         records
     }
 
-    /// What is to be recorded besides `records`, stretches among them: where old events go, a stage that has only not yet
+    /// What is to be recorded besides `records`, chunks among them: where old events go, a stage that has only not yet
     /// acknowledged that none of them is for it passes over them, and is not told of a gap. `seen`: up to where a stage has
     /// found nothing for it among the events that are kept. Of those that are gone nobody knows that any more, so who is
     /// still to be told of a gap is told.
-    pub fn passing(&self, records: &[PipelineRecord], seen: impl Fn(usize) -> u64) -> Vec<PipelineRecord> {
+    pub fn skip_records(
+        &self,
+        records: &[PipelineRecord],
+        seen: impl Fn(usize) -> u64,
+    ) -> Vec<PipelineRecord> {
         let oldest = records.iter().rev().find_map(|record| match record {
-            PipelineRecord::Stretch { oldest, .. } => Some(*oldest),
+            PipelineRecord::LogChunk { oldest, .. } => Some(*oldest),
             _ => None,
         });
         let Some(oldest) = oldest else { return Vec::new() };
@@ -331,7 +347,7 @@ impl Pipeline {
         let this = self.topology.name(stage);
         let moves = records.iter().filter_map(|record| match record {
             PipelineRecord::Acked { stage, upto, .. } if stage == this => Some(*upto),
-            PipelineRecord::Parked { stage, seq, stops: false, .. } if stage == this => Some(*seq),
+            PipelineRecord::DeadLettered { stage, seq, stops: false, .. } if stage == this => Some(*seq),
             PipelineRecord::Lagged { stage, last, .. } if stage == this => Some(*last),
             _ => None,
         });
@@ -339,30 +355,30 @@ impl Pipeline {
     }
 
     /// What is to be recorded when a stage failed at an event; `seq` 0: the end of what it hears.
-    pub fn fail(&self, stage: usize, seq: u64, reason: &str) -> PipelineRecord {
+    pub fn failure_record(&self, stage: usize, seq: u64, reason: &str) -> PipelineRecord {
         let before = self.stages[stage].failed.as_ref().filter(|failed| failed.seq == seq);
         PipelineRecord::Failed {
             stage: self.topology.name(stage).clone(),
             seq,
             times: before.map_or(0, |failed| failed.times) + 1,
-            reason: reason.chars().take(PARKED_REASON_CHARS_MAX).collect(),
+            reason: reason.chars().take(DEAD_LETTER_REASON_CHARS_MAX).collect(),
         }
     }
 
     /// What is to be recorded of an event that was too much for a stage; `seq` 0: the end of what it hears.
-    pub fn park(&self, stage: usize, seq: u64, reason: &str) -> PipelineRecord {
-        PipelineRecord::Parked {
+    pub fn dead_letter_record(&self, stage: usize, seq: u64, reason: &str) -> PipelineRecord {
+        PipelineRecord::DeadLettered {
             stage: self.topology.name(stage).clone(),
             seq,
-            reason: reason.chars().take(PARKED_REASON_CHARS_MAX).collect(),
-            stops: self.topology.on_poison(stage) == OnPoison::Stop,
+            reason: reason.chars().take(DEAD_LETTER_REASON_CHARS_MAX).collect(),
+            stops: self.topology.on_failure(stage) == OnFailure::Stop,
         }
     }
 
     /// Lets an event take effect.
     pub fn publish(&mut self, event: &Published) {
         self.head += 1;
-        self.open += weight(event);
+        self.open_bytes += weight(event);
     }
 
     /// Lets a record take effect.
@@ -375,63 +391,63 @@ impl Pipeline {
         match record {
             P::Created { .. } => Err(IllegalRecord("it is created a second time".into())),
             P::Acked { stage, upto, state } => {
-                let standing = self.standing(stage)?;
-                if *upto < standing.cursor {
-                    let cursor = standing.cursor;
+                let stage_state = self.stage_state(stage)?;
+                if *upto < stage_state.cursor {
+                    let cursor = stage_state.cursor;
                     return Err(IllegalRecord(format!(
                         "stage {stage} is at {cursor} and acknowledges {upto}"
                     )));
                 }
-                standing.cursor = *upto;
-                standing.got_past(*upto);
+                stage_state.cursor = *upto;
+                stage_state.clear_failure_upto(*upto);
                 if state.is_some() {
-                    standing.state.clone_from(state);
+                    stage_state.state.clone_from(state);
                 }
                 Ok(())
             }
-            P::Parked { stage, seq, reason, stops } => {
-                let standing = self.standing(stage)?;
-                standing.parked_total += 1;
-                standing.parked.push_back(ParkedEvent { seq: *seq, reason: reason.clone() });
-                if standing.parked.len() > PARKED_KEPT_MAX {
-                    standing.parked.pop_front();
+            P::DeadLettered { stage, seq, reason, stops } => {
+                let stage_state = self.stage_state(stage)?;
+                stage_state.dead_letters_total += 1;
+                stage_state.dead_letters.push_back(DeadLetter { seq: *seq, reason: reason.clone() });
+                if stage_state.dead_letters.len() > DEAD_LETTERS_KEPT_MAX {
+                    stage_state.dead_letters.pop_front();
                 }
-                (standing.stopped, standing.failed) = (*stops, None);
+                (stage_state.stopped, stage_state.failed) = (*stops, None);
                 if !stops {
-                    standing.pass(*seq);
+                    stage_state.skip_event(*seq);
                 }
                 Ok(())
             }
             P::Released { stage } => {
-                let standing = self.standing(stage)?;
-                standing.stopped = false;
-                let at = standing.parked.back().map_or(0, |parked| parked.seq);
-                standing.pass(at);
+                let stage_state = self.stage_state(stage)?;
+                stage_state.stopped = false;
+                let at = stage_state.dead_letters.back().map_or(0, |parked| parked.seq);
+                stage_state.skip_event(at);
                 Ok(())
             }
             P::Moved { stage, after, keeps_state } => self.move_to(stage, *after, *keeps_state),
             P::Lagged { stage, first, last } => {
-                let standing = self.standing(stage)?;
-                standing.missed += (last + 1).saturating_sub(*first);
-                standing.cursor = standing.cursor.max(*last);
-                standing.got_past(*last);
+                let stage_state = self.stage_state(stage)?;
+                stage_state.missed += (last + 1).saturating_sub(*first);
+                stage_state.cursor = stage_state.cursor.max(*last);
+                stage_state.clear_failure_upto(*last);
                 Ok(())
             }
-            P::Stretch { upto, bytes, oldest } => self.stretch(*upto, *bytes, *oldest),
+            P::LogChunk { upto, bytes, oldest } => self.chunk(*upto, *bytes, *oldest),
             P::Ended { stage } => {
-                let standing = self.standing(stage)?;
-                (standing.ended, standing.failed) = (true, None);
+                let stage_state = self.stage_state(stage)?;
+                (stage_state.ended, stage_state.failed) = (true, None);
                 Ok(())
             }
             P::Failed { stage, seq, times, reason } => {
                 let failed = FailedEvent { seq: *seq, times: *times, reason: reason.clone() };
-                self.standing(stage)?.failed = Some(failed);
+                self.stage_state(stage)?.failed = Some(failed);
                 Ok(())
             }
         }
     }
 
-    fn standing(&mut self, stage: &StageId) -> Result<&mut Standing, IllegalRecord> {
+    fn stage_state(&mut self, stage: &StageId) -> Result<&mut StageState, IllegalRecord> {
         let found = self.topology.find(stage.as_str());
         let found = found.ok_or_else(|| IllegalRecord(format!("there is no stage {stage}")))?;
         Ok(&mut self.stages[found])
@@ -439,10 +455,10 @@ impl Pipeline {
 
     /// What is heard again may have more to say, and so may whoever hears that.
     fn move_to(&mut self, stage: &StageId, after: u64, keeps_state: bool) -> Result<(), IllegalRecord> {
-        let standing = self.standing(stage)?;
-        (standing.cursor, standing.stopped, standing.failed) = (after, false, None);
+        let stage_state = self.stage_state(stage)?;
+        (stage_state.cursor, stage_state.stopped, stage_state.failed) = (after, false, None);
         if !keeps_state {
-            standing.state = None;
+            stage_state.state = None;
         }
         let Some(moved) = self.topology.find(stage.as_str()) else { return Ok(()) };
         let mut reopened = vec![moved];
@@ -454,35 +470,35 @@ impl Pipeline {
         Ok(())
     }
 
-    fn stretch(&mut self, upto: u64, bytes: u64, oldest: u64) -> Result<(), IllegalRecord> {
-        if upto <= self.known_upto() || oldest < self.oldest || oldest > upto + 1 {
-            return Err(IllegalRecord(format!("a stretch up to {upto} does not follow the one before it")));
+    fn chunk(&mut self, upto: u64, bytes: u64, oldest: u64) -> Result<(), IllegalRecord> {
+        if upto <= self.chunked_upto() || oldest < self.oldest || oldest > upto + 1 {
+            return Err(IllegalRecord(format!("a chunk up to {upto} does not follow the one before it")));
         }
-        // Where the records are read again, the events come behind the last stretch.
+        // Where the records are read again, the events come behind the last chunk.
         if self.head < upto {
-            (self.head, self.open) = (upto, 0);
+            (self.head, self.open_bytes) = (upto, 0);
         } else {
-            self.open = self.open.saturating_sub(bytes);
+            self.open_bytes = self.open_bytes.saturating_sub(bytes);
         }
-        self.stretches.push_back(Stretch { upto, bytes });
-        self.stretched += bytes;
+        self.chunks.push_back(LogChunk { upto, bytes });
+        self.chunked_bytes += bytes;
         self.oldest = oldest;
-        while let Some(first) = self.stretches.front().filter(|first| first.upto < oldest) {
-            self.stretched -= first.bytes;
-            self.stretches.pop_front();
+        while let Some(first) = self.chunks.front().filter(|first| first.upto < oldest) {
+            self.chunked_bytes -= first.bytes;
+            self.chunks.pop_front();
         }
         Ok(())
     }
 }
 
-impl Standing {
+impl StageState {
     /// It has dealt with everything up to there; the end, where it may have failed, comes behind it all.
-    fn got_past(&mut self, upto: u64) {
+    fn clear_failure_upto(&mut self, upto: u64) {
         self.failed = self.failed.take().filter(|failed| failed.seq == 0 || failed.seq > upto);
     }
 
     /// Goes on behind an event that was parked, or ends without having heard the end.
-    fn pass(&mut self, seq: u64) {
+    fn skip_event(&mut self, seq: u64) {
         match seq {
             0 => self.ended = true,
             seq => self.cursor = self.cursor.max(seq),
