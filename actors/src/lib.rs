@@ -29,90 +29,54 @@
 //! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans`, `error` | what they share |
 #![forbid(unsafe_code)]
 
-mod agent;
-mod alike;
-mod approval;
-mod attempt;
-mod attempt_log;
-mod children;
-mod clients;
-mod clock;
-mod contracts;
-#[cfg(test)]
-mod crash_tests;
-mod cursor;
-mod driven;
-mod effects;
-mod error;
-mod estimates;
-mod evaluations;
+mod api;
+mod attempts;
+mod base;
 mod evaluator;
-mod ledger;
-mod limits;
-mod links;
-mod market;
-mod measure;
-mod notes;
-mod outcome;
-#[cfg(test)]
-mod panic_tests;
-mod pipeline;
+mod messages;
+mod metrics;
 mod pipelines;
-mod plans;
-mod profiles;
-mod program;
-mod purses;
 mod registry;
-mod resolve;
-mod rest;
-mod results;
-mod room;
+mod run;
 mod scheduler;
 mod services;
-mod spawn;
-mod steer;
-mod stream;
-mod submission;
-mod supervision;
-mod system;
+mod state;
+mod storage;
 #[cfg(test)]
-mod telemetry_tests;
-mod toolbox;
-mod tree;
-#[cfg(test)]
-mod vacated_tests;
-mod view;
+mod tests;
 
-pub use approval::{
+pub use crate::metrics::{Measures, SharedRecorder, metric};
+pub use api::approval::{
     Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX,
 };
-pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
-pub use cursor::EventCursor;
-pub use error::RunError;
-pub use estimates::ATTEMPT_CREDITS;
-pub use evaluations::{AgentEvaluation, Evaluating, EvaluationError, RunEvaluation, VerdictRequest, like};
-pub use limits::{
+pub use api::clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
+pub use api::cursor::EventCursor;
+pub use api::evaluations::{
+    AgentEvaluation, Evaluating, EvaluationError, RunEvaluation, VerdictRequest, like,
+};
+pub use api::market::{ClientAudit, JobRequest, JobRow, MarketError, OfferRefused, Violation};
+pub use api::outcome::Settled;
+pub use api::resolve::ResolveHow;
+pub use api::spawn::{AgentHandle, AgentProfile, SpawnError};
+pub use api::submission::{Submission, SubmitError, Term, new_run_id};
+pub use api::supervision::{TREE_CHILDREN_MAX, TreeRow};
+pub use api::system::{InDoubt, StartError, System, SystemConfig};
+pub use api::view::{Ahead, ReadResult, RunView};
+pub use attempts::program::{Mapping, Program, ProgramContext, Step, StepError};
+pub use base::error::RunError;
+pub use base::limits::{
     AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_BYTES_MAX, CONTRACTS_KEPT_MAX, HISTORIES_MAX, JOBS_KEPT_MAX,
     JOBS_OPEN_MAX, JUDGE_MS_MAX, LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX, PIPELINES_MAX,
     PLANS_JUDGED_AT_ONCE_MAX, QUEUED_JOBS_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
-pub use market::{ClientAudit, JobRequest, JobRow, MarketError, OfferRefused, Violation};
-pub use measure::{Measures, SharedRecorder, metric};
 pub use ostler_scheduler::AGENT_WEIGHT;
-pub use outcome::Settled;
-pub use pipeline::{
+pub use pipelines::{
     Gap, Heard, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError,
     Publisher, Stage, StageError, StageRow,
 };
-pub use program::{Mapping, Program, ProgramContext, Step, StepError};
 pub use registry::{AgentRow, RegisterError, ReleaseError};
-pub use resolve::ResolveHow;
-pub use rest::CHECKPOINTED;
-pub use results::INLINE_BYTES_MAX;
+pub use run::suspended_runs::CHECKPOINTED;
 pub use scheduler::ClientConfig;
-pub use spawn::{AgentHandle, AgentProfile, SpawnError};
-pub use submission::{Submission, SubmitError, Term, new_run_id};
-pub use supervision::{TREE_CHILDREN_MAX, TreeRow};
-pub use system::{InDoubt, StartError, System, SystemConfig};
-pub use toolbox::{Toolbox, ToolboxError};
-pub use view::{Ahead, ReadResult, RunView};
+pub use state::estimates::ATTEMPT_CREDITS;
+pub use state::toolbox::{Toolbox, ToolboxError};
+pub use storage::results::INLINE_BYTES_MAX;

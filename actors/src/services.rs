@@ -3,7 +3,7 @@
 #[cfg(test)]
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::evaluation::Domains;
@@ -12,34 +12,36 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Rule, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Judge, Position, StreamBatch, Tool};
-use ostler_kernel::run::{Context, Prepared, Run};
+use ostler_kernel::run::{DecisionContext, Run, StaticPlanner};
 use tokio::sync::watch;
 
-use crate::agent::Answer;
-use crate::attempt::Caller;
-use crate::children::{Home, Waiters};
-use crate::clock::Clock;
-use crate::contracts::Contracts;
-use crate::driven::DrivenRuns;
-use crate::effects::{AttemptKey, Effects};
-use crate::error::RunError;
-use crate::estimates::Estimates;
-use crate::evaluations::Evaluating;
-use crate::ledger::Ledger;
-use crate::limits::Limits;
-use crate::links::Links;
-use crate::market::Market;
-use crate::measure::Measures;
-use crate::notes::NotesOfRuns;
-use crate::pipeline::Book;
-use crate::plans::Plans;
-use crate::profiles::Profiles;
-use crate::purses::Purses;
+use crate::api::evaluations::Evaluating;
+use crate::attempts::attempt::Caller;
+use crate::attempts::attempt_table::{AttemptKey, Effects};
+use crate::attempts::children::{Home, Waiters};
+use crate::base::clock::Clock;
+use crate::base::error::RunError;
+use crate::base::limits::Limits;
+#[cfg(test)]
+use crate::base::lock::lock;
+use crate::messages::mailboxes::Links;
+use crate::metrics::Measures;
+use crate::pipelines::Book;
 use crate::registry::RegistryMessage;
-use crate::rest;
-use crate::room::Room;
+use crate::run::Answer;
+use crate::run::suspended_runs;
 use crate::scheduler::Scheduling;
-use crate::toolbox::Toolbox;
+use crate::state::active_runs::DrivenRuns;
+use crate::state::contracts::Contracts;
+use crate::state::estimates::Estimates;
+use crate::state::ledger::Ledger;
+use crate::state::market::Market;
+use crate::state::plans::Plans;
+use crate::state::profiles::Profiles;
+use crate::state::run_budgets::Purses;
+use crate::state::toolbox::Toolbox;
+use crate::storage::disk_space::Room;
+use crate::storage::step_logs::NotesOfRuns;
 
 /// What every actor of a system shares.
 pub(crate) struct Services {
@@ -158,16 +160,16 @@ impl Services {
         &self,
         id: RunId,
         run: &mut Run,
-        act: impl FnOnce(&mut Run, &mut Context<'_>) -> T,
+        act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
     ) -> T {
         let (settings, now) = (self.settings(), self.clock.now());
-        act(run, &mut Context { run: id, now, settings: &settings, planner: &mut Prepared(&settings) })
+        act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
     }
 
     /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
     pub(crate) fn let_go(self: &Arc<Services>, run: RunId) {
         self.driven.remove(run);
-        self.effects.of_run(run).iter().for_each(|key| rest::ended(self, key));
+        self.effects.of_run(run).iter().for_each(|key| suspended_runs::ended(self, key));
         self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
@@ -219,7 +221,7 @@ impl Services {
 
     /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
     pub(crate) fn waits_for_person(&self, run: &Run) -> bool {
-        run.waits_for_person() && !run.silence_is_due(self.clock.now())
+        run.waits_for_person() && !run.human_timeout_due(self.clock.now())
     }
 
     /// Tells those who wait for this run that something may have changed.
@@ -329,9 +331,4 @@ impl Services {
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         self.contracts.compiled(rules, self.limits.contracts_kept, self.limits.contracts_kept_bytes)
     }
-}
-
-/// A panic while a lock was held leaves sets and maps whole: they are changed by single calls.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use ostler_actors::{Answer, Mapping, Program, ProgramContext, ResolveHow, Settle
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::run::{Category, RunOutcome};
+use ostler_kernel::run::{FailureCategory, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn pays(world: &World, idem: Idempotency, first: First, tells_amount: bool) -> P
                 })
                 .await?;
             if is_first && first == First::ThenFails {
-                return Err(Failure::new(Category::Structural, "later"));
+                return Err(Failure::new(FailureCategory::Structural, "later"));
             }
             Ok(paid)
         }
@@ -171,7 +171,7 @@ async fn a_step_that_a_patch_would_do_otherwise_is_for_a_person_to_say() {
             assert_eq!(world.acts().len(), 1);
             let view = system.view(run, None).await.unwrap();
             let failure = view.run.instance(&"n".into()).unwrap().failure.clone().unwrap();
-            assert_eq!(failure.category, Category::InDoubt);
+            assert_eq!(failure.category, FailureCategory::InDoubt);
             assert!(failure.message.contains("was done before its node was patched"), "{failure:?}");
             system.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();
             settled = system.outcome(run).await.unwrap();
@@ -198,7 +198,7 @@ async fn after_what_ends_an_attempt_no_step_begins_and_no_stage_is_kept_whatever
             });
             let within = tokio::time::timeout(std::time::Duration::from_secs(1), paid).await;
             let paid = match within {
-                Err(_) => return Err(Failure::new(Category::Transient, "slow")),
+                Err(_) => return Err(Failure::new(FailureCategory::Transient, "slow")),
                 Ok(paid) => paid.unwrap_or_else(|_| "not paid".to_owned()),
             };
             let _: Result<(), _> = agent

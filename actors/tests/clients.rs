@@ -11,6 +11,7 @@ use ostler_actors::{
     ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Settled, Submission, System,
     SystemConfig, Weight,
 };
+use ostler_kernel::client_terms::DepositError;
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Failure, Outcome, RunOpened};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::RunId;
@@ -19,8 +20,7 @@ use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::{Category, RunOutcome};
-use ostler_kernel::terms::DepositError;
+use ostler_kernel::run::{FailureCategory, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
@@ -248,9 +248,9 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
         policy_epoch: 1,
         seed: 1,
     }));
-    let failed = Outcome::Failed(Failure { category: Category::Crash, message: String::new() });
+    let failed = Outcome::Failed(Failure { category: FailureCategory::Crash, message: String::new() });
     let accounts = Some(Accounts { client_vruntime: 1 << 40, ..Accounts::default() });
-    let ended = AttemptResult { accounts, cost: 9_000, ..AttemptResult::unpaid("n".into(), 1, failed) };
+    let ended = AttemptResult { accounts, cost: 9_000, ..AttemptResult::without_cost("n".into(), 1, failed) };
     let events =
         vec![opened, Event::AttemptResult(Box::new(ended)), Event::RunClosed { outcome: RunOutcome::Failed }];
     let stream = StreamId::run(&"debtor".into(), run);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{DRAIN, Hold, SLOTS, left_by, over, plan, states, submit, system, until, with_slots};
 use ostler_actors::{INLINE_BYTES_MAX, InDoubt, Limits, ResolveHow, RunError, Settled, Submission, System};
-use ostler_kernel::event::{AttemptOf, AttemptProgress, Event};
+use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::canonical;
@@ -88,7 +88,7 @@ async fn what_was_stopped_ends_in_its_true_state_here_and_in_the_next_process() 
         assert_eq!(second.resume_all().await.unwrap(), [run]);
         assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
         assert_eq!(states(&second, run).await, "n failed");
-        let culprits = second.view(run, None).await.unwrap().report.culprits;
+        let culprits = second.view(run, None).await.unwrap().report.root_causes;
         assert_eq!(culprits[0].reason, reason);
         second.shutdown().await;
     }
@@ -198,7 +198,7 @@ async fn check_recovered(recoveries: u32, told: [&[u32]; 2], expected: Settled) 
         left.append(vec![StreamBatch { stream, expected, at_ms: 0, events }]).unwrap();
     };
     let report = |token: &u32| {
-        let of = AttemptOf { node: "n".into(), generation: 1, phase: 0, attempt: 1 };
+        let of = AttemptRef { node: "n".into(), generation: 1, patch_count: 0, attempt: 1 };
         let token = canonical(&json!(token)).unwrap();
         append(
             StreamId::attempts(&client, run),
@@ -481,7 +481,7 @@ async fn check_unstorable(effect: Effect, idem: Idempotency, expected: (Settled,
     assert_eq!((system.outcome(run).await.unwrap(), &*states(&system, run).await), expected, "{told}");
     tool.started().await;
     assert!(!tool.has_started(), "{told}: it was done twice");
-    let culprits = system.view(run, None).await.unwrap().report.culprits;
+    let culprits = system.view(run, None).await.unwrap().report.root_causes;
     let why = culprits.first().and_then(|culprit| culprit.message.clone());
     if expected.0 == Settled::WaitsForPerson {
         // To say that it was done needs a place for its result as well.

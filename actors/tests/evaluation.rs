@@ -13,7 +13,7 @@ use ostler_kernel::evaluation::{Judgement, Reputation, Weights};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::market::Offer;
-use ostler_kernel::port::{BoxFuture, Judge, Opinion, Seq, Work};
+use ostler_kernel::port::{BoxFuture, Judge, JudgedRun, Opinion, Seq};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ impl Judge for Words {
         "words"
     }
 
-    fn judge(&self, work: Work) -> BoxFuture<'_, Result<Opinion, String>> {
+    fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
         Box::pin(async move {
             assert_eq!(work.plan, "p");
             let text = Value::Object(work.outputs).to_string();
@@ -269,7 +269,7 @@ async fn the_nearest_agents_are_those_with_the_most_like_scores() {
     }
     let all = system.evaluations().unwrap();
     let near = like(&all, "good", system.domains(), 5).unwrap();
-    let names: Vec<&str> = near.iter().map(|near| near.who.as_str()).collect();
+    let names: Vec<&str> = near.iter().map(|near| near.id.as_str()).collect();
     assert_eq!(names, ["fair", "poor"]);
     assert!(like(&all, "nobody", system.domains(), 5).is_none());
 }
@@ -319,7 +319,7 @@ impl Judge for Nameless {
         panic!("as asked for")
     }
 
-    fn judge(&self, _: Work) -> BoxFuture<'_, Result<Opinion, String>> {
+    fn judge(&self, _: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
         Box::pin(async { Ok(Opinion { quality_pm: 500, note: String::new() }) })
     }
 }

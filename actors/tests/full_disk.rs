@@ -17,7 +17,7 @@ use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
-    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Child, Journal, JournalError, Seq,
+    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, ChildRunSpec, Journal, JournalError, Seq,
     StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::RunOutcome;
@@ -285,7 +285,7 @@ async fn a_shutdown_does_not_cut_off_a_step_whose_result_waits_for_room_beside_t
     let calls = Arc::new(AtomicU32::new(0));
     let counted = calls.clone();
     let sleep = json!({"id": "s", "tool": "time.sleep", "params": {"ms": HOUR.as_millis() as u64 * 24}});
-    let child = Child::plan(serde_json::from_value(json!({"id": "c", "nodes": [sleep]})).unwrap());
+    let child = ChildRunSpec::plan(serde_json::from_value(json!({"id": "c", "nodes": [sleep]})).unwrap());
     let program = Program::new("program", "1", move |agent: ProgramContext, _: Value| {
         let (calls, child) = (counted.clone(), child.clone());
         async move {

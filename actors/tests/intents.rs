@@ -11,7 +11,7 @@ use ostler_actors::{Settled, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{Journal, RunStanding, Seq, StreamId};
+use ostler_kernel::port::{Journal, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::disk::FaultyDisk;
 use ostler_store::{Options, SegmentJournal};
@@ -80,7 +80,7 @@ async fn what_came_of_the_last_attempt_is_durable_when_the_system_is_shut_down()
         let system = system.clone();
         tokio::spawn(async move { system.shutdown().await })
     };
-    let is_ended = || journal.run(run).unwrap().is_some_and(|row| row.standing != RunStanding::Open);
+    let is_ended = || journal.run(run).unwrap().is_some_and(|row| row.status != RunRowStatus::Open);
     let begun = Instant::now();
     while !(is_ended() && disk.syncs_waiting() > 0) {
         assert!(begun.elapsed() < PATIENCE, "its end is ordered");

@@ -281,11 +281,11 @@ async fn a_run_that_rests_until_it_is_resumed_is_not_held() {
             }
         }
     };
-    assert!(matches!(refused, RunError::InvalidState(InvalidState::AT_REST)), "{refused}");
+    assert!(matches!(refused, RunError::InvalidState(InvalidState::SUSPENDED)), "{refused}");
     hold.go(1);
     rests.await.unwrap();
     let refused = system.interject(run, "go on?", HOUR).await.unwrap_err();
-    assert!(matches!(refused, RunError::InvalidState(InvalidState::AT_REST)), "{refused}");
+    assert!(matches!(refused, RunError::InvalidState(InvalidState::SUSPENDED)), "{refused}");
     system.resume(run).await.unwrap();
     system.interject(run, "go on?", HOUR).await.unwrap();
     // What began before it was held ends.

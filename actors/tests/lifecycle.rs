@@ -12,7 +12,7 @@ use ostler_actors::{
     AgentProfile, Answer, ApprovalId, CHECKPOINTED, Program, ProgramContext, RegisterError, RunError,
     Settled, SpawnError, Submission, SubmitError, System, new_run_id,
 };
-use ostler_kernel::agent::{AgentState, InvalidState, Message, Oversight};
+use ostler_kernel::agent::{AgentState, InvalidState, LifecycleMessage, Oversight};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::Tool;
@@ -103,7 +103,7 @@ async fn a_supervised_agent_waits_for_a_person_and_says_where_it_stands() {
     assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
     assert_eq!(system.stands(run).await.unwrap(), AgentState::WaitingApproval);
     let refused = invalid(system.checkpoint(run).await);
-    assert_eq!(refused, (AgentState::WaitingApproval, Message::Checkpoint.expected()));
+    assert_eq!(refused, (AgentState::WaitingApproval, LifecycleMessage::Checkpoint.expected()));
 
     let [question] = &system.approvals(run).await.unwrap()[..] else { panic!("one question") };
     let answered = system.answer(&question.id, question.digest.unwrap(), Answer::approve()).await;
@@ -111,10 +111,10 @@ async fn a_supervised_agent_waits_for_a_person_and_says_where_it_stands() {
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     until(async || system.stands(run).await.unwrap() == AgentState::Completed).await;
     for (answer, message) in [
-        (system.cancel(run).await, Message::Cancel),
-        (system.resume(run).await, Message::ExecuteStep),
-        (system.checkpoint(run).await, Message::Checkpoint),
-        (system.skip_node(run, "say".into()).await, Message::Cancel),
+        (system.cancel(run).await, LifecycleMessage::Cancel),
+        (system.resume(run).await, LifecycleMessage::ExecuteStep),
+        (system.checkpoint(run).await, LifecycleMessage::Checkpoint),
+        (system.skip_node(run, "say".into()).await, LifecycleMessage::Cancel),
     ] {
         assert_eq!(invalid(answer), (AgentState::Completed, message.expected()));
     }
@@ -166,13 +166,13 @@ async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_wh
     assert_eq!(second.resume_all().await.unwrap(), [], "nobody goes on with it unasked");
     assert_eq!(second.stands(run).await.unwrap(), AgentState::Checkpointed);
     let refused = invalid(second.checkpoint(run).await);
-    assert_eq!(refused, (AgentState::Checkpointed, Message::Checkpoint.expected()));
+    assert_eq!(refused, (AgentState::Checkpointed, LifecycleMessage::Checkpoint.expected()));
     let last = format!("n{:03}", NODES - 1);
     for answer in [
         second.skip_node(run, last.as_str().into()).await,
         second.cancel_node(run, last.as_str().into()).await,
     ] {
-        assert_eq!(invalid(answer), (AgentState::Checkpointed, InvalidState::AT_REST.expected));
+        assert_eq!(invalid(answer), (AgentState::Checkpointed, InvalidState::SUSPENDED.expected));
     }
     assert_eq!(second.outcome(run).await.unwrap(), Settled::Parked(CHECKPOINTED.to_owned()));
     assert_eq!(states(&second, run).await, told);
@@ -221,7 +221,7 @@ async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
     hold.go(1);
     // Nothing was left to rest for, whichever came first.
     let answer = checkpoint.await.unwrap();
-    assert_eq!(invalid(answer), (AgentState::Completed, Message::Checkpoint.expected()));
+    assert_eq!(invalid(answer), (AgentState::Completed, LifecycleMessage::Checkpoint.expected()));
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     system.shutdown().await;
 }
@@ -319,8 +319,11 @@ const STANDS: [&str; 12] = [
 ];
 
 /// Whether it is what a run does itself that says so.
-fn is_of_work(message: Message) -> bool {
-    matches!(message, Message::RequestApproval | Message::Complete | Message::Raise)
+fn is_of_work(message: LifecycleMessage) -> bool {
+    matches!(
+        message,
+        LifecycleMessage::RequestApproval | LifecycleMessage::Complete | LifecycleMessage::Raise
+    )
 }
 
 /// Waits until nothing is left to do: only then does the clock of the test go on.
@@ -329,18 +332,18 @@ async fn idle() {
 }
 
 /// What a run does that is to stand there.
-fn work(stands: &str, message: Message) -> Value {
+fn work(stands: &str, message: LifecycleMessage) -> Value {
     let ask = json!({"id": "ask", "tool": "text.render", "params": {"template": "x", "values": {}},
         "approval": "before", "human_timeout": "1h"});
     let hold = |id: &str, dep: &str| json!({"id": id, "tool": "hold", "deps": [dep]});
     let first = json!({"id": "first", "tool": "hold"});
     let nodes = match (stands, message) {
         ("pending" | "pending, and nobody drives it", _) => vec![first],
-        ("running", Message::RequestApproval) => {
+        ("running", LifecycleMessage::RequestApproval) => {
             vec![json!({"id": "first", "tool": "hold", "approval": "after", "human_timeout": "1h"})]
         }
-        ("running", Message::Complete) => vec![first],
-        ("running", Message::Raise) => vec![json!({"id": "first", "tool": "hold", "retries": 0,
+        ("running", LifecycleMessage::Complete) => vec![first],
+        ("running", LifecycleMessage::Raise) => vec![json!({"id": "first", "tool": "hold", "retries": 0,
             "contract": [{"method": "schema", "spec": {"required": ["more"]}}]})],
         ("running", _) => vec![first, hold("next", "first")],
         ("waiting_approval, and may be sent back", _) => vec![
@@ -366,7 +369,7 @@ async fn begin(journal: &Arc<MemoryJournal>, hold: &Arc<Hold>) -> System {
 }
 
 /// Brings a run there, for this to be said to it.
-async fn stand(stands: &str, message: Message) -> Stood {
+async fn stand(stands: &str, message: LifecycleMessage) -> Stood {
     let (journal, run) = (Arc::new(MemoryJournal::default()), new_run_id());
     let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
     let system = begin(&journal, &hold).await;
@@ -425,11 +428,11 @@ async fn rest(system: &System, run: RunId, hold: &Hold) -> Result<(), RunError> 
 
 impl Stood {
     /// Says it to the run, as far as it is anybody else than its own work that says so.
-    async fn say(&self, message: Message) -> Result<(), RunError> {
+    async fn say(&self, message: LifecycleMessage) -> Result<(), RunError> {
         let Stood { system, run, question: (id, digest), .. } = self;
         match message {
             // What is submitted once more is the same run; if it was not assigned yet, it is now that its turn comes.
-            Message::AssignJob => {
+            LifecycleMessage::AssignJob => {
                 assert_eq!(system.submit(self.submission.clone()).await.unwrap(), *run);
                 idle().await;
                 if system.stands(*run).await.unwrap() == AgentState::Pending {
@@ -437,12 +440,12 @@ impl Stood {
                 }
                 Ok(())
             }
-            Message::ExecuteStep => system.resume(*run).await,
-            Message::Checkpoint => rest(system, *run, &self.hold).await,
-            Message::Approve => system.answer(id, *digest, Answer::approve()).await,
-            Message::Reject => system.answer(id, *digest, Answer::reject().note("no")).await,
-            Message::Cancel => system.cancel(*run).await,
-            Message::RequestApproval | Message::Complete | Message::Raise => {
+            LifecycleMessage::ExecuteStep => system.resume(*run).await,
+            LifecycleMessage::Checkpoint => rest(system, *run, &self.hold).await,
+            LifecycleMessage::Approve => system.answer(id, *digest, Answer::approve()).await,
+            LifecycleMessage::Reject => system.answer(id, *digest, Answer::reject().note("no")).await,
+            LifecycleMessage::Cancel => system.cancel(*run).await,
+            LifecycleMessage::RequestApproval | LifecycleMessage::Complete | LifecycleMessage::Raise => {
                 self.hold.go(1);
                 Ok(())
             }
@@ -450,12 +453,12 @@ impl Stood {
     }
 
     /// What becomes of it when it is told this.
-    async fn answer(&self, message: Message) -> String {
+    async fn answer(&self, message: LifecycleMessage) -> String {
         let stands = async || self.system.stands(self.run).await.unwrap();
         let view = self.system.view(self.run, None).await.unwrap();
         let before = stands().await;
         if is_of_work(message) && before != AgentState::Running {
-            assert!(!view.run.is_under_way() || before == AgentState::Checkpointed);
+            assert!(!view.run.has_work_in_flight() || before == AgentState::Checkpointed);
             return "nothing of it is at work".to_owned();
         }
         let said = self.say(message).await;
@@ -480,8 +483,9 @@ async fn a_run_takes_in_every_state_what_the_matrix_says_and_nothing_else() {
     let mut matrix = String::new();
     for stands in STANDS {
         matrix += &format!("{stands}\n");
-        let is_said = |message: &Message| stands != "running, and a node asks" || !is_of_work(*message);
-        for message in Message::ALL.into_iter().filter(is_said) {
+        let is_said =
+            |message: &LifecycleMessage| stands != "running, and a node asks" || !is_of_work(*message);
+        for message in LifecycleMessage::ALL.into_iter().filter(is_said) {
             let stood = stand(stands, message).await;
             let state = stood.system.stands(stood.run).await.unwrap();
             assert!(stands.starts_with(state.as_str()), "{stands}: {state}");

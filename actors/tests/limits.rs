@@ -97,7 +97,7 @@ async fn a_result_is_kept_up_to_the_limit_and_refused_beyond() {
         if expected == RunOutcome::Failed {
             let report = system.view(run, None).await.unwrap().report;
             let told = format!("the result has {} bytes, at most {result_bytes} are kept", result_bytes + 1);
-            assert_eq!(report.culprits[0].message, Some(told));
+            assert_eq!(report.root_causes[0].message, Some(told));
         }
     }
     system.shutdown().await;
@@ -131,7 +131,7 @@ async fn the_test_of_a_contract_is_ended_at_its_limit_however_long_its_node_may_
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     program.stopped().await;
     assert!(begun.elapsed().as_millis() < 2 * u128::from(TEST_MS_MAX), "{:?}", begun.elapsed());
-    let culprits = system.view(run, None).await.unwrap().report.culprits;
+    let culprits = system.view(run, None).await.unwrap().report.root_causes;
     let told = format!("contract[0]: the test wait was ended: a test may take {TEST_MS_MAX} ms");
     assert_eq!(culprits[0].message, Some(told));
     system.shutdown().await;

@@ -13,10 +13,10 @@ use ostler_actors::{
 };
 use ostler_kernel::event::{Event, Failure};
 use ostler_kernel::id::RunId;
-use ostler_kernel::notes::{STEP_ID_BYTES_MAX, STEP_RESULT_BYTES_MAX};
 use ostler_kernel::plan::{Effect, Idempotency, TIMEOUT_MS_MAX};
-use ostler_kernel::port::{Journal, LogError, Seq, StreamId, TOKEN_BYTES_MAX, Tool};
-use ostler_kernel::run::{Category, RunOutcome};
+use ostler_kernel::port::{AttemptLogError, Journal, Seq, StreamId, TOKEN_BYTES_MAX, Tool};
+use ostler_kernel::run::{FailureCategory, RunOutcome};
+use ostler_kernel::step_history::{STEP_ID_BYTES_MAX, STEP_RESULT_BYTES_MAX};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -36,7 +36,7 @@ impl Count {
 }
 
 fn transient() -> Failure {
-    Failure::new(Category::Transient, "not now")
+    Failure::new(FailureCategory::Transient, "not now")
 }
 
 fn tools(program: Program) -> Vec<Arc<dyn Tool>> {
@@ -151,7 +151,7 @@ async fn the_same_id_with_another_input_fails_for_good_and_calls_nothing() {
             let done = agent.step(step, async || Ok(c.one_more())).await;
             // Whatever the program makes of it.
             if attempt > 1 {
-                assert!(matches!(done, Err(StepError::Log(LogError::Changed(_)))), "{done:?}");
+                assert!(matches!(done, Err(StepError::Log(AttemptLogError::StepMismatch(_)))), "{done:?}");
                 return Ok(());
             }
             Err(transient())
@@ -160,7 +160,7 @@ async fn the_same_id_with_another_input_fails_for_good_and_calls_nothing() {
     let (system, run, settled) = run_of(program, json!({"retries": 5})).await;
     assert_eq!(settled, FAILED);
     let Failure { category, message } = failure(&system, run).await;
-    assert_eq!(category, Category::Structural);
+    assert_eq!(category, FailureCategory::Structural);
     assert!(message.contains("step \"step\" was recorded with input "), "{message}");
     assert_eq!((attempts.get(), calls.get()), (2, 1));
 }
@@ -212,7 +212,7 @@ async fn a_step_that_may_not_be_repeated_is_in_doubt_and_called_again_on_the_wor
     let (system, run, settled) = run_of(lossy(Idempotency::None, &calls), more).await;
     assert_eq!(settled, Settled::WaitsForPerson);
     assert_eq!(states(&system, run).await, "n waiting_human");
-    assert_eq!(failure(&system, run).await.category, Category::InDoubt);
+    assert_eq!(failure(&system, run).await.category, FailureCategory::InDoubt);
     assert_eq!(calls.get(), 1);
     system.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
@@ -241,7 +241,7 @@ async fn a_step_in_doubt_stays_so_whatever_ends_the_attempt_that_is_done_anew() 
             });
             let paid = paid.await;
             if life == 2 {
-                assert!(matches!(paid, Err(StepError::Log(LogError::InDoubt(_)))), "{paid:?}");
+                assert!(matches!(paid, Err(StepError::Log(AttemptLogError::InDoubt(_)))), "{paid:?}");
                 r.add_permits(1);
                 std::future::pending::<()>().await;
             }
@@ -260,7 +260,7 @@ async fn a_step_in_doubt_stays_so_whatever_ends_the_attempt_that_is_done_anew() 
     let third = system(left_by(&left), tools(program)).await;
     third.resume(run).await.unwrap();
     assert_eq!(third.outcome(run).await.unwrap(), Settled::WaitsForPerson);
-    assert_eq!(failure(&third, run).await.category, Category::InDoubt);
+    assert_eq!(failure(&third, run).await.category, FailureCategory::InDoubt);
     assert_eq!(calls.get(), 1);
     third.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();
     assert_eq!(third.outcome(run).await.unwrap(), SUCCEEDED);
@@ -353,7 +353,7 @@ async fn what_a_program_may_not_do_is_said() {
     let token = fails(async |agent: ProgramContext, _| {
         let large = agent.progress("x".repeat(TOKEN_BYTES_MAX)).unwrap_err();
         assert_eq!(agent.progress("x".repeat(TOKEN_BYTES_MAX - 2)), Ok(()));
-        Err(Failure::new(Category::Structural, large.to_string()))
+        Err(Failure::new(FailureCategory::Structural, large.to_string()))
     });
     assert_eq!(token.await, "structural: the resume token has 4098 bytes, at most 4096 are kept");
 }
@@ -368,7 +368,7 @@ async fn input_and_output_are_held_to_their_schemas() {
     let (system, run, settled) = run_of(program, json!({"params": {"n": 10}, "retries": 0})).await;
     assert_eq!(settled, FAILED);
     let Failure { category, message } = failure(&system, run).await;
-    assert_eq!(category, Category::Structural);
+    assert_eq!(category, FailureCategory::Structural);
     assert!(message.starts_with("program: its output is not as it must be: "), "{message}");
     let run = submit(&system, node(json!({"params": {"n": 9}}))).await;
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
@@ -492,7 +492,10 @@ async fn what_outlives_its_attempt_writes_nothing_in_its_name() {
     let run = submit(&system, node(json!({}))).await;
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     over.add_permits(1);
-    assert_eq!(tells.recv().await.unwrap(), (StepError::Log(LogError::Over), LogError::Over));
+    assert_eq!(
+        tells.recv().await.unwrap(),
+        (StepError::Log(AttemptLogError::AttemptEnded), AttemptLogError::AttemptEnded)
+    );
     assert_eq!(noted(&*journal, run), []);
 }
 

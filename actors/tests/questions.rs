@@ -9,8 +9,8 @@ use common::{Hold, left_by, states, submit, system, until};
 use ostler_actors::{Answer, RunError, Settled};
 use ostler_kernel::event::{Event, HumanRequest};
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{Journal, RunStanding, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{NodeState, RunOutcome, ShownTest};
+use ostler_kernel::port::{Journal, RunRowStatus, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::{ApprovalTest, NodeState, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn a_question_shows_the_tests_that_run_with_the_action_and_a_yes_is_for_th
         let run = submit(&system, tested(&argv)).await;
         assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
         let asked = system.approvals(run).await.unwrap().remove(0);
-        let shown = ShownTest { argv: argv.map(str::to_owned).to_vec(), effect, impact };
+        let shown = ApprovalTest { argv: argv.map(str::to_owned).to_vec(), effect, impact };
         assert_eq!((asked.shown.tests, asked.shown.refusal, asked.is_outdated), (vec![shown], None, false));
         assert_eq!(asked.shown.impact, 1, "the action alone");
         assert!(asked.workspace.is_some(), "a program runs in a folder");
@@ -180,8 +180,8 @@ async fn a_run_whose_records_do_not_fit_hides_no_other_and_is_set_aside() {
     );
     second.resume_all().await.unwrap();
     let standing = || second.runs(false).unwrap().into_iter().find(|row| row.run == broken).unwrap().standing;
-    until(async || standing() != RunStanding::Open).await;
-    assert!(matches!(standing(), RunStanding::Parked(why) if why.starts_with("it cannot be read")));
+    until(async || standing() != RunRowStatus::Open).await;
+    assert!(matches!(standing(), RunRowStatus::Parked(why) if why.starts_with("it cannot be read")));
     assert_eq!(second.all_approvals().await.unwrap().approvals.len(), 1);
     second.shutdown().await;
 }

@@ -88,7 +88,8 @@ async fn references_reach_into_results_and_missing_ones_fail() {
     .await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let report = system.view(run, None).await.unwrap().report;
-    let culprits: Vec<String> = report.culprits.iter().map(|c| format!("{} {}", c.node, c.reason)).collect();
+    let culprits: Vec<String> =
+        report.root_causes.iter().map(|c| format!("{} {}", c.node, c.reason)).collect();
     assert_eq!(culprits, ["b gate_denied", "c param_missing"]);
     system.shutdown().await;
 }

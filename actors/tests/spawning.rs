@@ -15,20 +15,20 @@ use ostler_actors::{
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
-use ostler_kernel::port::{Child, RunStanding, Tool};
-use ostler_kernel::run::{Category, RunOutcome};
+use ostler_kernel::port::{ChildRunSpec, RunRowStatus, Tool};
+use ostler_kernel::run::{FailureCategory, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
 
-fn child(source: Value) -> Child {
-    Child::plan(serde_json::from_value::<PlanDraft>(source).unwrap())
+fn child(source: Value) -> ChildRunSpec {
+    ChildRunSpec::plan(serde_json::from_value::<PlanDraft>(source).unwrap())
 }
 
 /// A program that opens one run, and gives what became of it.
-fn parent(child: Child) -> Program {
+fn parent(child: ChildRunSpec) -> Program {
     Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
         let child = child.clone();
         async move {
@@ -66,7 +66,7 @@ async fn failure(system: &System, run: RunId) -> Failure {
 async fn a_run_that_an_agent_opens_has_no_more_than_the_agent() {
     let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
         "params": {"template": "hello", "values": {}}}]});
-    let wanted = Child { scope: Some("other".into()), intent: Some(1), ..child(source) };
+    let wanted = ChildRunSpec { scope: Some("other".into()), intent: Some(1), ..child(source) };
     let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wanted))]).await;
     let run = submitted(&system, Submission { budget: Some(100_000), ..terms(&system) }).await;
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
@@ -112,12 +112,12 @@ async fn a_result_that_nobody_approved_is_not_handed_to_who_opened_its_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_than_is_left_of_a_budget_is_not_given() {
     let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "time.sleep", "params": {"ms": 1}}]});
-    let wanted = Child { budget: Some(100_001), ..child(source) };
+    let wanted = ChildRunSpec { budget: Some(100_001), ..child(source) };
     let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wanted))]).await;
     let run = submitted(&system, Submission { budget: Some(100_000), ..terms(&system) }).await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let Failure { category, message } = failure(&system, run).await;
-    assert_eq!(category, Category::ResourceExhaustion);
+    assert_eq!(category, FailureCategory::ResourceExhaustion);
     assert!(message.starts_with("step \"child\" wants 100001 credits for a run, and "), "{message}");
     assert_eq!(other(&system, run), None);
 }
@@ -136,7 +136,7 @@ async fn what_a_run_costs_stays_within_its_budget() {
     let Failure { category, message } = failure(&system, run).await;
     assert_eq!(
         (category, message.as_str()),
-        (Category::ResourceExhaustion, "the budget of the run, 500 credits, is used up")
+        (FailureCategory::ResourceExhaustion, "the budget of the run, 500 credits, is used up")
     );
 }
 
@@ -172,7 +172,7 @@ async fn who_finds_the_budget_set_aside_for_others_waits_for_what_they_leave() {
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_that_run_at_once_give_the_runs_that_they_open_no_more_than_there_is() {
     let asks = json!({"id": "c", "nodes": [{"id": "ask", "kind": "human_approval", "human_timeout": "1h"}]});
-    let wants = Child { budget: Some(400_000), ..child(asks) };
+    let wants = ChildRunSpec { budget: Some(400_000), ..child(asks) };
     let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wants))]).await;
     let nodes: Vec<Value> =
         (0..4).map(|at| json!({"id": format!("n{at}"), "tool": "parent", "retries": 0})).collect();
@@ -258,7 +258,7 @@ async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_w
     let second = system(left_by(&left), tools(&again)).await;
     second.resume(opened).await.unwrap();
     assert_eq!(second.outcome(opened).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
-    until(async || second.runs(true).unwrap().iter().all(|row| row.standing != RunStanding::Open)).await;
+    until(async || second.runs(true).unwrap().iter().all(|row| row.status != RunRowStatus::Open)).await;
 }
 
 /// Stops the node whose attempt opened a run, before that attempt has taken a step of its own in the process that took over.
@@ -318,7 +318,7 @@ async fn agents_may_open_runs_of_agents_that_open_runs() {
                 return Ok(json!(0));
             }
             let params = Map::from_iter([("left".to_owned(), json!(left - 1))]);
-            let end = agent.spawn("next", Child::call("parent", params)).await?;
+            let end = agent.spawn("next", ChildRunSpec::call("parent", params)).await?;
             Ok(json!(end.outputs["call"].as_u64().unwrap() + 1))
         }
     });
@@ -329,7 +329,7 @@ async fn agents_may_open_runs_of_agents_that_open_runs() {
     assert_eq!(depth.load(Ordering::SeqCst), 4);
 }
 
-fn hello() -> Child {
+fn hello() -> ChildRunSpec {
     child(json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
         "params": {"template": "hello", "values": {}}}]}))
 }
@@ -508,7 +508,7 @@ async fn waiting_for_a_run_costs_nothing_and_takes_time_all_the_same() {
     let late = system.submit(Submission { intent: 2, ..Submission::plan(plan("10m")) }).await.unwrap();
     assert_eq!(system.outcome(late).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let Failure { category, message } = failure(&system, late).await;
-    assert_eq!((category, message.as_str()), (Category::Timeout, "not done within 600000 ms"));
+    assert_eq!((category, message.as_str()), (FailureCategory::Timeout, "not done within 600000 ms"));
 }
 
 /// What goes on is none of its time until it has a slot again.
@@ -618,7 +618,7 @@ async fn a_shutdown_does_not_wait_for_a_program_that_waits_for_a_run() {
 
 /// A program that waits for a run, and beside that takes a step that ends when it may.
 fn paying(
-    child: Child,
+    child: ChildRunSpec,
     acting: Option<Idempotency>,
     may: &Arc<Semaphore>,
     paid: &Arc<AtomicU32>,

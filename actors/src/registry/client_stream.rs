@@ -11,16 +11,17 @@ use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, Stre
 use ostler_scheduler::AGENT_WEIGHT;
 use ractor::ActorProcessingErr;
 
+use super::agent_lifecycle::Input;
 use super::entry::AgentEntry;
-use super::phase::Input;
 use super::{RegisterError, RegistryState, ReleaseError};
-use crate::clients::{ClientChange, ClientError};
-use crate::error::RunError;
-use crate::evaluations::{EvaluationError, Said, verdicts};
+use crate::api::clients::{ClientChange, ClientError};
+use crate::api::evaluations::{EvaluationError, Said, verdicts};
+use crate::api::market::{MarketError, OfferRefused};
+use crate::base::error::RunError;
 use crate::evaluator::EvaluatorMessage;
-use crate::market::{Book, MarketError, OfferRefused};
 use crate::scheduler::Lane;
-use crate::stream;
+use crate::state::market::Book;
+use crate::storage::run_reader;
 
 impl RegistryState {
     /// Brings back every registered agent from the streams of the clients, and the runs this process drives.
@@ -33,7 +34,7 @@ impl RegistryState {
         self.services.notes.read_again();
         let mut book = Book::keeping(self.services.limits.jobs_kept);
         for stream in journal.clients()? {
-            stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
+            run_reader::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
                 book.record(&record.event, record.at_ms, record.position);
                 self.heads.insert(stream, record.seq);

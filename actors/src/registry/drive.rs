@@ -6,19 +6,19 @@ use std::sync::Arc;
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, RunId};
-use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus};
 use ostler_kernel::run::{Canceller, Operation};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
-use super::line::Line;
-use super::phase::{Input, Phase, Step};
+use super::admission_queue::Line;
+use super::agent_lifecycle::{Input, Phase, Step};
 use super::{RegistryMessage, RegistryState};
-use crate::agent::{AgentMessage, AskReply, Request};
-use crate::effects::AttemptKey;
-use crate::error::RunError;
-use crate::rest::{self, CHECKPOINTED};
-use crate::room::ROOM;
+use crate::attempts::attempt_table::AttemptKey;
+use crate::base::error::RunError;
+use crate::run::suspended_runs::{self, CHECKPOINTED};
+use crate::run::{AgentMessage, AskReply, Request};
+use crate::storage::disk_space::ROOM;
 
 impl RegistryState {
     pub(super) fn drive(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
@@ -63,7 +63,7 @@ impl RegistryState {
         let row = self.services.journal.run(key.run).ok().flatten();
         let entry = row.and_then(|row| self.agents.get(&row.agent));
         if !entry.is_some_and(|entry| entry.has(key.run)) {
-            rest::ended(&self.services, key);
+            suspended_runs::ended(&self.services, key);
         }
     }
 
@@ -88,7 +88,7 @@ impl RegistryState {
         for run in self.services.driven.all().into_iter().filter(|run| !listed.contains(run)) {
             let row = self.services.journal.run(run)?;
             if let Some(row) =
-                row.filter(|row| matches!(row.standing, RunStanding::Open | RunStanding::Parked(_)))
+                row.filter(|row| matches!(row.status, RunRowStatus::Open | RunRowStatus::Parked(_)))
             {
                 self.drive(row)?;
             }
@@ -126,7 +126,7 @@ impl RegistryState {
             && let Some(row) = self.queued(agent, run)
         {
             // Whoever wants it held need not wait for its turn.
-            match rest::operate(&self.services, row, operation) {
+            match suspended_runs::operate(&self.services, row, operation) {
                 Ok(position) => self.services.answer_when_durable(position, vec![(reply, Ok(()))]),
                 Err(error) => drop(reply.send(Err(error))),
             }
@@ -219,7 +219,7 @@ impl RegistryState {
         by: Canceller,
     ) -> Result<Option<Position>, RunError> {
         let Some(row) = self.queued(agent, run) else { return Ok(None) };
-        let Some(closed) = rest::cancel(&self.services, row, by)? else { return Ok(None) };
+        let Some(closed) = suspended_runs::cancel(&self.services, row, by)? else { return Ok(None) };
         self.strike(agent, run);
         self.let_go(run);
         let over = self.agents.get(agent).filter(|entry| entry.is_in_line() && entry.runs.is_empty());
@@ -347,7 +347,7 @@ impl RegistryState {
     /// Sets aside a run that is on no agent's list any more. Where there is no room for that, it is done when there is: until then
     /// nobody drives it.
     fn park(&mut self, row: &RunRow, reason: String) -> Result<Position, JournalError> {
-        let parked = rest::park(&self.services, row, reason.clone());
+        let parked = suspended_runs::park(&self.services, row, reason.clone());
         match &parked {
             Ok(position) => {
                 if reason == CHECKPOINTED {

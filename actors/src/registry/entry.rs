@@ -7,8 +7,8 @@ use ostler_kernel::port::{Position, RunRow};
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
 
-use super::phase::{Around, Input, Machine, Phase, Step};
-use crate::agent::AgentMessage;
+use super::agent_lifecycle::{Around, Input, Machine, Phase, Step};
+use crate::run::AgentMessage;
 
 /// An agent: what it is, and what it has to do.
 pub(crate) struct AgentEntry {

@@ -11,14 +11,13 @@
 //! | `unpaid` | runs that wait for credits, and need no actor for that |
 //! | `waiting` | requests that wait for an actor |
 
+mod admission_queue;
+mod agent_lifecycle;
 mod client_stream;
+mod credit_wait_queue;
 mod drive;
 mod entry;
-mod line;
-mod message;
-mod phase;
-mod unpaid;
-mod waiting;
+mod pending_requests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,13 +28,13 @@ use ostler_kernel::port::{RunRow, Seq, StreamId};
 use ostler_scheduler::AGENT_WEIGHT;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+pub(crate) use crate::messages::registry::RegistryMessage;
+pub use crate::messages::registry::{AgentRow, RegisterError, ReleaseError};
+use admission_queue::Line;
+use agent_lifecycle::{Input, Phase};
+use credit_wait_queue::Unpaid;
 use entry::AgentEntry;
-use line::Line;
-pub(crate) use message::RegistryMessage;
-pub use message::{AgentRow, RegisterError, ReleaseError};
-use phase::{Input, Phase};
-use unpaid::Unpaid;
-use waiting::Waiting;
+use pending_requests::Waiting;
 
 use crate::services::Services;
 

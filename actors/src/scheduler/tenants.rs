@@ -9,11 +9,11 @@ use ostler_kernel::id::{ClientId, Ticks};
 use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
 use ractor::ActorProcessingErr;
 
-use super::grants::Queued;
+use super::slot_allocator::Queued;
 use super::{Lane, Owner};
-use crate::clients::{QueueRow, Queueing};
-use crate::estimates::ATTEMPT_CREDITS;
-use crate::ledger::{AgentBook, Books, ClientBook, Ledger};
+use crate::api::clients::{QueueRow, Queueing};
+use crate::state::estimates::ATTEMPT_CREDITS;
+use crate::state::ledger::{AgentBook, Books, ClientBook, Ledger};
 
 /// The clients and agents that the queue knows.
 #[derive(Default)]

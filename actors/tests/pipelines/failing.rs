@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use ostler_kernel::pipeline::PARKED_KEPT_MAX;
+use ostler_kernel::pipeline::DEAD_LETTERS_KEPT_MAX;
 
 use super::*;
 
@@ -205,7 +205,7 @@ async fn an_event_that_somebody_got_past_before_the_stage_was_released_is_not_le
 
 fn stopping() -> PipelineSpec {
     let mut spec = three();
-    spec.stages[1].on_poison = OnPoison::Stop;
+    spec.stages[1].on_failure = OnFailure::Stop;
     spec
 }
 
@@ -213,14 +213,14 @@ fn stopping() -> PipelineSpec {
 async fn of_many_parked_events_the_newest_are_listed_and_all_are_counted() {
     let system = system(journal(), Vec::new()).await;
     let pipeline = system.create_pipeline(&three()).await.unwrap();
-    let many = PARKED_KEPT_MAX as u64 + 3;
+    let many = DEAD_LETTERS_KEPT_MAX as u64 + 3;
     for at in 0..many {
         number(&pipeline, at).await;
     }
     pipeline.on("double", |_, _| async { Err(StageError::new("never")) }).unwrap();
     until(async || row(&pipeline, "double").lag == 0).await;
     let stage = row(&pipeline, "double");
-    assert_eq!((stage.parked_total, stage.parked.len()), (many, PARKED_KEPT_MAX));
+    assert_eq!((stage.parked_total, stage.parked.len()), (many, DEAD_LETTERS_KEPT_MAX));
     assert_eq!((stage.parked[0].seq, &*stage.parked[0].reason), (4, "never"));
     assert_eq!(stage.state, "live", "however many there are, its actor is not given up");
     system.shutdown().await;

@@ -17,7 +17,7 @@ use ostler_actors::{
 };
 use ostler_kernel::event::{Event, PipelineRecord};
 use ostler_kernel::json::{canonical, to_canonical};
-use ostler_kernel::pipeline::{Keep, OnPoison, PipelineSpec, PublishRefusal, SpecFault, StageSpec};
+use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, PublishRefusal, SpecFault, StageSpec};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_store::{MemoryJournal, Options, Store};
 use serde_json::{Value, json};
@@ -32,7 +32,10 @@ fn three() -> PipelineSpec {
     PipelineSpec::new("sums")
         .stage(StageSpec::new("source").publishes(["number", "word"]))
         .stage(
-            StageSpec::new("double").subscribes(["number"]).publishes(["doubled"]).on_poison(OnPoison::Park),
+            StageSpec::new("double")
+                .subscribes(["number"])
+                .publishes(["doubled"])
+                .on_failure(OnFailure::Continue),
         )
         .stage(StageSpec::new("sum").subscribes(["doubled"]).publishes(["total"]))
 }

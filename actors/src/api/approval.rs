@@ -1,0 +1,400 @@
+//! Questions to people: what they show, which are open, and what comes back.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ostler_kernel::agent::LifecycleMessage;
+use ostler_kernel::contract;
+use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
+use ostler_kernel::gate::{CallClass, Preview};
+use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
+use ostler_kernel::json;
+use ostler_kernel::lineage;
+use ostler_kernel::plan::{Node, TEST_TOOL, Tools};
+use ostler_kernel::port::{JSON, JournalError};
+use ostler_kernel::run::{ApprovalRequest, ApprovalTest, AttemptInput, NodeStatus, Run, RunInput};
+use serde_json::{Map, Value};
+
+use crate::api::system::System;
+use crate::api::view::RunView;
+use crate::attempts::attempt::{Caller, Work};
+use crate::base::error::RunError;
+use crate::run::Request;
+use crate::services::Services;
+use crate::storage::results;
+
+/// Bytes of the name of who answers.
+pub const BY_BYTES_MAX: usize = 64;
+
+/// Bytes of what they say besides yes or no.
+pub const NOTE_BYTES_MAX: usize = 4 * 1_024;
+
+/// Names one question of one node of one run, as `RUN:NODE:NUMBER`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ApprovalId {
+    /// The run.
+    pub run: RunId,
+    /// The node.
+    pub node: NodeId,
+    /// The how-manieth question of that node it is, from 1.
+    pub request: u32,
+}
+
+impl fmt::Display for ApprovalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.run, self.node, self.request)
+    }
+}
+
+/// A text that names no question.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no question: expected RUN:NODE:NUMBER")]
+pub struct ApprovalIdError(String);
+
+impl FromStr for ApprovalId {
+    type Err = ApprovalIdError;
+
+    fn from_str(text: &str) -> Result<ApprovalId, ApprovalIdError> {
+        let mut parts = text.split(':');
+        let id = (|| {
+            let run = parts.next()?.parse().ok()?;
+            let node = NodeId::from(parts.next()?);
+            let request = parts.next()?.parse().ok()?;
+            parts.next().is_none().then_some(ApprovalId { run, node, request })
+        })();
+        id.ok_or_else(|| ApprovalIdError(text.chars().take(120).collect()))
+    }
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Approval {
+    /// Which one.
+    pub id: ApprovalId,
+    /// Id of the run's plan.
+    pub plan: String,
+    /// Who pays for the run.
+    pub client: ClientId,
+    /// What an answer is bound to: the digest of what the question showed when it was asked.
+    pub digest: Option<Digest>,
+    /// What it shows: before an action, the action; of a result, what it came of.
+    pub shown: ApprovalRequest,
+    /// The folder that what it shows may touch, if it is about any.
+    pub workspace: Option<String>,
+    /// The result that is to be published, if that is asked.
+    pub result: Option<Output>,
+    /// Whether it would show something else by now, because tools or the policy have changed: it is asked anew when
+    /// the run goes on.
+    pub is_outdated: bool,
+    /// When it was asked, in milliseconds since the Unix epoch.
+    pub asked: Ticks,
+    /// When silence cancels the node.
+    pub deadline: Option<Ticks>,
+    /// Nodes that cannot start before it is answered; the first hundred.
+    pub holds_up: Vec<NodeId>,
+}
+
+/// A page of what waits for a person in all open runs.
+#[derive(Debug, Clone, Default)]
+pub struct ApprovalPage {
+    /// The questions, in the order of their ids: oldest run first.
+    pub approvals: Vec<Approval>,
+    /// The runs between the pages before and the end of this one whose questions are not known, and why.
+    pub unreadable: Vec<(RunId, RunError)>,
+    /// Whether there are more after the last of these.
+    pub has_more: bool,
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub(crate) approve: bool,
+    pub(crate) by: String,
+    pub(crate) note: String,
+}
+
+impl Answer {
+    /// Yes, by `operator`.
+    pub fn approve() -> Answer {
+        Answer { approve: true, by: "operator".to_owned(), note: String::new() }
+    }
+
+    /// No, by `operator`. Before an action that cancels the node; a refused result may be tried again.
+    pub fn reject() -> Answer {
+        Answer { approve: false, ..Answer::approve() }
+    }
+
+    /// Who says so: up to [`BY_BYTES_MAX`] bytes.
+    pub fn by(self, by: impl Into<String>) -> Answer {
+        Answer { by: by.into(), ..self }
+    }
+
+    /// In their words: up to [`NOTE_BYTES_MAX`] bytes.
+    pub fn note(self, note: impl Into<String>) -> Answer {
+        Answer { note: note.into(), ..self }
+    }
+
+    /// Refuses what would not fit into a record.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        let Answer { by, note, .. } = self;
+        if by.is_empty() || by.len() > BY_BYTES_MAX || by.chars().any(char::is_control) {
+            let what =
+                format!("who answers is named in 1 to {BY_BYTES_MAX} bytes without control characters");
+            return Err(RunError::Said(what));
+        }
+        if note.len() > NOTE_BYTES_MAX {
+            let bytes = note.len();
+            return Err(RunError::Said(format!(
+                "a note of {bytes} bytes: at most {NOTE_BYTES_MAX} are kept"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// An answer on its way to the actor that drives the run.
+pub(crate) struct AnswerRequest {
+    pub(crate) node: NodeId,
+    pub(crate) request: u32,
+    pub(crate) shown: Digest,
+    pub(crate) answer: Answer,
+}
+
+impl AnswerRequest {
+    /// What it means for the run; refused if it is not for what the node asks now.
+    pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<RunInput, RunError> {
+        let AnswerRequest { node, request, shown, answer: Answer { approve, by, note } } = self;
+        run.check_answer(&node, request, shown, now)?;
+        Ok(RunInput::HumanAnswer { node, request, approve, by, note })
+    }
+}
+
+/// What a node shows before it goes on: with its references resolved, and by the word of the gate. What it is given may be
+/// lost; then that is why it would come to nothing.
+pub(crate) async fn shown(
+    services: &Services,
+    opened: &RunOpened,
+    run: &Run,
+    node: &Node,
+    ask: HumanRequestKind,
+) -> ApprovalRequest {
+    let caller = Caller::of(opened);
+    let shown = as_planned(services, &caller, node, ask);
+    let because = |shown: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..shown };
+    let results = match results::needed(services, run, node).await {
+        Ok(results) => results,
+        Err(error) => return because(shown, error.to_string()),
+    };
+    let params = match run.attempt_input(node, &results) {
+        Ok((AttemptInput::Params(params), _)) => params,
+        Ok((AttemptInput::Aggregate { template, values }, _)) => {
+            return as_rendered(shown, &template, &values);
+        }
+        Err(error) => return because(shown, error.to_string()),
+    };
+    let shown = ApprovalRequest { params: Map::clone(&params), ..shown };
+    let Some(tool) = &node.tool else { return shown };
+    match services.toolbox.preview(&services.gate, &caller, tool, params, node.impact) {
+        Ok(Preview { params, class }) => as_judged(shown, params.into_map(), class),
+        Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
+    }
+}
+
+/// What a node shows that is about to do this work.
+pub(crate) fn of_work(services: &Services, caller: &Caller, node: &Node, work: &Work) -> ApprovalRequest {
+    let shown = as_planned(services, caller, node, HumanRequestKind::Before);
+    match work {
+        Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
+        Work::Render { template, values } => as_rendered(shown, template, values),
+    }
+}
+
+/// What is known of a node without what others give it: the plan's words, and its tests.
+fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanRequestKind) -> ApprovalRequest {
+    let mut shown = ApprovalRequest {
+        ask,
+        kind: node.kind,
+        tool: node.tool.clone(),
+        tool_version: node.tool.as_deref().and_then(|tool| services.toolbox.version(tool)).map(str::to_owned),
+        effect: node.effect,
+        impact: node.impact,
+        params: Map::clone(&node.params),
+        tests: Vec::new(),
+        refusal: None,
+    };
+    for test in contract::tests(&node.contract) {
+        let previewed = services.toolbox.preview(&services.gate, caller, TEST_TOOL, test.params().into(), 0);
+        if let Err(denial) = previewed {
+            let why = format!("its test contract[{}]: {}: {}", test.rule, denial.code, denial.operator);
+            shown.refusal.get_or_insert(why);
+        }
+        let class = services.toolbox.defaults(TEST_TOOL, &test.params()).unwrap_or_default();
+        shown.tests.push(ApprovalTest { argv: test.argv, effect: class.effect, impact: class.impact });
+    }
+    shown
+}
+
+/// What exactly the gate lets a node do. Its tests may still be refused.
+fn as_judged(shown: ApprovalRequest, params: Map<String, Value>, class: CallClass) -> ApprovalRequest {
+    let CallClass { effect, impact, .. } = class;
+    ApprovalRequest { effect, impact, params, ..shown }
+}
+
+/// What exactly an aggregator makes a text of: its template, and what became of each dependency, a result by its digest.
+fn as_rendered(mut shown: ApprovalRequest, template: &str, values: &Map<String, Value>) -> ApprovalRequest {
+    let by_digest = |(node, fate): (&String, &Value)| {
+        let mut fate = fate.clone();
+        if let Some(result) = fate.get_mut("result") {
+            let canonical = json::canonical(result).expect("what a node is given has been canonical");
+            *result = lineage::artifact(JSON, canonical.as_str().as_bytes()).to_string().into();
+        }
+        (node.clone(), fate)
+    };
+    shown.params.insert("template".to_owned(), template.into());
+    shown.params.insert("values".to_owned(), values.iter().map(by_digest).collect());
+    shown
+}
+
+/// The questions that are open in a run.
+async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, JournalError> {
+    let mut found = Vec::new();
+    for (node, instance) in view.run.instances() {
+        let NodeStatus::WaitingHuman { ask, deadline } = instance.status else { continue };
+        if ask == HumanRequestKind::InDoubt {
+            continue; // that is settled by resolving it
+        }
+        let shown = shown(services, &view.opened, &view.run, node, ask).await;
+        let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
+        let is_outdated = result.is_none() && instance.shown.as_deref() != Some(&shown.digest());
+        found.push(Approval {
+            id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
+            plan: view.run.plan().id.clone(),
+            client: view.opened.client.clone(),
+            digest: instance.shown.as_deref().copied(),
+            workspace: workspace(services, &view.opened, &shown),
+            shown,
+            result,
+            is_outdated,
+            asked: instance.since,
+            deadline: deadline.into_iter().chain(view.over_by).min(),
+            holds_up: view.run.downstream(&node.id),
+        });
+    }
+    Ok(found)
+}
+
+/// The folder of the run, if what is shown takes paths or runs programs.
+fn workspace(services: &Services, opened: &RunOpened, shown: &ApprovalRequest) -> Option<String> {
+    let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.toolbox.takes_paths(tool));
+    (takes_paths || !shown.tests.is_empty()).then(|| opened.workspace.clone())
+}
+
+impl System {
+    /// The questions of a run that wait for a person, in the order of the nodes.
+    pub async fn approvals(&self, run: RunId) -> Result<Vec<Approval>, RunError> {
+        let view = self.view(run, None).await?;
+        Ok(open(&self.services, &view).await?)
+    }
+
+    /// The questions that wait for a person in all open runs, oldest run first. A run that cannot be read hides those
+    /// of no other.
+    pub async fn all_approvals(&self) -> Result<ApprovalPage, RunError> {
+        self.approval_page(None, usize::MAX).await
+    }
+
+    /// Up to `limit` (at least one) of the same, of those after `after`. Runs that are on no page before nor on this are not read, nor
+    /// those that this process drives and that ask nothing.
+    pub async fn approval_page(
+        &self,
+        after: Option<&ApprovalId>,
+        limit: usize,
+    ) -> Result<ApprovalPage, RunError> {
+        let limit = limit.max(1);
+        let mut rows = self.runs(true)?;
+        rows.retain(|row| after.is_none_or(|after| row.run >= after.run));
+        rows.sort_by_key(|row| row.run);
+        let (mut page, mut quiet) = (ApprovalPage::default(), None);
+        for row in rows {
+            if let Some(position) = self.services.driven.quiet(row.run) {
+                quiet = quiet.max(Some(position));
+                continue;
+            }
+            match self.approvals(row.run).await {
+                Ok(found) => {
+                    let after = |found: &Approval| after.is_none_or(|after| found.id > *after);
+                    page.approvals.extend(found.into_iter().filter(after));
+                }
+                Err(error) => page.unreadable.push((row.run, error)),
+            }
+            if page.approvals.len() > limit {
+                page.approvals.truncate(limit);
+                page.has_more = true;
+                // What comes after the last question is told with the next page.
+                let last = page.approvals.last().map(|last| last.id.run);
+                page.unreadable.retain(|(run, _)| last.is_some_and(|last| *run < last));
+                break;
+            }
+        }
+        // Nobody hears that a question is over before that is durable.
+        if let Some(position) = quiet {
+            self.services.journal.durable(position).await?;
+        }
+        Ok(page)
+    }
+
+    /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::InvalidState`] where no question of the run is open, or the run was set aside: it is taken up first, with
+    /// [`System::resume`]. Else this question is not open, or shows something else ([`ostler_kernel::run::AnswerError`]). Nothing
+    /// has changed then.
+    pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
+        answer.check()?;
+        let ApprovalId { run, node, request } = id.clone();
+        let message = if answer.approve { LifecycleMessage::Approve } else { LifecycleMessage::Reject };
+        // What is refused does not set a run going that rests.
+        let (view, now) = (self.view(run, None).await?, self.services.clock.now());
+        self.lifecycle_by(&view).accepts(message)?;
+        view.run.check_answer(&node, request, shown, now)?;
+        let request = AnswerRequest { node, request, shown, answer };
+        let answered = self.tell(run, Request::Answer(request)).await;
+        self.or_refused(run, message, answered).await
+    }
+
+    /// The value of a result, wherever it is kept.
+    pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
+        Ok(results::load(&self.services, output).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_named_by_run_node_and_number() {
+        let name = "0190b5b8-7a5e-7c3f-8000-0123456789ab:a.b-c_1:12";
+        let id: ApprovalId = name.parse().unwrap();
+        assert_eq!((id.node.as_str(), id.request, id.to_string().as_str()), ("a.b-c_1", 12, name));
+        for wrong in ["", "x", "0190b5b8-7a5e-7c3f-8000-0123456789ab:a", &format!("{name}:1"), &name[1..]] {
+            assert!(wrong.parse::<ApprovalId>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_has_limits() {
+        for (by, note, taken) in [
+            ("ann", 0, true),
+            ("ann", NOTE_BYTES_MAX, true),
+            ("ann", NOTE_BYTES_MAX + 1, false),
+            ("", 0, false),
+            ("a\nb", 0, false),
+            (&"x".repeat(BY_BYTES_MAX), 0, true),
+            (&"x".repeat(BY_BYTES_MAX + 1), 0, false),
+        ] {
+            let answer = Answer::approve().by(by).note("x".repeat(note));
+            assert_eq!(answer.check().is_ok(), taken, "{by:?}, {note}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Following a run: its durable records, in order, from any place.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{JournalError, Recorded, RunRowStatus, Seq, StreamId, StreamKind};
+
+use crate::services::Services;
+use crate::storage::run_reader::READ_AT_ONCE;
+
+/// A place in the records of a run.
+pub struct EventCursor {
+    services: Arc<Services>,
+    stream: StreamId,
+    after: Seq,
+    read: VecDeque<Recorded>,
+    over: bool,
+}
+
+impl EventCursor {
+    pub(crate) fn new(services: Arc<Services>, stream: StreamId, after: Seq) -> EventCursor {
+        EventCursor { services, stream, after, read: VecDeque::new(), over: false }
+    }
+
+    /// The next record, as soon as it is durable; `None` after the one that closes the run, and when there is none after the
+    /// last and the system has been shut down or has halted. Dropping the future loses nothing: the cursor stays where it is.
+    pub async fn next(&mut self) -> Option<Result<Recorded, JournalError>> {
+        if self.over {
+            return None;
+        }
+        while self.read.is_empty() {
+            match self.fill().await {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.over = true;
+                    return None;
+                }
+                Err(error) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let record = self.read.pop_front()?;
+        self.after = record.seq;
+        self.over = matches!(record.event, Event::RunClosed { .. });
+        Some(Ok(record))
+    }
+
+    /// The next record that is durable already; `None` if there is none yet.
+    pub async fn next_known(&mut self) -> Option<Result<Recorded, JournalError>> {
+        while self.read.is_empty() && !self.over {
+            match self.services.journal.read(self.stream, self.after, 1) {
+                Ok(found) if found.is_empty() => return None,
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+            if let Err(error) = self.fill().await {
+                return Some(Err(error));
+            }
+        }
+        self.next().await
+    }
+
+    /// Reads on, or waits until there may be more; whether there may be.
+    async fn fill(&mut self) -> Result<bool, JournalError> {
+        let journal = &self.services.journal;
+        let mut halted = self.services.halted.subscribe();
+        // Asked before it is read: what comes last is there by then.
+        let is_last = halted.borrow_and_update().is_some() || self.is_closed()?;
+        let found = journal.read(self.stream, self.after, READ_AT_ONCE)?;
+        match found.last() {
+            None if is_last => return Ok(false),
+            None => tokio::select! {
+                () = journal.changed(self.stream, self.after) => {}
+                _ = halted.changed() => {}
+            },
+            Some(last) => match journal.durable(last.position).await {
+                Ok(()) => self.read = found.into(),
+                // They were undone, and are read no more.
+                Err(JournalError::Full(_)) => {}
+                Err(error) => return Err(error),
+            },
+        }
+        Ok(true)
+    }
+
+    /// Whether it follows a run that is closed.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub fn is_closed(&self) -> Result<bool, JournalError> {
+        if self.stream.kind != StreamKind::Run {
+            return Ok(false);
+        }
+        let row = self.services.journal.run(RunId(uuid::Uuid::from_bytes(self.stream.key)))?;
+        Ok(row.is_some_and(|row| matches!(row.status, RunRowStatus::Closed(_))))
+    }
+}

@@ -1,0 +1,16 @@
+//! The public surface of a running system: the handle `System` and the operations it offers.
+
+pub(crate) mod approval;
+pub(crate) mod clients;
+pub(crate) mod cursor;
+pub(crate) mod evaluations;
+pub(crate) mod market;
+pub(crate) mod outcome;
+pub(crate) mod resolve;
+pub(crate) mod run_control;
+pub(crate) mod spawn;
+pub(crate) mod submission;
+pub(crate) mod supervision;
+pub(crate) mod system;
+pub(crate) mod tree;
+pub(crate) mod view;

@@ -1,0 +1,136 @@
+//! Settling attempts in doubt.
+
+use ostler_kernel::agent::LifecycleMessage;
+use ostler_kernel::event::{AttemptResult, Outcome, Output};
+use ostler_kernel::id::{Digest, NodeId, RunId};
+use ostler_kernel::run::{Resolution, ResolutionKind, Run, RunInput};
+use serde_json::Value;
+
+use crate::api::system::System;
+use crate::base::error::RunError;
+use crate::run::Request;
+use crate::storage::results;
+
+/// How a person settles an attempt whose result was lost.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResolveHow {
+    /// It was done; this is its result.
+    Done(Value),
+    /// It is to be done again.
+    Redo,
+    /// It counts as failed.
+    Fail,
+}
+
+/// The same, with the result stored.
+pub(crate) enum StoredHow {
+    Done(Output),
+    Redo,
+    Fail,
+}
+
+impl StoredHow {
+    /// The same without the result, and what names that.
+    fn settlement(&self) -> (ResolutionKind, Option<Digest>) {
+        match self {
+            StoredHow::Done(output) => (ResolutionKind::Done, Some(output.artifact)),
+            StoredHow::Redo => (ResolutionKind::Redo, None),
+            StoredHow::Fail => (ResolutionKind::Fail, None),
+        }
+    }
+}
+
+pub(crate) struct ResolveRequest {
+    pub(crate) node: NodeId,
+    /// The attempt that was looked at; `None`: whichever is in doubt.
+    pub(crate) attempt: Option<u32>,
+    pub(crate) how: StoredHow,
+    pub(crate) by: String,
+}
+
+impl ResolveRequest {
+    /// What it means for the run; refused if the node is not in doubt.
+    pub(crate) fn into_input(self, run: &Run) -> Result<RunInput, RunError> {
+        let ResolveRequest { node, attempt, how, by } = self;
+        let attempt = run.check_resolution(&node, attempt)?;
+        let how = match how {
+            StoredHow::Done(output) => {
+                let outcome = Outcome::Ok(output);
+                let result = AttemptResult::without_cost(node.clone(), attempt, outcome);
+                Resolution::Done(Box::new(result))
+            }
+            StoredHow::Redo => Resolution::Redo,
+            StoredHow::Fail => Resolution::Fail,
+        };
+        Ok(RunInput::Resolved { node, how, by })
+    }
+}
+
+impl System {
+    /// Settles whichever attempt of a node is in doubt; the run goes on. Durable when it returns. Said once more, it settles the
+    /// attempt that is in doubt by then: see [`System::resolve_attempt`].
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::InvalidState`] where no question of the run is open, or the run was set aside: it is taken up first, with
+    /// [`System::resume`].
+    pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
+        self.settle(run, node, None, how).await
+    }
+
+    /// Settles this attempt of a node, counted from 1 ([`NodeInstance::attempts`](ostler_kernel::run::Instance::attempts)), and no other;
+    /// the run goes on. Durable when it returns. The same said once more changes nothing, as long as no other attempt of the node
+    /// was settled since; said of an attempt that is not in doubt, it is refused. Dropping the future loses nothing but the answer.
+    pub async fn resolve_attempt(
+        &self,
+        run: RunId,
+        node: NodeId,
+        attempt: u32,
+        how: ResolveHow,
+    ) -> Result<(), RunError> {
+        self.settle(run, node, Some(attempt), how).await
+    }
+
+    async fn settle(
+        &self,
+        run: RunId,
+        node: NodeId,
+        attempt: Option<u32>,
+        how: ResolveHow,
+    ) -> Result<(), RunError> {
+        let view = self.view(run, None).await?;
+        let taken = self.lifecycle_by(&view).accepts_resolution();
+        if attempt.is_none() {
+            taken?;
+        }
+        let how = match how {
+            ResolveHow::Done(value) => {
+                let contract = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+                let contract = self.services.contract(&contract.contract);
+                let judged = contract.map_err(|error| RunError::Result(error.to_string()))?.judge(&value);
+                if let Some(broken) = judged.broken.first() {
+                    return Err(RunError::Result(broken.to_string()));
+                }
+                let kept = results::keep(&self.services, &value).await;
+                StoredHow::Done(kept.map_err(|failure| RunError::Result(failure.message))?)
+            }
+            ResolveHow::Redo => StoredHow::Redo,
+            ResolveHow::Fail => StoredHow::Fail,
+        };
+        let (settlement, result) = how.settlement();
+        let request = ResolveRequest { node: node.clone(), attempt, how, by: "operator".to_owned() };
+        let resolved = match taken {
+            Ok(()) => self.tell(run, Request::Resolve(request)).await,
+            Err(refused) => Err(refused.into()),
+        };
+        // What is said once more may have been done.
+        if let (Some(attempt), Err(RunError::InvalidState(_) | RunError::Over | RunError::Resolution(_))) =
+            (attempt, &resolved)
+            && let Ok(view) = self.view(run, None).await
+            && view.run.is_resolved(&node, attempt, settlement, result)
+        {
+            return Ok(());
+        }
+        self.or_refused(run, LifecycleMessage::Approve, resolved).await
+    }
+}

@@ -1,0 +1,295 @@
+//! The handle to a running system.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::Recorder;
+use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::id::{AgentId, NodeId, RunId};
+use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
+use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
+use ostler_supervisor::{Exit, SupervisorRef};
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::api::evaluations::Evaluating;
+use crate::api::tree;
+use crate::attempts::children::Home;
+use crate::base::limits::{Limits, PLANS_JUDGED_AT_ONCE_MAX};
+use crate::base::lock::lock;
+use crate::metrics::Measures;
+use crate::pipelines::PipelineRow;
+use crate::registry::{AgentRow, RegistryMessage};
+use crate::scheduler::ClientConfig;
+use crate::services::Services;
+use crate::state::ledger::Ledger;
+use crate::state::toolbox::{Toolbox, ToolboxError};
+use crate::storage::disk_space::{ROOM, Room};
+use crate::storage::run_reader;
+
+/// What a system is made of.
+pub struct SystemConfig {
+    /// Where everything that happens is written down.
+    pub journal: Arc<dyn Journal>,
+    /// Where large results go.
+    pub artifacts: Arc<dyn ArtifactStore>,
+    /// What plans may call.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Who may call what.
+    pub gate: GatePolicy,
+    /// Attempts that run at once in the whole system.
+    pub slots: u32,
+    /// Attempts that run at once in a run whose plan does not say.
+    pub run_slots: u32,
+    /// How long a shutdown waits for attempts that act on the world.
+    pub drain: Duration,
+    /// Clients that are not like any other.
+    pub clients: Vec<ClientConfig>,
+    /// Where it records what it measures.
+    pub measures: Measures,
+    /// What runs are judged by.
+    pub evaluation: Evaluating,
+}
+
+/// How long actors may take to say how things stand.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Why a system did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The tools do not go together.
+    #[error(transparent)]
+    Tools(#[from] ToolboxError),
+    /// What clients were charged, or what else is on record of them, cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An actor did not come up.
+    #[error("the tree did not start: {0}")]
+    Tree(#[from] ostler_supervisor::StartError),
+}
+
+/// A running system. Cloning it gives another handle to the same.
+#[derive(Clone)]
+pub struct System {
+    pub(crate) services: Arc<Services>,
+    pub(crate) root: SupervisorRef,
+    pub(crate) drain: Duration,
+}
+
+impl System {
+    /// Starts the actors. Open runs rest until [`System::resume`] or [`System::resume_all`].
+    pub async fn start(config: SystemConfig) -> Result<System, StartError> {
+        System::start_within(config, Limits::default()).await
+    }
+
+    /// The same, with limits of your own.
+    pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
+        let SystemConfig {
+            journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, ..
+        } = config;
+        let ledger = Ledger::new(clients, journal.accounts()?);
+        let toolbox = Toolbox::new(tools)?;
+        let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, measures);
+        let services = Arc::new(services.with_ledger(ledger).with_evaluation(evaluation));
+        let root = match tree::start(&services, config.slots).await {
+            Ok(root) => root,
+            Err(error) => {
+                read_clients(&*services.journal)?;
+                return Err(error.into());
+            }
+        };
+        tokio::spawn(watch_over(Arc::clone(&services), root.clone()));
+        let home = Home { root: root.clone(), drain: config.drain };
+        *lock(&services.home) = Some(home);
+        Ok(System { services, root, drain: config.drain })
+    }
+
+    /// The tools.
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.services.toolbox
+    }
+
+    /// How plans are normalised and judged here.
+    pub fn settings(&self) -> Settings<'_> {
+        self.services.settings()
+    }
+
+    /// Normalises and judges a plan as it would be run here. A large one takes a while, so that is done beside the threads
+    /// that drive runs and serve clients, for at most [`PLANS_JUDGED_AT_ONCE_MAX`] at once.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub async fn judge_plan(&self, draft: PlanDraft) -> Result<Plan, Vec<Diagnostic>> {
+        static PLACES: Semaphore = Semaphore::const_new(PLANS_JUDGED_AT_ONCE_MAX);
+        let place = PLACES.acquire().await;
+        let services = Arc::clone(&self.services);
+        let judging = tokio::task::spawn_blocking(move || {
+            let _place = place; // kept even if nobody waits any more
+            draft.validate(&services.settings())
+        });
+        judging.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()))
+    }
+
+    /// The table of agents.
+    pub async fn agents(&self) -> Vec<AgentRow> {
+        self.ask_registry(|reply| RegistryMessage::List { reply }).await.unwrap_or_default()
+    }
+
+    /// One agent; `None`: there is none of this name.
+    pub async fn agent(&self, agent: &AgentId) -> Option<AgentRow> {
+        let agent = agent.clone();
+        self.ask_registry(|reply| RegistryMessage::Find { agent, reply }).await.flatten()
+    }
+
+    /// Asks the registry, and waits for its answer; `None`: it ended without one. One that is being restarted is waited for.
+    pub(crate) async fn ask_registry<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage,
+    ) -> Option<T> {
+        ask(&self.services.links.registry.up().await.ok()?, message).await
+    }
+
+    /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if
+    /// the system measures nothing. What does not answer within a second is left out.
+    pub async fn look(&self, into: &(dyn Recorder + Sync)) {
+        let queue = self.services.scheduling.look(&self.services);
+        let agents = self.ask_registry(|reply| RegistryMessage::Count { reply });
+        let agents = tokio::time::timeout(LOOK, agents).await.ok().flatten().unwrap_or_default();
+        let pipelines = self.services.pipelines.opened();
+        let pipelines: Vec<PipelineRow> = pipelines.iter().map(|log| log.row()).collect();
+        self.services.measures.look(into, queue, &agents, &pipelines);
+        let (reputations, jobs) = (self.services.reputations(), self.services.market.count());
+        self.services.measures.look_at_market(into, &reputations, &jobs);
+    }
+
+    /// Why nothing goes on any more here; `None`: it does.
+    pub fn halted(&self) -> Option<String> {
+        let halted = self.services.halted.borrow().clone();
+        halted.or_else(|| self.services.is_stopping().then(|| "it is being shut down".to_owned()))
+    }
+
+    /// Why there is no room on the disk: for records, and then nothing goes on; or for a result, which waits while the rest goes on.
+    /// `None`: there is room. What waits goes on by itself when there is.
+    pub fn full(&self) -> watch::Receiver<Option<String>> {
+        self.services.room.watch()
+    }
+
+    /// How long a shutdown waits at most for what acts on the world.
+    pub fn drain(&self) -> Duration {
+        self.drain
+    }
+
+    /// Runs that this process drives.
+    pub fn active(&self) -> usize {
+        self.services.driven.all().len()
+    }
+
+    /// Tells whenever something may have changed about how runs stand: taken before they are looked at, it misses nothing.
+    pub fn stirs(&self) -> watch::Receiver<u64> {
+        self.services.stirs.subscribe()
+    }
+
+    /// Starts nothing more; what is under way goes on. [`System::shutdown`] follows, and does that first if nobody has.
+    pub async fn start_nothing(&self) {
+        self.close_jobs().await;
+        self.services.stop();
+    }
+
+    /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
+    /// no longer than the configured time; then the actors stop, and it is stopped as well. Open runs stay open. What was recorded is
+    /// durable when it returns, if the disk takes it in that time. Gives what was stopped while it acted.
+    pub async fn shutdown(&self) -> Vec<InDoubt> {
+        self.start_nothing().await;
+        self.services.scheduling.stop(&self.services);
+        self.services.effects.stop_pure();
+        let _ = tokio::time::timeout(self.drain, self.services.effects.drained()).await;
+        self.root.stop().await;
+        // Nobody takes their ends in any more: what became of them is not known.
+        let in_doubt: Vec<InDoubt> = self.services.effects.stop_acting();
+        for InDoubt { run, node } in &in_doubt {
+            tracing::warn!(%run, %node, "it acts on the world and did not end in time: it is in doubt");
+        }
+        // Whoever still has hold of the journal, the process may end when this returns: what came of the last attempts is on disk by then.
+        let durable = self.services.journal.durable(self.services.last_ordered());
+        match tokio::time::timeout(self.drain, durable).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "what was recorded last may not be durable"),
+            Err(_) => tracing::warn!("what was recorded last is not durable yet"),
+        }
+        self.services.links.clear();
+        lock(&self.services.home).take();
+        in_doubt
+    }
+}
+
+/// A step that was stopped while it acted on the world.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InDoubt {
+    /// Of which run.
+    pub run: RunId,
+    /// Which.
+    pub node: NodeId,
+}
+
+/// Time after records were undone and all was read again before that is done once more.
+const READ_AGAIN: Duration = Duration::from_secs(10);
+
+/// Whether all that is on record of clients can be read, as the actors do when they start.
+fn read_clients(journal: &dyn Journal) -> Result<(), JournalError> {
+    for stream in journal.clients()? {
+        run_reader::each(journal, stream, None, |_| Ok::<(), JournalError>(()))?;
+    }
+    Ok(())
+}
+
+/// Has everything read again when records were undone, looks for room where there was none, and says it when the tree ends.
+async fn watch_over(services: Arc<Services>, root: SupervisorRef) {
+    let (mut undone, mut at, mut full) = (0, Instant::now(), services.room.watch());
+    loop {
+        let undone_again = async {
+            tokio::time::sleep_until(at).await;
+            services.journal.rollbacks(undone).await
+        };
+        let is_full = async {
+            let _ = full.wait_for(Option::is_some).await;
+            tokio::time::sleep(ROOM).await;
+        };
+        tokio::select! {
+            exit = root.wait_exit() => return ended(&services, &root, exit),
+            times = undone_again => {
+                (undone, at) = (times, Instant::now() + READ_AGAIN);
+                services.room.is_missing("what was ordered has no room on the disk");
+                services.sweep_effects();
+                // One that is being started may have read what is gone.
+                if let Ok(registry) = services.links.registry.up().await {
+                    let _ = registry.cast(RegistryMessage::Undone);
+                }
+            }
+            () = is_full => Room::look(&services),
+        }
+    }
+}
+
+fn ended(services: &Services, root: &SupervisorRef, exit: Exit) {
+    let causes: Vec<String> =
+        root.causes().iter().map(|cause| format!("{} ended: {}", cause.id, cause.exit)).collect();
+    match exit {
+        Exit::Normal | Exit::Shutdown if causes.is_empty() => services.end("it was shut down"),
+        Exit::Normal | Exit::Shutdown => {
+            services.halt(&format!("too many restarts: {}", causes.join(", so ")));
+        }
+        exit => services.halt(&format!("the tree has ended: {exit}")),
+    }
+}
+
+/// Asks an actor, and waits for its answer; `None` if it ended without one.
+pub(crate) async fn ask<M: ractor::Message, T: Send + 'static>(
+    actor: &ActorRef<M>,
+    message: impl FnOnce(RpcReplyPort<T>) -> M,
+) -> Option<T> {
+    let (sender, receiver) = ractor::concurrency::oneshot();
+    actor.cast(message(sender.into())).ok()?;
+    receiver.await.ok()
+}

@@ -1,0 +1,190 @@
+//! Runs as their records tell them, at any point: read only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ostler_kernel::agent::{AgentState, RunLifecycle};
+use ostler_kernel::event::{Output, RunOpened};
+use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
+use ostler_kernel::lineage;
+use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
+use ostler_kernel::run::{
+    CrashRecovery, FoldedRun, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport, RunTimeline,
+};
+
+use crate::api::cursor::EventCursor;
+use crate::api::system::System;
+use crate::attempts::attempt_table::AttemptKey;
+use crate::base::error::RunError;
+use crate::services::Services;
+use crate::storage::run_reader;
+
+/// A run, folded from its records.
+#[derive(Debug, Clone)]
+pub struct RunView {
+    /// How it was opened.
+    pub opened: RunOpened,
+    /// When, in milliseconds since the Unix epoch.
+    pub opened_ms: Ticks,
+    /// Where it stands.
+    pub run: Run,
+    /// What it amounts to.
+    pub report: RunReport,
+    /// How long the last attempt of each node took that has ended, or has taken so far, in milliseconds.
+    pub took: BTreeMap<NodeId, Ticks>,
+    /// How it ended, if it has.
+    pub closed: Option<RunOutcome>,
+    /// Why it was set aside, if it was and nobody took it up since.
+    pub parked: Option<String>,
+    /// Nothing more of it starts, because the credits of its client are used up, by its last record of that.
+    pub out_of_credit: bool,
+    /// When it must be over, by the job that it is for, or that what opened it is for: nobody can answer any more then.
+    pub over_by: Option<Ticks>,
+    /// The last record it is folded from.
+    pub last: Seq,
+    /// Where that record stands in the journal.
+    position: Position,
+}
+
+/// What taking a run up would find that nobody drives.
+#[derive(Debug, Clone)]
+pub struct Ahead {
+    /// Where it stands then: what may not be done twice is in doubt.
+    pub run: Run,
+    /// The nodes whose attempt is done again.
+    pub again: BTreeSet<NodeId>,
+}
+
+/// Folds the records of a run, up to `at` (all, if that is `None`). Every record is checked to follow from those
+/// before it.
+fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
+    let mut timeline = RunTimeline::default();
+    let folded = run_reader::fold(services, row, at, |record| timeline.record(&record.event, record.at_ms))?;
+    let FoldedRun { opened, opened_at, run, closed, parked, out_of_credit, last, position } = folded;
+    let goes_on = at.is_none() && closed.is_none() && services.driven.has(row.run);
+    if goes_on && !run.waits_for_person() {
+        timeline.until(services.clock.now());
+    }
+    let (report, took) = (timeline.report(&run), timeline.into_took());
+    let opened_ms = opened_at;
+    let over_by = services.market.deadline_for(services, opened.run, run.terms().parent.as_ref())?;
+    Ok(RunView {
+        opened,
+        opened_ms,
+        run,
+        report,
+        took,
+        closed,
+        parked,
+        out_of_credit,
+        over_by,
+        last,
+        position,
+    })
+}
+
+/// A result, as it was read to see whether it is what it was.
+#[derive(Debug)]
+pub struct ReadResult {
+    /// Whose.
+    pub node: NodeId,
+    /// What the records say that its bytes give.
+    pub artifact: Digest,
+    /// What they give, and how many there are; or why it cannot be read.
+    pub found: Result<(Digest, u64), RunError>,
+}
+
+impl RunView {
+    /// Where its agent stands with it; `driven`: this process drives it.
+    pub fn agent_state(&self, driven: bool) -> AgentState {
+        self.lifecycle(driven).state()
+    }
+
+    /// The same, with what else says which messages it takes.
+    pub fn lifecycle(&self, driven: bool) -> RunLifecycle {
+        RunLifecycle::of(&self.run, self.closed, self.parked.is_some(), driven)
+    }
+}
+
+impl System {
+    /// The table of runs, newest first.
+    pub fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, RunError> {
+        Ok(self.services.journal.runs(open_only)?)
+    }
+
+    pub(crate) fn row(&self, run: RunId) -> Result<RunRow, RunError> {
+        self.services.journal.run(run)?.ok_or(RunError::Unknown(run))
+    }
+
+    /// A run, folded from its records, up to `at`; all of it durable when this returns.
+    pub async fn view(&self, run: RunId, at: Option<Seq>) -> Result<RunView, RunError> {
+        let view = fold(&self.services, &self.row(run)?, at)?;
+        self.services.journal.durable(view.position).await?;
+        Ok(view)
+    }
+
+    /// What taking up a run would find of which this view holds the last record: attempts that were under way when their process
+    /// ended, and nobody knows of. `None` if there are none, or somebody drives it. Nothing is written down, and nothing is begun.
+    pub fn ahead(&self, view: &RunView) -> Option<Ahead> {
+        let id = view.opened.run;
+        if view.closed.is_some() || self.services.driven.has(id) {
+            return None;
+        }
+        let is_lost = |node: &NodeId, attempt| {
+            !self.services.effects.knows(&AttemptKey { run: id, node: node.clone(), attempt })
+        };
+        let lost = view.run.instances().filter(|(node, instance)| {
+            matches!(instance.status, NodeStatus::Running { sleep_until: None, .. })
+                && is_lost(&node.id, instance.attempts)
+        });
+        let lost: Vec<NodeId> = lost.map(|(node, _)| node.id.clone()).collect();
+        if lost.is_empty() {
+            return None;
+        }
+        let mut run = view.run.clone();
+        let since = RecoveryContext { was_parked: view.parked.is_some(), forced: true, made_progress: true };
+        match self.services.within(id, &mut run, |run, cx| run.recover_from_crash(cx, &lost, since)) {
+            CrashRecovery::Resumed { again, .. } => Some(Ahead { run, again: again.into_iter().collect() }),
+            CrashRecovery::Parked(_) => None,
+        }
+    }
+
+    /// The records of a run after `after`.
+    pub fn events(&self, run: RunId, after: Seq) -> Result<EventCursor, RunError> {
+        let row = self.row(run)?;
+        let services = Arc::clone(&self.services);
+        Ok(EventCursor::new(services, StreamId::run(&row.client, run), after))
+    }
+
+    /// The result of a node.
+    pub async fn artifact(&self, run: RunId, node: &NodeId) -> Result<Artifact, RunError> {
+        let view = self.view(run, None).await?;
+        let instance = view.run.instance(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+        let no_result = || RunError::NoResult { node: node.clone(), state: instance.state() };
+        self.content(instance.result().ok_or_else(no_result)?).await
+    }
+
+    /// Reads the results of all nodes of a run, one after the other, from one fold of its records.
+    pub async fn read_results(&self, run: RunId) -> Result<Vec<ReadResult>, RunError> {
+        let view = self.view(run, None).await?;
+        let mut results = Vec::new();
+        for (node, instance) in view.run.instances() {
+            let Some(output) = instance.result() else { continue };
+            let found = self
+                .content(output)
+                .await
+                .map(|read| (lineage::artifact(&read.media, &read.content), read.content.len() as u64));
+            results.push(ReadResult { node: node.id.clone(), artifact: output.artifact, found });
+        }
+        Ok(results)
+    }
+
+    async fn content(&self, output: &Output) -> Result<Artifact, RunError> {
+        match &output.inline {
+            Some(inline) => {
+                Ok(Artifact { media: JSON.to_owned(), content: inline.as_str().as_bytes().to_vec() })
+            }
+            None => Ok(self.services.artifacts.get(output.artifact).await?),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The slot of an attempt and its time: while it only waits for runs that it opened others have its slot, and it costs nothing.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use ostler_kernel::port::BoxFuture;
+use ostler_kernel::run::RunBudget;
+use tokio::time::{Instant, sleep};
+
+use super::{Late, LiveLog};
+use crate::attempts::attempt_table::AttemptKey;
+use crate::base::lock::lock;
+
+/// Time until the run queue is asked again that had no room, or was being restarted.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A step waits for the end of a run, until this is dropped.
+pub(crate) struct WaitsForRun<'a> {
+    log: &'a LiveLog,
+    step: &'a str,
+}
+
+impl Drop for WaitsForRun<'_> {
+    fn drop(&mut self) {
+        self.log.note_waits(self.step, false);
+    }
+}
+
+impl LiveLog {
+    /// The attempt that this is the log of.
+    pub(crate) fn key(&self) -> AttemptKey {
+        let of = &self.site.of;
+        AttemptKey { run: self.site.run, node: of.node.clone(), attempt: of.attempt }
+    }
+
+    /// A step does nothing but wait for the end of a run from here on, until what this gives is dropped.
+    pub(crate) fn waits_for_run<'a>(&'a self, step: &'a str) -> WaitsForRun<'a> {
+        self.note_waits(step, true);
+        WaitsForRun { log: self, step }
+    }
+
+    fn note_waits(&self, step: &str, waits: bool) {
+        let mut steps = lock(&self.steps);
+        steps.waiting = if waits { steps.waiting + 1 } else { steps.waiting.saturating_sub(1) };
+        if let Some(open) = steps.open.get_mut(step) {
+            open.waits = waits;
+        }
+        // It may wait in a task of its own.
+        self.signs.notify_one();
+        self.lulls.notify_waiters();
+    }
+
+    /// Goes on with a call. Whenever it has nothing to do and all its steps that are under way wait for runs, others have its slot;
+    /// when nothing waits any more, it goes on once it has one again.
+    pub(super) async fn lending<T>(&self, call: impl Future<Output = T>) -> T {
+        let (mut call, mut again) = (pin!(call), None);
+        let mut slot: Option<BoxFuture<'_, ()>> = None;
+        std::future::poll_fn(|cx| {
+            loop {
+                if let Some(reclaimed) = &mut slot {
+                    ready!(reclaimed.as_mut().poll(cx));
+                    slot = None;
+                }
+                if let Poll::Ready(ended) = call.as_mut().poll(cx) {
+                    return Poll::Ready(ended);
+                }
+                if !self.gave_up_waiting() {
+                    break;
+                }
+                slot = Some(Box::pin(self.reclaim()));
+            }
+            again = (!self.vacate()).then(|| Box::pin(sleep(AGAIN)));
+            if let Some(again) = &mut again {
+                let _ = again.as_mut().poll(cx);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Whether the slot was given back for runs that nobody waits for any more. Said once.
+    fn gave_up_waiting(&self) -> bool {
+        let mut steps = lock(&self.steps);
+        steps.waiting == 0 && std::mem::take(&mut steps.lent)
+    }
+
+    /// Gives the slot back if nothing is done with it; false if it could not be given back.
+    fn vacate(&self) -> bool {
+        // Whoever takes a step up says so under this lock before it looks for a slot.
+        let mut steps = lock(&self.steps);
+        if !steps.only_wait() {
+            return true;
+        }
+        let (services, key) = (&self.services, self.key());
+        if !services.effects.may_vacate(&key) {
+            return true;
+        }
+        let vacated = services.scheduling.vacate(services, &key);
+        steps.lent |= vacated;
+        vacated
+    }
+
+    /// Waits until the attempt has a slot again, if it gave it back: that is no time of its own. When this process is to end, that does
+    /// not come.
+    pub(crate) async fn reclaim(&self) {
+        let (services, key) = (&self.services, self.key());
+        if !services.effects.is_without_slot(&key) {
+            return;
+        }
+        let _still = self.waited.begin();
+        while let Some(stirs) = services.effects.want(&key) {
+            let mut stirred = pin!(stirs.notified());
+            stirred.as_mut().enable();
+            let has_room = services.scheduling.reclaim(services, &key);
+            if !services.effects.is_without_slot(&key) {
+                return;
+            }
+            let again = async {
+                match has_room {
+                    true => std::future::pending().await,
+                    false => sleep(AGAIN).await,
+                }
+            };
+            tokio::select! {
+                () = stirred => {}
+                () = again => {}
+                never = self.ends_with_process() => match never {},
+            }
+        }
+    }
+
+    /// When this process is to end, the attempt ends as if with it, once no step of it acts on the world. Else this does not end.
+    pub(crate) async fn ends_with_process(&self) -> Infallible {
+        self.services.stopped().await;
+        loop {
+            let mut lull = pin!(self.lulls.notified());
+            lull.as_mut().enable();
+            // Without a slot nothing is done, and what is about to begin does not any more.
+            if self.services.effects.is_without_slot(&self.key()) || !lock(&self.steps).any_acts() {
+                break;
+            }
+            lull.await;
+        }
+        self.services.effects.leave(&self.key());
+        std::future::pending().await
+    }
+
+    /// Does the work within its time, and within what is set aside for it of the budget of its run: more is, as long as there is any.
+    /// A millisecond of a slot is a credit.
+    pub(crate) async fn within<T>(&self, timeout_ms: u64, work: impl Future<Output = T>) -> Result<T, Late> {
+        let (begun, of) = (Instant::now(), (self.site.of.node.clone(), self.site.of.attempt));
+        let mut work = pin!(work);
+        // Most of what computes is done at once.
+        if let Poll::Ready(ended) = futures::poll!(&mut work) {
+            return Ok(ended);
+        }
+        let ask = |act: &dyn Fn(&mut RunBudget) -> Option<u64>| self.services.purses.with(self.site.run, act);
+        let mut held = ask(&|purse| Some(purse.reserved(&of))).flatten();
+        loop {
+            // What the clock cannot add never comes.
+            let in_time = || self.waited.end_of(begun, Duration::from_millis(timeout_ms));
+            let paid = || {
+                let ms = held.filter(|held| *held < timeout_ms)?;
+                self.waited.paid_until(begun, Duration::from_millis(ms))
+            };
+            let ended = match in_time().into_iter().chain(paid()).min() {
+                Some(until) => tokio::time::timeout_at(until, &mut work).await,
+                None => Ok((&mut work).await),
+            };
+            if let Ok(ended) = ended {
+                return Ok(ended);
+            }
+            // It may have waited meanwhile.
+            let now = Instant::now();
+            let is_past = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+            if is_past(in_time()) {
+                return Err(Late { ms: timeout_ms, spent: false });
+            }
+            if is_past(paid()) {
+                match ask(&|purse| purse.reserve(&of, timeout_ms)).flatten() {
+                    Some(more) => held = Some(more),
+                    None => return Err(Late { ms: held.unwrap_or(0), spent: true }),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What a program has at hand while it runs.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use ostler_kernel::event::{Failure, StepKey};
+use ostler_kernel::gate::CallClass;
+use ostler_kernel::id::Digest;
+use ostler_kernel::port::{
+    AttemptLog, AttemptLogError, CallContext, ChildRunResult, ChildRunSpec, StepStart,
+};
+use ostler_kernel::{json, lineage};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::step::{Step, StepError};
+use crate::attempts::attempt_journal::AROUND;
+
+/// What a program has at hand while it runs: its steps, its signs of life, its workspace. Cloning it gives another handle to the
+/// same attempt.
+#[derive(Clone)]
+pub struct ProgramContext {
+    log: Arc<dyn AttemptLog>,
+    workspace: Arc<Path>,
+    /// What a receiver can recognise a repetition of the attempt's work by.
+    key: Digest,
+    /// What stands before the ids of its steps.
+    stage: Arc<str>,
+    /// The step that its steps are taken in, if it is given to one, in whatever task they are.
+    around: Option<Arc<str>>,
+    version: Arc<str>,
+    class: CallClass,
+    /// What ends the attempt, whatever the program makes of it.
+    fatal: Arc<OnceLock<StepError>>,
+}
+
+impl ProgramContext {
+    pub(super) fn new(context: &CallContext, class: CallClass, key: Digest) -> ProgramContext {
+        ProgramContext {
+            log: Arc::clone(&context.attempt),
+            workspace: Arc::clone(&context.workspace),
+            key,
+            stage: Arc::from(""),
+            around: None,
+            version: Arc::from(""),
+            class,
+            fatal: Arc::default(),
+        }
+    }
+
+    /// The same for a piece of the program.
+    pub(super) fn within(&self, stage: Option<&str>, version: &str, class: CallClass) -> ProgramContext {
+        let stage = stage.map_or_else(String::new, |stage| format!("{stage}/"));
+        ProgramContext { stage: stage.into(), version: version.into(), class, ..self.clone() }
+    }
+
+    /// The same for what is called by a step.
+    pub(super) fn called_by(self, step: Option<&str>) -> ProgramContext {
+        ProgramContext { around: step.map(Arc::from), ..self }
+    }
+
+    pub(super) fn fatal(&self) -> Option<Failure> {
+        self.fatal.get().cloned().map(Failure::from)
+    }
+
+    /// Does a step, or gives what came of it before, without calling it. A result is kept by the id of the step, the version of
+    /// the program and the step's input, for as long as the run is; `null` is a result. What fails is not kept: the next attempt
+    /// calls it again.
+    ///
+    /// The result of a step that acts, or of a program that does, is durable when this returns. Dropping the future drops the
+    /// call; of a step that acts it is not known then whether it was done.
+    ///
+    /// # Errors
+    ///
+    /// See [`StepError`]. All but [`StepError::Failed`] end the attempt, even if the program goes on: a step of the same id
+    /// was recorded with another input or by another version, or its result is lost and it may not be called twice. Each step
+    /// after that gives the same error, and calls nothing.
+    pub async fn step<T, F, R>(&self, step: impl Into<Step>, call: F) -> Result<T, StepError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> R,
+        R: Future<Output = Result<T, Failure>>,
+    {
+        if let Some(error) = self.fatal.get() {
+            return Err(error.clone());
+        }
+        let taken = self.take(step.into(), call).await;
+        if let Err(error) = &taken
+            && error.is_fatal()
+        {
+            let _ = self.fatal.set(error.clone());
+        }
+        taken
+    }
+
+    async fn take<T, F, R>(&self, step: Step, call: F) -> Result<T, StepError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> R,
+        R: Future<Output = Result<T, Failure>>,
+    {
+        let Step { id, input, acting } = step;
+        let id: Arc<str> = format!("{}{id}", self.stage).into();
+        let shape = |what, why| StepError::Shape { step: id.to_string(), what, why };
+        let input = lineage::value(&input.map_err(|why| shape("input", why))?);
+        if acting.is_some() && !self.class.acts() {
+            return Err(StepError::Undeclared(id.to_string()));
+        }
+        let key = StepKey { version: self.version.to_string(), input };
+        let around = AROUND.try_get().ok().flatten().or_else(|| self.around.clone());
+        if let StepStart::Done(value) = AROUND.scope(around, self.log.begin(&id, key, acting)).await? {
+            return serde_json::from_value(value).map_err(|error| shape("result", error.to_string()));
+        }
+        let mut open = Open { log: &*self.log, id: Some(&id) };
+        let called = AROUND.scope(Some(Arc::clone(&id)), call()).await;
+        let kept = match &called {
+            // What is given is what is recorded, as each attempt after this one is given it.
+            Ok(value) => Some(as_recorded::<T>(value).map_err(|why| shape("result", why))?),
+            Err(_) => None,
+        };
+        open.id = None;
+        let value = kept.as_ref().map_or(&Value::Null, |(value, _)| value);
+        self.log.end(&id, called.as_ref().map(|_| value), self.class.acts()).await?;
+        match (called, kept) {
+            (Ok(_), Some((_, given))) => Ok(given),
+            (called, _) => called.map_err(StepError::Failed),
+        }
+    }
+
+    /// What a receiver can recognise a repetition of a step by: the same for every attempt, and for a step that acted before its
+    /// node was patched the same as then.
+    pub fn idempotency_key(&self, step: &str) -> Digest {
+        let step = format!("{}{step}", self.stage);
+        // A log that cannot be read lets no step begin.
+        let before = self.log.step_key(&step).unwrap_or_default();
+        before.unwrap_or_else(|| lineage::step_key(self.key, &step))
+    }
+
+    /// Opens a run as a step, and waits for its end. Doing it again finds the same run. It has at most the budget that is left
+    /// to the run of this attempt, what both scopes allow, and at most the same impact; it is cancelled with this attempt's node.
+    ///
+    /// While an attempt only waits for runs it has no slot and costs nothing, and the waiting counts as a sign of life; the timeout of
+    /// its node goes on. Within a step, this is to be awaited in the task of that step: what a step does in another task counts as
+    /// work of its own, which keeps the slot. Dropping the future leaves the run as it is.
+    ///
+    /// # Errors
+    ///
+    /// See [`StepError`]. How the run ended is no error: see [`ChildRunResult`].
+    pub async fn spawn(&self, id: &str, child: ChildRunSpec) -> Result<ChildRunResult, StepError> {
+        let ChildRunSpec { plan, budget, scope, intent } = &child;
+        let input = serde_json::json!({"plan": plan, "budget": budget, "scope": scope, "intent": intent});
+        let (log, step) = (Arc::clone(&self.log), format!("{}{id}", self.stage));
+        self.step(Step::new(id).input(&input), || async move {
+            log.spawn(&step, child).await.map_err(|error| StepError::Log(error).into())
+        })
+        .await
+    }
+
+    /// What was reported last, by this attempt or by one before it that failed or died.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
+        self.log.resume_token()
+    }
+
+    /// Reports how far it has come: a sign of life, and what the next attempt is given if this one fails. At most 4 KiB.
+    ///
+    /// # Errors
+    ///
+    /// The token is too large.
+    pub fn progress(&self, token: impl Into<Value>) -> Result<(), AttemptLogError> {
+        self.log.progress(token.into())
+    }
+
+    /// A sign of life.
+    pub fn beat(&self) {
+        self.log.heartbeat();
+    }
+
+    /// The folder that it may touch.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+}
+
+/// A value as it is recorded, and read back from that; or why it cannot be.
+fn as_recorded<T: Serialize + DeserializeOwned>(value: &T) -> Result<(Value, T), String> {
+    let value = serde_json::to_value(value).map_err(|error| error.to_string())?;
+    let value = json::canonical(&value).map_err(|error| error.to_string())?.value();
+    let given = T::deserialize(&value).map_err(|error| {
+        let why = if value.is_null() { " (NaN and infinite numbers are none in JSON)" } else { "" };
+        format!("what is recorded of it cannot be read back: {error}{why}")
+    })?;
+    Ok((value, given))
+}
+
+/// A step that is being called: if that is given up, nobody is about it any more.
+struct Open<'a> {
+    log: &'a dyn AttemptLog,
+    id: Option<&'a str>,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.log.abandon(id);
+        }
+    }
+}

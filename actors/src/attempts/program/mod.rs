@@ -1,0 +1,256 @@
+//! Agents written as code. A program is a tool: it is called with a permit, from plans, takes a slot, is charged, tried again and
+//! journaled like any other. What tells it from others is that it remembers which of its steps are done.
+
+mod compose;
+mod context;
+mod step;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use ostler_kernel::contract::Contract;
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::plan::{Effect, Idempotency, Method, Rule};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::run::FailureCategory;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+pub use compose::Mapping;
+pub use context::ProgramContext;
+pub use step::{Step, StepError};
+
+use compose::{Stage, Whole};
+
+/// What a program does with its input.
+type Code = Arc<dyn Fn(ProgramContext, Value) -> BoxFuture<'static, ToolResult> + Send + Sync>;
+
+/// An agent written as code, or several of them, one after the other.
+///
+/// # Examples
+///
+/// ```
+/// use ostler_actors::{Program, ProgramContext, Step};
+/// use ostler_kernel::plan::{Effect, Idempotency};
+/// use serde_json::{Value, json};
+///
+/// let order = Program::new("order", "1", async |agent: ProgramContext, input: Value| {
+///     let price: u64 = agent.step("price", async || Ok(40 + 2)).await?;
+///     let pay = Step::new("pay").input(&price).effect(Idempotency::Keyed);
+///     let receipt: String = agent.step(pay, async || Ok(format!("paid {price}"))).await?;
+///     Ok(json!({"receipt": receipt, "for": input["item"]}))
+/// })
+/// .input(json!({"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}))
+/// .effect(Effect::External);
+/// assert_eq!(order.name(), "order");
+/// ```
+#[derive(Clone)]
+pub struct Program {
+    stages: Vec<Stage>,
+    /// What it says of itself as a tool.
+    spec: ToolSpec,
+    /// A name that was given to it, whatever its stages are called.
+    named: Option<String>,
+    /// What was said of all of it.
+    described: Option<String>,
+}
+
+/// One piece of code with what it takes and gives.
+#[derive(Clone)]
+struct Routine {
+    name: String,
+    version: String,
+    description: String,
+    code: Code,
+    input: Shape,
+    output: Shape,
+    class: CallClass,
+}
+
+/// What a value must be like.
+#[derive(Clone)]
+struct Shape {
+    schema: Value,
+    compiled: Arc<OnceLock<Result<Contract, String>>>,
+}
+
+impl Shape {
+    fn new(schema: Value) -> Shape {
+        Shape { schema, compiled: Arc::default() }
+    }
+
+    /// What is wrong with a value, if anything is.
+    fn judge(&self, value: &Value) -> Result<(), String> {
+        let compiled = self.compiled.get_or_init(|| {
+            let rule = Rule { method: Method::Schema, p: None, spec: Some(Arc::new(self.schema.clone())) };
+            Contract::compile(&[rule]).map_err(|error| error.to_string())
+        });
+        let judged = compiled.as_ref().map_err(Clone::clone)?.judge(value);
+        let broken: Vec<String> = judged.broken.iter().map(ToString::to_string).collect();
+        if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Program({} {})", self.spec.name, self.spec.version)
+    }
+}
+
+impl Program {
+    /// A program of this name and version. The version is that of its code: give it another one whenever its steps do something
+    /// else, or come in another order. It takes any object, gives anything, and does nothing to the world, until it says more.
+    ///
+    /// `code` is called once for each attempt, with what the attempt may do and its input. Whatever it does outside of steps
+    /// is done again by each attempt.
+    pub fn new<I, O, F, R>(name: impl Into<String>, version: impl Into<String>, code: F) -> Program
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        F: Fn(ProgramContext, I) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let call = move |agent: ProgramContext, input: Value| -> BoxFuture<'static, ToolResult> {
+            let input = serde_json::from_value::<I>(input);
+            let code = code.clone();
+            Box::pin(async move {
+                let input = input.map_err(|error| structural(format!("its input: {error}")))?;
+                let output = code(agent, input).await?;
+                serde_json::to_value(output).map_err(|error| structural(format!("its output: {error}")))
+            })
+        };
+        Program::of(vec![Stage::Routine(Routine {
+            name: name.into(),
+            version: version.into(),
+            description: "An agent written as code.".to_owned(),
+            code: Arc::new(call),
+            input: Shape::new(json!({"type": "object", "additionalProperties": true})),
+            output: Shape::new(json!({})),
+            class: CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural },
+        })])
+    }
+
+    fn of(stages: Vec<Stage>) -> Program {
+        let spec = compose::spec(&stages);
+        Program { stages, spec, named: None, described: None }
+    }
+
+    /// Says something of the only piece of code of this program; of several, `whole` is said beside what they say themselves.
+    fn with(mut self, change: impl FnOnce(&mut Routine), whole: impl FnOnce(&mut Vec<Stage>)) -> Program {
+        match &mut self.stages[..] {
+            [Stage::Routine(routine)] => change(routine),
+            _ => whole(&mut self.stages),
+        }
+        let (named, described) = (self.named.take(), self.described.take());
+        let mut program = Program::of(self.stages);
+        if let Some(name) = named {
+            program = program.named(name);
+        }
+        program.describe(described);
+        program
+    }
+
+    fn describe(&mut self, described: Option<String>) {
+        if let Some(description) = &described {
+            self.spec.description.clone_from(description);
+        }
+        self.described = described;
+    }
+
+    /// One line for people and models.
+    pub fn description(mut self, description: impl Into<String>) -> Program {
+        let description = description.into();
+        if let [Stage::Routine(routine)] = &mut self.stages[..] {
+            routine.description.clone_from(&description);
+        }
+        self.describe(Some(description));
+        self
+    }
+
+    /// The JSON Schema of its input, an object: whoever calls it is held to it. Of programs that are put together, the first is held
+    /// to its own as well.
+    pub fn input(self, schema: Value) -> Program {
+        let shape = Shape::new(schema);
+        let whole = shape.clone();
+        self.with(
+            |routine| routine.input = shape,
+            |stages| stages.insert(0, Stage::Whole(Whole::Input(whole))),
+        )
+    }
+
+    /// The JSON Schema of its output: it is held to it. Of programs that are put together, the last is held to its own as well.
+    pub fn output(self, schema: Value) -> Program {
+        let shape = Shape::new(schema);
+        let whole = shape.clone();
+        self.with(|routine| routine.output = shape, |stages| stages.push(Stage::Whole(Whole::Output(whole))))
+    }
+
+    /// What it does to the world, all its steps together. What writes or reaches out has impact 1. Programs that are put together do
+    /// at least what each of them does.
+    pub fn effect(self, effect: Effect) -> Program {
+        let impact = u8::from(effect.acts());
+        let class = CallClass { impact, effect, idem: Idempotency::Natural };
+        self.with(
+            |routine| {
+                routine.class.effect = effect;
+                routine.class.impact = routine.class.impact.max(impact);
+            },
+            |stages| stages.push(Stage::Whole(Whole::Class(class))),
+        )
+    }
+
+    /// The most impact that it has: 0 observes, 1 operates, 2 controls. Programs that are put together have at least that of each
+    /// of them.
+    pub fn impact(self, impact: u8) -> Program {
+        let class = CallClass { impact: impact.min(2), effect: Effect::None, idem: Idempotency::Natural };
+        self.with(
+            |routine| routine.class.impact = class.impact,
+            |stages| stages.push(Stage::Whole(Whole::Class(class))),
+        )
+    }
+
+    /// Another name, by which plans call it. Its steps are known by the same names as before.
+    pub fn named(mut self, name: impl Into<String>) -> Program {
+        let name = name.into();
+        self.spec.name.clone_from(&name);
+        self.named = Some(name);
+        self
+    }
+
+    /// The name by which plans call it.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Its version: those of all its pieces of code.
+    pub fn version(&self) -> &str {
+        &self.spec.version
+    }
+
+    async fn run(&self, permit: Permit, context: CallContext) -> ToolResult {
+        let class = permit.class();
+        let agent = ProgramContext::new(&context, class, permit.idempotency_key());
+        let input = Value::Object(permit.into_params());
+        compose::run(&self.stages, &agent, input).await
+    }
+}
+
+impl Tool for Program {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        compose::class(&self.stages)
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(self.run(permit, context))
+    }
+}
+
+fn structural(message: String) -> Failure {
+    Failure::new(FailureCategory::Structural, message)
+}

@@ -1,0 +1,256 @@
+//! The evaluator: what scores add up to, for each agent and client, how that bends the weight of the client, and whether an agent
+//! does worse than it used to.
+//!
+//! A run's own scores are worked out by the kernel and written down as the run is closed. What is kept here is read from the
+//! journal, whoever told of it first: so it is the same on every replay.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ostler_kernel::evaluation::{HISTORY_MAX, Scores, detect_regression};
+use ostler_kernel::event::Evaluated;
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::JournalError;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::api::evaluations;
+use crate::scheduler::Lane;
+use crate::services::Services;
+
+pub(crate) enum EvaluatorMessage {
+    /// A run of these was closed, or (`is_verdict`) a person has judged it. How well it was done stands in the journal.
+    Evaluated { lane: Lane, run: RunId, is_verdict: bool },
+}
+
+pub(crate) struct Evaluator;
+
+pub(crate) struct EvaluatorState {
+    services: Arc<Services>,
+    /// The last scores of agents with a name, the oldest first; `None`: nobody has asked the journal yet.
+    histories: Option<BTreeMap<Lane, VecDeque<(RunId, Scores)>>>,
+}
+
+impl Actor for Evaluator {
+    type Msg = EvaluatorMessage;
+    type State = EvaluatorState;
+    type Arguments = Arc<Services>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<EvaluatorMessage>,
+        services: Arc<Services>,
+    ) -> Result<EvaluatorState, ActorProcessingErr> {
+        for row in services.journal.accounts()? {
+            services.ledger.read_reputation(row);
+        }
+        Ok(EvaluatorState { services, histories: None })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<EvaluatorMessage>,
+        EvaluatorMessage::Evaluated { lane, run, is_verdict }: EvaluatorMessage,
+        state: &mut EvaluatorState,
+    ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.services.trip("evaluator");
+        if let Some(row) = state.services.journal.account(&lane.client, lane.agent.as_ref())? {
+            state.services.ledger.read_reputation(row);
+        }
+        state.services.scheduling.renew_terms(&state.services, &lane.client);
+        state.services.measures.evaluated();
+        Ok(state.watch(lane, run, is_verdict)?)
+    }
+}
+
+impl EvaluatorState {
+    /// Raises an alarm if an agent with a name did far worse in its last run than it used to, when that is closed or judged.
+    fn watch(&mut self, lane: Lane, run: RunId, is_verdict: bool) -> Result<(), JournalError> {
+        let Some(agent) = lane.agent.clone() else { return Ok(()) };
+        let evaluated = self.services.journal.run(run)?.and_then(|row| row.evaluated);
+        let Some(Evaluated { scores, .. }) = evaluated else { return Ok(()) };
+        let histories = match &mut self.histories {
+            Some(histories) => histories,
+            none => none.insert(read(&self.services)?),
+        };
+        if histories.len() >= self.services.limits.histories && !histories.contains_key(&lane) {
+            return Ok(());
+        }
+        let history = histories.entry(lane).or_default();
+        match history.iter_mut().find(|(known, _)| *known == run) {
+            // Judged once more.
+            Some((_, known)) => *known = scores,
+            // It has left the history, or its end is heard of next.
+            None if is_verdict => return Ok(()),
+            None => history.push_back((run, scores)),
+        }
+        if history.back().is_none_or(|(newest, _)| *newest != run) {
+            return Ok(());
+        }
+        while history.len() > HISTORY_MAX + 1 {
+            history.pop_front();
+        }
+        let scores: Vec<Scores> = history.iter().map(|(_, scores)| *scores).collect();
+        let domain = self.services.domain_of(&agent);
+        let weights = self.services.domains.of(domain.as_deref().unwrap_or_default());
+        if let Some(fell) = detect_regression(&scores, &weights) {
+            let (dimension, from, to) = (fell.dimension, fell.from_pm, fell.to_pm);
+            tracing::warn!(%agent, %run, %dimension, from, to, "the agent does far worse than it used to");
+            self.services.measures.degraded();
+        }
+        Ok(())
+    }
+}
+
+/// The last scores of agents with a name, of as many agents as are watched.
+fn read(services: &Services) -> Result<BTreeMap<Lane, VecDeque<(RunId, Scores)>>, JournalError> {
+    let mut histories: BTreeMap<Lane, VecDeque<(RunId, Scores)>> = BTreeMap::new();
+    for row in evaluations::in_order(services.journal.runs(false)?) {
+        let (Some(agent), Some(evaluated)) = (row.named_agent(), row.evaluated) else { continue };
+        let lane = Lane { client: row.client.clone(), agent: Some(agent.clone()) };
+        if histories.len() >= services.limits.histories && !histories.contains_key(&lane) {
+            continue;
+        }
+        let history = histories.entry(lane).or_default();
+        history.push_back((row.run, evaluated.scores));
+        if history.len() > HISTORY_MAX + 1 {
+            history.pop_front();
+        }
+    }
+    Ok(histories)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ostler_kernel::evaluation::Verdict;
+    use ostler_kernel::event::{Event, RunOpened};
+    use ostler_kernel::gate::GatePolicy;
+    use ostler_kernel::json::Json;
+    use ostler_kernel::port::{Seq, StreamBatch, StreamId};
+    use ostler_kernel::run::RunOutcome;
+    use ostler_store::{MemoryArtifacts, MemoryJournal};
+
+    use super::*;
+    use crate::metrics::Seen;
+    use crate::{Measures, System, SystemConfig};
+
+    /// Runs that come one after the other, the first of which has left the history by the last.
+    const RUNS: u128 = HISTORY_MAX as u128 + 2;
+
+    fn run(number: u128) -> RunId {
+        RunId(uuid::Uuid::from_u128(number))
+    }
+
+    fn lane() -> Lane {
+        Lane { client: "acme".into(), agent: Some("worker".into()) }
+    }
+
+    fn all(score: u16) -> Evaluated {
+        let some = Some(score);
+        let (quality, adherence) = (some, some);
+        let (speed, cost, errors, revisions) = (score, score, score, score);
+        let scores = Scores { quality, adherence, speed, cost, errors, revisions };
+        Evaluated { scores, composite: score }
+    }
+
+    /// An evaluator, and what it counts.
+    struct World {
+        state: EvaluatorState,
+        seen: Seen,
+        verdicts: u64,
+    }
+
+    impl World {
+        /// After an agent has done well for as many runs as there are.
+        async fn of_good_runs() -> World {
+            let seen = Seen::default();
+            let config = SystemConfig {
+                journal: Arc::new(MemoryJournal::default()),
+                artifacts: Arc::new(MemoryArtifacts::default()),
+                tools: Vec::new(),
+                gate: GatePolicy::default(),
+                slots: 1,
+                run_slots: 1,
+                drain: Duration::ZERO,
+                clients: Vec::new(),
+                measures: Measures::recording(Arc::new(seen.clone())),
+                evaluation: Default::default(),
+            };
+            let services = Arc::clone(&System::start(config).await.unwrap().services);
+            let state = EvaluatorState { services, histories: None };
+            let mut world = World { state, seen, verdicts: 0 };
+            for number in 1..=RUNS {
+                world.close(number);
+                world.state.watch(lane(), run(number), false).unwrap();
+            }
+            world
+        }
+
+        fn append(&self, stream: StreamId, expected: u64, at_ms: i64, events: Vec<Event>) {
+            let batch = StreamBatch { stream, expected: Seq(expected), at_ms, events };
+            self.state.services.journal.append(vec![batch]).unwrap();
+        }
+
+        fn close(&self, number: u128) {
+            let opened = RunOpened {
+                run: run(number),
+                client: lane().client,
+                agent: "worker".into(),
+                plan: Json::null(),
+                intent: 1,
+                scope: "default".to_owned(),
+                workspace: "/".to_owned(),
+                policy_epoch: 1,
+                seed: 1,
+            };
+            let closed = Event::RunClosed { outcome: RunOutcome::Succeeded };
+            let events = vec![Event::RunOpened(opened.into()), Event::Evaluated(all(900)), closed];
+            self.append(StreamId::run(&lane().client, run(number)), 0, number as i64, events);
+        }
+
+        /// A person judges a run, and the evaluator hears of it.
+        fn judge(&mut self, number: u128, score: u16) {
+            let (quality, evaluated) = (Some(score), all(score));
+            let (by, note) = ("pat".to_owned(), String::new());
+            let (run, agent) = (run(number), lane().agent);
+            let verdict = Verdict { run, agent, quality, adherence: None, evaluated, by, note };
+            let told = vec![Event::Verdict(Box::new(verdict))];
+            self.append(StreamId::client(&lane().client), self.verdicts, 1_000, told);
+            self.verdicts += 1;
+            self.state.watch(lane(), run, true).unwrap();
+        }
+
+        #[track_caller]
+        fn check(&self, alarms: f64) {
+            assert_eq!(self.seen.value("ostler_degradations_total"), Some(alarms));
+            assert_eq!(self.state.histories, Some(read(&self.state.services).unwrap()), "as after a restart");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_verdict_on_a_run_that_left_the_history_is_no_newer_score() {
+        let mut world = World::of_good_runs().await;
+        world.judge(1, 0);
+        world.check(0.0);
+    }
+
+    #[tokio::test]
+    async fn a_verdict_raises_the_alarm_about_the_last_run_alone() {
+        let mut world = World::of_good_runs().await;
+        world.judge(RUNS, 0);
+        world.check(1.0);
+        world.judge(RUNS - 1, 800);
+        world.check(1.0);
+    }
+
+    #[tokio::test]
+    async fn a_verdict_that_is_heard_of_before_the_end_of_its_run_counts() {
+        let mut world = World::of_good_runs().await;
+        world.close(RUNS + 1);
+        world.judge(RUNS + 1, 0);
+        world.state.watch(lane(), run(RUNS + 1), false).unwrap();
+        world.check(1.0);
+    }
+}

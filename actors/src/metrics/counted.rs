@@ -1,0 +1,167 @@
+//! A journal whose records are counted by what they say: the one place that all of them pass.
+
+use std::sync::Arc;
+
+use metrics::Recorder;
+use ostler_kernel::event::Event;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::port::{
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+    StreamKind,
+};
+use ostler_kernel::run::{RunOutcome, TransitionReason};
+
+use super::{SharedRecorder, metric};
+
+/// The same journal, counted.
+pub(super) fn journal(journal: Arc<dyn Journal>, recorder: SharedRecorder) -> Arc<dyn Journal> {
+    Arc::new(Counted { journal, recorder })
+}
+
+/// Every outcome of a run stands at 0 from the start.
+pub(super) fn begin(recorder: &dyn Recorder) {
+    let outcomes = [RunOutcome::Succeeded, RunOutcome::Concluded, RunOutcome::Failed, RunOutcome::Cancelled];
+    for outcome in outcomes {
+        metric::RUNS.counter(recorder, [outcome.as_str().into()]).increment(0);
+    }
+}
+
+struct Counted {
+    journal: Arc<dyn Journal>,
+    recorder: SharedRecorder,
+}
+
+/// What is counted of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Count {
+    Run(RunOutcome),
+    Transition { to: &'static str, reason: &'static str },
+    Recovery { level: &'static str, result: &'static str },
+}
+
+impl Count {
+    fn add(self, recorder: &dyn Recorder) {
+        let counter = match self {
+            Count::Run(outcome) => metric::RUNS.counter(recorder, [outcome.as_str().into()]),
+            Count::Transition { to, reason } => {
+                metric::NODE_TRANSITIONS.counter(recorder, [to.into(), reason.into()])
+            }
+            Count::Recovery { level, result } => {
+                metric::RECOVERY.counter(recorder, [level.into(), result.into()])
+            }
+        };
+        counter.increment(1);
+    }
+}
+
+/// What records are counted as.
+fn counts(events: &[Event]) -> Vec<Count> {
+    let tried = |level| Count::Recovery { level, result: "tried" };
+    let mut counts = Vec::new();
+    for event in events {
+        match event {
+            Event::NodeTransition(moved) => {
+                counts.push(Count::Transition { to: moved.to.as_str(), reason: moved.reason.word() });
+                match moved.reason {
+                    TransitionReason::Retry => counts.push(tried("retry")),
+                    TransitionReason::Patched => counts.push(tried("patch")),
+                    _ => {}
+                }
+            }
+            Event::ReplanAsked { .. } => counts.push(tried("replan")),
+            Event::RecoveryExhausted { level, .. } => {
+                let level = ["retry", "patch", "replan"][usize::from(*level).clamp(1, 3) - 1];
+                counts.push(Count::Recovery { level, result: "exhausted" });
+            }
+            Event::RunClosed { outcome } => counts.push(Count::Run(*outcome)),
+            _ => {}
+        }
+    }
+    counts
+}
+
+impl Journal for Counted {
+    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
+        let counts: Vec<Count> = batches.iter().flat_map(|batch| counts(&batch.events)).collect();
+        let position = self.journal.append(batches)?;
+        counts.into_iter().for_each(|count| count.add(&self.recorder));
+        Ok(position)
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.journal.durable(position)
+    }
+
+    fn has_room(&self) -> bool {
+        self.journal.has_room()
+    }
+
+    fn rollbacks(&self, seen: u64) -> BoxFuture<'_, u64> {
+        self.journal.rollbacks(seen)
+    }
+
+    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
+        self.journal.read(stream, after, limit)
+    }
+
+    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
+        self.journal.changed(stream, after)
+    }
+
+    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
+        self.journal.runs(open_only)
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        self.journal.run(run)
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
+        self.journal.accounts()
+    }
+
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        self.journal.streams(kind)
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::event::NodeTransition;
+    use ostler_kernel::id::NodeId;
+    use ostler_kernel::run::NodeState;
+
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_is_counted() {
+        let moved = |reason, to| {
+            let (node, from) = (NodeId::from("n"), NodeState::FailedRetryable);
+            Event::NodeTransition(NodeTransition { node, version: 1, from, to, reason, attempt: 1 })
+        };
+        let exhausted = Event::RecoveryExhausted { node: NodeId::from("n"), level: 1, reason: String::new() };
+        let events = [
+            moved(TransitionReason::Retry, NodeState::Pending),
+            exhausted,
+            Event::ReplanAsked { for_contract: false },
+            Event::RunClosed { outcome: RunOutcome::Failed },
+        ];
+        let recovery = |level, result| Count::Recovery { level, result };
+        let expected = [
+            Count::Transition { to: "pending", reason: "retry" },
+            recovery("retry", "tried"),
+            recovery("retry", "exhausted"),
+            recovery("replan", "tried"),
+            Count::Run(RunOutcome::Failed),
+        ];
+        assert_eq!(counts(&events), expected);
+    }
+}

@@ -1,0 +1,451 @@
+//! Pipelines as users hold them.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use ostler_kernel::event::Published;
+use ostler_kernel::id::PipelineId;
+use ostler_kernel::json::{Json, to_canonical};
+use ostler_kernel::pipeline::{Output, PipelineSpec, Topology};
+use ostler_kernel::port::{JournalError, Position, Seq};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::count::FEW_AT_ONCE;
+use super::error::{PipelineError, PublishError};
+use super::log::{Done, Log};
+use super::row::PipelineRow;
+use super::stage::{AnyStage, Gap, Outbox, PipelineEvent, Stage, StageError, check_state};
+use super::stage_runtime::Handler;
+use super::{EVENTS_AT_ONCE, HEARD_BYTES_AT_ONCE};
+use crate::api::cursor::EventCursor;
+use crate::api::system::{System, ask};
+use crate::pipelines::actor::PipelinesMessage;
+
+/// A pipeline. Cloning it gives another handle to the same.
+#[derive(Clone)]
+pub struct PipelineHandle {
+    system: System,
+    log: Arc<Log>,
+}
+
+impl fmt::Debug for PipelineHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PipelineHandle({})", self.id())
+    }
+}
+
+/// What a stage that is dealt with elsewhere is to hear next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heard {
+    /// What comes after this is to be heard next, and an acknowledgement names it: where the cursor is, or behind that the end of
+    /// the gap.
+    pub after: u64,
+    /// Events that were gone before it had come to them. They are told until an acknowledgement names `after`.
+    pub gap: Option<Gap>,
+    /// What it kept when it acknowledged last.
+    pub state: Option<Json>,
+    /// The events.
+    pub events: Vec<PipelineEvent>,
+    /// Everything up to here is dealt with when these events are: an acknowledgement names it.
+    pub upto: u64,
+    /// There is nothing more, not even a gap to acknowledge, and nothing more comes: all stages before it have ended.
+    pub ended: bool,
+}
+
+/// How a pipeline came to rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PipelineEnd {
+    /// Every stage has ended.
+    Ended,
+    /// A stage does not go on by itself: it stopped at an event that was parked, or its actor failed too often.
+    Stuck {
+        /// Which.
+        stage: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl System {
+    /// Makes a pipeline, or finds it if there is one that is declared alike. Durable when it returns; dropping the future may or
+    /// may not have made it.
+    ///
+    /// # Errors
+    ///
+    /// [`PipelineError`]: all faults at once; nothing was made then.
+    pub async fn create_pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
+        let topology = spec.validate().or_else(|faults| match self.pipeline(&spec.id) {
+            // It was made when that was taken, and is found as it is.
+            Ok(there) if there.log.topology().spec() == spec => spec.validate_recorded(),
+            _ => Err(faults),
+        });
+        let topology: Box<Topology> = Box::new(topology.map_err(PipelineError::Spec)?);
+        let pipelines = self.services.links.pipelines().ok_or(PipelineError::Restarting)?;
+        let made = ask(&pipelines, |reply| PipelinesMessage::Create { topology, reply }).await;
+        let (log, position) = made.ok_or(PipelineError::Restarting)??;
+        self.services.journal.durable(position).await?;
+        Ok(PipelineHandle { system: self.clone(), log })
+    }
+
+    /// A pipeline that was made before.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name, or it cannot be read.
+    pub fn pipeline(&self, id: &str) -> Result<PipelineHandle, PipelineError> {
+        let found = self.services.pipelines.find(&self.services, id)?;
+        let log = found.ok_or_else(|| PipelineError::Unknown(id.chars().take(80).collect()))?;
+        Ok(PipelineHandle { system: self.clone(), log })
+    }
+
+    /// All pipelines, by name, as they stand durably.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be read.
+    pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
+        let logs = self.services.pipelines.all(&self.services)?;
+        let rows = logs.iter().map(|log| log.row()).collect();
+        if let Some(position) = logs.iter().map(|log| log.position()).max() {
+            self.services.journal.durable(position).await?;
+        }
+        Ok(rows)
+    }
+}
+
+impl PipelineHandle {
+    /// Its name.
+    pub fn id(&self) -> &PipelineId {
+        self.log.topology().id()
+    }
+
+    /// How it stands. What it tells may not be durable yet; [`PipelineHandle::durable`] waits for that.
+    pub fn row(&self) -> PipelineRow {
+        self.log.row()
+    }
+
+    /// Waits until everything that is known of it now is durable.
+    ///
+    /// # Errors
+    ///
+    /// The journal failed.
+    pub async fn durable(&self) -> Result<(), JournalError> {
+        self.settled(self.log.position()).await
+    }
+
+    async fn settled(&self, position: Position) -> Result<(), JournalError> {
+        if position == Position::default() {
+            return Ok(());
+        }
+        self.system.services.journal.durable(position).await
+    }
+
+    /// Gives a stage its code: it takes up the work at its cursor. `make` is called whenever the stage starts anew, with the state
+    /// that it kept last: at first, after a crash, and after each failure.
+    ///
+    /// ```
+    /// # use ostler_actors::{Outbox, PipelineEvent, Stage, StageError};
+    /// # use std::sync::Arc;
+    /// /// Counts what it hears, and counts on after a crash.
+    /// struct Count(u64);
+    ///
+    /// impl Stage for Count {
+    ///     async fn handle(&mut self, event: Arc<PipelineEvent>, out: Outbox) -> Result<(), StageError> {
+    ///         self.0 += 1;
+    ///         out.keep(&self.0)?;
+    ///         out.publish("counted", &self.0)?;
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # async fn example(pipeline: ostler_actors::PipelineHandle) -> Result<(), ostler_actors::PipelineError> {
+    /// pipeline.attach("count", |kept| Count(kept.and_then(|kept| kept.as_u64()).unwrap_or(0)))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no such stage, it hears nothing, or it has code already.
+    pub fn attach<S: Stage>(
+        &self,
+        stage: &str,
+        make: impl Fn(Option<Value>) -> S + Send + Sync + 'static,
+    ) -> Result<(), PipelineError> {
+        let handler: Handler = Arc::new(move |kept| Box::new(make(kept)) as Box<dyn AnyStage>);
+        let stage = self.log.stage(stage)?;
+        self.log.attach(stage, handler)?;
+        self.start(stage);
+        Ok(())
+    }
+
+    /// Gives a stage its code, which keeps nothing.
+    ///
+    /// ```
+    /// # async fn example(pipeline: ostler_actors::PipelineHandle) -> Result<(), ostler_actors::PipelineError> {
+    /// pipeline.on("shout", |event, out| async move {
+    ///     let text: String = event.read()?;
+    ///     out.publish("shouted", &text.to_uppercase())?;
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PipelineHandle::attach`].
+    pub fn on<F, Doing>(&self, stage: &str, code: F) -> Result<(), PipelineError>
+    where
+        F: Fn(Arc<PipelineEvent>, Outbox) -> Doing + Send + Sync + Clone + 'static,
+        Doing: Future<Output = Result<(), StageError>> + Send,
+    {
+        self.attach(stage, move |_| code.clone())
+    }
+
+    /// Brings up the actor of a stage. While the actor of all pipelines is down, that happens when it and the pool are up again.
+    fn start(&self, stage: usize) {
+        let log = Arc::clone(&self.log);
+        self.system.services.links.tell_pipelines(PipelinesMessage::Start { log, stage });
+    }
+
+    /// Publishes for a stage from outside.
+    ///
+    /// # Errors
+    ///
+    /// There is no such stage.
+    pub fn publisher(&self, stage: &str) -> Result<Publisher, PipelineError> {
+        Ok(Publisher { stage: self.log.stage(stage)?, pipeline: self.clone() })
+    }
+
+    /// The records of its events after `after`, each as soon as it is durable. They end with the system.
+    ///
+    /// # Errors
+    ///
+    /// There is no such event, or there is no such event any more.
+    pub fn events_after(&self, after: u64) -> Result<EventCursor, PipelineError> {
+        let PipelineRow { pipeline, head, oldest, .. } = self.log.row();
+        if after > head {
+            return Err(PipelineError::Beyond { pipeline, seq: after.saturating_add(1), head });
+        }
+        if after + 1 < oldest {
+            return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest });
+        }
+        let services = Arc::clone(&self.system.services);
+        Ok(EventCursor::new(services, self.log.stream(), Seq(after)))
+    }
+
+    /// The event of this number, such as one that was parked; `None`: there is none, or none any more. It may not be durable yet;
+    /// [`PipelineHandle::durable`] waits for that.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub fn event(&self, seq: u64) -> Result<Option<PipelineEvent>, JournalError> {
+        self.log.event(seq)
+    }
+
+    /// Moves the cursor of a stage: it hears the events after `after` again, or passes over those up to it. Without `keeps_state` it
+    /// begins without a state. What it publishes, it publishes again. Stages behind it that had ended are open again. Durable
+    /// when it returns.
+    ///
+    /// # Errors
+    ///
+    /// There is no such stage, or there is no such event any more.
+    pub async fn catch_up(&self, stage: &str, after: u64, keeps_state: bool) -> Result<(), PipelineError> {
+        let stage = self.log.stage(stage)?;
+        let position = self.log.move_to(stage, after, keeps_state)?;
+        self.start(stage);
+        Ok(self.settled(position).await?)
+    }
+
+    /// Lets a stage go on that had stopped at an event that was parked, without that event; or one that is down. Durable when it
+    /// returns.
+    ///
+    /// # Errors
+    ///
+    /// There is no such stage, or it has not stopped.
+    pub async fn release(&self, stage: &str) -> Result<(), PipelineError> {
+        let stage = self.log.stage(stage)?;
+        let position = self.log.release(stage)?;
+        self.start(stage);
+        Ok(self.settled(position).await?)
+    }
+
+    /// What a stage is to hear next that is dealt with elsewhere: up to `limit` events, or about 4 MiB of them, durable. Asking records nothing:
+    /// without an acknowledgement it tells the same again, a gap included.
+    ///
+    /// # Errors
+    ///
+    /// There is no such stage, or it hears nothing.
+    pub async fn heard(&self, stage: &str, limit: usize) -> Result<Heard, PipelineError> {
+        let stage = self.log.stage(stage)?;
+        if self.log.topology().is_source(stage) {
+            return Err(PipelineError::Source(self.log.topology().name(stage).clone()));
+        }
+        let (after, state, gap) = self.log.cursor(stage);
+        let limit = limit.clamp(1, EVENTS_AT_ONCE);
+        let (mut events, mut upto, mut bytes) = (Vec::new(), after, 0);
+        'full: loop {
+            let (page, read) = self.log.page(stage, upto, FEW_AT_ONCE)?;
+            if read == upto {
+                break;
+            }
+            for event in page {
+                (upto, bytes) = (event.seq, bytes + event.data.as_str().len());
+                events.push(PipelineEvent::clone(&event));
+                if events.len() == limit || bytes >= HEARD_BYTES_AT_ONCE {
+                    break 'full;
+                }
+            }
+            upto = read;
+        }
+        let ended = events.is_empty() && gap.is_none() && self.log.is_through(stage)?;
+        self.durable().await?;
+        Ok(Heard { after, gap, state, events, upto, ended })
+    }
+
+    /// Acknowledges what was [heard](PipelineHandle::heard) after `after`, up to `upto`, and the gap before that, if it was told one.
+    /// The state to keep and the events that came of it are recorded with that: all of it or nothing. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The cursor is not at `after`, nor are all events gone that lie between, so nothing counts; code of this process deals with the
+    /// stage; an event is refused, or nothing is acknowledged that events could come of.
+    pub async fn ack(
+        &self,
+        stage: &str,
+        after: u64,
+        upto: u64,
+        state: Option<Json>,
+        events: Vec<(String, Json)>,
+    ) -> Result<(), PipelineError> {
+        let stage = self.log.stage(stage)?;
+        let state = state.map(check_state).transpose()?;
+        let events = self.checked(stage, events)?;
+        let position = self.log.ack(stage, after, Done { upto, state, events, ..Done::default() })?;
+        Ok(self.settled(position).await?)
+    }
+
+    fn checked(&self, stage: usize, events: Vec<(String, Json)>) -> Result<Vec<Published>, PublishError> {
+        let (topology, mut output) = (self.log.topology(), Output::default());
+        let check = |(kind, data): (String, Json)| {
+            let kind = topology.check_publish(stage, &kind, &data)?;
+            let event = Published { stage: topology.name(stage).clone(), kind, data };
+            output.add(&event)?;
+            Ok(event)
+        };
+        events.into_iter().map(check).collect()
+    }
+
+    /// Says that a stage publishes nothing more: one that hears nothing, or one that is dealt with elsewhere and has heard
+    /// everything. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The stage has code in this process, or still something to hear.
+    pub async fn end(&self, stage: &str) -> Result<(), PipelineError> {
+        let position = self.log.end(self.log.stage(stage)?)?;
+        Ok(self.settled(position).await?)
+    }
+
+    /// Waits until every stage has ended, durably, or until one does not go on by itself. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// The journal failed, or the system has ended.
+    pub async fn ended(&self) -> Result<PipelineEnd, PipelineError> {
+        let mut changes = self.log.watch();
+        let mut halts = self.system.services.halted.subscribe();
+        loop {
+            match self.log.is_over() {
+                Ok(true) => {
+                    self.durable().await?;
+                    return Ok(PipelineEnd::Ended);
+                }
+                Err((stage, reason)) => {
+                    self.durable().await?;
+                    return Ok(PipelineEnd::Stuck { stage, reason });
+                }
+                Ok(false) => {}
+            }
+            if let Some(why) = self.system.halted() {
+                return Err(PipelineError::Halted(why));
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = halts.changed() => {}
+            }
+        }
+    }
+}
+
+/// Publishes for a stage from outside. Cloning it gives another one for the same stage.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    pipeline: PipelineHandle,
+    stage: usize,
+}
+
+impl Publisher {
+    /// Publishes an event and gives its number. Durable when it returns; stages of this process hear of it before. Dropping the
+    /// future may or may not have published it.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError`]: the type is not declared, or stages are too far behind and did not catch up in time.
+    pub async fn publish<T: Serialize + ?Sized>(&self, kind: &str, data: &T) -> Result<u64, PublishError> {
+        let (seq, position) = self.put(kind, data).await?;
+        self.pipeline.settled(position).await?;
+        Ok(seq)
+    }
+
+    /// Publishes an event, and does not wait until it is durable: [`PipelineHandle::durable`] waits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Publisher::publish`].
+    pub async fn publish_soon<T: Serialize + ?Sized>(
+        &self,
+        kind: &str,
+        data: &T,
+    ) -> Result<u64, PublishError> {
+        Ok(self.put(kind, data).await?.0)
+    }
+
+    /// Publishes several events at once, all or none, and gives the number of the last. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Publisher::publish`], or they are too many for once.
+    pub async fn publish_all(&self, events: Vec<(String, Json)>) -> Result<u64, PublishError> {
+        let events = self.pipeline.checked(self.stage, events)?;
+        let (seq, position) = self.pipeline.log.publish(self.stage, events).await?;
+        self.pipeline.settled(position).await?;
+        Ok(seq)
+    }
+
+    /// Says that nothing more comes. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PipelineHandle::end`].
+    pub async fn end(&self) -> Result<(), PipelineError> {
+        let position = self.pipeline.log.end(self.stage)?;
+        Ok(self.pipeline.settled(position).await?)
+    }
+
+    async fn put<T: Serialize + ?Sized>(
+        &self,
+        kind: &str,
+        data: &T,
+    ) -> Result<(u64, Position), PublishError> {
+        let data = to_canonical(data)?;
+        let topology = self.pipeline.log.topology();
+        let kind = topology.check_publish(self.stage, kind, &data)?;
+        let event = Published { stage: topology.name(self.stage).clone(), kind, data };
+        self.pipeline.log.publish(self.stage, vec![event]).await
+    }
+}

@@ -1,0 +1,134 @@
+//! A log as its records tell it.
+
+use futures::FutureExt;
+use ostler_kernel::event::{Event, PipelineRecord};
+use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec, Topology};
+use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
+
+use super::count::event_of;
+use super::error::PipelineError;
+use super::log::{Log, State};
+use super::recent_events::Tail;
+use super::stage_runtime::Live;
+use crate::storage::run_reader::{self, READ_AT_ONCE};
+
+fn illegal(pipeline: impl Into<String>, what: impl Into<String>) -> PipelineError {
+    PipelineError::Illegal { pipeline: pipeline.into(), error: IllegalRecord(what.into()) }
+}
+
+/// The pipeline whose stream this is; `None` if it has no record.
+pub(super) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option<Topology>, PipelineError> {
+    let name = || format!("{:032x}", u128::from_be_bytes(stream.key));
+    let first = journal.read(stream, Seq(0), 1)?;
+    let Some(Recorded { event, .. }) = first.into_iter().next() else { return Ok(None) };
+    let spec = match &event {
+        Event::Pipeline(record) => match &**record {
+            PipelineRecord::Created { spec } => serde_json::from_str::<PipelineSpec>(spec.as_str()).ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    let spec = spec.ok_or_else(|| illegal(name(), "its first record does not say what it is"))?;
+    let topology = spec.validate_recorded();
+    topology.map(Some).map_err(|faults| illegal(spec.id.as_str(), format!("{}", faults[0])))
+}
+
+/// How a pipeline stands by its records. The log is read from where the last complete stretch ends, or from the cursor of the
+/// stage that is farthest behind: what that stage is to read anyway.
+pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State, PipelineError> {
+    let id = || topology.id().to_string();
+    let stream = StreamId::pipeline(topology.id());
+    let mut pipeline = Pipeline::new(topology.clone());
+    let (mut records, mut position) = (Seq(0), Position::default());
+    run_reader::each(journal, stream, None, |record| -> Result<(), PipelineError> {
+        (records, position) = (record.seq, position.max(record.position));
+        match &record.event {
+            Event::Pipeline(_) if record.seq == Seq(1) => Ok(()),
+            Event::Pipeline(told) => {
+                pipeline.apply(told).map_err(|error| PipelineError::Illegal { pipeline: id(), error })
+            }
+            _ => Err(illegal(id(), "a record of another kind")),
+        }
+    })?;
+    let known = pipeline.chunked_upto();
+    let hearing: Vec<usize> = (0..topology.len()).filter(|stage| !topology.is_source(*stage)).collect();
+    let farthest = hearing.iter().map(|stage| pipeline.stage(*stage).cursor).min().unwrap_or(known);
+    let mut at = farthest.min(known).max(pipeline.oldest() - 1);
+    let mut live: Vec<Live> = (0..topology.len()).map(|_| Live::default()).collect();
+    // Which of those that are gone a stage would have heard is not known.
+    for stage in &hearing {
+        live[*stage].uncounted = pipeline.missed_gap(*stage).map_or(0, |(_, last)| last);
+    }
+    loop {
+        let page = journal.read(stream.log(), Seq(at), READ_AT_ONCE)?;
+        let Some(last) = page.last() else { break };
+        (at, position) = (last.seq.0, position.max(last.position));
+        for record in page {
+            if let (Event::Published(event), true) = (&record.event, record.seq.0 > known) {
+                pipeline.publish(event);
+            }
+            let event = event_of(record)?;
+            for stage in &hearing {
+                let behind =
+                    event.seq > pipeline.stage(*stage).cursor && topology.subscribes_to(*stage, &event.kind);
+                live[*stage].behind += u64::from(behind);
+            }
+        }
+    }
+    if let Some(stage) = hearing.iter().find(|stage| pipeline.stage(**stage).cursor > pipeline.head()) {
+        return Err(illegal(id(), format!("stage {} is beyond the log", topology.name(*stage))));
+    }
+    let seen = vec![0; topology.len()];
+    // Who has something to hear of that reads it: a log that is only looked at holds none of it.
+    Ok(State { pipeline, records, position, tail: Tail::default(), live, woken: Vec::new(), seen })
+}
+
+impl Log {
+    /// Reads everything again: what is kept of stages besides their records is who runs them.
+    pub(super) fn reload(&self) -> Result<(), PipelineError> {
+        let mut now = self.state();
+        let mut read = state(&*self.journal, &self.topology)?;
+        for (read, known) in read.live.iter_mut().zip(&mut now.live) {
+            (read.life, read.seats) = (known.life + 1, known.seats + 1);
+            read.handler = known.handler.take();
+            read.down = known.down.take();
+        }
+        // What was undone never will be durable: nobody is to wait for it.
+        if !matches!(self.journal.durable(now.position).now_or_never(), Some(Err(_))) {
+            read.position = read.position.max(now.position);
+        }
+        *now = read;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ostler_kernel::pipeline::StageSpec;
+    use ostler_store::MemoryJournal;
+
+    use super::*;
+    use crate::Measures;
+    use crate::pipelines::crash_tests::system_on;
+
+    #[tokio::test]
+    async fn a_log_that_is_only_looked_at_holds_no_events() {
+        let journal = Arc::new(MemoryJournal::default());
+        for (published, held) in [(3, true), (0, false), (1, true)] {
+            let system = system_on(journal.clone(), Measures::default()).await;
+            let spec = PipelineSpec::new("p").stage(StageSpec::new("a").publishes(["x"]));
+            let spec = spec.stage(StageSpec::new("b").subscribes(["x"]));
+            let pipeline = system.create_pipeline(&spec).await.unwrap();
+            let before = system.pipelines().await.unwrap()[0].head;
+            for _ in 0..published {
+                pipeline.publisher("a").unwrap().publish("x", &1).await.unwrap();
+            }
+            let log = system.services.pipelines.find(&system.services, "p").unwrap().unwrap();
+            assert_eq!(log.state().tail.after(before).is_some(), held, "{published} published");
+            assert_eq!(pipeline.row().stages[1].lag, before + published);
+            system.shutdown().await;
+        }
+    }
+}

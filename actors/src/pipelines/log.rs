@@ -1,0 +1,240 @@
+//! The one place that appends to a pipeline, and tells who has to look. Everything happens under one lock: what is ordered is visible
+//! at once, and nobody waits here for what is appended to be durable. What is not known any more, or was never counted, is read from
+//! the journal under the same lock.
+
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use metrics::Counter;
+use ostler_kernel::event::{Event, PipelineRecord, Published};
+use ostler_kernel::id::EventType;
+use ostler_kernel::json::Json;
+use ostler_kernel::pipeline::{Pipeline, Topology};
+use ostler_kernel::port::{Journal, JournalError, Position, Seq, StreamBatch, StreamId};
+use ractor::ActorRef;
+use tokio::sync::watch;
+
+use super::error::PipelineError;
+use super::recent_events::Tail;
+use super::runner::RunnerMessage;
+use super::stage::{Gap, PipelineEvent};
+use super::stage_runtime::Live;
+use crate::base::clock::Clock;
+use crate::base::lock::lock;
+
+/// A pipeline that was opened.
+pub(crate) struct Log {
+    pub(super) topology: Arc<Topology>,
+    pub(super) stream: StreamId,
+    pub(super) journal: Arc<dyn Journal>,
+    clock: Clock,
+    published: Counter,
+    /// Events that a stage with code in this process may be behind before who publishes has to wait.
+    pub(super) behind_max: u64,
+    pub(super) hearers: BTreeMap<EventType, Vec<usize>>,
+    /// The event that the code of each stage has at hand; 0: none.
+    pub(super) trying: Vec<AtomicU64>,
+    pub(super) state: Mutex<State>,
+    /// Counts what changed, for those who wait.
+    pub(super) changed: watch::Sender<u64>,
+}
+
+/// How it stands. Read from the journal, but for `live`.
+pub(super) struct State {
+    pub(super) pipeline: Pipeline,
+    /// Last record of the pipeline's own stream.
+    pub(super) records: Seq,
+    /// Where the last append stands.
+    pub(super) position: Position,
+    pub(super) tail: Tail,
+    pub(super) live: Vec<Live>,
+    /// Actors that are told when this is let go of.
+    pub(super) woken: Vec<ActorRef<RunnerMessage>>,
+    /// Up to where each stage has found nothing that it hears, beyond its cursor.
+    pub(super) seen: Vec<u64>,
+}
+
+/// How it stands, while nobody else may change it. Whose stage has to look is told when it is let go of, and not before: who is
+/// told at once may be taken up by another thread, which waits then for the lock.
+pub(super) struct Held<'a>(Option<MutexGuard<'a, State>>);
+
+impl Deref for Held<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("it is held until it is dropped")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("it is held until it is dropped")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let woken = std::mem::take(&mut self.woken);
+        self.0 = None;
+        for actor in woken {
+            // One that has ended needs nothing: whoever takes its stage up looks first.
+            _ = actor.cast(RunnerMessage::Look);
+        }
+    }
+}
+
+/// What a stage did.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// It has dealt with everything up to here.
+    pub(crate) upto: u64,
+    /// Events that it heard on the way.
+    pub(crate) heard: u64,
+    pub(crate) state: Option<Json>,
+    pub(crate) events: Vec<Published>,
+    /// Events before that which were gone, and which it was told of.
+    pub(crate) gap: Option<Gap>,
+    /// The event after `upto` was too much, or the end (0).
+    pub(crate) parked: Option<(u64, String)>,
+    /// It publishes nothing more.
+    pub(crate) ended: bool,
+}
+
+/// Why what a stage did was not recorded.
+pub(crate) enum NotDone {
+    /// Somebody moved its cursor meanwhile.
+    Stale,
+    Journal(JournalError),
+}
+
+impl From<JournalError> for NotDone {
+    fn from(error: JournalError) -> NotDone {
+        NotDone::Journal(error)
+    }
+}
+
+/// What a log needs of its system.
+pub(super) struct Place {
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) clock: Clock,
+    pub(super) published: Counter,
+    pub(super) behind_max: u64,
+}
+
+impl State {
+    /// Lets the actor of a stage look at the log, unless somebody is about to.
+    pub(super) fn wake(&mut self, stage: usize) {
+        let live = &mut self.live[stage];
+        if !live.awake
+            && let Some(actor) = &live.actor
+        {
+            live.awake = true;
+            self.woken.push(actor.clone());
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn new(place: Place, topology: Topology, state: State) -> Log {
+        let mut hearers: BTreeMap<EventType, Vec<usize>> = BTreeMap::new();
+        for stage in 0..topology.len() {
+            for kind in topology.subscribes(stage) {
+                hearers.entry(kind.clone()).or_default().push(stage);
+            }
+        }
+        let Place { journal, clock, published, behind_max } = place;
+        Log {
+            stream: StreamId::pipeline(topology.id()),
+            trying: topology.spec().stages.iter().map(|_| AtomicU64::new(0)).collect(),
+            topology: Arc::new(topology),
+            journal,
+            clock,
+            published,
+            behind_max,
+            hearers,
+            state: Mutex::new(state),
+            changed: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn state(&self) -> Held<'_> {
+        Held(Some(lock(&self.state)))
+    }
+
+    pub(crate) fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// The place of a stage.
+    pub(crate) fn stage(&self, name: &str) -> Result<usize, PipelineError> {
+        self.topology.find(name).ok_or_else(|| PipelineError::UnknownStage {
+            pipeline: self.topology.id().clone(),
+            stage: name.chars().take(80).collect(),
+            stages: self.topology.spec().stages.iter().map(|stage| stage.name.clone()).collect(),
+        })
+    }
+
+    /// The stream of its events.
+    pub(super) fn stream(&self) -> StreamId {
+        self.stream.log()
+    }
+
+    /// Tells of changes from here on.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Who begins to watch after this looks at how it stands first, and finds the change there.
+    pub(super) fn tell(&self) {
+        if self.changed.receiver_count() > 0 {
+            self.changed.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// Appends, all or nothing, and lets it take effect. Who has to look then is told.
+    pub(super) fn append(
+        &self,
+        state: &mut State,
+        events: Vec<Published>,
+        mut records: Vec<PipelineRecord>,
+    ) -> Result<Position, JournalError> {
+        records.extend(state.pipeline.chunk_records(&events));
+        records.extend(state.pipeline.skip_records(&records, |stage| self.seen(state, stage)));
+        let (at_ms, head) = (self.clock.now(), state.pipeline.head());
+        let mut batches = Vec::with_capacity(2);
+        if !events.is_empty() {
+            let events = events.iter().cloned().map(Event::Published).collect();
+            batches.push(StreamBatch { stream: self.stream.log(), expected: Seq(head), at_ms, events });
+        }
+        if !records.is_empty() {
+            let events = records.iter().cloned().map(|record| Event::Pipeline(Box::new(record))).collect();
+            batches.push(StreamBatch { stream: self.stream, expected: state.records, at_ms, events });
+        }
+        if batches.is_empty() {
+            return Ok(state.position);
+        }
+        state.position = self.journal.append(batches)?;
+        state.records.0 += records.len() as u64;
+        self.published.increment(events.len() as u64);
+        for (event, seq) in events.into_iter().zip(head + 1..) {
+            state.pipeline.publish(&event);
+            for stage in self.hearers.get(&event.kind).into_iter().flatten() {
+                state.live[*stage].behind += 1;
+                state.wake(*stage);
+            }
+            let Published { stage, kind, data } = event;
+            state.tail.push(Arc::new(PipelineEvent { seq, at_ms, stage, kind, data }));
+        }
+        for record in &records {
+            state.pipeline.apply(record).expect("what was decided by a standing follows from it");
+            if let PipelineRecord::Ended { stage } = record
+                && let Some(stage) = self.topology.find(stage.as_str())
+            {
+                self.topology.downstreams(stage).iter().for_each(|stage| state.wake(*stage));
+            }
+        }
+        Ok(state.position)
+    }
+}

@@ -1,0 +1,121 @@
+//! What comes back to a run: attempts that ended, times that have come, contracts that were judged.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use ostler_kernel::event::{AttemptResult, Event, Output, TimerKind};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::run::{Canceller, Operation, RunInput};
+use tokio::time::Instant;
+
+use super::AgentMessage;
+use super::deadlines::Deadline;
+use super::drive::Drive;
+use crate::attempts::attempt;
+use crate::attempts::attempt_table::{AttemptKey, Ended};
+use crate::storage::results;
+
+/// Ends of attempts that are written in one append: their results, each of which may stand in its record, have room in a frame of
+/// the journal.
+const ENDED_TOGETHER_MAX: usize = 512;
+
+/// Characters that are kept of why a contract does not hold.
+const WHY_CHARS_MAX: usize = 1_000;
+
+impl Drive {
+    /// Everything whose time has come.
+    pub(super) fn due(&mut self) {
+        let now = Instant::now();
+        while let Some((node, Deadline { kind, number, .. })) = self.deadlines.pop_due(now) {
+            match kind {
+                TimerKind::Backoff => self.decide(RunInput::RetryDue(node)),
+                TimerKind::Human => self.decide(RunInput::HumanTimeout { node, request: number }),
+                TimerKind::Sleep => {
+                    let outcome = attempt::slept();
+                    let result = AttemptResult::without_cost(node, number, outcome);
+                    self.decide(RunInput::Result(Box::new(result)));
+                }
+            }
+        }
+    }
+
+    /// Cancels what is for a job whose deadline is past, whether or not whoever sees to the job has come to that: nothing starts any more.
+    pub(super) fn end_late(&mut self) {
+        let now = self.services.clock.now();
+        if self.deadline.take_if(|deadline| *deadline <= now).is_none() {
+            return;
+        }
+        let cancel = Operation::CancelPlan(Canceller::Deadline);
+        if self.run.check_operation(&cancel, &self.services.settings()).is_ok() {
+            self.decide(RunInput::Operator(cancel));
+        }
+    }
+
+    /// Attempts ended: takes in as many as are written together, and comes back to the others.
+    pub(super) async fn all_ended(&mut self, mut keys: Vec<AttemptKey>) {
+        if keys.len() > ENDED_TOGETHER_MAX {
+            let later = keys.split_off(ENDED_TOGETHER_MAX);
+            let _ = self.me.cast(AgentMessage::Ended(later));
+        }
+        for key in &keys {
+            self.ended(key).await;
+        }
+    }
+
+    /// An attempt ended: its outcome is in the table.
+    pub(super) async fn ended(&mut self, key: &AttemptKey) {
+        if key.run != self.opened.run {
+            self.services.unheard(key.clone());
+            return;
+        }
+        let Some(ended) = self.services.effects.ended(key) else { return };
+        self.take_in(key, ended).await;
+        self.taken.push(key.clone());
+    }
+
+    /// Takes in how an attempt ended.
+    pub(super) async fn take_in(&mut self, key: &AttemptKey, ended: Ended) {
+        if let Some(node) = self.run.node(&key.node) {
+            self.services.estimates.learn(node, ended.cost);
+            self.services.measures.attempted(&self.opened.client, node.kind, &ended);
+        }
+        let result = ended.result_of(key);
+        let unsure = self.run.plan().policy.oversight.is_some()
+            // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
+            && Box::pin(results::is_unsure(&self.services, &result.outcome)).await;
+        self.decide(if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) });
+        self.put_back(key);
+    }
+
+    pub(super) fn contract_judged(&mut self, version: u32, broken: Option<String>) {
+        self.judge = None;
+        if self.run.plan().version != version {
+            return;
+        }
+        let holds = broken.is_none();
+        let why = broken.map(|why| why.chars().take(WHY_CHARS_MAX).collect());
+        self.pending.extend(why.map(|why| Event::ContractBroken { version, why }));
+        self.decide(RunInput::ContractJudged(holds));
+    }
+
+    /// Judges the plan's own contract over the map of the outputs.
+    pub(super) fn judge_contract(&mut self) {
+        let (services, me) = (Arc::clone(&self.services), self.me.clone());
+        let version = self.run.plan().version;
+        let rules = self.run.plan().contract.clone();
+        let outputs: Vec<(NodeId, Option<Output>)> = self
+            .run
+            .plan()
+            .outputs
+            .iter()
+            .map(|id| (id.clone(), self.run.instance(id).and_then(|instance| instance.result().cloned())))
+            .collect();
+        let task = tokio::spawn(async move {
+            let judged = AssertUnwindSafe(attempt::judge_plan(&services, &rules, outputs)).catch_unwind();
+            let broken = judged.await.unwrap_or_else(|_| Err("it could not be judged".to_owned())).err();
+            let _ = me.cast(AgentMessage::ContractJudged { version, broken });
+        });
+        self.judge = Some(task.abort_handle());
+    }
+}

@@ -1,0 +1,160 @@
+//! How well a run was done that is about to be closed: by its records, and by what a judge says.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use ostler_kernel::evaluation::{Appraised, BEST_PM, Dimension, Judgement, Standard, Target, check_pm};
+use ostler_kernel::event::{Evaluated, Event, Output};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::{Judge, JudgedRun, Opinion};
+use serde_json::Map;
+use tokio::task::AbortHandle;
+
+use super::AgentMessage;
+use super::drive::Drive;
+use crate::api::approval::NOTE_BYTES_MAX;
+use crate::services::Services;
+use crate::storage::results;
+
+/// What a judge says of a run, if there is one.
+#[derive(Default)]
+pub(super) enum Appraisal {
+    /// Nobody has asked.
+    #[default]
+    Unasked,
+    /// It is thinking.
+    Asked(AbortHandle),
+    /// It has said so, or could not.
+    Said(Judgement),
+}
+
+impl Appraisal {
+    /// It need not say anything any more.
+    pub(super) fn abort(&self) {
+        if let Appraisal::Asked(task) = self {
+            task.abort();
+        }
+    }
+}
+
+impl Drive {
+    /// Whether the run, which is over, waits for what a judge says of it; it is asked if it was not. Nobody is asked about a
+    /// run that did nothing or was cancelled.
+    pub(super) fn asks_judge(&mut self) -> bool {
+        let Some(judge) = self.services.judge.clone() else { return false };
+        let standard = self.standard();
+        if self.run.scores(&standard.target).is_none() {
+            return false;
+        }
+        match self.appraisal {
+            Appraisal::Unasked => {
+                self.appraisal = Appraisal::Asked(self.ask_judge(judge));
+                true
+            }
+            Appraisal::Asked(_) => true,
+            Appraisal::Said(_) => false,
+        }
+    }
+
+    /// By what the run is judged: its contract, what its agent offers, and the domain of its plan, if there are weights for it. One that
+    /// has a budget of its own is to take no more than half of that, as an attempt is to take no more than half of its timeout.
+    fn standard(&self) -> Standard {
+        let standard = self.services.standard(&self.arguments.owner.agent, self.opened.run);
+        let domain = self.run.plan().policy.domain.as_ref();
+        let known = domain.filter(|domain| self.services.domains.get(domain).is_some());
+        let budget = self.run.terms().budget.map(|budget| budget.div_ceil(2));
+        let target = Target { credits: standard.target.credits.or(budget), ..standard.target };
+        Standard { domain: known.cloned().or(standard.domain), target }
+    }
+
+    fn ask_judge(&self, judge: Arc<dyn Judge>) -> AbortHandle {
+        let (services, me, run) = (Arc::clone(&self.services), self.me.clone(), self.opened.run);
+        let plan = self.run.plan();
+        let work = JudgedRun {
+            run,
+            agent: self.opened.agent.clone(),
+            plan: plan.id.clone(),
+            title: plan.title.clone(),
+            contract: plan.contract.clone(),
+            outcome: self.run.outcome(),
+            outputs: Map::new(),
+        };
+        let outputs = self.run.outputs().map(|(id, output)| (id.clone(), output.clone()));
+        let outputs: Vec<(NodeId, Output)> = outputs.collect();
+        let task = tokio::spawn(async move {
+            let within = Duration::from_millis(services.limits.judge_ms);
+            let opinion = AssertUnwindSafe(opinion(&services, &*judge, work, outputs)).catch_unwind();
+            let opinion = match tokio::time::timeout(within, opinion).await {
+                Ok(Ok(opinion)) => opinion,
+                Ok(Err(_)) => Err("it panicked".to_owned()),
+                Err(_) => Err(format!("it took more than {} ms", within.as_millis())),
+            };
+            // What it calls itself is its own code too.
+            let name = std::panic::catch_unwind(AssertUnwindSafe(|| judge.name().to_owned()));
+            let name =
+                name.unwrap_or_else(|_| "a judge that panics when it is asked for its name".to_owned());
+            let judgement = judgement(&name, opinion);
+            if judgement.quality.is_none() {
+                tracing::warn!(%run, judge = judgement.by, why = judgement.note, "the run is not judged");
+            }
+            let _ = me.cast(AgentMessage::Judged { run, judgement });
+        });
+        task.abort_handle()
+    }
+
+    pub(super) fn judged(&mut self, run: RunId, judgement: Judgement) {
+        if run == self.opened.run {
+            self.appraisal = Appraisal::Said(judgement);
+        }
+    }
+
+    /// Takes note of how well the run was done, just before it is closed.
+    pub(super) fn evaluate(&mut self) -> Option<Evaluated> {
+        let standard = self.standard();
+        let scores = self.run.scores(&standard.target)?;
+        let judgement = match std::mem::take(&mut self.appraisal) {
+            Appraisal::Said(judgement) => Some(judgement),
+            Appraisal::Unasked | Appraisal::Asked(_) => None,
+        };
+        let appraised = Appraised::by(&standard, &self.services.domains, judgement);
+        let evaluated = appraised.evaluate(scores);
+        if appraised.differs_from_default() {
+            self.pending.push(Event::Appraised(Box::new(appraised)));
+        }
+        self.pending.extend(evaluated.map(Event::Evaluated));
+        evaluated
+    }
+}
+
+/// What a judge says of what came of a run.
+async fn opinion(
+    services: &Services,
+    judge: &dyn Judge,
+    mut work: JudgedRun,
+    outputs: Vec<(NodeId, Output)>,
+) -> Result<Opinion, String> {
+    for (node, output) in outputs {
+        let value = results::load(services, &output).await;
+        let value = value.map_err(|error| format!("the result of {node} cannot be read: {error}"))?;
+        work.outputs.insert(node.to_string(), value);
+    }
+    judge.judge(work).await
+}
+
+/// What is written down of an opinion, or of why there is none.
+fn judgement(by: &str, opinion: Result<Opinion, String>) -> Judgement {
+    let opinion = opinion.and_then(|Opinion { quality_pm, note }| {
+        let quality = check_pm(Dimension::Quality, quality_pm);
+        let quality = quality.map_err(|error| format!("{error} (in thousandths, up to {BEST_PM})"))?;
+        Ok((quality, note))
+    });
+    let (quality, mut note) = match opinion {
+        Ok((quality, note)) => (Some(quality), note),
+        Err(why) => (None, why),
+    };
+    let end = (0..=NOTE_BYTES_MAX.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
+    note.truncate(end.unwrap_or(0));
+    Judgement { by: by.chars().take(crate::BY_BYTES_MAX).collect(), quality, note }
+}

@@ -1,0 +1,412 @@
+//! What is queued and what is granted: for which jobs of which agents, and who hears of it.
+
+mod yielded_slots;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ostler_kernel::event::Accounts;
+use ostler_kernel::id::{AgentId, ClientId};
+use ostler_scheduler::{
+    AgentHandle, ClientHandle, Config, EnqueueError, Event, Grant, JobHandle, NewJob, Price, RunQueue,
+};
+use ractor::{ActorId, ActorProcessingErr, ActorRef};
+
+use super::tenants::{self, Tenants};
+use super::{Granted, Job, Owner, Ticket};
+use crate::api::clients::QueueShown;
+use crate::attempts::attempt_table::AttemptKey;
+use crate::metrics::{QueueLook, QueueMeasures};
+use crate::registry::RegistryMessage;
+use crate::run::AgentMessage;
+use crate::services::Services;
+use crate::state::ledger::Books;
+
+/// What a job is queued as.
+#[derive(Clone)]
+pub(super) struct Queued {
+    job: Job,
+    owner: Arc<Owner>,
+    books: Books,
+    /// When, if that is measured.
+    since: Option<Instant>,
+    /// The attempt that is under way and wants the slot to go on; `None`: it is for one that has not begun.
+    resumes: Option<AttemptKey>,
+}
+
+pub(super) struct Grants {
+    /// Which life of the scheduler this is.
+    life: u64,
+    queue: RunQueue<Queued>,
+    tenants: Tenants,
+    /// Agents that have jobs here.
+    agents: BTreeMap<AgentId, Known>,
+    events: Vec<Event>,
+    measures: QueueMeasures,
+    stopped: bool,
+}
+
+struct Known {
+    owner: Arc<Owner>,
+    lane: AgentHandle,
+    books: Books,
+    /// The agent's present life: a grant goes to no other.
+    actor: ActorRef<AgentMessage>,
+    jobs: BTreeSet<JobHandle>,
+}
+
+impl Grants {
+    /// A queue that takes up where an earlier life of the scheduler stopped: what runs still holds its slot, and the accounts stand
+    /// as they stood.
+    pub(super) fn adopting(services: &Services, slots: u32) -> Result<Grants, ActorProcessingErr> {
+        let jobs_max = services.limits.queued_jobs;
+        let mut grants = Grants {
+            life: services.effects.new_life(),
+            queue: RunQueue::new(Config { jobs_max, ..Config::of_slots(slots) })?,
+            tenants: Tenants::default(),
+            agents: BTreeMap::new(),
+            events: Vec::new(),
+            measures: QueueMeasures::new(services.measures.clone()),
+            stopped: false,
+        };
+        grants.adopt(services)?;
+        Ok(grants)
+    }
+
+    fn adopt(&mut self, services: &Services) -> Result<(), ActorProcessingErr> {
+        let mut events = Vec::new();
+        let mut adopted = Vec::new();
+        for (key, slot, owner, actor) in services.effects.holding() {
+            let lane =
+                self.tenants.lane(&mut self.queue, &services.ledger, &owner, services.clock.now(), true)?;
+            let (run, node) = (key.run, key.node.clone());
+            let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
+            let (books, since, resumes) = (lane.books.clone(), None, None);
+            let queued = Queued { job, owner: Arc::clone(&owner), books, since, resumes };
+            let new = NewJob::of(slot.estimate);
+            let handle = self.queue.enqueue(lane.agent, new, queued, &mut events)?;
+            let known = self.agents.entry(owner.agent.clone());
+            let known = known.or_insert_with(|| Known {
+                owner: Arc::clone(&owner),
+                lane: lane.agent,
+                books: lane.books,
+                actor,
+                jobs: BTreeSet::new(),
+            });
+            known.jobs.insert(handle);
+            adopted.push((key, Ticket { life: self.life, job: handle, ..slot }));
+        }
+        self.queue.dispatch(u32::MAX, &mut events);
+        for (key, slot) in &adopted {
+            services.effects.hold(key, *slot);
+        }
+        self.tenants.restore_all(&mut self.queue, &services.ledger)?;
+        // What ended while nobody was here, or was about to be settled.
+        self.settle_ended(services, adopted.into_iter().map(|(key, _)| key).collect());
+        self.reclaim_all(services)
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        services: &Services,
+        owner: &Arc<Owner>,
+        reply_to: &ActorRef<AgentMessage>,
+        jobs: Vec<Job>,
+    ) -> Result<(), ActorProcessingErr> {
+        if !self.know(services, owner, reply_to) {
+            let nodes = jobs.into_iter().map(|job| job.node).collect();
+            let _ = reply_to.cast(AgentMessage::NoRoom(nodes));
+            return Ok(());
+        }
+        let mut refused = Vec::new();
+        for job in jobs {
+            let node = job.node.clone();
+            if self.push(owner, job, None)?.is_none() {
+                refused.push(node);
+            }
+        }
+        let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(()) };
+        if !refused.is_empty() {
+            let _ = known.actor.cast(AgentMessage::NoRoom(refused));
+        }
+        // Whoever comes to a client that is parked already hears of it here.
+        if known.books.client.is_parked() {
+            let client = self.tenants.client(&owner.lane.client);
+            let queued = client.and_then(|client| Some(self.queue.client(client).ok()?.queued));
+            let surplus = queued.is_some_and(|queued| queued as usize > UNPAID_QUEUED);
+            let _ = known.actor.cast(AgentMessage::OutOfCredit { out: true, surplus });
+        }
+        if known.jobs.is_empty() {
+            self.agents.remove(&owner.agent);
+        }
+        // Waking moves a virtual time, so what was recorded comes after.
+        self.tenants.restore_new(&mut self.queue, &mut self.events)
+    }
+
+    /// Queues one job of an agent that is known: `None` if there is no room for it.
+    fn push(
+        &mut self,
+        owner: &Arc<Owner>,
+        job: Job,
+        resumes: Option<AttemptKey>,
+    ) -> Result<Option<Ticket>, ActorProcessingErr> {
+        let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(None) };
+        let estimate = capped(job.estimate, self.queue.config().cost_max);
+        // What waits for no credits does not stand behind what may.
+        let priority = i32::from(estimate.credits == 0);
+        let (rank, deadline) = (job.rank, Some(job.opened_ms));
+        let new = NewJob { priority, rank, deadline, ..NewJob::of(estimate) };
+        let (job, since) = (Job { estimate, ..job }, self.measures.now());
+        let queued = Queued { job, owner: Arc::clone(owner), books: known.books.clone(), since, resumes };
+        match self.queue.enqueue(known.lane, new, queued, &mut self.events) {
+            Ok(job) => {
+                known.jobs.insert(job);
+                Ok(Some(Ticket { life: self.life, job, estimate }))
+            }
+            Err(EnqueueError::Full(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes sure that an agent is known; false if there is no room for its client.
+    fn know(&mut self, services: &Services, owner: &Arc<Owner>, actor: &ActorRef<AgentMessage>) -> bool {
+        if self.agents.get(&owner.agent).is_some_and(|known| known.owner == *owner) {
+            return true;
+        }
+        let now = services.clock.now();
+        let lane = match self.tenants.lane(&mut self.queue, &services.ledger, owner, now, false) {
+            Ok(lane) => lane,
+            Err(error) => {
+                tracing::warn!(client = %owner.lane.client, %error, "there is no room for it in the run queue");
+                return false;
+            }
+        };
+        // One that had the name before, for somebody else, may still have jobs that run.
+        let jobs = self.agents.remove(&owner.agent).map(|before| before.jobs).unwrap_or_default();
+        let (owner, actor) = (Arc::clone(owner), actor.clone());
+        let known = Known { owner, lane: lane.agent, books: lane.books, actor, jobs };
+        self.agents.insert(known.owner.agent.clone(), known);
+        true
+    }
+
+    /// Charges what attempts cost that have ended, frees their slots, and tells their agents: each of all its attempts
+    /// together. There are at most as many as slots; `these` may have ended as well.
+    pub(super) fn settle_ended(&mut self, services: &Services, these: Vec<AttemptKey>) {
+        let mut ended: HashMap<ActorId, (ActorRef<AgentMessage>, Vec<AttemptKey>)> = HashMap::new();
+        for key in these.into_iter().chain(std::iter::from_fn(|| services.effects.next_ended())) {
+            let Some(leaves) = services.effects.to_settle(&key) else { continue };
+            let accounts = self.take_leave(services, key.run, leaves);
+            if let Some(agent) = services.effects.settled(services, &key, accounts) {
+                ended.entry(agent.get_id()).or_insert_with(|| (agent, Vec::new())).1.push(key);
+            }
+        }
+        for (agent, keys) in ended.into_values() {
+            let _ = agent.cast(AgentMessage::Ended(keys));
+        }
+    }
+
+    /// Settles a slot: how the accounts stand then. `None` if the queue knows no such slot: it is of another life.
+    pub(super) fn charge(&mut self, services: &Services, ticket: Ticket, cost: u64) -> Option<Accounts> {
+        let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
+        let cost = cost.clamp(1, self.queue.config().cost_max);
+        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events);
+        let settled =
+            settled.inspect_err(|error| tracing::error!(%error, "a slot cannot be settled")).ok()?;
+        let accounts = recorded(settled.accounts);
+        self.measures.settled(settled.client, cost);
+        services.ledger.charged(&settled.payload.books, None, accounts);
+        self.forget(&settled.payload.owner.agent, job);
+        Some(accounts)
+    }
+
+    /// Frees a slot that was not used; one of another life is no more.
+    pub(super) fn give_back(&mut self, services: &Services, ticket: Ticket) {
+        if ticket.life == self.life {
+            self.free(services, ticket.job);
+        }
+    }
+
+    /// The same: how the accounts stand then.
+    fn free(&mut self, services: &Services, job: JobHandle) -> Option<Accounts> {
+        let settled = self.queue.give_back(job, &mut self.events).ok()?;
+        // What the grant was charged for is given back: that is how the accounts stand now.
+        let accounts = recorded(settled.accounts);
+        services.ledger.charged(&settled.payload.books, None, accounts);
+        self.forget(&settled.payload.owner.agent, job);
+        Some(accounts)
+    }
+
+    pub(super) fn hello(&mut self, services: &Services, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
+        if let Some(known) = self.agents.get_mut(agent) {
+            known.actor = actor.clone();
+        }
+        self.void(services, agent);
+    }
+
+    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started. What runs is
+    /// looked up here and now: slots that were adopted have other tickets than those who speak of them may know.
+    pub(super) fn void(&mut self, services: &Services, agent: &AgentId) {
+        let Some(known) = self.agents.get(agent) else { return };
+        let running = services.effects.slots();
+        let runs = |job| running.iter().any(|slot| slot.life == self.life && slot.job == job);
+        let void: Vec<JobHandle> = known.jobs.iter().copied().filter(|&job| !runs(job)).collect();
+        for job in void {
+            if self.queue.cancel(job, &mut self.events).is_ok() {
+                self.forget(agent, job);
+            } else {
+                self.free(services, job);
+            }
+        }
+    }
+
+    fn forget(&mut self, agent: &AgentId, job: JobHandle) {
+        if let Some(known) = self.agents.get_mut(agent) {
+            known.jobs.remove(&job);
+            if known.jobs.is_empty() {
+                self.agents.remove(agent);
+            }
+        }
+    }
+
+    pub(super) fn renew_terms(
+        &mut self,
+        services: &Services,
+        client: &ClientId,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = services.clock.now();
+        self.tenants.renew(&mut self.queue, &services.ledger, client, now, &mut self.events)
+    }
+
+    pub(super) fn held(&self, client: &ClientId) -> u64 {
+        self.tenants.client(client).and_then(|client| self.queue.held(client).ok()).unwrap_or(0)
+    }
+
+    /// Which life of the scheduler this is.
+    pub(super) fn life(&self) -> u64 {
+        self.life
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    pub(super) fn show(&self) -> QueueShown {
+        (tenants::queue(&self.queue), self.tenants.queueing(&self.queue))
+    }
+
+    pub(super) fn look(&mut self) -> QueueLook {
+        self.measures.look(&self.queue, self.tenants.clients())
+    }
+
+    #[cfg(test)]
+    pub(super) fn accounts(&self) -> Vec<String> {
+        self.tenants.accounts(&self.queue)
+    }
+
+    pub(super) fn leave(&self, services: &Services) {
+        self.tenants.leave(&self.queue, &services.ledger);
+    }
+
+    /// Grants what can be granted, and tells who is concerned, each agent of all its slots together; `me` hears of its own
+    /// by what this gives.
+    pub(super) fn give_out(&mut self, services: &Services, me: Option<&AgentId>) -> Vec<Granted> {
+        if !self.stopped {
+            self.queue.dispatch(u32::MAX, &mut self.events);
+        }
+        let (mut mine, mut others): (Vec<Granted>, BTreeMap<AgentId, Vec<Granted>>) = Default::default();
+        let mut unwanted = Vec::new();
+        // A settlement may free the credits that the next grant takes: only what is so in the end is told.
+        let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
+                    let Some(queued) = self.queue.job(handle) else { continue };
+                    let Queued { job, owner, books, since, resumes } = queued;
+                    self.measures.dispatched(tier, *since);
+                    let ticket = Ticket { life: self.life, job: handle, estimate: job.estimate };
+                    let accounts = recorded(accounts);
+                    services.ledger.charged(books, Some(tier), accounts);
+                    if let Some(attempt) = resumes {
+                        if !services.effects.granted(attempt, ticket) {
+                            unwanted.push(handle);
+                        }
+                        continue;
+                    }
+                    let grant = Granted { ticket, job: job.clone(), accounts };
+                    if me == Some(&owner.agent) {
+                        mine.push(grant);
+                    } else {
+                        others.entry(owner.agent.clone()).or_default().push(grant);
+                    }
+                }
+                Event::Parked(client) => drop(parked.insert(client, true)),
+                Event::Unparked(client) => drop(parked.insert(client, false)),
+                Event::Stepped { .. } | Event::Rebased { .. } | Event::AgentsRebased { .. } => {}
+            }
+        }
+        self.events = events;
+        parked.into_iter().for_each(|(client, parked)| self.parked(services, client, parked));
+        for (agent, grants) in others {
+            if let Some(known) = self.agents.get(&agent) {
+                // One that is gone gets its jobs voided, which gives these slots back.
+                let _ = known.actor.cast(AgentMessage::Granted(grants));
+            }
+        }
+        if !unwanted.is_empty() {
+            for job in unwanted {
+                self.free(services, job);
+            }
+            mine.extend(self.give_out(services, me));
+        }
+        mine
+    }
+
+    fn parked(&self, services: &Services, client: ClientHandle, parked: bool) {
+        let Some(name) = self.tenants.name(client) else { return };
+        let book = services.ledger.client(name);
+        if book.is_parked() == parked {
+            return;
+        }
+        book.park(parked);
+        let its = self.agents.values().filter(|known| known.owner.lane.client == *name);
+        let mut queued = 0;
+        for known in its {
+            let surplus = parked && queued >= UNPAID_QUEUED;
+            // What is granted does not keep the client parked.
+            queued += known.jobs.iter().filter(|job| self.queue.is_queued(**job)).count();
+            let _ = known.actor.cast(AgentMessage::OutOfCredit { out: parked, surplus });
+        }
+        if !parked {
+            services.links.tell_registry(RegistryMessage::Credits { client: name.clone() });
+        }
+        if parked {
+            tracing::warn!(client = %name, "its credits are used up: it is parked until more are deposited");
+        } else {
+            tracing::info!(client = %name, "it has credits again");
+        }
+        services.stir();
+    }
+}
+
+/// Of a client that is out of credits, so many jobs stay in the queue with the actors that want them: they tell what it takes to go on, and
+/// go first. The other runs wait without an actor.
+const UNPAID_QUEUED: usize = 4;
+
+fn capped(Price { charge, credits, tokens }: Price, most: u64) -> Price {
+    Price { charge: charge.min(most), credits: credits.min(most), tokens: tokens.min(most) }
+}
+
+fn recorded(accounts: ostler_scheduler::Accounts) -> Accounts {
+    Accounts {
+        client_vruntime: accounts.client_vruntime,
+        client_remainder: accounts.client_remainder,
+        balance: accounts.balance,
+        agents_vruntime: accounts.agents_vruntime,
+        agent_vruntime: accounts.agent_vruntime,
+        agent_remainder: accounts.agent_remainder,
+        tier_vruntime: accounts.tier_vruntime,
+        owed: accounts.owed,
+    }
+}

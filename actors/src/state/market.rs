@@ -1,0 +1,391 @@
+//! What is known of the market: a cache of the records of clients that the registry keeps up to date.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use ostler_kernel::evaluation::{Standard, Target};
+use ostler_kernel::event::{Event, Parent};
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::json::Json;
+use ostler_kernel::ledger::CreditError;
+use ostler_kernel::market::{Job, JobState, MarketStep, Offer, Proposal, Stage, StageError, shortlist};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
+
+use crate::api::market::MarketError;
+use crate::base::interner::Alike;
+use crate::base::lock::lock;
+use crate::services::Services;
+use crate::state::ledger::Ledger;
+use crate::storage::run_reader;
+
+/// What is known of the market.
+#[derive(Default)]
+pub(crate) struct Market {
+    book: Mutex<Book>,
+    /// Jobs that a task takes on.
+    pursued: Mutex<BTreeSet<RunId>>,
+}
+
+/// Offers and jobs, as records tell.
+#[derive(Default)]
+pub(crate) struct Book {
+    offers: BTreeMap<AgentId, Offered>,
+    /// Those that stand in profiles.
+    alike: Alike<Offer>,
+    /// Agents out of service.
+    quarantined: BTreeSet<AgentId>,
+    jobs: BTreeMap<RunId, Entry>,
+    /// Jobs that are not over.
+    open: usize,
+    /// Those that are, in the order in which they ended.
+    over: VecDeque<RunId>,
+    /// How many of these are kept.
+    kept_max: usize,
+}
+
+/// What an agent offers.
+struct Offered {
+    client: ClientId,
+    offer: Arc<Offer>,
+    /// Where that is written down.
+    position: Position,
+}
+
+/// A job.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) standing: JobState,
+    /// When it was posted.
+    pub(crate) posted_ms: Ticks,
+    /// When it came to where it is.
+    pub(crate) since_ms: Ticks,
+    /// Where that is written down.
+    pub(crate) position: Position,
+}
+
+impl Book {
+    /// Nothing yet; of jobs that are over, so many are kept.
+    pub(crate) fn keeping(kept_max: usize) -> Book {
+        Book { kept_max, ..Book::default() }
+    }
+
+    /// Lets a record of a client take effect that stands there in the journal.
+    pub(crate) fn record(&mut self, event: &Event, at_ms: Ticks, position: Position) {
+        match event {
+            Event::AgentProfiled { agent, client, profile } => {
+                let read = || {
+                    let profile = serde_json::from_str(profile.as_str()).ok();
+                    profile.and_then(|profile| Offer::of(&profile)).ok_or(())
+                };
+                if let Ok(offer) = self.alike.of(profile, read) {
+                    let client = client.clone();
+                    self.offers.insert(agent.clone(), Offered { client, offer, position });
+                }
+            }
+            Event::AgentOffered { agent, client, offer } => {
+                let (client, offer) = (client.clone(), Arc::new(Offer::clone(offer)));
+                self.offers.insert(agent.clone(), Offered { client, offer, position });
+            }
+            Event::AgentQuarantined { agent, .. } => drop(self.quarantined.insert(agent.clone())),
+            Event::AgentReleased { agent } => drop(self.quarantined.remove(agent)),
+            Event::Market { job, step } => self.step(*job, step, at_ms, position),
+            _ => {}
+        }
+    }
+
+    /// Credits that jobs of a client may cost that have no contract yet.
+    fn unsigned(&self, client: &ClientId) -> u64 {
+        let waits = |entry: &&Entry| {
+            matches!(entry.standing, JobState::Job(_) | JobState::Proposed(_))
+                && entry.standing.job().client == *client
+        };
+        self.jobs.values().filter(waits).fold(0, |sum, entry| sum.saturating_add(entry.standing.job().budget))
+    }
+
+    fn step(&mut self, job: RunId, step: &MarketStep, at_ms: Ticks, position: Position) {
+        if let MarketStep::Posted(posted) = step {
+            let standing = JobState::Job(posted.clone());
+            self.jobs.insert(job, Entry { standing, posted_ms: at_ms, since_ms: at_ms, position });
+            self.open += 1;
+            return;
+        }
+        let Some(known) = self.jobs.get_mut(&job) else { return };
+        let Ok(standing) = known.standing.clone().apply(step.clone()) else { return };
+        let is_over = standing.stage().is_over();
+        known.standing = if is_over { without_plan(standing) } else { standing };
+        (known.since_ms, known.position) = (at_ms, position);
+        if is_over {
+            self.open -= 1;
+            self.over.push_back(job);
+        }
+        while self.over.len() > self.kept_max {
+            self.over.pop_front().and_then(|oldest| self.jobs.remove(&oldest));
+        }
+    }
+}
+
+/// Nobody runs the plan of a job that is over any more; it stays in the records.
+fn without_plan(mut standing: JobState) -> JobState {
+    match &mut standing {
+        JobState::Evaluation(evaluation) => evaluation.contract.job.plan = Json::null(),
+        JobState::Failed(abandoned) => {
+            abandoned.job.plan = Json::null();
+            if let Some(contract) = &mut abandoned.contract {
+                contract.job.plan = Json::null();
+            }
+        }
+        _ => {}
+    }
+    standing
+}
+
+impl Market {
+    /// Goes on from what the records say; what is reserved counts from here on.
+    pub(crate) fn begin(&self, book: Book, services: &Services) -> Result<(), JournalError> {
+        for (id, Entry { standing, .. }) in &book.jobs {
+            let client = services.ledger.client(&standing.job().client);
+            match standing.contract().filter(|contract| contract.reserved) {
+                Some(contract) if !standing.stage().is_over() => {
+                    let (spent, opened) = spent_for(services, *id)?;
+                    client.reserve(*id, contract.budget, spent);
+                    opened.into_iter().for_each(|run| client.adopt(run, *id));
+                }
+                _ => client.refund(*id),
+            }
+        }
+        *lock(&self.book) = book;
+        Ok(())
+    }
+
+    /// Lets a record of a client take effect that was just appended.
+    pub(crate) fn record(&self, event: &Event, at_ms: Ticks, position: Position, ledger: &Ledger) {
+        let mut book = lock(&self.book);
+        let known = match event {
+            Event::Market { job, .. } => book.jobs.get(job).map(|entry| entry.standing.job().client.clone()),
+            _ => None,
+        };
+        book.record(event, at_ms, position);
+        let (Event::Market { job, step }, Some(client)) = (event, known) else { return };
+        let client = ledger.client(&client);
+        match &**step {
+            MarketStep::Signed { reserved: true, budget, .. } => client.reserve(*job, *budget, 0),
+            MarketStep::Evaluated(_) | MarketStep::Failed { .. } => client.refund(*job),
+            _ => {}
+        }
+    }
+
+    /// Whether a step may be written down, and in the stream of which client.
+    pub(crate) fn admit(
+        &self,
+        services: &Services,
+        id: RunId,
+        step: &MarketStep,
+    ) -> Result<ClientId, MarketError> {
+        let book = lock(&self.book);
+        let known = book.jobs.get(&id);
+        if let MarketStep::Posted(job) = step {
+            let most = services.limits.jobs_open;
+            if known.is_some() {
+                return Err(MarketError::Taken(id));
+            }
+            if book.open >= most {
+                return Err(MarketError::TooMany(most));
+            }
+            job.check(services.clock.now())?;
+            // Those before it have what they were posted with, though their contracts are not signed yet.
+            let besides = book.unsigned(&job.client);
+            check_balance(&services.ledger, &job.client, job.budget, besides)?;
+            return Ok(job.client.clone());
+        }
+        let standing = &known.ok_or(StageError::Unknown(id))?.standing;
+        standing.check(step)?;
+        let client = &standing.job().client;
+        if let MarketStep::Signed { reserved: true, budget, .. } = step {
+            check_balance(&services.ledger, client, *budget, 0)?;
+        }
+        Ok(client.clone())
+    }
+
+    /// A job, as it stands.
+    pub(crate) fn entry(&self, job: RunId) -> Option<Entry> {
+        lock(&self.book).jobs.get(&job).cloned()
+    }
+
+    /// All jobs, by their id.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        lock(&self.book).jobs.values().cloned().collect()
+    }
+
+    /// Jobs that are not over.
+    pub(crate) fn open(&self) -> Vec<RunId> {
+        let book = lock(&self.book);
+        let open = book.jobs.iter().filter(|(_, entry)| !entry.standing.stage().is_over());
+        open.map(|(job, _)| *job).collect()
+    }
+
+    /// How many jobs are at each stage.
+    pub(crate) fn count(&self) -> Vec<(&'static str, usize)> {
+        let mut counts = Stage::ALL.map(|stage| (stage.as_str(), 0));
+        for entry in lock(&self.book).jobs.values() {
+            counts[entry.standing.stage() as usize].1 += 1;
+        }
+        counts.into()
+    }
+
+    /// What an agent offers.
+    pub(crate) fn offer(&self, agent: &AgentId) -> Option<Arc<Offer>> {
+        self.offered(agent).map(|(offer, _)| offer)
+    }
+
+    /// The same, and where it is written down.
+    pub(crate) fn offered(&self, agent: &AgentId) -> Option<(Arc<Offer>, Position)> {
+        let book = lock(&self.book);
+        book.offers.get(agent).map(|offered| (Arc::clone(&offered.offer), offered.position))
+    }
+
+    /// What the agents of the job's client propose for it, those in service that offer anything and take it; the best of them.
+    pub(crate) fn proposals(
+        &self,
+        job: &Job,
+        ledger: &Ledger,
+        now: Ticks,
+        takes: impl Fn(&AgentId) -> bool,
+    ) -> Vec<Proposal> {
+        let offers = || {
+            let book = lock(&self.book);
+            let offers = book
+                .offers
+                .iter()
+                .filter(|(agent, of)| of.client == job.client && !book.quarantined.contains(*agent));
+            offers.map(|(agent, of)| (agent.clone(), Arc::clone(&of.offer))).collect::<Vec<_>>()
+        };
+        let offers = offers().into_iter().filter(|(agent, _)| takes(agent));
+        let proposals = offers.map(|(agent, offer)| {
+            let reputation = ledger.reputation(&job.client, Some(&agent)).pm();
+            Proposal::of(agent, &offer, job, reputation)
+        });
+        shortlist(job, proposals.collect(), now)
+    }
+
+    /// By what the runs of an agent are judged that are for no contract.
+    pub(crate) fn standard_of(&self, agent: &AgentId) -> Standard {
+        self.offer(agent).map(|offer| offer.standard()).unwrap_or_default()
+    }
+
+    /// By what a run is judged that is for a contract: the price is its target, and the time that was proposed.
+    pub(crate) fn standard_for(&self, run: RunId) -> Option<Standard> {
+        let book = lock(&self.book);
+        let contract = book.jobs.get(&run)?.standing.contract()?;
+        let domain = contract.job.domain.clone().or_else(|| contract.proposal.domain.clone());
+        let target = Target { time_ms: contract.proposal.time_ms, credits: Some(contract.price) };
+        Some(Standard { domain, target })
+    }
+
+    /// When a run must be over, by the job that it is for: its own, or that of whoever opened it.
+    pub(crate) fn deadline_for(
+        &self,
+        services: &Services,
+        run: RunId,
+        parent: Option<&Parent>,
+    ) -> Result<Option<Ticks>, JournalError> {
+        let (mut run, mut parent) = (run, parent.map(|parent| parent.run));
+        loop {
+            let standing =
+                |job: &Entry| (!job.standing.stage().is_over()).then(|| job.standing.job().deadline);
+            if let Some(deadline) = lock(&self.book).jobs.get(&run).and_then(standing) {
+                return Ok(deadline);
+            }
+            let Some(above) = parent else { return Ok(None) };
+            (run, parent) = (above, parent_of(services, above)?);
+        }
+    }
+
+    /// Marks a job as taken on by a task of this process; false if it is already.
+    pub(crate) fn pursue(&self, job: RunId) -> bool {
+        lock(&self.pursued).insert(job)
+    }
+
+    /// Whether a task of this process takes a job on.
+    pub(crate) fn is_pursued(&self, job: RunId) -> bool {
+        lock(&self.pursued).contains(&job)
+    }
+
+    /// Whether there is a job of this id that is not over.
+    pub(crate) fn has_open(&self, job: RunId) -> bool {
+        lock(&self.book).jobs.get(&job).is_some_and(|entry| !entry.standing.stage().is_over())
+    }
+
+    /// Jobs that tasks of this process take on.
+    pub(crate) fn pursued(&self) -> Vec<RunId> {
+        lock(&self.pursued).iter().copied().collect()
+    }
+
+    /// Nobody takes the job on any more.
+    pub(crate) fn let_go(&self, job: RunId) {
+        lock(&self.pursued).remove(&job);
+    }
+}
+
+/// Whether a client has so many credits that are neither spent nor reserved, `besides` what is to be reserved first; one that is not
+/// metered has any.
+pub(crate) fn check_balance(
+    ledger: &Ledger,
+    client: &ClientId,
+    wanted: u64,
+    besides: u64,
+) -> Result<(), CreditError> {
+    let balance = ledger.find(client).and_then(|book| book.balance());
+    match balance.map(|balance| balance.saturating_sub_unsigned(besides)) {
+        Some(balance) if i128::from(balance) < i128::from(wanted) => {
+            Err(CreditError::BeyondBalance { balance, wanted })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Credits that a job has cost, by the records of its run and of all runs that were opened for it; and those.
+fn spent_for(services: &Services, job: RunId) -> Result<(u64, BTreeSet<RunId>), JournalError> {
+    let (mut total, mut opened, mut open) = (0u64, BTreeSet::new(), vec![job]);
+    while let Some(run) = open.pop() {
+        let Some(row) = services.journal.run(run)? else { continue };
+        // What is left of its records does not add up, and counts as the audit counts it: not.
+        if matches!(row.status, RunRowStatus::Quarantined(_)) {
+            continue;
+        }
+        total = total.saturating_add(spent(services, &row)?);
+        let notes = StreamId::attempts(&row.client, run);
+        run_reader::each(&*services.journal, notes, None, |record| -> Result<(), JournalError> {
+            if let Event::ChildRun { run, .. } = &record.event
+                && opened.insert(*run)
+            {
+                open.push(*run);
+            }
+            Ok(())
+        })?;
+    }
+    Ok((total, opened))
+}
+
+/// The run whose attempt opened this one, by its records.
+fn parent_of(services: &Services, run: RunId) -> Result<Option<RunId>, JournalError> {
+    let Some(row) = services.journal.run(run)? else { return Ok(None) };
+    // Its terms follow how it was opened.
+    let records = services.journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
+    Ok(match records.first().map(|record| &record.event) {
+        Some(Event::RunTerms(terms)) => terms.parent.as_ref().map(|parent| parent.run),
+        _ => None,
+    })
+}
+
+/// Credits that the attempts of a run cost, by its records.
+pub(crate) fn spent(services: &Services, row: &RunRow) -> Result<u64, JournalError> {
+    let mut spent = 0u64;
+    let stream = StreamId::run(&row.client, row.run);
+    run_reader::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+        if let Event::AttemptResult(result) | Event::LateResult(result) = &record.event {
+            spent = spent.saturating_add(result.cost);
+        }
+        Ok(())
+    })?;
+    Ok(spent)
+}

@@ -1,0 +1,199 @@
+//! The tools of a system, and the one way to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ostler_kernel::contract::SchemaError;
+use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
+use ostler_kernel::id::Digest;
+use ostler_kernel::json::Object;
+use ostler_kernel::plan::{BadParam, Kind, Node, ToolDefaults, Tools};
+use ostler_kernel::port::Tool;
+use ostler_kernel::run::executable_digest;
+use serde_json::{Map, Value};
+
+use crate::attempts::attempt::Caller;
+
+/// The tools of a system by name.
+#[derive(Debug)]
+pub struct Toolbox {
+    tools: BTreeMap<String, GatedTool>,
+}
+
+/// Bytes of the name of a tool.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Why tools do not make a toolbox.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolboxError {
+    /// Two tools have the same name.
+    #[error("two tools are called {0}: rename one")]
+    Twice(String),
+    /// The name of a tool is none.
+    #[error("{0:?} is no name of a tool: 1 to {NAME_BYTES_MAX} bytes, without control characters")]
+    Name(String),
+    /// A tool's parameters are not described by a JSON Schema.
+    #[error("the parameters of tool {tool} are not described by a JSON Schema: {error}")]
+    Schema {
+        /// Which tool.
+        tool: String,
+        /// What is wrong.
+        error: SchemaError,
+    },
+}
+
+impl Toolbox {
+    /// Puts tools together, each with its schema compiled.
+    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Toolbox, ToolboxError> {
+        let mut named = BTreeMap::new();
+        for tool in tools {
+            let name = tool.spec().name.clone();
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+                return Err(ToolboxError::Name(name.chars().take(NAME_BYTES_MAX).collect()));
+            }
+            let gated =
+                GatedTool::new(tool).map_err(|error| ToolboxError::Schema { tool: name.clone(), error })?;
+            if named.insert(name.clone(), gated).is_some() {
+                return Err(ToolboxError::Twice(name));
+            }
+        }
+        Ok(Toolbox { tools: named })
+    }
+
+    /// What the tools say of themselves.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.tools.values().map(GatedTool::tool)
+    }
+
+    /// Leave to make a call, and the tool that takes it; or why not.
+    pub(crate) fn gate(
+        &self,
+        policy: &GatePolicy,
+        caller: &Caller,
+        name: &str,
+        params: Object,
+        floor: u8,
+        idempotency_key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        let call = self.call(caller, name, params, floor);
+        let tool = call.tool;
+        match (gate::decide(call, idempotency_key, policy), tool) {
+            (Verdict::Allowed { permit, .. }, Some(tool)) => Ok((Arc::clone(tool.tool()), permit)),
+            (Verdict::Allowed { .. }, None) => unreachable!("the gate allows no tool that does not exist"),
+            (Verdict::Denied(denial), _) => Err(denial),
+        }
+    }
+
+    /// What such a call would come to, or why it may not be made.
+    pub(crate) fn preview(
+        &self,
+        policy: &GatePolicy,
+        caller: &Caller,
+        name: &str,
+        params: Object,
+        floor: u8,
+    ) -> Result<Preview, Denial> {
+        gate::preview(self.call(caller, name, params, floor), policy)
+    }
+
+    fn call<'a>(&'a self, caller: &'a Caller, name: &'a str, params: Object, floor: u8) -> Call<'a> {
+        Call {
+            tool: self.tools.get(name),
+            name,
+            params,
+            floor,
+            intent: caller.intent,
+            scope: &caller.scope,
+            workspace: caller.workspace.to_str().unwrap_or_default(),
+        }
+    }
+
+    /// Version of a tool.
+    pub(crate) fn version(&self, name: &str) -> Option<&str> {
+        self.tools.get(name).map(|tool| tool.tool().spec().version.as_str())
+    }
+
+    /// See [`executable_digest`].
+    pub(crate) fn executable_digest(&self, node: &Node) -> Digest {
+        match node.tool.as_deref().and_then(|tool| self.tools.get(tool)) {
+            Some(tool) if node.kind == Kind::Tool => tool.executable_digest(),
+            tool => executable_digest(node, tool.map(|tool| tool.tool().spec().version.as_str())),
+        }
+    }
+
+    /// Whether a tool is told where to look or to write.
+    pub(crate) fn takes_paths(&self, name: &str) -> bool {
+        self.tools.get(name).is_some_and(GatedTool::takes_paths)
+    }
+
+    /// Whether a node is nothing but a wait.
+    pub(crate) fn is_timer(&self, node: &Node) -> bool {
+        let tool = node.tool.as_deref().and_then(|tool| self.tools.get(tool));
+        tool.is_some_and(|tool| tool.tool().is_timer())
+    }
+}
+
+impl Tools for Toolbox {
+    fn defaults(&self, tool: &str, literal: &Map<String, Value>) -> Option<ToolDefaults> {
+        let tool = self.tools.get(tool)?;
+        let (class, result_schema) = (tool.tool().class(literal), tool.result_schema());
+        Some(ToolDefaults { effect: class.effect, impact: class.impact, idem: class.idem, result_schema })
+    }
+
+    fn check_params(
+        &self,
+        tool: &str,
+        literal: &Map<String, Value>,
+        referred: &BTreeSet<&str>,
+    ) -> Vec<BadParam> {
+        self.tools.get(tool).map(|tool| tool.judge(literal, referred)).unwrap_or_default()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.tools.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::gate::CallClass;
+    use ostler_kernel::plan::{Effect, Idempotency, PlanDraft, Settings};
+    use ostler_kernel::port::{BoxFuture, CallContext, ToolResult, ToolSpec};
+    use serde_json::json;
+
+    use super::*;
+
+    struct Look(ToolSpec);
+
+    impl Tool for Look {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn class(&self, _: &Map<String, Value>) -> CallClass {
+            CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural }
+        }
+
+        fn call(&self, _: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+            Box::pin(async { Ok(json!({})) })
+        }
+    }
+
+    #[test]
+    fn what_runs_is_known_beforehand_by_the_same_digest() {
+        let (name, version, description) = ("look".to_owned(), "3".to_owned(), String::new());
+        let spec =
+            ToolSpec { name, version, description, params: Value::Null, result: json!({"type": "object"}) };
+        let toolbox = Toolbox::new(vec![Arc::new(Look(spec))]).unwrap();
+        let draft = json!({"id": "p", "nodes": [
+            {"id": "a", "tool": "look"},
+            {"id": "b", "kind": "aggregator", "deps": ["a"], "params": {"template": "t"}},
+        ]});
+        let draft: PlanDraft = serde_json::from_value(draft).unwrap();
+        let plan = draft.validate(&Settings::real(1, &toolbox)).unwrap();
+        let [a, b] = &plan.nodes[..] else { panic!("two nodes") };
+        assert_eq!(toolbox.executable_digest(a), executable_digest(a, Some("3")));
+        assert_eq!(toolbox.executable_digest(b), executable_digest(b, None));
+        assert_ne!(toolbox.executable_digest(a), executable_digest(a, Some("4")));
+    }
+}

@@ -1,0 +1,6 @@
+//! Access to the journal and the artifact store.
+
+pub(crate) mod disk_space;
+pub(crate) mod results;
+pub(crate) mod run_reader;
+pub(crate) mod step_logs;

@@ -1,0 +1,64 @@
+//! Reading the streams of the journal.
+
+use ostler_kernel::port::{Journal, JournalError, Recorded, RunRow, RunRowStatus, Seq, StreamId};
+use ostler_kernel::run::{FoldedRun, RunFold};
+
+use crate::base::error::RunError;
+use crate::services::Services;
+
+/// Records read from a stream at once.
+pub(crate) const READ_AT_ONCE: usize = 1_024;
+
+/// Hands the records of a stream to `take`, in order: all, or those up to `at`.
+pub(crate) fn each<E: From<JournalError>>(
+    journal: &dyn Journal,
+    stream: StreamId,
+    at: Option<Seq>,
+    mut take: impl FnMut(&Recorded) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut after = Seq(0);
+    loop {
+        let records = journal.read(stream, after, READ_AT_ONCE)?;
+        for record in &records {
+            if at.is_some_and(|at| record.seq > at) {
+                return Ok(());
+            }
+            take(record)?;
+        }
+        // A page may be short because what is in it is large.
+        let Some(last) = records.last() else { return Ok(()) };
+        after = last.seq;
+    }
+}
+
+/// The last record of a stream.
+pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, JournalError> {
+    let mut last = Seq(0);
+    while let Some(record) = journal.read(stream, last, READ_AT_ONCE)?.last() {
+        last = record.seq;
+    }
+    Ok(last)
+}
+
+/// Folds the records of a run, all or those up to `at`; each is checked to follow from those before it, and shown to `see`.
+pub(crate) fn fold(
+    services: &Services,
+    row: &RunRow,
+    at: Option<Seq>,
+    mut see: impl FnMut(&Recorded),
+) -> Result<FoldedRun, RunError> {
+    let mut fold = RunFold::of(row.run);
+    let stream = StreamId::run(&row.client, row.run);
+    let read = each(&*services.journal, stream, at, |record| -> Result<(), RunError> {
+        see(record);
+        Ok(fold.record(record, &|plan| services.plans.read(plan))?)
+    });
+    read.map_err(|error| match (&row.status, error) {
+        // What is left of its records was set aside for that.
+        (RunRowStatus::Quarantined(why), RunError::Journal(JournalError::Damaged { .. })) => {
+            RunError::Quarantined(why.clone())
+        }
+        (_, error) => error,
+    })?;
+    Ok(fold.end()?)
+}

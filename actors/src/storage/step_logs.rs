@@ -1,0 +1,207 @@
+//! What the attempts of a run noted of themselves, in a stream that all of them share. Only attempts of this process write there,
+//! each for itself and only while it is under way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use dashmap::DashMap;
+use ostler_kernel::event::{AttemptRef, Event, Outcome};
+use ostler_kernel::id::{Digest, NodeId, RunId};
+use ostler_kernel::lineage;
+use ostler_kernel::port::{AttemptLogError, JournalError, Position, Seq, StreamBatch, StreamId};
+use ostler_kernel::step_history::StepHistory;
+
+use crate::base::lock::lock;
+use crate::services::Services;
+use crate::storage::run_reader;
+
+/// The notes of the runs that are driven, as far as anybody asked for them: a cache of the journal.
+#[derive(Default)]
+pub(crate) struct NotesOfRuns(DashMap<RunId, Arc<RunNotes>>);
+
+impl NotesOfRuns {
+    pub(crate) fn of(&self, stream: StreamId) -> Arc<RunNotes> {
+        let run = RunId(uuid::Uuid::from_bytes(stream.key));
+        Arc::clone(&self.0.entry(run).or_insert_with(|| RunNotes::new(stream)))
+    }
+
+    /// The same for who only looks: of a run that nobody drives nothing is kept.
+    pub(crate) fn peek(&self, stream: StreamId) -> Arc<RunNotes> {
+        let run = RunId(uuid::Uuid::from_bytes(stream.key));
+        self.0.get(&run).map_or_else(|| RunNotes::new(stream), |notes| Arc::clone(&notes))
+    }
+
+    /// Everything is read again: some records may have been undone.
+    pub(crate) fn read_again(&self) {
+        self.0.iter().for_each(|notes| notes.read_again());
+    }
+
+    pub(crate) fn forget(&self, run: RunId) {
+        self.0.remove(&run);
+    }
+}
+
+/// A piece of work: a node, its instance, and the patches applied so far.
+type WorkKey = (NodeId, u32, u32);
+
+fn work_of(of: &AttemptRef) -> WorkKey {
+    (of.node.clone(), of.generation, of.patch_count)
+}
+
+/// The notes of one run.
+pub(crate) struct RunNotes {
+    stream: StreamId,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The last record of the stream; `None`: nobody has read it yet.
+    last: Option<Seq>,
+    works: BTreeMap<WorkKey, StepHistory>,
+    /// Credits given to runs that were opened.
+    granted: u64,
+}
+
+impl Known {
+    fn read(&mut self, services: &Services, stream: StreamId) -> Result<Seq, JournalError> {
+        if let Some(last) = self.last {
+            return Ok(last);
+        }
+        let (mut last, mut known) = (Seq(0), Known::default());
+        run_reader::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+            last = record.seq;
+            known.apply(&record.event);
+            Ok(())
+        })?;
+        *self = Known { last: Some(last), ..known };
+        Ok(last)
+    }
+
+    fn apply(&mut self, event: &Event) {
+        let of = match event {
+            Event::AttemptProgress(progress) => &progress.of,
+            Event::StepIntent(intent) => &intent.of,
+            Event::StepResult(result) => &result.of,
+            Event::StepInDoubt { of, .. } | Event::ChildRun { of, .. } => of,
+            _ => return,
+        };
+        if let Event::ChildRun { budget, .. } = event {
+            self.granted = self.granted.saturating_add(budget.unwrap_or(0));
+        }
+        self.works.entry(work_of(of)).or_default().apply(event);
+    }
+}
+
+impl RunNotes {
+    fn new(stream: StreamId) -> Arc<RunNotes> {
+        Arc::new(RunNotes { stream, known: Mutex::default() })
+    }
+
+    /// Asks the notes of a piece of work.
+    pub(crate) fn ask<T>(
+        &self,
+        services: &Services,
+        of: &AttemptRef,
+        question: impl FnOnce(&StepHistory) -> T,
+    ) -> Result<T, AttemptLogError> {
+        let mut known = lock(&self.known);
+        known.read(services, self.stream)?;
+        Ok(question(known.works.get(&work_of(of)).unwrap_or(&StepHistory::default())))
+    }
+
+    /// The same, with the notes of the same node before each patch, the latest first.
+    pub(crate) fn ask_all<T>(
+        &self,
+        services: &Services,
+        of: &AttemptRef,
+        question: impl FnOnce(&StepHistory, &mut dyn Iterator<Item = &StepHistory>) -> T,
+    ) -> Result<T, AttemptLogError> {
+        let mut known = lock(&self.known);
+        known.read(services, self.stream)?;
+        let (own, first) = (work_of(of), (of.node.clone(), of.generation, 0));
+        let mut earlier = known.works.range(first..own.clone()).rev().map(|(_, notes)| notes);
+        Ok(question(known.works.get(&own).unwrap_or(&StepHistory::default()), &mut earlier))
+    }
+
+    /// Reads the stream again when it is asked next.
+    pub(crate) fn read_again(&self) {
+        *lock(&self.known) = Known::default();
+    }
+
+    /// Orders a record. Somebody else who writes to the stream is told from us by its number.
+    pub(crate) fn append(&self, services: &Services, event: Event) -> Result<Position, AttemptLogError> {
+        let (mut known, mut may_be_behind) = (lock(&self.known), true);
+        loop {
+            let expected = known.read(services, self.stream)?;
+            let (stream, at_ms) = (self.stream, services.clock.now());
+            let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
+            match services.append(batch) {
+                // Notes that were forgotten while an attempt was under way are kept by that attempt: it reads what came
+                // meanwhile, once.
+                Err(JournalError::Conflict { .. }) if std::mem::take(&mut may_be_behind) => {
+                    *known = Known::default();
+                }
+                appended => {
+                    let position = appended?;
+                    known.last = Some(Seq(expected.0 + 1));
+                    known.apply(&event);
+                    return Ok(position);
+                }
+            }
+        }
+    }
+
+    /// Credits that were given to runs that attempts of this one opened.
+    pub(crate) fn granted(&self, services: &Services) -> Result<u64, AttemptLogError> {
+        let mut known = lock(&self.known);
+        known.read(services, self.stream)?;
+        Ok(known.granted)
+    }
+
+    /// The runs that attempts at such work opened, by its node and the patches applied before, and that are not known to be over.
+    pub(crate) fn children(
+        &self,
+        services: &Services,
+        is_such: impl Fn(&NodeId, u32) -> bool,
+    ) -> Result<Vec<RunId>, AttemptLogError> {
+        let mut known = lock(&self.known);
+        known.read(services, self.stream)?;
+        let works = known.works.iter().filter(|((node, _, patch_count), _)| is_such(node, *patch_count));
+        let children = works.flat_map(|(_, notes)| notes.children().map(move |child| (notes, child)));
+        Ok(children
+            .filter(|(notes, (step, _))| !notes.is_done(step))
+            .map(|(_, (_, child))| child.run)
+            .collect())
+    }
+
+    /// The work is done: nobody asks for its notes again but for what acted, should a patch make it other work.
+    pub(crate) fn forget(&self, of: &AttemptRef) {
+        let (mut known, work) = (lock(&self.known), work_of(of));
+        if !known.works.get_mut(&work).is_some_and(StepHistory::retain_side_effects) {
+            known.works.remove(&work);
+        }
+    }
+}
+
+/// Whether an attempt of a run got further behind `at`: it finished a step, or told something that it had not told before.
+pub(crate) fn made_progress(
+    services: &Services,
+    stream: StreamId,
+    at: Position,
+) -> Result<bool, JournalError> {
+    let (mut made_progress, mut told) = (false, BTreeMap::<WorkKey, BTreeSet<Digest>>::new());
+    run_reader::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+        let further = match &record.event {
+            Event::StepResult(result) => matches!(result.outcome, Outcome::Ok(_)),
+            Event::AttemptProgress(progress) => {
+                let token = lineage::hash("aos/token/1", &[progress.token.as_str().as_bytes()]);
+                told.entry(work_of(&progress.of)).or_default().insert(token)
+            }
+            _ => false,
+        };
+        made_progress |= further && record.position > at;
+        Ok(())
+    })?;
+    Ok(made_progress)
+}
