@@ -21,7 +21,7 @@ use std::time::Duration;
 use ostler::kernel::event::Failure;
 use ostler::kernel::id::RunId;
 use ostler::kernel::plan::{Effect, Idempotency};
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use ostler::{Ostler, Program, ProgramContext, Settled, Step, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -58,7 +58,7 @@ async fn copy_page(agent: &ProgramContext, page: u32, pause_ms: u64) -> Result<u
     let file =
         std::fs::OpenOptions::new().create(true).append(true).open(agent.workspace().join("copied.log"));
     file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .map_err(|error| Failure::new(Category::Transient, format!("copied.log: {error}")))?;
+        .map_err(|error| Failure::new(FailureCategory::Transient, format!("copied.log: {error}")))?;
     Ok(line.len() as u64)
 }
 

@@ -52,8 +52,8 @@ pub use ostler_actors::{
 };
 pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
-pub use ostler_kernel::pipeline::{Keep, OnPoison, PipelineSpec, StageSpec};
-pub use ostler_kernel::port::{Child, ChildEnd};
+pub use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, StageSpec};
+pub use ostler_kernel::port::{ChildRunSpec, ChildRunResult};
 
 /// The pages with programs in them, which are tests.
 #[cfg(doctest)]

@@ -12,14 +12,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// What a run of an example came to.
-struct Lived {
+struct CaseResult {
     summary: Value,
     /// The text of the node `report`, where it has one.
     report: String,
 }
 
 /// Runs an example on a folder, and gives what came of it if it succeeded.
-fn live(plan: &str, workspace: &Path) -> Lived {
+fn live(plan: &str, workspace: &Path) -> CaseResult {
     let data = TempDir::new().unwrap();
     let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans").join(plan);
     let checked = ostler(data.path()).arg("check").arg(&plan).output().unwrap();
@@ -39,7 +39,7 @@ fn live(plan: &str, workspace: &Path) -> Lived {
     let artifact = ostler(data.path()).args(["artifact", "@last/report", "--json"]).output().unwrap();
     assert!(artifact.status.success(), "{}", text(&artifact));
     let artifact: Value = serde_json::from_slice(&artifact.stdout).unwrap();
-    Lived { summary, report: find_text(&artifact).unwrap_or_default().to_owned() }
+    CaseResult { summary, report: find_text(&artifact).unwrap_or_default().to_owned() }
 }
 
 /// The result `{text}`, wherever it stands.
@@ -92,7 +92,7 @@ fn commit(folder: &Path, message: &str) -> bool {
 
 /// Audits a folder. `states` names nodes and where they must end, `lines` what the report must say, whole lines.
 fn check_audit(workspace: &Path, states: &[(&str, &str)], lines: &[&str]) -> String {
-    let Lived { summary, report } = live("audit.yaml", workspace);
+    let CaseResult { summary, report } = live("audit.yaml", workspace);
     for (node, state) in states {
         assert_eq!(summary["nodes"][*node], *state, "{node}\n{summary}");
     }
@@ -178,7 +178,7 @@ fn an_audit_of_nothing_succeeds() {
 
 #[test]
 fn the_bug_is_fixed_by_the_fix_that_works() {
-    let Lived { summary, .. } = live("bugfix.yaml", folder(&[]).path());
+    let CaseResult { summary, .. } = live("bugfix.yaml", folder(&[]).path());
     let nodes = summary["nodes"].as_object().unwrap();
     assert_eq!(nodes.len(), 10, "{summary}");
     for (node, state) in nodes {

@@ -7,7 +7,7 @@ use ostler::kernel::event::{AttemptResult, Event, NodeTransition, Outcome, Outpu
 use ostler::kernel::id::{Digest, NodeId, RunId};
 use ostler::kernel::json::canonical;
 use ostler::kernel::port::{Journal, Seq, StreamBatch, StreamId};
-use ostler::kernel::run::{NodeState, Reason, RunOutcome};
+use ostler::kernel::run::{NodeState, TransitionReason, RunOutcome};
 use ostler_store::Store;
 use serde_json::json;
 
@@ -100,12 +100,12 @@ fn step(number: u64) -> [Vec<Event>; 2] {
         inline: Some(canonical(&json!({"text": "constant"})).unwrap()),
         directive: None,
     };
-    let result = AttemptResult::unpaid(node.clone(), 1, Outcome::Ok(output));
+    let result = AttemptResult::without_cost(node.clone(), 1, Outcome::Ok(output));
     [
-        vec![moved(NodeState::Ready, NodeState::Running, Reason::Attempt(1))],
+        vec![moved(NodeState::Ready, NodeState::Running, TransitionReason::Attempt(1))],
         vec![
             Event::AttemptResult(Box::new(result)),
-            moved(NodeState::Running, NodeState::Executed, Reason::Ok),
+            moved(NodeState::Running, NodeState::Executed, TransitionReason::Ok),
         ],
     ]
 }

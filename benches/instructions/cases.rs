@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ostler::kernel::event::{AttemptResult, Event, Outcome, Output};
 use ostler::kernel::id::{NodeId, RunId};
 use ostler::kernel::plan::{Plan, PlanDraft, Settings};
-use ostler::kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
+use ostler::kernel::run::{DecisionContext, RunInput, StaticPlanner, NodeState, Completion, Run};
 use ostler::kernel::{json, lineage};
 use ostler_scheduler::{Event as QueueEvent, NewJob};
 use serde_json::{Value, json};
@@ -85,19 +85,19 @@ fn chain() -> Arc<Plan> {
 
 /// Runs a plan to its end, every node succeeding, and gives the records.
 fn decide(plan: &Arc<Plan>) -> Vec<Event> {
-    let (tools, mut planner) = (tools(), NoPlanner);
+    let tools = tools();
     let settings = Settings::real(4, &tools);
-    let mut cx = Context { run: RunId::default(), now: 0, settings: &settings, planner: &mut planner };
+    let mut cx = DecisionContext { run_id: RunId::default(), now: 0, settings: &settings, planner: &StaticPlanner };
     let value = json::canonical(&json!({"text": "constant"})).unwrap();
     let artifact = lineage::artifact("application/json", value.as_str().as_bytes());
     let bytes = value.as_str().len() as u64;
     let output = Output { artifact, bytes, inline: Some(value), directive: None };
     let mut run = Run::new(Arc::clone(plan), 1, 0);
-    let mut events = run.decide(&mut cx, Input::Settle);
+    let mut events = run.decide(&mut cx, RunInput::Propagate);
     loop {
-        let (more, quiet) = run.quiesce(&mut cx);
+        let (more, quiet) = run.check_completion(&mut cx);
         events.extend(more);
-        if quiet == Quiet::Over {
+        if quiet == Completion::Done {
             break;
         }
         let started = run.dispatch(&mut cx);
@@ -110,8 +110,8 @@ fn decide(plan: &Arc<Plan>) -> Vec<Event> {
             .collect();
         events.extend(started);
         for node in running {
-            let result = AttemptResult::unpaid(node, 1, Outcome::Ok(output.clone()));
-            events.extend(run.decide(&mut cx, Input::Result(Box::new(result))));
+            let result = AttemptResult::without_cost(node, 1, Outcome::Ok(output.clone()));
+            events.extend(run.decide(&mut cx, RunInput::Result(Box::new(result))));
         }
     }
     assert!(run.outputs_executed());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ostler::kernel::event::Failure;
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use ostler::{Program, ProgramContext, Step};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,13 +23,13 @@ pub(crate) trait Analyst: Send + Sync + 'static {
 
 /// The input as an analyst reads it.
 pub(crate) fn read<T: DeserializeOwned>(input: &Value) -> Result<T, Failure> {
-    T::deserialize(input).map_err(|error| Failure::new(Category::Structural, format!("its input: {error}")))
+    T::deserialize(input).map_err(|error| Failure::new(FailureCategory::Structural, format!("its input: {error}")))
 }
 
 /// The answer as what it should be. One that is none is not kept as the result of a step: it is asked for again.
 pub(crate) fn answer<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     T::deserialize(answer)
-        .map_err(|error| Failure::new(Category::InvalidOutput, format!("the analyst's answer: {error}")))
+        .map_err(|error| Failure::new(FailureCategory::InvalidOutput, format!("the analyst's answer: {error}")))
 }
 
 /// An agent who has one thing to do: asks an analyst for a `T`, as a step that is done once.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ostler::kernel::event::HumanRequestKind;
-use ostler::kernel::run::{RunOutcome, Standing};
+use ostler::kernel::run::{RunOutcome, NodeStatus};
 use ostler::{Answer, Approval, Ostler, ResolveHow, Run, Settled};
 use serde_json::Value;
 
@@ -149,7 +149,7 @@ async fn answer(
 async fn escalated(os: &Ostler, run: &Run, reviewer: &mut dyn Reviewer, out: Out<'_>) -> Result<(), Error> {
     let view = os.system().view(run.id(), None).await?;
     for (node, instance) in view.run.instances() {
-        if matches!(instance.standing, Standing::WaitingHuman { ask: HumanRequestKind::InDoubt, .. }) {
+        if matches!(instance.status, NodeStatus::WaitingHuman { ask: HumanRequestKind::InDoubt, .. }) {
             let again = reviewer.crashed(node.id.as_str())?;
             run.resolve(node.id.as_str(), if again { ResolveHow::Redo } else { ResolveHow::Fail }).await?;
             let said = if again { "it is done again" } else { "it has failed" };

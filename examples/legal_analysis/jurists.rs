@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ostler::kernel::event::Failure;
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,7 +53,7 @@ pub(crate) struct Recommended {
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::new(Category::Structural, error.to_string())
+    Failure::new(FailureCategory::Structural, error.to_string())
 }
 
 fn pattern(words: &str) -> Result<Regex, Failure> {

@@ -1,6 +1,6 @@
 //! The people beside the agents: the reviewer at the gates, and the partner who judges the whole.
 
-use ostler::kernel::port::{BoxFuture, Judge, Opinion, Work};
+use ostler::kernel::port::{BoxFuture, Judge, Opinion, JudgedRun};
 use regex::Regex;
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ impl Partner {
         Partner { contract: line, lines: contract.lines().map(str::to_owned).collect() }
     }
 
-    fn judge(&self, work: &Work) -> Result<Opinion, Error> {
+    fn judge(&self, work: &JudgedRun) -> Result<Opinion, Error> {
         let result = work.outputs.get("recommend").ok_or("there is no recommendation")?;
         let (risks, memo) = (risks(result)?, result["memo"].as_str().ok_or("there is no memo")?);
         let part = |part: usize, whole: usize| (part * 1_000).checked_div(whole).unwrap_or(1_000);
@@ -80,7 +80,7 @@ impl Judge for Partner {
         "partner"
     }
 
-    fn judge(&self, work: Work) -> BoxFuture<'_, Result<Opinion, String>> {
+    fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
         Box::pin(async move { Partner::judge(self, &work).map_err(|error| error.to_string()) })
     }
 }

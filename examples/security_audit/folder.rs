@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ostler::kernel::event::Failure;
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use serde::{Deserialize, Serialize};
 
 /// Files that one audit looks at; a folder with more is refused.
@@ -24,7 +24,7 @@ pub(crate) struct Listed {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Category::Transient, format!("{}: {error}", path.display()))
+    Failure::new(FailureCategory::Transient, format!("{}: {error}", path.display()))
 }
 
 /// The files beneath a folder, by path; links are not followed, and what git keeps for itself is left out.
@@ -46,7 +46,7 @@ pub(crate) fn list(root: &Path) -> Result<Vec<Listed>, Failure> {
             }
             if found.len() > FILES_MAX {
                 let what = format!("more than {FILES_MAX} files: name a smaller folder");
-                return Err(Failure::new(Category::Structural, what));
+                return Err(Failure::new(FailureCategory::Structural, what));
             }
         }
     }

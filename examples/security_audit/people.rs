@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ostler::kernel::agent::CONFIDENCE_MIN;
-use ostler::kernel::port::{BoxFuture, Judge, Opinion, Work};
+use ostler::kernel::port::{BoxFuture, Judge, Opinion, JudgedRun};
 use serde_json::Value;
 
 use super::case_studies::Error;
@@ -39,7 +39,7 @@ impl Evidence {
         text.is_ok_and(|text| String::from_utf8_lossy(&text).lines().count() >= finding.line)
     }
 
-    fn judge(&self, work: &Work) -> Result<Opinion, Error> {
+    fn judge(&self, work: &JudgedRun) -> Result<Opinion, Error> {
         let result = work.outputs.get("synthesis").ok_or("there is no report")?;
         let Report { findings, text } = serde_json::from_value(result.clone())?;
         let is_told = |finding: &Finding| text.contains(&finding.place());
@@ -56,7 +56,7 @@ impl Judge for Evidence {
         "evidence"
     }
 
-    fn judge(&self, work: Work) -> BoxFuture<'_, Result<Opinion, String>> {
+    fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
         Box::pin(async move { Evidence::judge(self, &work).map_err(|error| error.to_string()) })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ostler::kernel::event::Failure;
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,7 +26,7 @@ impl File {
 }
 
 pub(crate) fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::new(Category::Structural, error.to_string())
+    Failure::new(FailureCategory::Structural, error.to_string())
 }
 
 pub(crate) fn told(findings: &[Finding]) -> Result<Value, Failure> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler::kernel::event::Failure;
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ pub(crate) fn report_schema() -> Value {
 }
 
 fn told(value: &impl Serialize) -> Result<Value, Failure> {
-    serde_json::to_value(value).map_err(|error| Failure::new(Category::Structural, error.to_string()))
+    serde_json::to_value(value).map_err(|error| Failure::new(FailureCategory::Structural, error.to_string()))
 }
 
 /// Reads a page: its title, and where it leads.
@@ -121,7 +121,7 @@ pub(crate) struct Reporting;
 impl Analyst for Reporting {
     async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
         let Told { checks, loads, anomalies, complete } = read(input)?;
-        let silent = || Failure::new(Category::Structural, "the observer said nothing at its end");
+        let silent = || Failure::new(FailureCategory::Structural, "the observer said nothing at its end");
         let observed = complete.ok_or_else(silent)?;
         let requests: u64 = loads.values().sum();
         let mut text = format!("# {} pages, {} places under load\n\n", checks.len(), loads.len());

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use hyper_util::rt::TokioIo;
 use ostler::kernel::event::Failure;
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use tokio::net::TcpStream;
 
 use super::case_studies::Error;
@@ -37,7 +37,7 @@ impl Site {
 
     /// Asks for a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
-        let failed = |what: String| Failure::new(Category::Transient, format!("{path}: {what}"));
+        let failed = |what: String| Failure::new(FailureCategory::Transient, format!("{path}: {what}"));
         let asked = tokio::time::timeout(PATIENCE, self.ask(path)).await;
         let asked = asked.map_err(|_| failed(format!("no answer within {PATIENCE:?}")))?;
         asked.map_err(|error| failed(error.to_string()))

@@ -1,6 +1,6 @@
 //! Who judges the report: somebody who goes there once more.
 
-use ostler::kernel::port::{BoxFuture, Judge, Opinion, Work};
+use ostler::kernel::port::{BoxFuture, Judge, Opinion, JudgedRun};
 
 use super::analysts::{Anomaly, Report};
 use super::case_studies::Error;
@@ -15,7 +15,7 @@ impl Visitor {
         answer.is_ok_and(|answer| answer.status != 200 || answer.title().is_empty())
     }
 
-    async fn judge(&self, work: &Work) -> Result<Opinion, Error> {
+    async fn judge(&self, work: &JudgedRun) -> Result<Opinion, Error> {
         let result = work.outputs.get("report").ok_or("there is no report")?;
         let Report { anomalies, text } = serde_json::from_value(result.clone())?;
         let mut shown = 0;
@@ -34,7 +34,7 @@ impl Judge for Visitor {
         "visitor"
     }
 
-    fn judge(&self, work: Work) -> BoxFuture<'_, Result<Opinion, String>> {
+    fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
         Box::pin(async move { Visitor::judge(self, &work).await.map_err(|error| error.to_string()) })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use ostler::kernel::event::Failure;
 use ostler::kernel::plan::Effect;
-use ostler::kernel::run::Category;
+use ostler::kernel::run::FailureCategory;
 use ostler::{
     Outbox, PipelineEnd, PipelineEvent, PipelineHandle, Program, ProgramContext, Publisher, Stage, StageError,
 };
@@ -45,7 +45,7 @@ impl Line {
 }
 
 fn failed(what: impl std::fmt::Display) -> Failure {
-    Failure::new(Category::Structural, what.to_string())
+    Failure::new(FailureCategory::Structural, what.to_string())
 }
 
 fn failure(failure: Failure) -> StageError {

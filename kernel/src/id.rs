@@ -192,15 +192,15 @@ impl fmt::Debug for Digest {
 /// Why a text is no digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is 64 hex digits, found {found:?}")]
-pub struct NotADigest {
+pub struct ParseDigestError {
     found: String,
 }
 
 impl FromStr for Digest {
-    type Err = NotADigest;
+    type Err = ParseDigestError;
 
-    fn from_str(text: &str) -> Result<Self, NotADigest> {
-        let refused = || NotADigest { found: text.chars().take(80).collect() };
+    fn from_str(text: &str) -> Result<Self, ParseDigestError> {
+        let refused = || ParseDigestError { found: text.chars().take(80).collect() };
         let bytes = text.strip_prefix("b3:").unwrap_or(text).as_bytes();
         if bytes.len() != 64 {
             return Err(refused());

@@ -28,7 +28,7 @@ impl Reservations {
     }
 
     /// A run was opened by another one: what is reserved for that, or for the job that it was opened for, is for this one as well.
-    pub fn adopt(&mut self, run: RunId, parent: RunId) {
+    pub fn add_child(&mut self, run: RunId, parent: RunId) {
         if let Some(job) = self.job_of(parent).filter(|job| *job != run) {
             self.opened.insert(run, job);
         }
@@ -47,7 +47,7 @@ impl Reservations {
     }
 
     /// What was settled last of this run is not written down, and void.
-    pub fn unsettle(&mut self, run: RunId, cost: u64) {
+    pub fn revert_settle(&mut self, run: RunId, cost: u64) {
         if let Some(hold) = self.hold(run) {
             hold.spent = hold.spent.saturating_sub(cost);
         }
@@ -65,7 +65,7 @@ impl Reservations {
     }
 
     /// Whether credits are reserved for this run, or for the job that it was opened for.
-    pub fn has(&self, run: RunId) -> bool {
+    pub fn is_reserved(&self, run: RunId) -> bool {
         self.job_of(run).is_some()
     }
 
@@ -79,10 +79,10 @@ impl Reservations {
 ///
 /// ```
 /// use ostler_kernel::id::RunId;
-/// use ostler_kernel::ledger::Credits;
+/// use ostler_kernel::ledger::ClientCredits;
 ///
 /// let job = RunId(uuid::Uuid::from_u128(1));
-/// let mut credits = Credits::default();
+/// let mut credits = ClientCredits::default();
 /// credits.deposit(1_000);
 /// credits.reserve(job, 600)?;
 /// credits.settle(Some(job), 250); // of the contract
@@ -93,7 +93,7 @@ impl Reservations {
 /// # Ok::<(), ostler_kernel::ledger::CreditError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Credits {
+pub struct ClientCredits {
     deposited: i64,
     /// What is neither reserved nor spent; below zero where attempts cost more than there was.
     balance: i64,
@@ -120,7 +120,7 @@ pub enum CreditError {
     NotReserved(RunId),
 }
 
-impl Credits {
+impl ClientCredits {
     /// Credits come in, or are taken back if below zero.
     pub fn deposit(&mut self, credits: i64) {
         self.deposited = self.deposited.saturating_add(credits);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_neither_reserved_nor_refunded() {
-        let mut credits = Credits::default();
+        let mut credits = ClientCredits::default();
         credits.deposit(100);
         let beyond = |wanted| Err(CreditError::BeyondBalance { balance: 100, wanted });
         assert_eq!(credits.reserve(job(1), 101), beyond(101));
@@ -248,13 +248,13 @@ mod tests {
 
     #[test]
     fn what_runs_cost_that_a_job_opened_comes_out_of_its_reservation_once() {
-        let (mut credits, mut reservations) = (Credits::default(), Reservations::default());
+        let (mut credits, mut reservations) = (ClientCredits::default(), Reservations::default());
         credits.deposit(1_500);
         credits.reserve(job(0), 1_000).unwrap();
         reservations.reserve(job(0), 1_000, 0);
-        reservations.adopt(job(4), job(0));
-        reservations.adopt(job(5), job(4));
-        reservations.adopt(job(7), job(6));
+        reservations.add_child(job(4), job(0));
+        reservations.add_child(job(5), job(4));
+        reservations.add_child(job(7), job(6));
         for (run, cost, expected) in [
             (4, 500, (500, 500, 500)),
             (5, 300, (500, 200, 800)),
@@ -267,17 +267,17 @@ mod tests {
             assert_eq!((credits.balance(), credits.reserved(), credits.spent()), expected, "{run}");
             assert_eq!(reservations.outstanding(), expected.1);
         }
-        reservations.unsettle(job(5), 250);
+        reservations.revert_settle(job(5), 250);
         assert_eq!(reservations.outstanding(), 200);
         reservations.refund(job(0));
-        assert_eq!((reservations.has(job(5)), reservations.outstanding()), (false, 0));
+        assert_eq!((reservations.is_reserved(job(5)), reservations.outstanding()), (false, 0));
     }
 
     proptest! {
         /// balance + reserved + spent = deposited after every record, and what is told by running totals is the same.
         #[test]
         fn credits_add_up_after_every_record(ops in proptest::collection::vec(op(), 0..60)) {
-            let (mut credits, mut reservations) = (Credits::default(), Reservations::default());
+            let (mut credits, mut reservations) = (ClientCredits::default(), Reservations::default());
             let (mut deposited, mut spent) = (0i64, 0u64);
             let mut parents: BTreeMap<RunId, RunId> = BTreeMap::new();
             for op in ops {
@@ -291,7 +291,7 @@ mod tests {
                     // A run is opened once, before it does anything, and by one that is older.
                     Op::Open(parent, run) if parent < run && !parents.contains_key(&job(run)) => {
                         parents.insert(job(run), job(parent));
-                        reservations.adopt(job(run), job(parent));
+                        reservations.add_child(job(run), job(parent));
                     }
                     Op::Open(..) => {}
                     Op::Settle(run, cost) => {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod client_terms;
 pub mod contract;
 pub mod evaluation;
 pub mod event;
@@ -15,10 +16,9 @@ pub mod json;
 pub mod ledger;
 pub mod lineage;
 pub mod market;
-pub mod notes;
 pub mod pipeline;
 pub mod plan;
 pub mod port;
 pub mod run;
+pub mod step_history;
 pub mod template;
-pub mod terms;

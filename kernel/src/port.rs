@@ -17,7 +17,9 @@ use crate::id::{AgentId, ClientId, Digest, PipelineId, RunId, Ticks};
 use crate::plan::Rule;
 use crate::run::RunOutcome;
 
-pub use attempt::{AttemptLog, Begun, Child, ChildEnd, LogError, NoLog, TOKEN_BYTES_MAX};
+pub use attempt::{
+    AttemptLog, AttemptLogError, ChildRunResult, ChildRunSpec, NoLog, StepStart, TOKEN_BYTES_MAX,
+};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -68,11 +70,11 @@ impl StreamId {
 
     /// The stream of what the attempts of a run of `client` note.
     pub fn attempts(client: &ClientId, run: RunId) -> StreamId {
-        StreamId::run(client, run).notes()
+        StreamId::run(client, run).attempts_stream()
     }
 
     /// The stream of what the attempts of the run note whose stream this is.
-    pub fn notes(self) -> StreamId {
+    pub fn attempts_stream(self) -> StreamId {
         StreamId { kind: StreamKind::Attempts, ..self }
     }
 
@@ -149,7 +151,8 @@ pub struct RunRow {
     /// When it was closed or last changed its standing.
     pub closed_ms: Option<Ticks>,
     /// How it stands.
-    pub standing: RunStanding,
+    #[serde(rename = "standing")]
+    pub status: RunRowStatus,
     /// How well it was done, by its records or by a person's verdict since.
     #[serde(default)]
     pub evaluated: Option<Evaluated>,
@@ -172,7 +175,7 @@ impl RunRow {
             nodes,
             opened_ms: at_ms,
             closed_ms: None,
-            standing: RunStanding::Open,
+            status: RunRowStatus::Open,
             evaluated: None,
             acts: 0,
             position,
@@ -208,7 +211,7 @@ pub struct AccountRow {
 /// How a run stands, as far as the table of runs tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RunStanding {
+pub enum RunRowStatus {
     /// It has work left.
     Open,
     /// It was set aside; the reason.
@@ -262,7 +265,7 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Waits until what was ordered and not durable was undone for want of room more than `seen` times; gives how often that was. It
     /// is to be read again then. Dropping the future loses nothing. A journal that undoes nothing waits for ever.
-    fn undone(&self, seen: u64) -> BoxFuture<'_, u64> {
+    fn rollbacks(&self, seen: u64) -> BoxFuture<'_, u64> {
         let _ = seen;
         Box::pin(std::future::pending())
     }
@@ -306,7 +309,7 @@ pub const JSON: &str = "application/json";
 
 /// A run that is done, as a judge gets to see it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Work {
+pub struct JudgedRun {
     /// The run.
     pub run: RunId,
     /// Who did it.
@@ -340,7 +343,7 @@ pub trait Judge: Send + Sync + 'static {
 
     /// Judges a run. Its process may die meanwhile: then it is asked again. A failure, in words, leaves the quality unknown.
     /// Dropping the future loses the opinion.
-    fn judge(&self, work: Work) -> BoxFuture<'_, Result<Opinion, String>>;
+    fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>>;
 }
 
 impl fmt::Debug for dyn Judge {
@@ -429,13 +432,13 @@ impl CallContext {
 
 /// A parameter that a tool cannot work with, though its schema allows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WrongParam {
+pub struct ParamProblem {
     /// Its name.
     pub name: String,
     /// What is wrong with its value, as a sentence without a full stop.
     pub what: String,
     /// What would mend it, as a sentence without a full stop.
-    pub mend: String,
+    pub help: String,
     /// The line of its text where that is, from 1, if it is known.
     pub line: Option<usize>,
 }
@@ -452,7 +455,7 @@ pub trait Tool: Send + Sync + 'static {
     /// What is wrong with parameters before any call, as far as its schema cannot say it: a pattern that does not
     /// compile, a template that is none. Pure, and bounded in time. Parameters that are to come are absent; those
     /// that are there may break the schema. Values are not repeated in what is said. Unless overridden: nothing.
-    fn check(&self, _params: &Map<String, Value>) -> Vec<WrongParam> {
+    fn check(&self, _params: &Map<String, Value>) -> Vec<ParamProblem> {
         Vec::new()
     }
 

@@ -8,13 +8,14 @@ use expect_test::expect;
 use ostler_kernel::event::{
     AttemptIntent, AttemptResult, Event, Failure, OperatorAct, Outcome, Output, RunOpened,
 };
-use ostler_kernel::gate::{AfterLoss, CallClass};
+use ostler_kernel::gate::{CallClass, OnLostResult};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, ToolDefaults, Tools};
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
-    Canceller, Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState,
-    Operation, RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp, what_runs,
+    AttemptInput, Canceller, CrashRecovery, DecisionContext, FailureCategory, InputError, IntentContext,
+    NodeState, Operation, RECOVERIES_MAX, RecoveryContext, Run, RunFold, RunFoldError, RunInput, RunOutcome,
+    StaticPlanner, executable_digest,
 };
 use ostler_kernel::template::RENDER_BYTES_MAX;
 use ostler_kernel::{json, lineage};
@@ -41,9 +42,17 @@ impl Tools for Known {
     }
 }
 
-fn with<T>(run: &mut Run, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
+fn with<T>(run: &mut Run, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
     let settings = Settings::real(4, &Known);
-    act(run, &mut Context { run: RunId::default(), now: 7, settings: &settings, planner: &mut NoPlanner })
+    act(
+        run,
+        &mut DecisionContext {
+            run_id: RunId::default(),
+            now: 7,
+            settings: &settings,
+            planner: &StaticPlanner,
+        },
+    )
 }
 
 fn plan(nodes: Value) -> Plan {
@@ -54,7 +63,7 @@ fn plan(nodes: Value) -> Plan {
 /// A run whose entries are ready.
 fn open(nodes: Value) -> Run {
     let mut run = Run::new(Arc::new(plan(nodes)), 1, 0);
-    with(&mut run, |run, cx| run.decide(cx, Input::Settle));
+    with(&mut run, |run, cx| run.decide(cx, RunInput::Propagate));
     run
 }
 
@@ -82,8 +91,8 @@ fn output(value: &Value) -> Output {
 
 fn ends(run: &mut Run, node: &str, outcome: Outcome) {
     let attempt = run.instance(&node.into()).unwrap().attempts;
-    let result = AttemptResult::unpaid(node.into(), attempt, outcome);
-    with(run, |run, cx| run.decide(cx, Input::Result(Box::new(result))));
+    let result = AttemptResult::without_cost(node.into(), attempt, outcome);
+    with(run, |run, cx| run.decide(cx, RunInput::Result(Box::new(result))));
 }
 
 fn start(run: &mut Run, node: &str) {
@@ -92,15 +101,15 @@ fn start(run: &mut Run, node: &str) {
 }
 
 /// Starts a node on results that it is given, as run number `of`.
-fn intend(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> AttemptIntent {
+fn record_intent(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> AttemptIntent {
     start(run, node);
     let results = results.iter().map(|(id, value)| (NodeId::from(*id), Arc::new(value.clone()))).collect();
-    let (_, refs) = run.given(run.node(&node.into()).unwrap(), &results).unwrap();
+    let (_, refs) = run.attempt_input(run.node(&node.into()).unwrap(), &results).unwrap();
     let opened = opened(of);
     let idempotency_key = run.idempotency_key(opened.run, &node.into());
-    let sigma = what_runs(run.node(&node.into()).unwrap(), Some("1"));
-    let intended = Intended { opened: &opened, refs: &refs, sigma, idempotency_key, accounts: None };
-    match run.intend(7, &node.into(), intended) {
+    let sigma = executable_digest(run.node(&node.into()).unwrap(), Some("1"));
+    let intended = IntentContext { opened: &opened, refs: &refs, sigma, idempotency_key, accounts: None };
+    match run.record_intent(7, &node.into(), intended) {
         Some(Event::AttemptIntent(intent)) => *intent,
         other => panic!("{other:?}"),
     }
@@ -108,7 +117,7 @@ fn intend(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> Att
 
 /// Starts a node and lets it end with `value`.
 fn execute(run: &mut Run, of: u128, node: &str, value: &Value) -> AttemptIntent {
-    let intent = intend(run, of, node, &[]);
+    let intent = record_intent(run, of, node, &[]);
     ends(run, node, Outcome::Ok(output(value)));
     intent
 }
@@ -127,8 +136,10 @@ fn work_is_known_by_what_runs_on_what_and_by_nothing_else() {
         {"id": "d", "tool": "write", "params": {"of": 1}},
     ]);
     let mut run = open(nodes);
-    let known: BTreeMap<&str, _> =
-        ["a", "b", "c", "d"].into_iter().map(|node| (node, intend(&mut run, 1, node, &[]).reuse)).collect();
+    let known: BTreeMap<&str, _> = ["a", "b", "c", "d"]
+        .into_iter()
+        .map(|node| (node, record_intent(&mut run, 1, node, &[]).reuse))
+        .collect();
     assert_eq!(known["a"], known["b"], "neither its name nor its limits count");
     assert_ne!(known["a"], known["c"]);
     assert_ne!(known["a"], known["d"]);
@@ -140,7 +151,7 @@ fn after(tool: &str) -> [ostler_kernel::id::Digest; 2] {
         let nodes = json!([{"id": "e", "tool": tool}, {"id": "look", "tool": "look", "deps": ["e"]}]);
         let mut run = open(nodes);
         execute(&mut run, of, "e", &json!({}));
-        intend(&mut run, of, "look", &[]).reuse
+        record_intent(&mut run, of, "look", &[]).reuse
     })
 }
 
@@ -164,14 +175,14 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
     ]));
     assert_eq!(execute(&mut run, 1, "src", &json!({"text": "t"})).provenance, ["plan"]);
     let results = [("src", json!({"text": "t"}))];
-    let first = intend(&mut run, 1, "use", &results);
+    let first = record_intent(&mut run, 1, "use", &results);
     assert_eq!(first.provenance, ["plan", "tool:look"]);
-    assert_eq!((first.attempt, first.phase, first.intent, first.policy_epoch), (1, 0, 2, 3));
+    assert_eq!((first.attempt, first.patch_count, first.intent, first.policy_epoch), (1, 0, 2, 3));
 
-    let failure = Failure { category: Category::Transient, message: String::new() };
+    let failure = Failure { category: FailureCategory::Transient, message: String::new() };
     ends(&mut run, "use", Outcome::Failed(failure));
-    with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("use".into())));
-    let second = intend(&mut run, 1, "use", &results);
+    with(&mut run, |run, cx| run.decide(cx, RunInput::RetryDue("use".into())));
+    let second = record_intent(&mut run, 1, "use", &results);
     assert_eq!(second.attempt, 2);
     assert_eq!((second.idempotency_key, second.reuse), (first.idempotency_key, first.reuse));
     let mut again = run.clone();
@@ -183,10 +194,12 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
         )
         .unwrap();
     let opened = opened(1);
-    let sigma = what_runs(again.node(&"use".into()).unwrap(), Some("1"));
+    let sigma = executable_digest(again.node(&"use".into()).unwrap(), Some("1"));
     let idempotency_key = first.idempotency_key;
-    let intended = Intended { opened: &opened, refs: &refs, sigma, idempotency_key, accounts: None };
-    let Some(Event::AttemptIntent(changed)) = again.intend(7, &"use".into(), intended) else { panic!() };
+    let intended = IntentContext { opened: &opened, refs: &refs, sigma, idempotency_key, accounts: None };
+    let Some(Event::AttemptIntent(changed)) = again.record_intent(7, &"use".into(), intended) else {
+        panic!()
+    };
     assert_ne!(changed.reuse, first.reuse, "what it is given counts");
 }
 
@@ -202,12 +215,12 @@ fn an_intent_names_the_tools_behind_a_winner_and_before_an_aggregator() {
     ]));
     let looked = json!({"text": "t"});
     start(&mut run, "other");
-    let failure = Failure { category: Category::Structural, message: String::new() };
+    let failure = Failure { category: FailureCategory::Structural, message: String::new() };
     ends(&mut run, "other", Outcome::Failed(failure));
     execute(&mut run, 1, "one", &looked);
     let results = [("one", looked)];
-    assert_eq!(intend(&mut run, 1, "best", &results).provenance, ["plan", "tool:look"]);
-    assert_eq!(intend(&mut run, 1, "report", &results).provenance, ["plan", "tool:look"]);
+    assert_eq!(record_intent(&mut run, 1, "best", &results).provenance, ["plan", "tool:look"]);
+    assert_eq!(record_intent(&mut run, 1, "report", &results).provenance, ["plan", "tool:look"]);
 }
 
 #[test]
@@ -221,12 +234,16 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
     ]));
     execute(&mut run, 1, "good", &json!({"x": 1}));
     start(&mut run, "bad");
-    ends(&mut run, "bad", Outcome::Failed(Failure { category: Category::Structural, message: "no".into() }));
+    ends(
+        &mut run,
+        "bad",
+        Outcome::Failed(Failure { category: FailureCategory::Structural, message: "no".into() }),
+    );
     let report = run.node(&"report".into()).unwrap();
     assert_eq!(run.sources(report).into_iter().collect::<Vec<_>>(), ["good".into()]);
     let results = BTreeMap::from([("good".into(), Arc::new(json!({"x": 1})))]);
-    let (given, refs) = run.given(report, &results).unwrap();
-    let Given::Fates { template, values } = given else { panic!("{given:?}") };
+    let (given, refs) = run.attempt_input(report, &results).unwrap();
+    let AttemptInput::Aggregate { template, values } = given else { panic!("{given:?}") };
     assert_eq!(template, "t");
     assert_eq!(
         Value::Object(values),
@@ -234,11 +251,14 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
                "rest": {"state": "ready"}})
     );
     assert_eq!(refs.len(), 3);
-    let (given, refs) = run.given(run.node(&"told".into()).unwrap(), &results).unwrap();
-    assert!(matches!(given, Given::Fates { template, .. } if template == "1!"));
+    let (given, refs) = run.attempt_input(run.node(&"told".into()).unwrap(), &results).unwrap();
+    assert!(matches!(given, AttemptInput::Aggregate { template, .. } if template == "1!"));
     assert_eq!(refs.keys().collect::<Vec<_>>(), ["good", "template"]);
-    let error = run.given(run.node(&"mute".into()).unwrap(), &results).unwrap_err();
-    assert_eq!((error.category(), error), (Category::Structural, InputError::NoTemplate("mute".into())));
+    let error = run.attempt_input(run.node(&"mute".into()).unwrap(), &results).unwrap_err();
+    assert_eq!(
+        (error.category(), error),
+        (FailureCategory::Structural, InputError::NoTemplate("mute".into()))
+    );
 }
 
 #[test]
@@ -253,14 +273,14 @@ fn the_templates_of_a_node_make_no_more_text_together_than_one_template_may() {
     let result = json!({"x": "x".repeat(RENDER_BYTES_MAX / 2)});
     execute(&mut run, 1, "a", &result);
     let results = BTreeMap::from([("a".into(), Arc::new(result))]);
-    let given = |id: &str| run.given(run.node(&id.into()).unwrap(), &results).map(drop);
+    let given = |id: &str| run.attempt_input(run.node(&id.into()).unwrap(), &results).map(drop);
     let told = |id: &str| given(id).map_err(|error| (error.category(), error.to_string()));
     let refused = |name: &str, bytes: usize, room: usize| {
         let told = format!(
             "parameter {name} cannot put the result of a into its template: the text would have {bytes} bytes, \
              at most {room} are allowed here: take a smaller part, or fewer {{}}"
         );
-        Err((Category::ParamMissing, told))
+        Err((FailureCategory::ParamMissing, told))
     };
     assert_eq!(told("fits"), Ok(()));
     assert_eq!(told("over"), refused("q", RENDER_BYTES_MAX / 2 + 1, RENDER_BYTES_MAX / 2));
@@ -275,12 +295,15 @@ fn check_lost(tool: &str, stopped: bool, expected: &str, is_again: bool) {
 fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
     let tool = node.to_string();
     let mut run = open(json!([node, {"id": "m", "tool": "look"}]));
-    intend(&mut run, 1, "n", &[]);
+    record_intent(&mut run, 1, "n", &[]);
     if stopped {
-        with(&mut run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan(Canceller::Operator))));
+        with(&mut run, |run, cx| {
+            run.decide(cx, RunInput::Operator(Operation::CancelPlan(Canceller::Operator)))
+        });
     }
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &["n".into()], Since::default()));
-    let TakenUp::GoesOn { events, again } = taken else { panic!("{taken:?}") };
+    let taken =
+        with(&mut run, |run, cx| run.recover_from_crash(cx, &["n".into()], RecoveryContext::default()));
+    let CrashRecovery::Resumed { events, again } = taken else { panic!("{taken:?}") };
     assert_eq!(events[0], Event::RunRecovered { count: 1 });
     assert_eq!(state(&run, "n"), expected, "{tool}, stopped: {stopped}");
     assert_eq!(
@@ -299,9 +322,9 @@ fn a_run_is_cancelled_once_however_often_that_is_said() {
         (Canceller::Parent, OperatorAct::StopUnwanted, "cancelled unwanted"),
     ] {
         let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
-        intend(&mut run, 1, "n", &[]);
+        record_intent(&mut run, 1, "n", &[]);
         let cancel = |run: &mut Run, by: Canceller| {
-            with(run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan(by))))
+            with(run, |run, cx| run.decide(cx, RunInput::Operator(Operation::CancelPlan(by))))
         };
         let first = cancel(&mut run, by);
         assert_eq!(first[0], Event::Operator(act));
@@ -345,7 +368,11 @@ fn the_tests_of_a_contract_count_as_what_their_node_does() {
     assert_eq!(class(&run, "a"), of(2, Effect::External, Idempotency::None));
     assert_eq!(class(&run, "b"), of(1, Effect::External, Idempotency::None));
     start(&mut run, "a");
-    ends(&mut run, "a", Outcome::Failed(Failure { category: Category::Timeout, message: String::new() }));
+    ends(
+        &mut run,
+        "a",
+        Outcome::Failed(Failure { category: FailureCategory::Timeout, message: String::new() }),
+    );
     assert_eq!(state(&run, "a"), "waiting_human in_doubt", "its test may have been under way");
 }
 
@@ -355,7 +382,7 @@ fn lost_in_each_way(node: &Node) -> [String; 3] {
         let mut plan = plan(json!([{"id": "n", "tool": "look"}]));
         plan.nodes = vec![Node { retries: 1, ..node.clone() }];
         let mut run = Run::new(Arc::new(plan), 1, 0);
-        with(&mut run, |run, cx| run.decide(cx, Input::Settle));
+        with(&mut run, |run, cx| run.decide(cx, RunInput::Propagate));
         run
     };
     let key = |run: &Run| run.idempotency_key(opened(1).run, &"n".into());
@@ -365,12 +392,12 @@ fn lost_in_each_way(node: &Node) -> [String; 3] {
         other => panic!("{other}"),
     };
     let mut died = run();
-    intend(&mut died, 1, "n", &[]);
+    record_intent(&mut died, 1, "n", &[]);
     let before = key(&died);
-    with(&mut died, |run, cx| run.decide(cx, Input::Lost("n".into())));
-    let ended = [Category::Crash, Category::Timeout].map(|category| {
+    with(&mut died, |run, cx| run.decide(cx, RunInput::AttemptLost("n".into())));
+    let ended = [FailureCategory::Crash, FailureCategory::Timeout].map(|category| {
         let mut run = run();
-        intend(&mut run, 1, "n", &[]);
+        record_intent(&mut run, 1, "n", &[]);
         ends(&mut run, "n", Outcome::Failed(Failure { category, message: String::new() }));
         told(&mut run, before)
     });
@@ -402,10 +429,10 @@ fn what_a_loss_permits_is_one_table_and_whatever_way_an_attempt_is_lost_the_run_
             let cells = tests.map(|tests| {
                 let node = plan(json!([{"id": "n", "tool": "look"}])).nodes.remove(0);
                 let node = Node { effect, impact, idem, tests, ..node };
-                let (after, told) = match node.after_loss() {
-                    AfterLoss::Again => ("again", "again"),
-                    AfterLoss::AgainUnderKey => ("under its key", "again"),
-                    AfterLoss::InDoubt => ("in doubt", "in doubt"),
+                let (after, told) = match node.on_lost_result() {
+                    OnLostResult::Retry => ("again", "again"),
+                    OnLostResult::RetryWithKey => ("under its key", "again"),
+                    OnLostResult::InDoubt => ("in doubt", "in doubt"),
                 };
                 assert_eq!(lost_in_each_way(&node), [told; 3], "{word} {impact} {how} {tests:?}");
                 assert_eq!(node.acts(), after != "again", "what may simply be done again changes nothing");
@@ -444,18 +471,28 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
         run.apply(&Event::RunRecovered { count }, 7).unwrap();
         run
     };
-    let goes_on = |taken: &TakenUp| matches!(taken, TakenUp::GoesOn { .. });
+    let goes_on = |taken: &CrashRecovery| matches!(taken, CrashRecovery::Resumed { .. });
     let mut run = recovered(RECOVERIES_MAX - 1);
-    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()))), "the last try");
+    assert!(
+        goes_on(&with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, RecoveryContext::default()))),
+        "the last try"
+    );
     let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
-    assert_eq!(taken, TakenUp::SetAside(reason));
-    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &[], Since::default()))), "nothing was lost");
+    let taken = with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, RecoveryContext::default()));
+    assert_eq!(taken, CrashRecovery::Parked(reason));
+    assert!(
+        goes_on(&with(&mut run, |run, cx| run.recover_from_crash(cx, &[], RecoveryContext::default()))),
+        "nothing was lost"
+    );
 
     let taken = with(&mut run, |run, cx| {
-        run.take_up(cx, &lost, Since { was_parked: true, by_name: true, got_on: false })
+        run.recover_from_crash(
+            cx,
+            &lost,
+            RecoveryContext { was_parked: true, forced: true, made_progress: false },
+        )
     });
-    let TakenUp::GoesOn { events, .. } = taken else { panic!("somebody asked for it") };
+    let CrashRecovery::Resumed { events, .. } = taken else { panic!("somebody asked for it") };
     let counts: Vec<u32> = events
         .iter()
         .filter_map(|event| match event {
@@ -466,22 +503,28 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     assert_eq!(counts, [0, RECOVERIES_MAX + 1]);
 
     let mut run = recovered(RECOVERIES_MAX);
-    let since = Since { got_on: true, ..Since::default() };
-    let TakenUp::GoesOn { events, .. } = with(&mut run, |run, cx| run.take_up(cx, &lost, since)) else {
+    let since = RecoveryContext { made_progress: true, ..RecoveryContext::default() };
+    let CrashRecovery::Resumed { events, .. } =
+        with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, since))
+    else {
         panic!("an attempt noted that it got further")
     };
     assert_eq!(events[0], Event::RunRecovered { count: 1 });
 
     let mut run = recovered(RECOVERIES_MAX);
-    ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Transient, message: String::new() }));
-    with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into())));
+    ends(
+        &mut run,
+        "n",
+        Outcome::Failed(Failure { category: FailureCategory::Transient, message: String::new() }),
+    );
+    with(&mut run, |run, cx| run.decide(cx, RunInput::RetryDue("n".into())));
     start(&mut run, "n");
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
+    let taken = with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, RecoveryContext::default()));
     assert!(goes_on(&taken), "an attempt that ended is progress");
 
     let mut run = recovered(RECOVERIES_MAX);
     assert_eq!(with(&mut run, Run::take_leave), [Event::RunRecovered { count: 0 }]);
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
+    let taken = with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, RecoveryContext::default()));
     assert!(goes_on(&taken), "a process that ends in good order is not ended by it");
     let mut run = recovered(0);
     assert_eq!(with(&mut run, Run::take_leave), [], "nothing to take back");
@@ -497,7 +540,7 @@ fn a_run_at_rest_is_cancelled_to_its_end_whatever_its_nodes_did() {
     ["look", "write", "fire"].iter().for_each(|node| start(&mut run, node));
     execute(&mut run, 1, "done", &json!({}));
     assert!(!run.waits_for_person());
-    let events = with(&mut run, |run, cx| run.cancel_at_rest(cx, Canceller::Operator)).unwrap();
+    let events = with(&mut run, |run, cx| run.cancel_and_close(cx, Canceller::Operator)).unwrap();
     assert_eq!(events.last(), Some(&Event::RunClosed { outcome: RunOutcome::Cancelled }));
     let states = ["ready", "look", "write", "fire", "done", "later"].map(|node| state(&run, node));
     assert_eq!(
@@ -520,9 +563,9 @@ fn a_run_at_rest_that_only_waits_for_its_contract_is_left_to_be_judged() {
     let draft: PlanDraft = serde_json::from_value(source).unwrap();
     let plan = draft.validate(&Settings::real(4, &Known)).unwrap();
     let mut run = Run::new(Arc::new(plan), 1, 0);
-    with(&mut run, |run, cx| run.decide(cx, Input::Settle));
+    with(&mut run, |run, cx| run.decide(cx, RunInput::Propagate));
     execute(&mut run, 1, "n", &json!({}));
-    assert_eq!(with(&mut run, |run, cx| run.cancel_at_rest(cx, Canceller::Operator)), None);
+    assert_eq!(with(&mut run, |run, cx| run.cancel_and_close(cx, Canceller::Operator)), None);
 }
 
 #[test]
@@ -530,7 +573,7 @@ fn a_run_waits_for_a_person_when_nothing_else_goes_on() {
     let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
     start(&mut run, "n");
     start(&mut run, "m");
-    with(&mut run, |run, cx| run.decide(cx, Input::Lost("n".into())));
+    with(&mut run, |run, cx| run.decide(cx, RunInput::AttemptLost("n".into())));
     assert_eq!(run.instance(&"n".into()).unwrap().state(), NodeState::WaitingHuman);
     assert!(!run.waits_for_person(), "m goes on");
     ends(&mut run, "m", Outcome::Ok(output(&json!({}))));
@@ -546,11 +589,11 @@ fn a_run_is_folded_from_its_records() {
     let opened = opened(1);
     let of = opened.run;
     let read = |plan: &json::Json| serde_json::from_str(plan.as_str()).map(Arc::new);
-    let mut fold = Fold::of(of);
+    let mut fold = RunFold::of(of);
     assert!(fold.so_far().is_none());
-    assert_eq!(Fold::of(of).end().unwrap_err(), FoldError::Unopened(of));
+    assert_eq!(RunFold::of(of).end().unwrap_err(), RunFoldError::Unopened(of));
     let parked = || Event::Parked { reason: "why".into() };
-    assert_eq!(Fold::of(of).record(&recorded(1, parked()), &read), Err(FoldError::Unopened(of)));
+    assert_eq!(RunFold::of(of).record(&recorded(1, parked()), &read), Err(RunFoldError::Unopened(of)));
 
     fold.record(&recorded(1, Event::RunOpened(opened.into())), &read).unwrap();
     fold.record(&recorded(2, parked()), &read).unwrap();
@@ -573,18 +616,25 @@ fn a_run_is_folded_from_its_records() {
 fn a_result_that_comes_twice_or_too_late_changes_nothing_and_is_written_down() {
     let mut run = open(json!([{"id": "n", "tool": "look", "retries": 1}]));
     let result = |attempt, value: Value| {
-        let result = AttemptResult::unpaid("n".into(), attempt, Outcome::Ok(output(&value)));
-        Input::Result(Box::new(result))
+        let result = AttemptResult::without_cost("n".into(), attempt, Outcome::Ok(output(&value)));
+        RunInput::Result(Box::new(result))
     };
     let is_late = |events: &[Event]| matches!(events, [Event::LateResult(_)]);
     start(&mut run, "n");
-    ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Timeout, message: String::new() }));
+    ends(
+        &mut run,
+        "n",
+        Outcome::Failed(Failure { category: FailureCategory::Timeout, message: String::new() }),
+    );
     assert_eq!(state(&run, "n"), "failed_retryable timeout");
     // The first attempt was given up, and its result comes all the same: before the second has started, and while it runs.
     assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(1, json!({"of": 1}))))));
     assert_eq!(state(&run, "n"), "failed_retryable timeout");
-    with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into())));
-    assert!(with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into()))).is_empty(), "fired once");
+    with(&mut run, |run, cx| run.decide(cx, RunInput::RetryDue("n".into())));
+    assert!(
+        with(&mut run, |run, cx| run.decide(cx, RunInput::RetryDue("n".into()))).is_empty(),
+        "fired once"
+    );
     start(&mut run, "n");
     assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(1, json!({"of": 1}))))));
     assert_eq!(state(&run, "n"), "running attempt:2");

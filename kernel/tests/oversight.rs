@@ -8,7 +8,7 @@ use ostler_kernel::event::{AttemptResult, Failure, Outcome, Output};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::plan::{BadParam, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools};
-use ostler_kernel::run::{FailureCategory, DecisionContext, RunInput, NodeState, StaticPlanner, Run};
+use ostler_kernel::run::{DecisionContext, FailureCategory, NodeState, Run, RunInput, StaticPlanner};
 use serde_json::{Map, Value, json};
 
 /// `plain` takes anything but feedback, `revised` takes that as well.
@@ -57,7 +57,8 @@ impl Stage {
 
     fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
         let settings = Self::settings();
-        let mut cx = DecisionContext { run_id: self.id, now: 5, settings: &settings, planner: &StaticPlanner };
+        let mut cx =
+            DecisionContext { run_id: self.id, now: 5, settings: &settings, planner: &StaticPlanner };
         act(&mut self.run, &mut cx)
     }
 

@@ -7,7 +7,8 @@ use ostler_kernel::event::{Event, HumanRequestKind};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::run::{
-    AnswerError, Canceller, Context, Input, NoPlanner, NodeState, Operation, OperationError, Run,
+    AnswerError, Canceller, DecisionContext, NodeState, Operation, OperationError, Run, RunInput,
+    StaticPlanner,
 };
 use serde_json::json;
 
@@ -31,14 +32,18 @@ impl Stage {
         .unwrap();
         let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
         let mut stage = Stage { run: Run::new(Arc::new(plan), 0, 0), now: 0 };
-        stage.within(|run, cx| run.decide(cx, Input::Settle));
+        stage.within(|run, cx| run.decide(cx, RunInput::Propagate));
         stage
     }
 
-    fn within(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> Vec<Event>) -> Vec<Event> {
+    fn within(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> Vec<Event>) -> Vec<Event> {
         let settings = Settings::simulation(PolicyDraft::default(), None);
-        let mut cx =
-            Context { run: RunId::default(), now: self.now, settings: &settings, planner: &mut NoPlanner };
+        let mut cx = DecisionContext {
+            run_id: RunId::default(),
+            now: self.now,
+            settings: &settings,
+            planner: &StaticPlanner,
+        };
         act(&mut self.run, &mut cx)
     }
 
@@ -49,7 +54,7 @@ impl Stage {
     fn answer(&mut self, node: &str, request: u32, approve: bool) {
         let node = NodeId::from(node);
         let (by, note) = ("ann".to_owned(), String::new());
-        self.within(|run, cx| run.decide(cx, Input::Human { node, request, approve, by, note }));
+        self.within(|run, cx| run.decide(cx, RunInput::HumanAnswer { node, request, approve, by, note }));
     }
 
     fn check(&self, node: &str, request: u32, named: Digest) -> Result<(), AnswerError> {
@@ -64,7 +69,7 @@ impl Stage {
     fn interject(&mut self) -> NodeId {
         let (node, operation) = self.run.interjection("go on?", 1_000);
         assert_eq!(self.check_operation(operation.clone()), Ok(()));
-        self.within(|run, cx| run.decide(cx, Input::Operator(operation)));
+        self.within(|run, cx| run.decide(cx, RunInput::Operator(operation)));
         self.ask(node.as_str(), SHOWN);
         node
     }
@@ -87,7 +92,7 @@ fn an_answer_is_taken_for_the_open_question_and_what_it_shows_alone() {
     assert_eq!(stage.check("act", 1, SHOWN), Ok(()));
     stage.now = 10;
     assert_eq!(stage.check("act", 1, SHOWN), Ok(()), "an answer on the very tick counts");
-    assert!(stage.run.silence_is_due(10) && !stage.run.silence_is_due(9));
+    assert!(stage.run.human_timeout_due(10) && !stage.run.human_timeout_due(9));
     stage.now = 11;
     assert_eq!(stage.check("act", 1, SHOWN), Err(AnswerError::TooLate { node: node(), deadline: 10 }));
     stage.now = 5;
@@ -121,15 +126,15 @@ fn a_question_that_shows_something_else_is_asked_anew_with_a_deadline_of_its_own
     let mut stage = Stage::new();
     stage.ask("ask", SHOWN);
     stage.now = 4;
-    assert_eq!(stage.within(|run, cx| run.ask_anew(cx, &"ask".into(), Some(SHOWN))), []);
-    let events = stage.within(|run, cx| run.ask_anew(cx, &"ask".into(), Some(OTHER)));
+    assert_eq!(stage.within(|run, cx| run.ask_again(cx, &"ask".into(), Some(SHOWN))), []);
+    let events = stage.within(|run, cx| run.ask_again(cx, &"ask".into(), Some(OTHER)));
     let [Event::HumanRequest(request)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((request.deadline, request.shown), (Some(14), Some(OTHER)));
     let anew = AnswerError::AskedAnew { node: "ask".into(), request: 1, latest: 2 };
     assert_eq!(stage.check("ask", 1, SHOWN), Err(anew));
-    stage.within(|run, cx| run.decide(cx, Input::Silence { node: "ask".into(), request: 1 }));
+    stage.within(|run, cx| run.decide(cx, RunInput::HumanTimeout { node: "ask".into(), request: 1 }));
     assert_eq!(stage.state("ask"), NodeState::WaitingHuman, "the first question is closed");
-    stage.within(|run, cx| run.decide(cx, Input::Silence { node: "ask".into(), request: 2 }));
+    stage.within(|run, cx| run.decide(cx, RunInput::HumanTimeout { node: "ask".into(), request: 2 }));
     assert_eq!(stage.state("ask"), NodeState::Cancelled);
 }
 
@@ -141,7 +146,7 @@ fn only_what_lives_can_be_stopped() {
     let unknown = OperationError::UnknownNode("nobody".into());
     assert_eq!(stage.check_operation(cancel("nobody")), Err(unknown));
     for node in ["ask", "act", "free"] {
-        stage.within(|run, cx| run.decide(cx, Input::Operator(Operation::Skip(node.into()))));
+        stage.within(|run, cx| run.decide(cx, RunInput::Operator(Operation::Skip(node.into()))));
         let over = OperationError::NodeOver { node: node.into(), state: NodeState::Skipped };
         let expected = if node == "free" { OperationError::Over } else { over };
         assert_eq!(stage.check_operation(cancel(node)), Err(expected));
@@ -155,12 +160,12 @@ fn what_an_interjection_comes_to_decides_about_the_run() {
     let silence = |stage: &mut Stage, node: &NodeId| {
         let node = node.clone();
         stage.now += 1;
-        stage.within(|run, cx| run.decide(cx, Input::Silence { node, request: 1 }));
+        stage.within(|run, cx| run.decide(cx, RunInput::HumanTimeout { node, request: 1 }));
     };
     let operates = |operation: fn(NodeId) -> Operation| {
         move |stage: &mut Stage, node: &NodeId| {
             let operation = operation(node.clone());
-            stage.within(|run, cx| run.decide(cx, Input::Operator(operation)));
+            stage.within(|run, cx| run.decide(cx, RunInput::Operator(operation)));
         }
     };
     type Ends = Box<dyn Fn(&mut Stage, &NodeId)>;
@@ -200,6 +205,6 @@ fn a_run_that_is_cancelled_takes_no_interjection() {
     let mut stage = Stage::new();
     stage.within(|run, cx| run.start(cx, &"free".into(), None));
     let (_, late) = stage.run.interjection("go on?", 1_000);
-    stage.within(|run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan(Canceller::Operator))));
+    stage.within(|run, cx| run.decide(cx, RunInput::Operator(Operation::CancelPlan(Canceller::Operator))));
     assert_eq!(stage.check_operation(late), Err(OperationError::Over));
 }

@@ -8,7 +8,7 @@ const CASES: &str = include_str!("../../kernel/tests/data/graph_cases.jsonl");
 fn every_case_gives_what_it_expects() {
     let mut failed = Vec::new();
     for line in CASES.lines().filter(|line| !line.trim().is_empty()) {
-        match ostler_sim::graph::live(line) {
+        match ostler_sim::graph::run_case(line) {
             Ok(lived) => {
                 failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id)))
             }
@@ -36,7 +36,7 @@ fn times_end_with_the_clock_and_none_is_before_the_beginning() {
         let script = serde_json::json!({"n": [{"fail": "transient", "dur": dur}, {"ok": 1, "dur": dur}]});
         serde_json::json!({"id": "c", "plan": plan, "script": script}).to_string()
     };
-    let lived = ostler_sim::graph::live(&case(i64::MAX - 1)).expect("it comes to its end");
+    let lived = ostler_sim::graph::run_case(&case(i64::MAX - 1)).expect("it comes to its end");
     let times = lived.actual["events"]
         .as_array()
         .unwrap_or_else(|| panic!("{}", lived.actual))
@@ -44,7 +44,7 @@ fn times_end_with_the_clock_and_none_is_before_the_beginning() {
         .map(|event| event[0].as_i64());
     let times: Vec<i64> = times.map(|time| time.expect("a time")).collect();
     assert!(times.is_sorted(), "{times:?}");
-    let refused = ostler_sim::graph::live(&case(-1)).expect_err("it is refused").to_string();
+    let refused = ostler_sim::graph::run_case(&case(-1)).expect_err("it is refused").to_string();
     assert!(refused.contains("-1 is before the beginning"), "{refused}");
 }
 
@@ -57,7 +57,7 @@ fn check_given(mut case: serde_json::Value, place: &str, expected: serde_json::V
     for node in case["plan"]["nodes"].as_array_mut().unwrap_or_else(|| panic!("a plan has nodes")) {
         node["contract"] = contract();
     }
-    let lived = ostler_sim::graph::live(&case.to_string()).unwrap_or_else(|error| panic!("{error}: {case}"));
+    let lived = ostler_sim::graph::run_case(&case.to_string()).unwrap_or_else(|error| panic!("{error}: {case}"));
     let found = lived.actual.pointer(place).cloned().unwrap_or_default();
     assert_eq!(found, expected, "{place} of {case} in {}", lived.actual);
 }
@@ -140,14 +140,14 @@ fn what_is_no_case_is_told_with_its_name_and_what_is_wrong() {
         (r#""policy": {"backoff_base": 0.5}"#, "the backoff_base of the policy is 0.5"),
     ] {
         let case = format!(r#"{{"id": "c", {plan}, {rest}}}"#);
-        let told = ostler_sim::graph::live(&case).expect_err(rest).to_string();
+        let told = ostler_sim::graph::run_case(&case).expect_err(rest).to_string();
         assert!(told.starts_with("case \"c\": ") && told.contains(wrong), "{rest}: {told}");
     }
     let plan = plan.replace(r#""id": "a""#, r#""id": "a", "timeout": 1.5"#);
     let told =
-        ostler_sim::graph::live(&format!(r#"{{"id": "c", {plan}}}"#)).expect_err("a fraction").to_string();
+        ostler_sim::graph::run_case(&format!(r#"{{"id": "c", {plan}}}"#)).expect_err("a fraction").to_string();
     assert!(told.contains("the timeout of a is 1.5"), "{told}");
-    let told = ostler_sim::graph::live("{\"id\": 1}").expect_err("a number").to_string();
+    let told = ostler_sim::graph::run_case("{\"id\": 1}").expect_err("a number").to_string();
     assert!(told.starts_with("not a case: column "), "{told}");
 }
 

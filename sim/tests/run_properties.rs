@@ -100,10 +100,10 @@ proptest! {
 
     #[test]
     fn terminal_states_absorb_and_bounds_hold(case in case(true)) {
-        let lived = ostler_sim::graph::live(&case.to_string()).unwrap();
+        let lived = ostler_sim::graph::run_case(&case.to_string()).unwrap();
         prop_assume!(lived.actual["valid"] == true);
         prop_assert_eq!(&lived.replay, &None, "applying the records again gives the same state");
-        let again = ostler_sim::graph::live(&case.to_string()).unwrap();
+        let again = ostler_sim::graph::run_case(&case.to_string()).unwrap();
         prop_assert_eq!(&again.actual, &lived.actual, "two runs are identical");
         let versions = lived.actual["version"].as_i64().unwrap();
         for node in case["plan"]["nodes"].as_array().unwrap() {
@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn recovery_tries_every_level_that_is_left(case in case(true)) {
-        let lived = ostler_sim::graph::live(&case.to_string()).unwrap();
+        let lived = ostler_sim::graph::run_case(&case.to_string()).unwrap();
         prop_assume!(lived.actual["valid"] == true && lived.actual["version"].as_i64().unwrap() < 16);
         let moves = rows(&lived.actual);
         for node in case["plan"]["nodes"].as_array().unwrap() {
@@ -150,7 +150,7 @@ proptest! {
 
     #[test]
     fn list_scheduling_keeps_its_bound(case in case(false)) {
-        let lived = ostler_sim::graph::live(&case.to_string()).unwrap();
+        let lived = ostler_sim::graph::run_case(&case.to_string()).unwrap();
         prop_assume!(lived.actual["valid"] == true);
         let slots = case["policy"]["slots"].as_i64().unwrap();
         let (mut work, mut path) = (0, BTreeMap::new());

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, Subcommand, ValueEnum};
 use ostler_actors::ATTEMPT_CREDITS;
 use ostler_kernel::id::{NAME_RULE, is_name};
-use ostler_kernel::terms::{CREDITS_MAX, CREDITS_OF_REFERENCE};
+use ostler_kernel::client_terms::{CREDITS_MAX, REFERENCE_CREDITS};
 use ostler_server::wire::{ClientLine, ClientList, ClientRequest, Summary, Tier, WeightName, WeightRequest};
 
 use super::Globals;
@@ -210,7 +210,7 @@ fn told(line: &ClientLine) -> String {
 pub(crate) fn deposit(left: Option<i64>) -> i64 {
     let debt = left.unwrap_or(0).min(0).unsigned_abs();
     let wanted =
-        (debt.saturating_add(CREDITS_OF_REFERENCE.unsigned_abs())).div_ceil(1_000).saturating_mul(1_000);
+        (debt.saturating_add(REFERENCE_CREDITS.unsigned_abs())).div_ceil(1_000).saturating_mul(1_000);
     i64::try_from(wanted).unwrap_or(CREDITS_MAX).min(CREDITS_MAX)
 }
 

@@ -108,7 +108,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         if line.trim().is_empty() {
             continue;
         }
-        let lived = graph::live(&line).map_err(|error| {
+        let lived = graph::run_case(&line).map_err(|error| {
             let told = harmless_line(&error.to_string());
             Failure::invalid(format!("{name}:{}: {told}", at + 1))
         })?;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::{AccountRow, RunRow, RunStanding, StreamId, StreamKind};
+use ostler_kernel::port::{AccountRow, RunRow, RunRowStatus, StreamId, StreamKind};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
@@ -347,7 +347,7 @@ impl Index {
                 }
                 let mut rows = write.open_table(ROWS).map_err(broken)?;
                 for row in fold.lines.rows.values() {
-                    let over = row.standing != RunStanding::Open;
+                    let over = row.status != RunRowStatus::Open;
                     rows.remove(&row_key(!over, row.run)[..]).map_err(broken)?;
                     put(&mut rows, &row_key(over, row.run), &codec::encode_row(row).map_err(broken)?)?;
                 }

@@ -10,7 +10,7 @@ use common::{batch, charged, client, events, numbered, opened, result, run, runt
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::id::{AgentId, ClientId, Digest};
 use ostler_kernel::port::{
-    Artifact, ArtifactError, ArtifactStore, Journal, JournalError, Position, RunStanding, Seq, StreamId,
+    Artifact, ArtifactError, ArtifactStore, Journal, JournalError, Position, RunRowStatus, Seq, StreamId,
 };
 use ostler_kernel::run::RunOutcome;
 use ostler_store::journal::{EVENTS_PER_APPEND_MAX, STREAMS_PER_APPEND_MAX};
@@ -208,7 +208,7 @@ fn the_table_of_runs_follows_the_records() {
             journal.append(vec![batch(stream(number), expected, vec![event])]).unwrap();
         };
         let standings = |open_only| -> Vec<_> {
-            journal.runs(open_only).unwrap().into_iter().map(|row| (row.run, row.standing)).collect()
+            journal.runs(open_only).unwrap().into_iter().map(|row| (row.run, row.status)).collect()
         };
         add(9, 0, numbered(1)); // a stream that no run was opened in has no line
         (1..=3).for_each(|number| add(number, 0, opened(number)));
@@ -222,9 +222,9 @@ fn the_table_of_runs_follows_the_records() {
         add(3, 1, Event::Parked { reason: "it crashes".into() });
         add(3, 2, Event::RunRecovered { count: 2 });
         let all = vec![
-            (run(3), RunStanding::Open),
-            (run(2), RunStanding::Parked("it crashes".into())),
-            (run(1), RunStanding::Closed(RunOutcome::Succeeded)),
+            (run(3), RunRowStatus::Open),
+            (run(2), RunRowStatus::Parked("it crashes".into())),
+            (run(1), RunRowStatus::Closed(RunOutcome::Succeeded)),
         ];
         assert_eq!(standings(false), all);
         assert_eq!(standings(true), all[..1]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{batch, events, numbered, on, opened, run, small, stream, wait};
 use ostler_kernel::event::{Event, OperatorAct};
-use ostler_kernel::port::{Journal, JournalError, Position, RunStanding, Seq};
+use ostler_kernel::port::{Journal, JournalError, Position, RunRowStatus, Seq};
 use ostler_store::SegmentJournal;
 use ostler_store::disk::{Disk, FaultyDisk};
 use ostler_store::journal::segments::{OpenJournalError, Options};
@@ -395,7 +395,7 @@ fn the_table_of_runs_is_taken_back_with_its_records() {
     assert!(matches!(wait(&journal, position), Err(JournalError::Full(_))));
     let rows = journal.runs(false).unwrap();
     assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0].standing, RunStanding::Open);
+    assert_eq!(rows[0].status, RunRowStatus::Open);
     disk.set_capacity(None);
     let nothing = journal.append(vec![batch(stream(1), 1, Vec::new())]).unwrap();
     assert_eq!(wait(&journal, nothing), Ok(()), "it waits for nothing that was taken back");

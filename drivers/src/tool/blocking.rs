@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, ParamProblem};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ pub(super) struct Blocking<P> {
     /// What a call with these parameters would do.
     pub class: fn(&Map<String, Value>) -> CallClass,
     /// What its schema cannot tell of literal parameters that are wrong.
-    pub check: fn(&Map<String, Value>) -> Vec<WrongParam>,
+    pub check: fn(&Map<String, Value>) -> Vec<ParamProblem>,
     /// Does it. Asks the [`Stop`] every few milliseconds.
     pub work: fn(&P, &CallContext, &Stop) -> ToolResult,
 }
@@ -33,7 +33,7 @@ impl<P: DeserializeOwned + Send + 'static> Tool for Blocking<P> {
         (self.class)(params)
     }
 
-    fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
+    fn check(&self, params: &Map<String, Value>) -> Vec<ParamProblem> {
         (self.check)(params)
     }
 
@@ -149,6 +149,6 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_a_failure() {
         let failed = off_runtime(|_| -> Result<(), Failure> { panic!("broken") }).await.unwrap_err();
-        assert_eq!(failed.category, ostler_kernel::run::Category::Crash);
+        assert_eq!(failed.category, ostler_kernel::run::FailureCategory::Crash);
     }
 }

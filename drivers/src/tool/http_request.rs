@@ -10,7 +10,7 @@ use ostler_kernel::gate::{CallClass, Destination, Egress, Permit};
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::Category;
+use ostler_kernel::run::FailureCategory;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url};
 use serde::Deserialize;
@@ -277,7 +277,7 @@ fn not_answered(url: &Url, error: &reqwest::Error) -> Failure {
 fn judge(verb: Verb, url: &Url, status: StatusCode) -> Result<(), Failure> {
     let said = format!("{} answers {status}", place(url));
     match status {
-        StatusCode::TOO_MANY_REQUESTS => Err(failure(Category::RateLimit, said)),
+        StatusCode::TOO_MANY_REQUESTS => Err(failure(FailureCategory::RateLimit, said)),
         StatusCode::SERVICE_UNAVAILABLE => Err(transient(said)),
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT if verb.is_repeatable() => Err(transient(said)),
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Err(crash(said)),

@@ -291,20 +291,20 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use ostler_kernel::run::Category;
+    use ostler_kernel::run::FailureCategory;
 
     use super::*;
 
     #[test]
     fn a_program_that_cannot_be_started_for_want_of_something_is_tried_again() {
         for (error, expected) in [
-            (Errno::MFILE, Category::Transient),
-            (Errno::NFILE, Category::Transient),
-            (Errno::NOMEM, Category::Transient),
-            (Errno::AGAIN, Category::Transient),
-            (Errno::TXTBSY, Category::Transient),
-            (Errno::NOENT, Category::Structural),
-            (Errno::ACCESS, Category::Structural),
+            (Errno::MFILE, FailureCategory::Transient),
+            (Errno::NFILE, FailureCategory::Transient),
+            (Errno::NOMEM, FailureCategory::Transient),
+            (Errno::AGAIN, FailureCategory::Transient),
+            (Errno::TXTBSY, FailureCategory::Transient),
+            (Errno::NOENT, FailureCategory::Structural),
+            (Errno::ACCESS, FailureCategory::Structural),
         ] {
             let failure = not_started("make", &error.into());
             assert_eq!(failure.category, expected, "{}", failure.message);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ostler_kernel::port::{AttemptLog, LogError, TOKEN_BYTES_MAX};
+use ostler_kernel::port::{AttemptLog, AttemptLogError, TOKEN_BYTES_MAX};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
@@ -127,13 +127,13 @@ impl Lines {
         }
         // No program could be given a NUL in its environment.
         if is_long || text.is_empty() || text.contains('\0') {
-            return log.beat();
+            return log.heartbeat();
         }
         match log.progress(Value::from(text)) {
-            Ok(()) | Err(LogError::None | LogError::Over) => {}
+            Ok(()) | Err(AttemptLogError::NoLog | AttemptLogError::AttemptEnded) => {}
             Err(error) => {
                 tracing::warn!(%error, "a line that is no resume token: a sign of life only");
-                log.beat();
+                log.heartbeat();
             }
         }
     }
@@ -145,7 +145,7 @@ mod tests {
 
     use ostler_kernel::event::{Failure, StepKey};
     use ostler_kernel::plan::Idempotency;
-    use ostler_kernel::port::{Begun, BoxFuture, Child, ChildEnd, NoLog};
+    use ostler_kernel::port::{StepStart, BoxFuture, ChildRunSpec, ChildRunResult, NoLog};
 
     use super::*;
 
@@ -154,14 +154,14 @@ mod tests {
     struct Heard(Mutex<Vec<Value>>);
 
     impl AttemptLog for Heard {
-        fn resume_token(&self) -> Result<Option<Value>, LogError> {
+        fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
             Ok(None)
         }
-        fn progress(&self, token: Value) -> Result<(), LogError> {
+        fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
             self.0.lock().unwrap().push(token);
             Ok(())
         }
-        fn beat(&self) {
+        fn heartbeat(&self) {
             self.0.lock().unwrap().push(Value::Null);
         }
         fn heartbeat_ms(&self) -> Option<u64> {
@@ -172,7 +172,7 @@ mod tests {
             step: &'a str,
             key: StepKey,
             acting: Option<Idempotency>,
-        ) -> BoxFuture<'a, Result<Begun, LogError>> {
+        ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
             NoLog.begin(step, key, acting)
         }
         fn end<'a>(
@@ -180,11 +180,11 @@ mod tests {
             step: &'a str,
             ended: Result<&'a Value, &'a Failure>,
             durable: bool,
-        ) -> BoxFuture<'a, Result<(), LogError>> {
+        ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
             NoLog.end(step, ended, durable)
         }
         fn abandon(&self, _: &str) {}
-        fn spawn<'a>(&'a self, step: &'a str, child: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {
+        fn spawn<'a>(&'a self, step: &'a str, child: ChildRunSpec) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
             NoLog.spawn(step, child)
         }
     }

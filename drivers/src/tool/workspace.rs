@@ -239,9 +239,9 @@ mod tests {
         setrlimit(Resource::Nofile, limit).unwrap();
         std::fs::remove_dir(&root).unwrap();
         let failure = opened.unwrap_err();
-        assert_eq!(failure.category, ostler_kernel::run::Category::Transient, "{}", failure.message);
+        assert_eq!(failure.category, ostler_kernel::run::FailureCategory::Transient, "{}", failure.message);
         let failure = Workspace::open(&root).unwrap_err();
-        assert_eq!(failure.category, ostler_kernel::run::Category::Structural, "{}", failure.message);
+        assert_eq!(failure.category, ostler_kernel::run::FailureCategory::Structural, "{}", failure.message);
     }
 
     fn check(path: &str, expected: Expect) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::world::World;
 use expect_test::{Expect, expect};
 use ostler_drivers::tool::{GITIGNORE_BYTES_MAX, WALK_DEPTH_MAX, WRITE_BYTES_MAX};
-use ostler_kernel::run::Category;
+use ostler_kernel::run::FailureCategory;
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use serde_json::{Value, json};
 
@@ -403,7 +403,7 @@ async fn nothing_is_made_through_a_link_that_leads_nowhere() {
         for mode in ["append", "create"] {
             let refused =
                 world.call("fs.write", json!({"path": "notes.txt", "text": "x", "mode": mode})).await;
-            assert_eq!(refused.unwrap_err().category, Category::Structural, "{mode} {target}");
+            assert_eq!(refused.unwrap_err().category, FailureCategory::Structural, "{mode} {target}");
         }
         assert!(!world.root().join(target).exists(), "{target}");
         // The link itself may give way to a file.

@@ -9,7 +9,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Permit, Scope, Verdict, decide};
 use ostler_kernel::id::Digest;
 use ostler_kernel::port::{CallContext, Tool, ToolResult};
-use ostler_kernel::run::Category;
+use ostler_kernel::run::FailureCategory;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -101,7 +101,7 @@ fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str, egress: Egress) -
         Verdict::Allowed { permit, .. } => Ok(permit),
         Verdict::Denied(denial) => {
             let message = format!("{}: {}", denial.code, denial.operator);
-            Err(Failure { category: Category::GateDenied, message })
+            Err(Failure { category: FailureCategory::GateDenied, message })
         }
     }
 }

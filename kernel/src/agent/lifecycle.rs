@@ -51,7 +51,7 @@ impl AgentState {
             Some(RunOutcome::Cancelled) => AgentState::Cancelled,
             None if parked => AgentState::Checkpointed,
             None if run.waits_for_person() => AgentState::WaitingApproval,
-            None if !run.has_begun() || run.is_sent_back() => AgentState::Pending,
+            None if !run.has_started() || run.is_sent_back() => AgentState::Pending,
             None if driven => AgentState::Running,
             // All there is to it is in the journal, and it holds nothing.
             None => AgentState::Checkpointed,
@@ -91,7 +91,7 @@ impl fmt::Display for AgentState {
 
 /// What can be said to an agent about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Message {
+pub enum LifecycleMessage {
     /// Here is your work.
     AssignJob,
     /// Do the next step: an agent that rests goes on with it.
@@ -112,31 +112,32 @@ pub enum Message {
     Cancel,
 }
 
-impl Message {
+impl LifecycleMessage {
     /// Every message.
-    pub const ALL: [Message; 9] = [
-        Message::AssignJob,
-        Message::ExecuteStep,
-        Message::RequestApproval,
-        Message::Checkpoint,
-        Message::Complete,
-        Message::Raise,
-        Message::Approve,
-        Message::Reject,
-        Message::Cancel,
+    pub const ALL: [LifecycleMessage; 9] = [
+        LifecycleMessage::AssignJob,
+        LifecycleMessage::ExecuteStep,
+        LifecycleMessage::RequestApproval,
+        LifecycleMessage::Checkpoint,
+        LifecycleMessage::Complete,
+        LifecycleMessage::Raise,
+        LifecycleMessage::Approve,
+        LifecycleMessage::Reject,
+        LifecycleMessage::Cancel,
     ];
 
     /// The states in which an agent takes it.
     pub fn expected(self) -> &'static [AgentState] {
         use AgentState as S;
         match self {
-            Message::AssignJob => &[S::Pending],
-            Message::ExecuteStep => &[S::Running, S::Checkpointed],
-            Message::RequestApproval | Message::Checkpoint | Message::Complete | Message::Raise => {
-                &[S::Running]
-            }
-            Message::Approve | Message::Reject => &[S::WaitingApproval],
-            Message::Cancel => &[S::Pending, S::Running, S::WaitingApproval, S::Checkpointed],
+            LifecycleMessage::AssignJob => &[S::Pending],
+            LifecycleMessage::ExecuteStep => &[S::Running, S::Checkpointed],
+            LifecycleMessage::RequestApproval
+            | LifecycleMessage::Checkpoint
+            | LifecycleMessage::Complete
+            | LifecycleMessage::Raise => &[S::Running],
+            LifecycleMessage::Approve | LifecycleMessage::Reject => &[S::WaitingApproval],
+            LifecycleMessage::Cancel => &[S::Pending, S::Running, S::WaitingApproval, S::Checkpointed],
         }
     }
 
@@ -194,12 +195,12 @@ fn listed(state: AgentState) -> Option<&'static str> {
 /// An agent and a run: where it stands, and what else says whether it takes a message. What follows from one that it takes
 /// stands in the records of the run, from which this is read.
 ///
-/// | what is said | is taken besides where [`Message::expected`] says |
+/// | what is said | is taken besides where [`LifecycleMessage::expected`] says |
 /// |:--|:--|
 /// | `ExecuteStep` | wherever a run stands that no process drives: it is taken up, and stands where it stood |
 /// | `Approve`, `Reject` | while a node asks and others go on, or would if somebody drove the run; not where it was set aside |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lifecycle {
+pub struct RunLifecycle {
     state: AgentState,
     /// This process drives the run.
     driven: bool,
@@ -211,15 +212,15 @@ pub struct Lifecycle {
     at_work: bool,
 }
 
-impl Lifecycle {
+impl RunLifecycle {
     /// As a run tells it; see [`AgentState::of`].
-    pub fn of(run: &Run, closed: Option<RunOutcome>, parked: bool, driven: bool) -> Lifecycle {
-        let at_work = closed.is_none() && run.is_under_way();
-        Lifecycle {
+    pub fn of(run: &Run, closed: Option<RunOutcome>, parked: bool, driven: bool) -> RunLifecycle {
+        let at_work = closed.is_none() && run.has_work_in_flight();
+        RunLifecycle {
             state: AgentState::of(run, closed, parked, driven),
             driven,
             parked,
-            asks: run.asks(),
+            asks: run.has_open_question(),
             at_work,
         }
     }
@@ -234,17 +235,17 @@ impl Lifecycle {
     /// # Errors
     ///
     /// [`InvalidState`], with the states in which it would be taken.
-    pub fn takes(self, message: Message) -> Result<(), InvalidState> {
-        let Lifecycle { state, driven, parked, asks, .. } = self;
+    pub fn accepts(self, message: LifecycleMessage) -> Result<(), InvalidState> {
+        let RunLifecycle { state, driven, parked, asks, .. } = self;
         let besides = match message {
-            Message::ExecuteStep => !driven,
-            Message::Approve | Message::Reject => asks && (driven || !parked),
-            Message::AssignJob
-            | Message::RequestApproval
-            | Message::Checkpoint
-            | Message::Complete
-            | Message::Raise
-            | Message::Cancel => false,
+            LifecycleMessage::ExecuteStep => !driven,
+            LifecycleMessage::Approve | LifecycleMessage::Reject => asks && (driven || !parked),
+            LifecycleMessage::AssignJob
+            | LifecycleMessage::RequestApproval
+            | LifecycleMessage::Checkpoint
+            | LifecycleMessage::Complete
+            | LifecycleMessage::Raise
+            | LifecycleMessage::Cancel => false,
         };
         match message.check(state) {
             Err(_) if besides && !state.is_terminal() => Ok(()),
@@ -258,8 +259,8 @@ impl Lifecycle {
     /// # Errors
     ///
     /// [`InvalidState`], with the states in which it would be taken.
-    pub fn takes_resolution(self) -> Result<(), InvalidState> {
-        match self.takes(Message::Approve) {
+    pub fn accepts_resolution(self) -> Result<(), InvalidState> {
+        match self.accepts(LifecycleMessage::Approve) {
             Err(_) if self.at_work && (self.driven || !self.parked) => Ok(()),
             taken => taken,
         }
@@ -268,22 +269,22 @@ impl Lifecycle {
 
 impl InvalidState {
     /// What needs a run that goes on was said of one that was set aside, or comes to rest for that.
-    pub const AT_REST: InvalidState = InvalidState {
+    pub const SUSPENDED: InvalidState = InvalidState {
         current: AgentState::Checkpointed,
         expected: &[AgentState::Pending, AgentState::Running, AgentState::WaitingApproval],
     };
 }
 
-impl Lifecycle {
+impl RunLifecycle {
     /// Refuses to ask a person whether a run goes on of which nothing goes on before somebody resumes it: it was set aside, or comes
     /// to rest for that (`comes_to_rest`). Nobody could answer either.
     ///
     /// # Errors
     ///
     /// [`InvalidState`], with the states in which it would be asked.
-    pub fn takes_interjection(self, comes_to_rest: bool) -> Result<(), InvalidState> {
-        self.takes_operation()?;
-        if comes_to_rest { Err(InvalidState::AT_REST) } else { Ok(()) }
+    pub fn accepts_interjection(self, comes_to_rest: bool) -> Result<(), InvalidState> {
+        self.accepts_operation()?;
+        if comes_to_rest { Err(InvalidState::SUSPENDED) } else { Ok(()) }
     }
 
     /// Refuses whatever an operator does to one node (cancel, skip, interject) where the run is over, or was set aside: it would be
@@ -292,9 +293,9 @@ impl Lifecycle {
     /// # Errors
     ///
     /// [`InvalidState`], with the states in which it would be done.
-    pub fn takes_operation(self) -> Result<(), InvalidState> {
-        self.takes(Message::Cancel)?;
-        if self.parked && !self.driven { Err(InvalidState::AT_REST) } else { Ok(()) }
+    pub fn accepts_operation(self) -> Result<(), InvalidState> {
+        self.accepts(LifecycleMessage::Cancel)?;
+        if self.parked && !self.driven { Err(InvalidState::SUSPENDED) } else { Ok(()) }
     }
 }
 
@@ -370,9 +371,9 @@ mod tests {
 
     use super::*;
 
-    fn stands(state: AgentState) -> Lifecycle {
+    fn stands(state: AgentState) -> RunLifecycle {
         let driven = !matches!(state, AgentState::Checkpointed);
-        Lifecycle {
+        RunLifecycle {
             state,
             driven,
             parked: !driven,
@@ -385,8 +386,8 @@ mod tests {
         states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
     }
 
-    fn answer(stands: Lifecycle, message: Message) -> String {
-        match stands.takes(message) {
+    fn answer(stands: RunLifecycle, message: LifecycleMessage) -> String {
+        match stands.accepts(message) {
             Ok(()) => "taken".to_owned(),
             Err(InvalidState { current, expected }) => {
                 assert_eq!(current, stands.state);
@@ -400,12 +401,12 @@ mod tests {
         for (state, message, expected) in [
             (
                 AgentState::Completed,
-                Message::Checkpoint,
+                LifecycleMessage::Checkpoint,
                 "the run is over (completed; `ps` says succeeded or concluded); this is for one that is running",
             ),
             (
                 AgentState::Failed,
-                Message::Approve,
+                LifecycleMessage::Approve,
                 "the run is over (failed); this is for one that is waiting_approval (`ps` says waiting)",
             ),
         ] {
@@ -418,7 +419,7 @@ mod tests {
     fn every_state_answers_every_message() {
         let mut matrix = String::new();
         for state in AgentState::ALL {
-            for message in Message::ALL {
+            for message in LifecycleMessage::ALL {
                 let (said, answer) = (format!("{message:?}"), answer(stands(state), message));
                 matrix += &format!("{:16} {said:15} {answer}\n", state.as_str());
             }
@@ -493,32 +494,40 @@ mod tests {
     #[test]
     fn what_nobody_drives_is_taken_up_and_a_question_is_answered_while_others_go_on() {
         use AgentState as S;
-        let rests = Lifecycle { asks: true, ..stands(S::Checkpointed) };
-        let left = Lifecycle { parked: false, ..rests };
+        let rests = RunLifecycle { asks: true, ..stands(S::Checkpointed) };
+        let left = RunLifecycle { parked: false, ..rests };
         for (stands, message, taken) in [
-            (Lifecycle { driven: false, ..stands(S::Pending) }, Message::ExecuteStep, true),
-            (Lifecycle { driven: false, ..stands(S::WaitingApproval) }, Message::ExecuteStep, true),
-            (Lifecycle { driven: false, ..stands(S::Failed) }, Message::ExecuteStep, false),
-            (Lifecycle { driven: false, ..stands(S::WaitingApproval) }, Message::Checkpoint, false),
-            (Lifecycle { asks: true, ..stands(S::Running) }, Message::Approve, true),
-            (Lifecycle { asks: true, ..stands(S::Running) }, Message::Reject, true),
-            (Lifecycle { asks: true, ..stands(S::Completed) }, Message::Approve, false),
-            (left, Message::Approve, true),
-            (rests, Message::Approve, false),
+            (RunLifecycle { driven: false, ..stands(S::Pending) }, LifecycleMessage::ExecuteStep, true),
+            (
+                RunLifecycle { driven: false, ..stands(S::WaitingApproval) },
+                LifecycleMessage::ExecuteStep,
+                true,
+            ),
+            (RunLifecycle { driven: false, ..stands(S::Failed) }, LifecycleMessage::ExecuteStep, false),
+            (
+                RunLifecycle { driven: false, ..stands(S::WaitingApproval) },
+                LifecycleMessage::Checkpoint,
+                false,
+            ),
+            (RunLifecycle { asks: true, ..stands(S::Running) }, LifecycleMessage::Approve, true),
+            (RunLifecycle { asks: true, ..stands(S::Running) }, LifecycleMessage::Reject, true),
+            (RunLifecycle { asks: true, ..stands(S::Completed) }, LifecycleMessage::Approve, false),
+            (left, LifecycleMessage::Approve, true),
+            (rests, LifecycleMessage::Approve, false),
             // It is about to go on.
-            (Lifecycle { driven: true, ..rests }, Message::Approve, true),
+            (RunLifecycle { driven: true, ..rests }, LifecycleMessage::Approve, true),
         ] {
-            assert_eq!(stands.takes(message).is_ok(), taken, "{stands:?} {message:?}");
+            assert_eq!(stands.accepts(message).is_ok(), taken, "{stands:?} {message:?}");
         }
     }
 
     #[test]
     fn what_a_process_left_under_way_is_settled_before_anybody_has_asked() {
-        let rests = Lifecycle { at_work: true, ..stands(AgentState::Checkpointed) };
-        let left = Lifecycle { parked: false, ..rests };
-        assert_eq!(left.takes_resolution(), Ok(()));
-        assert!(left.takes(Message::Approve).is_err(), "nothing is asked");
-        assert!(rests.takes_resolution().is_err(), "it was set aside");
-        assert_eq!(stands(AgentState::WaitingApproval).takes_resolution(), Ok(()));
+        let rests = RunLifecycle { at_work: true, ..stands(AgentState::Checkpointed) };
+        let left = RunLifecycle { parked: false, ..rests };
+        assert_eq!(left.accepts_resolution(), Ok(()));
+        assert!(left.accepts(LifecycleMessage::Approve).is_err(), "nothing is asked");
+        assert!(rests.accepts_resolution().is_err(), "it was set aside");
+        assert_eq!(stands(AgentState::WaitingApproval).accepts_resolution(), Ok(()));
     }
 }

@@ -10,8 +10,8 @@ mod lifecycle;
 mod oversight;
 mod profile;
 
-pub use lifecycle::{AgentState, InvalidState, Lifecycle, Message, Telemetry};
+pub use lifecycle::{AgentState, InvalidState, LifecycleMessage, RunLifecycle, Telemetry};
 pub use oversight::{
     CONFIDENCE_MIN, OVERSIGHT_WAIT, Oversight, RequestKind, SPOT_CHECKS_PERCENT, is_unsure, spot_draw,
 };
-pub use profile::{CAPABILITIES_MAX, Profile, ProfileError, Side};
+pub use profile::{CAPABILITIES_MAX, Profile, ProfileError, SchemaSide};

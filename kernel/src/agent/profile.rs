@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Oversight;
-use crate::contract::{Broken, Contract, SchemaError, compile_schema};
+use crate::contract::{BrokenRule, Contract, SchemaError, compile_schema};
 use crate::id::{NAME_RULE, is_name};
 use crate::plan::{Method, Node, Plan, Rule};
 
@@ -40,18 +40,18 @@ pub struct Profile {
 
 /// One of the two schemas of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum SchemaSide {
     /// Of what its runs are given.
     Input,
     /// Of what comes of them.
     Output,
 }
 
-impl std::fmt::Display for Side {
+impl std::fmt::Display for SchemaSide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Side::Input => "input",
-            Side::Output => "output",
+            SchemaSide::Input => "input",
+            SchemaSide::Output => "output",
         })
     }
 }
@@ -72,7 +72,7 @@ pub enum ProfileError {
     #[error("the {side} schema cannot be judged by: {error}")]
     Schema {
         /// Which.
-        side: Side,
+        side: SchemaSide,
         /// What is wrong with it.
         error: SchemaError,
     },
@@ -102,7 +102,7 @@ impl Profile {
         if let Some(domain) = self.domain.as_ref().filter(|domain| !is_name(domain)) {
             return Err(ProfileError::Domain(domain.clone()));
         }
-        for (side, schema) in [(Side::Input, &self.input), (Side::Output, &self.output)] {
+        for (side, schema) in [(SchemaSide::Input, &self.input), (SchemaSide::Output, &self.output)] {
             let Some(schema) = schema else { continue };
             compile_schema(schema).map_err(|error| ProfileError::Schema { side, error })?;
         }
@@ -132,20 +132,20 @@ impl Profile {
         };
         let rule = Rule { method: Method::Schema, p: None, spec: Some(Arc::new(schema.clone())) };
         let contract = Contract::compile(&[rule]).map_err(|error| error.to_string())?;
-        let broken: Vec<String> = contract.judge(&given).broken.iter().map(Broken::to_string).collect();
+        let broken: Vec<String> = contract.judge(&given).broken.iter().map(BrokenRule::to_string).collect();
         if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
     }
 
-    /// Whether [`Profile::govern`] changes anything about any plan.
-    pub fn governs(&self) -> bool {
+    /// Whether [`Profile::constrain`] changes anything about any plan.
+    pub fn constrains(&self) -> bool {
         self.oversight.is_some() || self.domain.is_some() || self.output.is_some()
     }
 
     /// Makes it count for a plan that the agent is given: it is watched at least as closely as the profile says, is about what
     /// the agent is for unless the plan says otherwise, and has to give what the profile promises: the output of the plan, or
     /// the map of its outputs if there are several.
-    pub fn govern(&self, plan: &mut Plan) {
-        plan.policy.bind(self.oversight, self.domain.as_deref());
+    pub fn constrain(&self, plan: &mut Plan) {
+        plan.policy.restrict_by_agent(self.oversight, self.domain.as_deref());
         if let Some(schema) = &self.output {
             let spec = match plan.outputs.as_slice() {
                 [one] => of_one(one.as_str(), schema.clone()),
@@ -186,7 +186,7 @@ mod tests {
         let check = |plans: Value, own: Option<Oversight>, expected: (Option<Oversight>, &str)| {
             let mut plan = plan(plans.clone(), json!(["a"]));
             let domain = Some("legal".to_owned());
-            Profile { oversight: own, domain, ..Profile::default() }.govern(&mut plan);
+            Profile { oversight: own, domain, ..Profile::default() }.constrain(&mut plan);
             assert_eq!((plan.policy.oversight, plan.policy.domain.as_deref().unwrap()), expected, "{plans}");
         };
         check(json!({}), None, (None, "legal"));
@@ -202,7 +202,7 @@ mod tests {
         let output = json!({"$defs": {"text": {"type": "string"}}, "$ref": "#/$defs/text"});
         let check = |output: &Value, outputs: Value, given: Value, expected: bool| {
             let mut plan = plan(json!({}), outputs);
-            Profile { output: Some(output.clone()), ..Profile::default() }.govern(&mut plan);
+            Profile { output: Some(output.clone()), ..Profile::default() }.constrain(&mut plan);
             let holds = Contract::compile(&plan.contract).unwrap().judge(&given).holds();
             assert_eq!(holds, expected, "{given}");
         };
@@ -226,6 +226,6 @@ mod tests {
         let domain = Some("/".to_owned());
         check(Profile { domain, ..Profile::default() }, "domain \"/\" is not 1 to 64 of A-Z a-z 0-9 . _ -");
         let wrong = Profile { output: Some(json!({"type": "nonsense"})), ..Profile::default() };
-        assert!(matches!(wrong.checked(), Err(ProfileError::Schema { side: Side::Output, .. })));
+        assert!(matches!(wrong.checked(), Err(ProfileError::Schema { side: SchemaSide::Output, .. })));
     }
 }

@@ -5,17 +5,18 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Digest, NodeId};
 use crate::json::Json;
 use crate::plan::Idempotency;
-use crate::run::Category;
+use crate::run::FailureCategory;
 
 /// An attempt at a piece of work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttemptOf {
+pub struct AttemptRef {
     /// The node.
     pub node: NodeId,
     /// Instance of the node in this run, 1 at first.
     pub generation: u32,
     /// Patches applied so far: each makes it other work.
-    pub phase: u32,
+    #[serde(rename = "phase")]
+    pub patch_count: u32,
     /// 1 for the first attempt of the node.
     pub attempt: u32,
 }
@@ -28,7 +29,8 @@ pub struct AttemptIntent {
     /// Instance of the node in this run, 1 at first.
     pub generation: u32,
     /// Patches applied so far.
-    pub phase: u32,
+    #[serde(rename = "phase")]
+    pub patch_count: u32,
     /// 1 for the first attempt of the node.
     pub attempt: u32,
     /// Identity of the work (lineage `r`).
@@ -98,7 +100,7 @@ pub struct AttemptResult {
 
 impl AttemptResult {
     /// The end of an attempt that took no time and cost nothing.
-    pub fn unpaid(node: NodeId, attempt: u32, outcome: Outcome) -> AttemptResult {
+    pub fn without_cost(node: NodeId, attempt: u32, outcome: Outcome) -> AttemptResult {
         AttemptResult { node, attempt, outcome, duration_ms: 0, cost: 0, accounts: None }
     }
 }
@@ -138,14 +140,14 @@ pub struct Directive {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// Which kind.
-    pub category: Category,
+    pub category: FailureCategory,
     /// What happened, for people.
     pub message: String,
 }
 
 impl Failure {
     /// A failure of this kind; what happened, for people.
-    pub fn new(category: Category, message: impl Into<String>) -> Failure {
+    pub fn new(category: FailureCategory, message: impl Into<String>) -> Failure {
         Failure { category, message: message.into() }
     }
 }
@@ -154,7 +156,7 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptProgress {
     /// Which attempt.
-    pub of: AttemptOf,
+    pub of: AttemptRef,
     /// What the next attempt is given.
     pub token: Json,
 }
@@ -172,7 +174,7 @@ pub struct StepKey {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepIntent {
     /// Which attempt.
-    pub of: AttemptOf,
+    pub of: AttemptRef,
     /// Id of the step.
     pub step: String,
     /// What else it is memoized by.
@@ -187,7 +189,7 @@ pub struct StepIntent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {
     /// Which attempt.
-    pub of: AttemptOf,
+    pub of: AttemptRef,
     /// Id of the step.
     pub step: String,
     /// What else it is memoized by.

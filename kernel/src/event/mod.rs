@@ -15,10 +15,10 @@ use crate::evaluation::{Appraised, Verdict};
 use crate::id::{AgentId, ClientId, NodeId, RunId};
 use crate::json::Json;
 use crate::market::{MarketStep, Offer};
-use crate::run::{Category, RunOutcome};
+use crate::run::{FailureCategory, RunOutcome};
 
 pub use attempt::{
-    Accounts, AttemptIntent, AttemptOf, AttemptProgress, AttemptResult, Directive, Failure, GateDecision,
+    Accounts, AttemptIntent, AttemptProgress, AttemptRef, AttemptResult, Directive, Failure, GateDecision,
     Outcome, Output, StepIntent, StepKey, StepResult,
 };
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
@@ -139,7 +139,7 @@ pub enum Event {
         /// Whose.
         node: NodeId,
         /// What happened.
-        category: Category,
+        category: FailureCategory,
         /// 1 retry, 2 patch.
         level: u8,
     },
@@ -182,14 +182,14 @@ pub enum Event {
     /// An attempt met a step whose result is lost and that may not be called twice: a person is to be asked.
     StepInDoubt {
         /// Which attempt.
-        of: AttemptOf,
+        of: AttemptRef,
         /// Id of the step.
         step: String,
     },
     /// A step of an attempt is about to open a run.
     ChildRun {
         /// Which attempt.
-        of: AttemptOf,
+        of: AttemptRef,
         /// Id of the step.
         step: String,
         /// The run.

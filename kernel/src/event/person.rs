@@ -65,7 +65,7 @@ pub enum OperatorAct {
 
 impl OperatorAct {
     /// Whether a person did it, and not the system by itself.
-    pub fn is_of_person(&self) -> bool {
+    pub fn is_by_person(&self) -> bool {
         match self {
             OperatorAct::CancelPlan | OperatorAct::Cancel(_) | OperatorAct::Skip(_) => true,
             OperatorAct::StopDenied | OperatorAct::StopLate | OperatorAct::StopUnwanted => false,

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::AttemptOf;
+use super::AttemptRef;
 use crate::evaluation::Scores;
 use crate::id::{AgentId, ClientId, NodeId, RunId, Ticks};
 use crate::json::Json;
-use crate::run::{NodeState, Reason};
+use crate::run::{NodeState, TransitionReason};
 
 /// See [`Event::RunOpened`](super::Event::RunOpened).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Parent {
     /// The run.
     pub run: RunId,
     /// The attempt.
-    pub of: AttemptOf,
+    pub of: AttemptRef,
     /// Id of the step.
     pub step: String,
 }
@@ -127,7 +127,7 @@ pub struct NodeTransition {
     /// To where.
     pub to: NodeState,
     /// Why.
-    pub reason: Reason,
+    pub reason: TransitionReason,
     /// The attempt under way, 0 before the first.
     pub attempt: u32,
 }

@@ -9,9 +9,9 @@ use super::{ArtifactError, BoxFuture, JournalError};
 use crate::event::{Failure, StepKey};
 use crate::id::{Digest, RunId};
 use crate::json::JsonError;
-use crate::notes::{Changed, TooMuch};
 use crate::plan::{Idempotency, PlanDraft};
 use crate::run::RunOutcome;
+use crate::step_history::{StepLimitError, StepMismatch};
 
 /// Bytes of a resume token, as canonical JSON.
 pub const TOKEN_BYTES_MAX: usize = 4 * 1_024;
@@ -25,7 +25,7 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// # Errors
     ///
     /// The log cannot be read.
-    fn resume_token(&self) -> Result<Option<Value>, LogError>;
+    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError>;
 
     /// Reports how far the attempt has come: a sign of life, and what the next attempt is given if this one fails. Not waited
     /// for; of many reports in a short time the last one is kept.
@@ -33,10 +33,10 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// # Errors
     ///
     /// The token is too large or no JSON, the attempt is over, or there is no log.
-    fn progress(&self, token: Value) -> Result<(), LogError>;
+    fn progress(&self, token: Value) -> Result<(), AttemptLogError>;
 
     /// A sign of life.
-    fn beat(&self);
+    fn heartbeat(&self);
 
     /// How long the attempt may be silent before it counts as dead, in milliseconds; `None`: for ever.
     fn heartbeat_ms(&self) -> Option<u64>;
@@ -46,20 +46,20 @@ pub trait AttemptLog: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Nothing may be called then: see [`LogError`].
+    /// Nothing may be called then: see [`AttemptLogError`].
     fn begin<'a>(
         &'a self,
         step: &'a str,
         key: StepKey,
         acting: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<Begun, LogError>>;
+    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>>;
 
     /// The key of a step that acted before, by this attempt's work or before a patch of it: it is called under that one again.
     ///
     /// # Errors
     ///
     /// The log cannot be read.
-    fn step_key(&self, step: &str) -> Result<Option<Digest>, LogError> {
+    fn step_key(&self, step: &str) -> Result<Option<Digest>, AttemptLogError> {
         let _ = step;
         Ok(None)
     }
@@ -69,13 +69,13 @@ pub trait AttemptLog: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// It is not kept then: see [`LogError`].
+    /// It is not kept then: see [`AttemptLogError`].
     fn end<'a>(
         &'a self,
         step: &'a str,
         ended: Result<&'a Value, &'a Failure>,
         durable: bool,
-    ) -> BoxFuture<'a, Result<(), LogError>>;
+    ) -> BoxFuture<'a, Result<(), AttemptLogError>>;
 
     /// A step that was begun is given up: its call was dropped.
     fn abandon(&self, step: &str);
@@ -86,7 +86,11 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// # Errors
     ///
     /// It cannot be opened or followed.
-    fn spawn<'a>(&'a self, step: &'a str, child: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>>;
+    fn spawn<'a>(
+        &'a self,
+        step: &'a str,
+        child: ChildRunSpec,
+    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>>;
 }
 
 impl fmt::Debug for dyn AttemptLog {
@@ -97,7 +101,7 @@ impl fmt::Debug for dyn AttemptLog {
 
 /// How a step begins.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Begun {
+pub enum StepStart {
     /// It is to be called; what a receiver can recognise a repetition by.
     Call(Digest),
     /// It was done before, with this result.
@@ -106,7 +110,7 @@ pub enum Begun {
 
 /// A run that an attempt wants to have: never more than what the attempt has itself.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Child {
+pub struct ChildRunSpec {
     /// Its plan.
     pub plan: PlanDraft,
     /// Credits that it may cost; `None`: half of what is free of the budget of the run that wants it, if that has one.
@@ -117,21 +121,21 @@ pub struct Child {
     pub intent: Option<u8>,
 }
 
-impl Child {
+impl ChildRunSpec {
     /// A run of a plan, with all that the run which wants it has.
-    pub fn plan(plan: PlanDraft) -> Child {
-        Child { plan, budget: None, scope: None, intent: None }
+    pub fn plan(plan: PlanDraft) -> ChildRunSpec {
+        ChildRunSpec { plan, budget: None, scope: None, intent: None }
     }
 
     /// A run of one call of a tool, or of a program.
-    pub fn call(tool: &str, params: serde_json::Map<String, Value>) -> Child {
-        Child::plan(PlanDraft::call(tool, params))
+    pub fn call(tool: &str, params: serde_json::Map<String, Value>) -> ChildRunSpec {
+        ChildRunSpec::plan(PlanDraft::call(tool, params))
     }
 }
 
 /// What became of a run that an attempt wanted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ChildEnd {
+pub struct ChildRunResult {
     /// Which.
     pub run: RunId,
     /// How it ended.
@@ -142,13 +146,13 @@ pub struct ChildEnd {
 
 /// Why a log did not do as asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum LogError {
+pub enum AttemptLogError {
     /// This call has none.
     #[error("this call keeps no log: only an attempt of a node does")]
-    None,
+    NoLog,
     /// The attempt has ended, or another one has taken its place.
     #[error("the attempt is over: nothing more is taken from it")]
-    Over,
+    AttemptEnded,
     /// The token is more than is kept.
     #[error("the resume token has {bytes} bytes, at most {TOKEN_BYTES_MAX} are kept")]
     LargeToken {
@@ -160,10 +164,10 @@ pub enum LogError {
     Json(#[from] JsonError),
     /// The step was recorded with something else.
     #[error(transparent)]
-    Changed(#[from] Box<Changed>),
+    StepMismatch(#[from] Box<StepMismatch>),
     /// There are more steps than an attempt may have, or its name is no name.
     #[error(transparent)]
-    TooMuch(#[from] TooMuch),
+    StepLimit(#[from] StepLimitError),
     /// The step is under way already.
     #[error("step {0:?} is under way already: give each step an id of its own")]
     Busy(String),
@@ -175,7 +179,7 @@ pub enum LogError {
         "step {:?} was done before its node was patched, and would be done otherwise now: whether it may be is for a person \
          to say ({})", .0.step, .0.differs()
     )]
-    Otherwise(Box<Changed>),
+    ChangedByPatch(Box<StepMismatch>),
     /// What came of the step cannot be kept.
     #[error("step {step:?}: {}", failure.message)]
     Result {
@@ -186,7 +190,7 @@ pub enum LogError {
     },
     /// A run could not be opened.
     #[error("step {step:?}: {why}")]
-    Child {
+    ChildRun {
         /// Which step wants it.
         step: String,
         /// Why not.
@@ -197,7 +201,7 @@ pub enum LogError {
         "step {step:?}: {waiting} attempts wait for runs that they opened, which is as many as may: it is tried again, or open fewer \
          at once"
     )]
-    Crowded {
+    TooManyWaiting {
         /// Which step wants a run.
         step: String,
         /// How many wait.
@@ -225,23 +229,23 @@ pub enum LogError {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLog;
 
-fn none<'a, T>() -> BoxFuture<'a, Result<T, LogError>>
+fn none<'a, T>() -> BoxFuture<'a, Result<T, AttemptLogError>>
 where
     T: Send + 'a,
 {
-    Box::pin(std::future::ready(Err(LogError::None)))
+    Box::pin(std::future::ready(Err(AttemptLogError::NoLog)))
 }
 
 impl AttemptLog for NoLog {
-    fn resume_token(&self) -> Result<Option<Value>, LogError> {
+    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
         Ok(None)
     }
 
-    fn progress(&self, _: Value) -> Result<(), LogError> {
-        Err(LogError::None)
+    fn progress(&self, _: Value) -> Result<(), AttemptLogError> {
+        Err(AttemptLogError::NoLog)
     }
 
-    fn beat(&self) {}
+    fn heartbeat(&self) {}
 
     fn heartbeat_ms(&self) -> Option<u64> {
         None
@@ -252,7 +256,7 @@ impl AttemptLog for NoLog {
         _: &'a str,
         _: StepKey,
         _: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<Begun, LogError>> {
+    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
         none()
     }
 
@@ -261,13 +265,17 @@ impl AttemptLog for NoLog {
         _: &'a str,
         _: Result<&'a Value, &'a Failure>,
         _: bool,
-    ) -> BoxFuture<'a, Result<(), LogError>> {
+    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
         none()
     }
 
     fn abandon(&self, _: &str) {}
 
-    fn spawn<'a>(&'a self, _: &'a str, _: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {
+    fn spawn<'a>(
+        &'a self,
+        _: &'a str,
+        _: ChildRunSpec,
+    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
         none()
     }
 }

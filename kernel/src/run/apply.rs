@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::Run;
-use super::standing::{Answered, Identity, Instance, Settlement, Standing};
-use super::turns::may_win;
+use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
+use super::ordered_joins::may_win;
 use crate::event::{
     ChangeCause, Event, Failure, HumanRequestKind, NodeTransition, OperatorAct, Outcome, PlanRefusal,
     TimerKind,
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Kind, Revision};
-use crate::run::{Category, NodeState, Reason};
+use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 /// A record that does not fit the run it is applied to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +77,7 @@ impl Run {
             Event::AttemptIntent(intent) => {
                 let index = self.find(&intent.node)?;
                 let (reuse, idempotency_key) = (intent.reuse, intent.idempotency_key);
-                self.instances[index].identity = Some(Identity { reuse, idempotency_key });
+                self.instances[index].identity = Some(WorkIdentity { reuse, idempotency_key });
             }
             Event::AttemptResult(result) => {
                 self.recoveries = 0;
@@ -88,7 +88,7 @@ impl Run {
                 match &result.outcome {
                     Outcome::Ok(output) => instance.output = Some(output.clone()),
                     Outcome::Failed(failure) => {
-                        self.denials += u32::from(failure.category == Category::GateDenied);
+                        self.denials += u32::from(failure.category == FailureCategory::GateDenied);
                         instance.failure = Some(Box::new(failure.clone()));
                     }
                 }
@@ -100,7 +100,7 @@ impl Run {
                 if request.kind != HumanRequestKind::InDoubt {
                     instance.shown = request.shown.map(Box::new);
                 }
-                if let Standing::WaitingHuman { deadline, .. } = &mut instance.standing {
+                if let NodeStatus::WaitingHuman { deadline, .. } = &mut instance.status {
                     *deadline = request.deadline;
                 }
             }
@@ -108,16 +108,16 @@ impl Run {
                 let index = self.find(&answer.node)?;
                 let instance = &mut self.instances[index];
                 let (request, approve, by) = (instance.requests, answer.approve, answer.by.clone());
-                instance.answered = Some(Box::new(Answered { request, approve, by, at }));
-                let ask = match instance.standing {
-                    Standing::WaitingHuman { ask, .. } => Some(ask),
+                instance.answered = Some(Box::new(RecordedAnswer { request, approve, by, at }));
+                let ask = match instance.status {
+                    NodeStatus::WaitingHuman { ask, .. } => Some(ask),
                     _ => None,
                 };
                 if ask == Some(HumanRequestKind::InDoubt) {
                     let how = match (approve, answer.redo) {
-                        (true, _) => Settlement::Done,
-                        (false, true) => Settlement::Redo,
-                        (false, false) => Settlement::Fail,
+                        (true, _) => ResolutionKind::Done,
+                        (false, true) => ResolutionKind::Redo,
+                        (false, false) => ResolutionKind::Fail,
                     };
                     instance.resolved = Some((instance.attempts, how));
                 }
@@ -128,13 +128,13 @@ impl Run {
                     }
                     let message = answer.note.clone();
                     instance.failure =
-                        Some(Box::new(Failure { category: Category::HumanRejection, message }));
+                        Some(Box::new(Failure { category: FailureCategory::HumanRejection, message }));
                 }
             }
             Event::TimerSet(timer) => self.apply_timer(&timer.node, timer.kind, timer.at)?,
             Event::Draining { node } => {
                 let index = self.find(node)?;
-                if let Standing::Running { draining, .. } = &mut self.instances[index].standing {
+                if let NodeStatus::Running { draining, .. } = &mut self.instances[index].status {
                     *draining = true;
                 }
             }
@@ -142,12 +142,12 @@ impl Run {
                 self.replans += 1;
                 self.replan_pending = true;
                 for instance in &mut self.instances {
-                    if !for_contract && instance.standing == Standing::Failed {
-                        instance.asked = true;
+                    if !for_contract && instance.status == NodeStatus::Failed {
+                        instance.replan_requested = true;
                     }
                 }
             }
-            Event::RecoveryExhausted { node, level: 3, .. } if node.as_str() == super::quiesce::PLAN => {
+            Event::RecoveryExhausted { node, level: 3, .. } if node.as_str() == super::completion::PLAN => {
                 self.close_recovery();
             }
             Event::LateResult(result) => self.tally.count_late(result),
@@ -211,7 +211,7 @@ impl Run {
             return Err(IllegalStep::NoArrow { node, from: *from, to: *to, reason });
         }
         let drained = self.instances[index].is_draining();
-        self.move_to(index, Standing::after(*to, reason), reason, at);
+        self.move_to(index, NodeStatus::after(*to, reason), reason, at);
         let instance = &mut self.instances[index];
         match (to, reason) {
             (NodeState::Running, _) => {
@@ -219,12 +219,12 @@ impl Run {
                 instance.output = None;
                 instance.failure = None;
             }
-            (NodeState::WaitingHuman, Reason::ApproveBefore) => instance.approved = false,
-            (NodeState::Ready, Reason::Approved) => instance.approved = true,
-            (NodeState::Pending, Reason::Retry) => instance.retries += 1,
-            (NodeState::Pending, Reason::Patched) => {
+            (NodeState::WaitingHuman, TransitionReason::ApproveBefore) => instance.approved = false,
+            (NodeState::Ready, TransitionReason::Approved) => instance.approved = true,
+            (NodeState::Pending, TransitionReason::Retry) => instance.retries += 1,
+            (NodeState::Pending, TransitionReason::Patched) => {
                 instance.retries = 0;
-                instance.phase += 1;
+                instance.patch_count += 1;
                 instance.approved = false;
             }
             (NodeState::Executed, _) if !drained => {
@@ -239,10 +239,10 @@ impl Run {
     }
 
     /// Puts a node where it now stands and keeps up every count that depends on it.
-    fn move_to(&mut self, index: usize, standing: Standing, reason: &Reason, at: Ticks) {
-        let before = std::mem::replace(&mut self.instances[index].standing, standing);
+    fn move_to(&mut self, index: usize, status: NodeStatus, reason: &TransitionReason, at: Ticks) {
+        let before = std::mem::replace(&mut self.instances[index].status, status);
         self.count(index, &before, false);
-        let after = self.instances[index].standing.clone();
+        let after = self.instances[index].status.clone();
         self.count(index, &after, true);
         let instance = &mut self.instances[index];
         instance.reason = Some(reason.clone());
@@ -257,23 +257,23 @@ impl Run {
         }
     }
 
-    fn count(&mut self, index: usize, standing: &Standing, enters: bool) {
+    fn count(&mut self, index: usize, status: &NodeStatus, enters: bool) {
         let counts = &mut self.counts;
-        let count = match standing {
-            Standing::Running { sleep_until: Some(_), .. } => &mut counts.sleeping,
-            Standing::Running { sleep_until: None, .. } => &mut counts.running,
-            Standing::WaitingHuman { .. } => &mut counts.waiting,
-            Standing::FailedRetryable { .. } => &mut counts.retryable,
-            Standing::Ready => {
+        let count = match status {
+            NodeStatus::Running { sleep_until: Some(_), .. } => &mut counts.sleeping,
+            NodeStatus::Running { sleep_until: None, .. } => &mut counts.running,
+            NodeStatus::WaitingHuman { .. } => &mut counts.waiting,
+            NodeStatus::FailedRetryable { .. } => &mut counts.retryable,
+            NodeStatus::Ready => {
                 let key = (self.graph.level[index], index);
                 let _ = if enters { self.ready.insert(key) } else { self.ready.remove(&key) };
                 return;
             }
-            Standing::Executed | Standing::Failed | Standing::Cancelled | Standing::Skipped => {
+            NodeStatus::Executed | NodeStatus::Failed | NodeStatus::Cancelled | NodeStatus::Skipped => {
                 counts.live -= usize::from(enters);
                 return;
             }
-            Standing::Pending | Standing::Held | Standing::Upstream { .. } => return,
+            NodeStatus::Pending | NodeStatus::Held | NodeStatus::Upstream { .. } => return,
         };
         if enters {
             *count += 1;
@@ -285,7 +285,7 @@ impl Run {
     /// A node became terminal: its consumers, the demand on its sources and its siblings have changed.
     fn commit(&mut self, index: usize, state: NodeState) {
         self.commits += 1;
-        self.instances[index].commit = self.commits;
+        self.instances[index].commit_number = self.commits;
         let graph = Arc::clone(&self.graph);
         for &(consumer, on) in &graph.consumers[index] {
             let join = self.plan.nodes[consumer].join;
@@ -307,7 +307,8 @@ impl Run {
         let hold = self.holds.iter().position(|held_by| *held_by == node.id);
         let (failed, is_interjection) = (state == NodeState::Failed, node.kind == Kind::Interjection);
         let reason = &self.instances[index].reason;
-        let refused = matches!(reason, Some(Reason::HumanRejected | Reason::HumanTimeout));
+        let refused =
+            matches!(reason, Some(TransitionReason::HumanRejected | TransitionReason::HumanTimeout));
         if let Some(hold) = hold {
             self.holds.remove(hold);
             self.dirty.mark_all(self.instances.len());
@@ -320,7 +321,7 @@ impl Run {
     /// A candidate of ordered joins may win no more, so that the turn of the next one may have come; or may win again.
     fn pass_turn(&mut self, index: usize, may_win: bool) {
         for &(consumer, _) in &self.graph.consumers[index] {
-            if let Some(next) = self.turns.set(consumer, index, may_win) {
+            if let Some(next) = self.ordered_joins.set(consumer, index, may_win) {
                 self.dirty.mark(next);
             }
         }
@@ -328,15 +329,15 @@ impl Run {
 
     fn apply_timer(&mut self, node: &NodeId, kind: TimerKind, due: Ticks) -> Result<(), IllegalStep> {
         let index = self.find(node)?;
-        let standing = &mut self.instances[index].standing;
-        match (kind, standing) {
-            (TimerKind::Backoff, Standing::FailedRetryable { retry_at, .. }) => *retry_at = Some(due),
-            (TimerKind::Sleep, Standing::Running { sleep_until, .. }) if sleep_until.is_none() => {
+        let status = &mut self.instances[index].status;
+        match (kind, status) {
+            (TimerKind::Backoff, NodeStatus::FailedRetryable { retry_at, .. }) => *retry_at = Some(due),
+            (TimerKind::Sleep, NodeStatus::Running { sleep_until, .. }) if sleep_until.is_none() => {
                 *sleep_until = Some(due);
                 self.counts.running -= 1;
                 self.counts.sleeping += 1;
             }
-            (TimerKind::Human, Standing::WaitingHuman { deadline, .. }) => *deadline = Some(due),
+            (TimerKind::Human, NodeStatus::WaitingHuman { deadline, .. }) => *deadline = Some(due),
             _ => {}
         }
         Ok(())
@@ -357,7 +358,7 @@ impl Run {
                     if *cause == ChangeCause::Interject {
                         self.holds.push(node.id.clone());
                     }
-                    Instance::new(at)
+                    NodeInstance::new(at)
                 }
             };
             self.instances.push(instance);

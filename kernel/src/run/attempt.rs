@@ -1,16 +1,17 @@
 //! What follows from the end of an attempt.
 
-use super::standing::Standing;
-use super::turn::{Resolution, Turn};
+use super::decision::Decision;
+use super::input::Resolution;
+use super::node_status::NodeStatus;
 use crate::event::{
     AttemptResult, Directive, Event, Failure, HumanRequestKind, OperatorAct, Outcome, TimerKind,
 };
-use crate::gate::AfterLoss;
+use crate::gate::OnLostResult;
 use crate::id::NodeId;
 use crate::plan::InDoubt;
-use crate::run::{Category, NodeState, Reason, Strategy};
+use crate::run::{FailureCategory, NodeState, RecoveryStrategy, TransitionReason};
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     pub(super) fn result(&mut self, result: Box<AttemptResult>, unsure: bool) {
         let Some(at) = self.run.position(&result.node) else { return };
         if !self.run.is_current(&result.node, result.attempt) {
@@ -31,7 +32,7 @@ impl Turn<'_, '_, '_> {
             None if draining => self.drained(at, unsure),
             None if self.asks_after(at, unsure) => {
                 let shown = self.run.instances[at].output.as_ref().map(|output| output.artifact);
-                self.ask(at, Reason::ApproveAfter, HumanRequestKind::After, shown);
+                self.ask(at, TransitionReason::ApproveAfter, HumanRequestKind::After, shown);
             }
             None => self.executed(at),
         }
@@ -41,22 +42,22 @@ impl Turn<'_, '_, '_> {
     fn stop_denied(&mut self) {
         let is_enough = self.cx.settings.denials_max.is_some_and(|most| self.run.denials >= most);
         if is_enough && !self.run.cancelled {
-            self.cancel_run(OperatorAct::StopDenied, &Reason::Denials);
+            self.cancel_run(OperatorAct::StopDenied, &TransitionReason::Denials);
         }
     }
 
     fn drained(&mut self, at: usize, unsure: bool) {
         if self.asks_after(at, unsure) {
-            self.transit(at, NodeState::Cancelled, Reason::DrainedUnapproved);
+            self.transit(at, NodeState::Cancelled, TransitionReason::DrainedUnapproved);
         } else {
-            self.transit(at, NodeState::Executed, Reason::Ok);
+            self.transit(at, NodeState::Executed, TransitionReason::Ok);
         }
     }
 
     /// The result stands: whatever else it asks for takes effect now, the conclusion first.
     pub(super) fn executed(&mut self, at: usize) {
         let directive = self.run.instances[at].output.as_ref().and_then(|output| output.directive.clone());
-        self.transit(at, NodeState::Executed, Reason::Ok);
+        self.transit(at, NodeState::Executed, TransitionReason::Ok);
         let Some(Directive { conclude, delta }) = directive.map(|directive| *directive) else { return };
         if conclude {
             self.stop_for_conclusion(at);
@@ -68,15 +69,15 @@ impl Turn<'_, '_, '_> {
 
     /// An attempt failed, or its result was refused: first that applies of in doubt, draining, retry, patch, the
     /// end.
-    pub(super) fn failed(&mut self, at: usize, category: Category) {
+    pub(super) fn failed(&mut self, at: usize, category: FailureCategory) {
         let node = &self.run.plan.nodes[at];
         let draining = self.run.instances[at].is_draining();
         // A step of an agent may be what only a person can tell of, whatever its node says.
-        let doubtful = node.after_loss() == AfterLoss::InDoubt || category == Category::InDoubt;
+        let doubtful = node.on_lost_result() == OnLostResult::InDoubt || category == FailureCategory::InDoubt;
         if category.is_loss() && doubtful {
             self.in_doubt(at, draining);
         } else if draining {
-            self.fail(at, Reason::Category(category));
+            self.fail(at, TransitionReason::Category(category));
         } else {
             self.recover(at, category);
         }
@@ -84,57 +85,64 @@ impl Turn<'_, '_, '_> {
 
     pub(super) fn in_doubt(&mut self, at: usize, draining: bool) {
         match self.run.plan.policy.in_doubt {
-            InDoubt::Ask if !draining => self.ask(at, Reason::InDoubt, HumanRequestKind::InDoubt, None),
-            InDoubt::Ask | InDoubt::Fail => self.fail(at, Reason::InDoubt),
+            InDoubt::Ask if !draining => {
+                self.ask(at, TransitionReason::InDoubt, HumanRequestKind::InDoubt, None)
+            }
+            InDoubt::Ask | InDoubt::Fail => self.fail(at, TransitionReason::InDoubt),
         }
     }
 
     /// The node has failed for good.
-    pub(super) fn fail(&mut self, at: usize, reason: Reason) {
+    pub(super) fn fail(&mut self, at: usize, reason: TransitionReason) {
         self.transit(at, NodeState::Failed, reason);
     }
 
     pub(super) fn retry_due(&mut self, node: &NodeId) {
         let Some(at) = self.run.position(node) else { return };
-        if let Standing::FailedRetryable { retry_at: Some(_), .. } = self.run.instances[at].standing {
+        if let NodeStatus::FailedRetryable { retry_at: Some(_), .. } = self.run.instances[at].status {
             self.emit(Event::TimerFired { node: node.clone(), kind: TimerKind::Backoff });
-            self.transit(at, NodeState::Pending, Reason::Retry);
+            self.transit(at, NodeState::Pending, TransitionReason::Retry);
         }
     }
 
     /// The process died while this attempt ran. What may not be done twice is in doubt; what was stopped meanwhile
     /// is done by nobody any more; the rest is simply started again by the caller, under the same attempt.
-    pub(super) fn lost(&mut self, node: &NodeId) {
+    pub(super) fn attempt_lost(&mut self, node: &NodeId) {
         let Some(at) = self.run.position(node) else { return };
         let (description, instance) = (&self.run.plan.nodes[at], &self.run.instances[at]);
         let draining = instance.is_draining();
-        if !matches!(instance.standing, Standing::Running { .. }) {
+        if !matches!(instance.status, NodeStatus::Running { .. }) {
             return;
         }
         let policy = &self.run.plan.policy;
-        let asks = Strategy::decide(Category::Crash, policy.domain.as_deref(), &policy.recovery)
-            == Strategy::HumanEscalation;
-        if description.after_loss() == AfterLoss::InDoubt || (asks && !draining) {
+        let asks =
+            RecoveryStrategy::decide(FailureCategory::Crash, policy.domain.as_deref(), &policy.recovery)
+                == RecoveryStrategy::HumanEscalation;
+        if description.on_lost_result() == OnLostResult::InDoubt || (asks && !draining) {
             self.in_doubt(at, draining);
         } else if draining {
             let message = "its process ended".to_owned();
-            let outcome = Outcome::Failed(Failure { category: Category::Crash, message });
-            let result = AttemptResult::unpaid(node.clone(), instance.attempts, outcome);
+            let outcome = Outcome::Failed(Failure { category: FailureCategory::Crash, message });
+            let result = AttemptResult::without_cost(node.clone(), instance.attempts, outcome);
             self.result(Box::new(result), false);
         }
     }
 
     /// What would be done again is not what was started: whether that may be is for a person to say, even if doing the
     /// same twice would be harmless.
-    pub(super) fn changed(&mut self, node: &NodeId, what: String) {
+    pub(super) fn work_changed(&mut self, node: &NodeId, what: String) {
         let Some(at) = self.run.position(node) else { return };
         let instance = &self.run.instances[at];
         let (draining, attempt) = (instance.is_draining(), instance.attempts);
-        if !matches!(instance.standing, Standing::Running { .. }) {
+        if !matches!(instance.status, NodeStatus::Running { .. }) {
             return;
         }
-        let outcome = Outcome::Failed(Failure { category: Category::Crash, message: what });
-        self.emit(Event::AttemptResult(Box::new(AttemptResult::unpaid(node.clone(), attempt, outcome))));
+        let outcome = Outcome::Failed(Failure { category: FailureCategory::Crash, message: what });
+        self.emit(Event::AttemptResult(Box::new(AttemptResult::without_cost(
+            node.clone(),
+            attempt,
+            outcome,
+        ))));
         self.in_doubt(at, draining);
     }
 
@@ -150,8 +158,8 @@ impl Turn<'_, '_, '_> {
                 self.emit(Event::AttemptResult(result));
                 self.executed(at);
             }
-            Resolution::Redo => self.transit(at, NodeState::Ready, Reason::Retry),
-            Resolution::Fail => self.fail(at, Reason::InDoubt),
+            Resolution::Redo => self.transit(at, NodeState::Ready, TransitionReason::Retry),
+            Resolution::Fail => self.fail(at, TransitionReason::InDoubt),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! New versions of the plan: deltas, patches, replans.
 
 use super::Run;
-use super::standing::Standing;
-use super::turn::{Patch, Turn};
+use super::decision::Decision;
+use super::node_status::NodeStatus;
+use super::planner::Patch;
 use crate::event::{ChangeCause, Event, PlanRefusal, PlanVersion};
 use crate::id::NodeId;
 use crate::json::{self, Json};
-use crate::plan::{self, Change, Delta, Fault, FaultCode, NodeStanding, Settings};
-use crate::run::{Category, NodeState, Reason};
+use crate::plan::{self, Change, Delta, Diagnostic, DiagnosticCode, NodeProgress, Settings};
+use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 impl Run {
     /// The change as it is journaled, and the nodes it cancels; or all that is wrong with it.
@@ -15,25 +16,25 @@ impl Run {
         &self,
         change: &Change,
         settings: &Settings<'_>,
-    ) -> Result<(Json, Vec<NodeId>), Vec<Fault>> {
-        let standing = |node: &NodeId| match self.instance(node).map(|instance| instance.state()) {
-            Some(NodeState::Pending | NodeState::Blocked) | None => NodeStanding::Movable,
-            Some(state) if state.is_terminal() => NodeStanding::Terminal,
-            Some(_) => NodeStanding::Started,
+    ) -> Result<(Json, Vec<NodeId>), Vec<Diagnostic>> {
+        let status = |node: &NodeId| match self.instance(node).map(|instance| instance.state()) {
+            Some(NodeState::Pending | NodeState::Blocked) | None => NodeProgress::NotStarted,
+            Some(state) if state.is_terminal() => NodeProgress::Terminal,
+            Some(_) => NodeProgress::Started,
         };
         let closed = self.cancelled || self.concluded;
-        let merged = plan::merge(&self.plan, change, &standing, closed, settings)?;
+        let merged = plan::merge(&self.plan, change, &status, closed, settings)?;
         let revision =
             serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
         let revision = json::canonical(&revision).map_err(|error| {
-            let mend = "keep numbers within 2^53";
-            vec![Fault::new(FaultCode::V14, Fault::PLAN, error.to_string(), mend)]
+            let help = "keep numbers within 2^53";
+            vec![Diagnostic::new(DiagnosticCode::V14, Diagnostic::PLAN, error.to_string(), help)]
         })?;
         Ok((revision, merged.cancel))
     }
 }
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     /// Judges a change and, if it is accepted, makes it the next version and carries out its cancels.
     pub(super) fn change(&mut self, cause: ChangeCause, change: Change) {
         match self.run.judge(&change, self.cx.settings) {
@@ -41,7 +42,7 @@ impl Turn<'_, '_, '_> {
                 self.accept(cause, revision);
                 for node in cancel {
                     if let Some(at) = self.run.position(&node) {
-                        self.stop(at, NodeState::Cancelled, &Reason::Delta);
+                        self.stop(at, NodeState::Cancelled, &TransitionReason::Delta);
                     }
                 }
             }
@@ -54,7 +55,7 @@ impl Turn<'_, '_, '_> {
         self.emit(Event::PlanVersion(PlanVersion { version, cause, revision }));
     }
 
-    fn refuse(&mut self, cause: ChangeCause, faults: &[Fault]) {
+    fn refuse(&mut self, cause: ChangeCause, faults: &[Diagnostic]) {
         let mut codes: Vec<String> = faults.iter().map(|fault| fault.code.to_string()).collect();
         codes.sort();
         codes.dedup();
@@ -92,16 +93,16 @@ impl Turn<'_, '_, '_> {
     /// The micro-planner answered a request that was left open.
     pub(super) fn patched(&mut self, node: &NodeId, patch: Option<Patch>) {
         let Some(at) = self.run.position(node) else { return };
-        if let Standing::FailedRetryable { category, retry_at: None } = self.run.instances[at].standing {
+        if let NodeStatus::FailedRetryable { category, retry_at: None } = self.run.instances[at].status {
             self.patch(at, category, patch);
         }
     }
 
     /// Takes up a patch, or lets the node fail if there is none or it is invalid.
-    pub(super) fn patch(&mut self, at: usize, category: Category, patch: Option<Patch>) {
+    pub(super) fn patch(&mut self, at: usize, category: FailureCategory, patch: Option<Patch>) {
         let Some(Patch { set }) = patch else {
             self.exhausted(at, 2, "no patch");
-            self.fail(at, Reason::Category(category));
+            self.fail(at, TransitionReason::Category(category));
             return;
         };
         let node = self.id(at);
@@ -109,15 +110,15 @@ impl Turn<'_, '_, '_> {
         match self.run.judge(&Change::Patch { node, set }, self.cx.settings) {
             Ok((revision, _)) => {
                 if self.run.instances[at].state() != NodeState::FailedRetryable {
-                    self.transit(at, NodeState::FailedRetryable, Reason::Category(category));
+                    self.transit(at, NodeState::FailedRetryable, TransitionReason::Category(category));
                 }
                 self.accept(cause, revision);
-                self.transit(at, NodeState::Pending, Reason::Patched);
+                self.transit(at, NodeState::Pending, TransitionReason::Patched);
             }
             Err(faults) => {
                 self.refuse(cause, &faults);
                 self.exhausted(at, 2, "the patch is invalid");
-                self.fail(at, Reason::Category(category));
+                self.fail(at, TransitionReason::Category(category));
             }
         }
     }

@@ -3,11 +3,11 @@
 
 /// The nodes to look at, in ascending order.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Dirty {
+pub(super) struct DirtySet {
     /// To be looked at in this pass, all above `passed`.
-    now: Places,
+    now: BitSet,
     /// To be looked at in the next one.
-    next: Places,
+    next: BitSet,
     /// The last node looked at in this pass.
     passed: Option<usize>,
     /// How many nodes were looked at since the plan was last changed.
@@ -15,7 +15,7 @@ pub(super) struct Dirty {
     pub(super) looks: usize,
 }
 
-impl Dirty {
+impl DirtySet {
     pub(super) fn mark(&mut self, at: usize) {
         if self.passed.is_none_or(|passed| at > passed) {
             self.now.insert(at);
@@ -45,18 +45,18 @@ impl Dirty {
 
     /// Forgets everything: the indices are about to change.
     pub(super) fn clear(&mut self) {
-        *self = Dirty::default();
+        *self = DirtySet::default();
     }
 }
 
 /// A set of indices, a bit each.
 #[derive(Debug, Clone, Default)]
-struct Places {
+struct BitSet {
     words: Vec<u64>,
     count: usize,
 }
 
-impl Places {
+impl BitSet {
     fn insert(&mut self, at: usize) {
         let (word, bit) = (at / 64, 1 << (at % 64));
         if self.words.len() <= word {
@@ -94,7 +94,7 @@ mod tests {
     proptest! {
         #[test]
         fn nodes_are_taken_in_passes_of_ascending_index(marks in prop::collection::vec((0..300usize, any::<bool>()), 0..200)) {
-            let (mut dirty, mut now, mut next) = (Dirty::default(), BTreeSet::new(), BTreeSet::new());
+            let (mut dirty, mut now, mut next) = (DirtySet::default(), BTreeSet::new(), BTreeSet::new());
             let mut passed = None;
             for (at, take) in marks {
                 dirty.mark(at);

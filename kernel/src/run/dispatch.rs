@@ -1,13 +1,13 @@
 //! Starting attempts: ready nodes in the order of (level, id), as many as there are slots. Who asks first needs none.
 
 use super::Run;
-use super::standing::Standing;
-use super::turn::{Context, Turn};
+use super::decision::{Decision, DecisionContext};
+use super::node_status::NodeStatus;
 use crate::agent::OVERSIGHT_WAIT;
 use crate::event::{Event, HumanRequest, HumanRequestKind, Timer, TimerKind};
 use crate::id::{Digest, NodeId, Ticks};
 use crate::plan::Kind;
-use crate::run::{NodeState, Reason};
+use crate::run::{NodeState, TransitionReason};
 
 impl Run {
     /// What a person is asked before a node goes on: leave to start, or what a human_approval node is for. `None` if
@@ -45,35 +45,40 @@ impl Run {
 
     /// Asks what [`Run::shows`] says of a ready node, and shows what has this digest. Nobody is asked again who said
     /// yes to just that; an approval that was given for something else is void, and asked for anew.
-    pub fn ask(&mut self, cx: &mut Context<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
+    pub fn ask(&mut self, cx: &mut DecisionContext<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
         let shows = self.shows(node);
-        let mut turn = Turn { run: self, cx, events: Vec::new() };
-        let Some(at) = turn.run.position(node) else { return Vec::new() };
-        if turn.run.instances[at].standing != Standing::Ready {
+        let mut decision = Decision::new(self, cx);
+        let Some(at) = decision.run.position(node) else { return Vec::new() };
+        if decision.run.instances[at].status != NodeStatus::Ready {
             return Vec::new();
         }
         match shows {
-            Some(HumanRequestKind::Node) => turn.start(at, shown),
-            Some(_) if !turn.run.approves(at, shown) => {
-                turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before, shown);
+            Some(HumanRequestKind::Node) => decision.start(at, shown),
+            Some(_) if !decision.run.approves(at, shown) => {
+                decision.ask(at, TransitionReason::ApproveBefore, HumanRequestKind::Before, shown);
             }
             Some(_) | None => {}
         }
-        turn.events
+        decision.events
     }
 
     /// Asks anew, with a deadline of its own, what a node asks already, if it shows something else by now. The
     /// question before it is closed.
-    pub fn ask_anew(&mut self, cx: &mut Context<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
-        let mut turn = Turn { run: self, cx, events: Vec::new() };
-        if let Some(at) = turn.run.position(node)
-            && let Standing::WaitingHuman { ask, .. } = turn.run.instances[at].standing
+    pub fn ask_again(
+        &mut self,
+        cx: &mut DecisionContext<'_>,
+        node: &NodeId,
+        shown: Option<Digest>,
+    ) -> Vec<Event> {
+        let mut decision = Decision::new(self, cx);
+        if let Some(at) = decision.run.position(node)
+            && let NodeStatus::WaitingHuman { ask, .. } = decision.run.instances[at].status
             && matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node)
-            && turn.run.instances[at].shown.as_deref() != shown.as_ref()
+            && decision.run.instances[at].shown.as_deref() != shown.as_ref()
         {
-            turn.request(at, ask, shown);
+            decision.request(at, ask, shown);
         }
-        turn.events
+        decision.events
     }
 
     /// How many more attempts the plan's own limit lets run at once.
@@ -86,32 +91,37 @@ impl Run {
 
     /// Starts an attempt of a ready node; nothing if it is not ready any more or wants an approval first. With
     /// `sleep_until` the attempt is nothing but a wait, and holds no slot.
-    pub fn start(&mut self, cx: &mut Context<'_>, node: &NodeId, sleep_until: Option<Ticks>) -> Vec<Event> {
-        let mut turn = Turn { run: self, cx, events: Vec::new() };
-        if let Some(at) = turn.run.position(node)
-            && turn.run.instances[at].standing == Standing::Ready
-            && !turn.run.needs_approval(at)
+    pub fn start(
+        &mut self,
+        cx: &mut DecisionContext<'_>,
+        node: &NodeId,
+        sleep_until: Option<Ticks>,
+    ) -> Vec<Event> {
+        let mut decision = Decision::new(self, cx);
+        if let Some(at) = decision.run.position(node)
+            && decision.run.instances[at].status == NodeStatus::Ready
+            && !decision.run.needs_approval(at)
         {
-            turn.start(at, None);
+            decision.start(at, None);
             if let Some(due) = sleep_until {
-                turn.emit(Event::TimerSet(Timer { node: node.clone(), kind: TimerKind::Sleep, at: due }));
+                decision.emit(Event::TimerSet(Timer { node: node.clone(), kind: TimerKind::Sleep, at: due }));
             }
         }
-        turn.events
+        decision.events
     }
 
     /// Looks at the ready nodes once, in the order of (level, id): asks for approvals, and starts as many as there
     /// are slots.
-    pub fn dispatch(&mut self, cx: &mut Context<'_>) -> Vec<Event> {
-        let mut turn = Turn { run: self, cx, events: Vec::new() };
-        for (_, at) in turn.run.ready.clone() {
-            if turn.run.needs_approval(at) {
-                turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before, None);
-            } else if turn.run.free_slots() > 0 {
-                turn.start(at, None);
+    pub fn dispatch(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
+        let mut decision = Decision::new(self, cx);
+        for (_, at) in decision.run.ready.clone() {
+            if decision.run.needs_approval(at) {
+                decision.ask(at, TransitionReason::ApproveBefore, HumanRequestKind::Before, None);
+            } else if decision.run.free_slots() > 0 {
+                decision.start(at, None);
             }
         }
-        turn.events
+        decision.events
     }
 
     fn needs_approval(&self, at: usize) -> bool {
@@ -119,17 +129,23 @@ impl Run {
     }
 }
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     fn start(&mut self, at: usize, shown: Option<Digest>) {
         let attempt = self.run.instances[at].attempts + 1;
-        self.transit(at, NodeState::Running, Reason::Attempt(attempt));
+        self.transit(at, NodeState::Running, TransitionReason::Attempt(attempt));
         if self.run.plan.nodes[at].kind == Kind::HumanApproval {
-            self.ask(at, Reason::HumanNode, HumanRequestKind::Node, shown);
+            self.ask(at, TransitionReason::HumanNode, HumanRequestKind::Node, shown);
         }
     }
 
     /// Asks a person, and shows what has this digest.
-    pub(super) fn ask(&mut self, at: usize, reason: Reason, kind: HumanRequestKind, shown: Option<Digest>) {
+    pub(super) fn ask(
+        &mut self,
+        at: usize,
+        reason: TransitionReason,
+        kind: HumanRequestKind,
+        shown: Option<Digest>,
+    ) {
         self.transit(at, NodeState::WaitingHuman, reason);
         self.request(at, kind, shown);
     }

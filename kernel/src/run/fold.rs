@@ -11,7 +11,7 @@ use crate::port::{Position, Recorded, Seq};
 
 /// A run, folded from its records up to some place.
 #[derive(Debug, Clone)]
-pub struct Folded {
+pub struct FoldedRun {
     /// How it was opened.
     pub opened: RunOpened,
     /// When.
@@ -32,7 +32,7 @@ pub struct Folded {
 
 /// Why records are no run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FoldError {
+pub enum RunFoldError {
     /// They do not begin with its opening.
     #[error("run {0} has no first record")]
     Unopened(RunId),
@@ -53,27 +53,27 @@ pub type ReadPlan<'a> = dyn Fn(&Json) -> Result<Arc<Plan>, serde_json::Error> + 
 
 /// Takes in the records of a run, one after the other.
 #[derive(Debug, Clone)]
-pub struct Fold {
+pub struct RunFold {
     of: RunId,
-    folded: Option<Folded>,
+    folded: Option<FoldedRun>,
 }
 
-impl Fold {
+impl RunFold {
     /// Nothing yet of this run.
-    pub fn of(run: RunId) -> Fold {
-        Fold { of: run, folded: None }
+    pub fn of(run: RunId) -> RunFold {
+        RunFold { of: run, folded: None }
     }
 
     /// Takes in the next record; `read` gives the plan it holds, and may have read that before. After an error the fold is of
     /// no use any more.
-    pub fn record(&mut self, record: &Recorded, read: &ReadPlan<'_>) -> Result<(), FoldError> {
+    pub fn record(&mut self, record: &Recorded, read: &ReadPlan<'_>) -> Result<(), RunFoldError> {
         let (run, seq) = (self.of, record.seq.0);
-        let illegal = |what: String| FoldError::Illegal { run, seq, what };
+        let illegal = |what: String| RunFoldError::Illegal { run, seq, what };
         let Some(folded) = &mut self.folded else {
-            let Event::RunOpened(opened) = &record.event else { return Err(FoldError::Unopened(run)) };
+            let Event::RunOpened(opened) = &record.event else { return Err(RunFoldError::Unopened(run)) };
             let plan =
                 read(&opened.plan).map_err(|error| illegal(format!("the plan cannot be read: {error}")))?;
-            self.folded = Some(Folded {
+            self.folded = Some(FoldedRun {
                 opened: RunOpened::clone(opened),
                 opened_at: record.at_ms,
                 run: Run::new(plan, opened.seed, record.at_ms),
@@ -98,12 +98,12 @@ impl Fold {
     }
 
     /// What the records so far tell; `None` before the first.
-    pub fn so_far(&self) -> Option<&Folded> {
+    pub fn so_far(&self) -> Option<&FoldedRun> {
         self.folded.as_ref()
     }
 
     /// What they tell in the end.
-    pub fn end(self) -> Result<Folded, FoldError> {
-        self.folded.ok_or(FoldError::Unopened(self.of))
+    pub fn end(self) -> Result<FoldedRun, RunFoldError> {
+        self.folded.ok_or(RunFoldError::Unopened(self.of))
     }
 }

@@ -1,11 +1,11 @@
 //! What people answer, and their silence.
 
 use super::Run;
-use super::standing::{Settlement, Standing};
-use super::turn::Turn;
+use super::decision::Decision;
+use super::node_status::{NodeStatus, ResolutionKind};
 use crate::event::{Event, HumanAnswer, HumanRequestKind};
 use crate::id::{Digest, NodeId, Ticks};
-use crate::run::{Category, NodeState, Reason};
+use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 /// Why an answer is not taken. Nothing has changed then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum AnswerError {
         /// Where it stands.
         state: NodeState,
         /// Why it stands there.
-        reason: Option<Reason>,
+        reason: Option<TransitionReason>,
     },
     /// Somebody has answered this question.
     #[error("node {node} was {} by {by} already", if *.approve { "approved" } else { "rejected" })]
@@ -95,15 +95,15 @@ pub enum ResolutionError {
     },
 }
 
-fn because(reason: &Option<Reason>) -> String {
+fn because(reason: &Option<TransitionReason>) -> String {
     reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
 }
 
 impl Run {
     /// Whether silence ends a question now, or has ended one that is still to be closed.
-    pub fn silence_is_due(&self, now: Ticks) -> bool {
+    pub fn human_timeout_due(&self, now: Ticks) -> bool {
         self.instances.iter().any(|instance| {
-            matches!(instance.standing, Standing::WaitingHuman { deadline: Some(deadline), .. } if deadline <= now)
+            matches!(instance.status, NodeStatus::WaitingHuman { deadline: Some(deadline), .. } if deadline <= now)
         })
     }
 
@@ -126,8 +126,8 @@ impl Run {
             let (approve, by) = (answered.approve, answered.by.clone());
             return Err(AnswerError::Answered { node, approve, by });
         }
-        let (ask, deadline) = match instance.standing {
-            Standing::WaitingHuman { ask, deadline } if request <= instance.requests => (ask, deadline),
+        let (ask, deadline) = match instance.status {
+            NodeStatus::WaitingHuman { ask, deadline } if request <= instance.requests => (ask, deadline),
             _ => {
                 let (state, reason) = (instance.state(), instance.reason.clone());
                 return Err(AnswerError::NotAsked { node, state, reason });
@@ -157,7 +157,7 @@ impl Run {
     pub fn check_resolution(&self, node: &NodeId, looked_at: Option<u32>) -> Result<u32, ResolutionError> {
         let instance = self.instance(node).ok_or_else(|| ResolutionError::UnknownNode(node.clone()))?;
         let latest = instance.attempts;
-        let Standing::WaitingHuman { ask: HumanRequestKind::InDoubt, .. } = instance.standing else {
+        let NodeStatus::WaitingHuman { ask: HumanRequestKind::InDoubt, .. } = instance.status else {
             return Err(ResolutionError::NotInDoubt { node: node.clone(), state: instance.state() });
         };
         match looked_at.filter(|&attempt| attempt != latest) {
@@ -168,22 +168,28 @@ impl Run {
 
     /// Whether a person settled this attempt like this, and settled none of the node since: saying so once more changes
     /// nothing. `result`: what it gave, if it was done.
-    pub fn is_resolved(&self, node: &NodeId, attempt: u32, how: Settlement, result: Option<Digest>) -> bool {
+    pub fn is_resolved(
+        &self,
+        node: &NodeId,
+        attempt: u32,
+        how: ResolutionKind,
+        result: Option<Digest>,
+    ) -> bool {
         self.instance(node).is_some_and(|instance| {
             instance.resolved == Some((attempt, how))
-                && (how != Settlement::Done
+                && (how != ResolutionKind::Done
                     || instance.output.as_ref().map(|output| output.artifact) == result)
         })
     }
 }
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     /// The request a node waits for, if it is this one.
     fn open_request(&self, node: &NodeId, request: u32) -> Option<(usize, HumanRequestKind)> {
         let at = self.run.position(node)?;
         let instance = &self.run.instances[at];
-        match instance.standing {
-            Standing::WaitingHuman { ask, .. } if instance.requests == request => Some((at, ask)),
+        match instance.status {
+            NodeStatus::WaitingHuman { ask, .. } if instance.requests == request => Some((at, ask)),
             _ => None,
         }
     }
@@ -195,20 +201,22 @@ impl Turn<'_, '_, '_> {
         }
         self.human_answer(at, approve, false, by, note);
         match (ask, approve) {
-            (HumanRequestKind::Before, true) => self.transit(at, NodeState::Ready, Reason::Approved),
+            (HumanRequestKind::Before, true) => {
+                self.transit(at, NodeState::Ready, TransitionReason::Approved)
+            }
             (HumanRequestKind::Before, false) => {
-                self.transit(at, NodeState::Cancelled, Reason::HumanRejected);
+                self.transit(at, NodeState::Cancelled, TransitionReason::HumanRejected);
             }
             (_, true) => self.executed(at),
-            (_, false) => self.failed(at, Category::HumanRejection),
+            (_, false) => self.failed(at, FailureCategory::HumanRejection),
         }
     }
 
-    pub(super) fn silence(&mut self, node: &NodeId, request: u32) {
+    pub(super) fn human_timeout(&mut self, node: &NodeId, request: u32) {
         if let Some((at, ask)) = self.open_request(node, request)
             && ask != HumanRequestKind::InDoubt
         {
-            self.transit(at, NodeState::Cancelled, Reason::HumanTimeout);
+            self.transit(at, NodeState::Cancelled, TransitionReason::HumanTimeout);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Category, Run, Standing};
+use super::{FailureCategory, NodeStatus, Run};
 use crate::id::{Digest, NodeId};
 use crate::json::{self, JsonError, Object};
 use crate::lineage;
@@ -15,11 +15,11 @@ use crate::template::{self, FillError, RENDER_BYTES_MAX};
 
 /// What an attempt is given.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Given {
+pub enum AttemptInput {
     /// Parameters to call a tool with.
     Params(Object),
     /// A template, to be rendered over what became of each dependency.
-    Fates {
+    Aggregate {
         /// The template.
         template: String,
         /// By the id of the dependency: `state`, and `result` if it is executed.
@@ -28,7 +28,7 @@ pub enum Given {
 }
 
 /// Digest of each value that came out of another node, by the name it arrives under.
-pub type Refs = BTreeMap<String, Digest>;
+pub type RefDigests = BTreeMap<String, Digest>;
 
 /// Why an attempt cannot be given what it needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,10 +68,10 @@ pub enum InputError {
 
 impl InputError {
     /// What kind of failure it is.
-    pub fn category(&self) -> Category {
+    pub fn category(&self) -> FailureCategory {
         match self {
-            InputError::Missing { .. } | InputError::Unprintable { .. } => Category::ParamMissing,
-            InputError::NotCanonical { .. } | InputError::NoTemplate(_) => Category::Structural,
+            InputError::Missing { .. } | InputError::Unprintable { .. } => FailureCategory::ParamMissing,
+            InputError::NotCanonical { .. } | InputError::NoTemplate(_) => FailureCategory::Structural,
         }
     }
 }
@@ -80,7 +80,7 @@ impl Run {
     /// The executed nodes whose results an attempt of `node` needs.
     pub fn sources(&self, node: &Node) -> BTreeSet<NodeId> {
         let executed =
-            |id: &&NodeId| self.instance(id).is_some_and(|instance| instance.standing == Standing::Executed);
+            |id: &&NodeId| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed);
         match node.kind {
             Kind::Aggregator => node.deps.iter().map(|dep| &dep.n).filter(executed).cloned().collect(),
             _ => {
@@ -92,15 +92,15 @@ impl Run {
 
     /// What an attempt of `node` is given. `results` has the result of each of its [`Run::sources`]; what is not
     /// there counts as `null`.
-    pub fn given(
+    pub fn attempt_input(
         &self,
         node: &Node,
         results: &BTreeMap<NodeId, Arc<Value>>,
-    ) -> Result<(Given, Refs), InputError> {
+    ) -> Result<(AttemptInput, RefDigests), InputError> {
         let result = |from: &NodeId| results.get(from).cloned().unwrap_or_default();
         let mut params = resolve(self, node, &result)?;
         let mut refs = if node.param_refs.is_empty() {
-            Refs::new()
+            RefDigests::new()
         } else {
             digests(params.iter().filter(|(name, _)| node.param_refs.contains_key(*name)))?
         };
@@ -110,9 +110,9 @@ impl Run {
             };
             let values = self.fates(node, &result);
             refs.extend(digests(&values)?);
-            return Ok((Given::Fates { template, values }, refs));
+            return Ok((AttemptInput::Aggregate { template, values }, refs));
         }
-        Ok((Given::Params(params), refs))
+        Ok((AttemptInput::Params(params), refs))
     }
 
     /// An aggregator sees every dependency, whatever became of it.
@@ -121,7 +121,7 @@ impl Run {
         for dep in &node.deps {
             let Some(instance) = self.instance(&dep.n) else { continue };
             let mut fate = json!({"state": instance.state().as_str()});
-            if instance.standing == Standing::Executed {
+            if instance.status == NodeStatus::Executed {
                 fate["result"] = (*result(&dep.n)).clone();
             }
             fates.insert(dep.n.to_string(), fate);
@@ -130,7 +130,7 @@ impl Run {
     }
 }
 
-fn digests<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Result<Refs, InputError> {
+fn digests<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Result<RefDigests, InputError> {
     let digest = |(name, value): (&String, &Value)| match json::canonical(value) {
         Ok(canonical) => Ok((name.clone(), lineage::value(&canonical))),
         Err(error) => Err(InputError::NotCanonical { name: name.clone(), error }),

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Refs, Run};
+use super::{RefDigests, Run};
 use crate::event::{Accounts, AttemptIntent, Event, RunOpened};
 use crate::id::{Digest, NodeId, RunId, Ticks};
-use crate::lineage::{self, Inputs, Sigma};
+use crate::lineage::{self, ExecutableSpec, Inputs};
 use crate::plan::{Idempotency, Kind, Node};
 
 /// Instances of a node in a run so far: nothing starts a second one yet.
@@ -13,12 +13,12 @@ pub const GENERATION: u32 = 1;
 
 /// What the run itself does not know of an attempt that is about to start.
 #[derive(Debug, Clone, Copy)]
-pub struct Intended<'a> {
+pub struct IntentContext<'a> {
     /// How the run was opened.
     pub opened: &'a RunOpened,
     /// What the attempt is given by other nodes.
-    pub refs: &'a Refs,
-    /// Digest of what runs, see [`what_runs`].
+    pub refs: &'a RefDigests,
+    /// Digest of what runs, see [`executable_digest`].
     pub sigma: Digest,
     /// See [`Run::idempotency_key`].
     pub idempotency_key: Digest,
@@ -27,23 +27,24 @@ pub struct Intended<'a> {
 }
 
 /// Digest of what runs when this node does: its tool, in this version if it is known.
-pub fn what_runs(node: &Node, tool_version: Option<&str>) -> Digest {
+pub fn executable_digest(node: &Node, tool_version: Option<&str>) -> Digest {
     let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
-    let sigma = Sigma { kind, tool: node.tool.as_deref(), tool_version, ..Sigma::default() };
-    lineage::sigma(&sigma.document().expect("texts are canonical"))
+    let sigma =
+        ExecutableSpec { kind, tool: node.tool.as_deref(), tool_version, ..ExecutableSpec::default() };
+    lineage::executable_digest(&sigma.document().expect("texts are canonical"))
 }
 
 impl Run {
     /// Writes down that the attempt of a running node is about to start; nothing if there is no such node. The
     /// record has taken effect: append it before the attempt starts.
-    pub fn intend(&mut self, now: Ticks, node: &NodeId, intended: Intended<'_>) -> Option<Event> {
+    pub fn record_intent(&mut self, now: Ticks, node: &NodeId, intended: IntentContext<'_>) -> Option<Event> {
         let description = self.node(node)?;
         let instance = self.instance(node)?;
-        let Intended { opened, refs, sigma, idempotency_key, accounts } = intended;
+        let IntentContext { opened, refs, sigma, idempotency_key, accounts } = intended;
         let intent = Event::AttemptIntent(Box::new(AttemptIntent {
             node: node.clone(),
             generation: GENERATION,
-            phase: instance.phase,
+            patch_count: instance.patch_count,
             attempt: instance.attempts,
             reuse: self.reuse(description, refs, sigma),
             idempotency_key,
@@ -58,7 +59,7 @@ impl Run {
 
     /// Whether the work of a node is what the last intent said, by its identity: what it calls, in which version, on
     /// what. A node of which no intent tells has nothing to differ from.
-    pub fn is_same_work(&self, node: &NodeId, refs: &Refs, sigma: Digest) -> bool {
+    pub fn is_same_work(&self, node: &NodeId, refs: &RefDigests, sigma: Digest) -> bool {
         let written = self.instance(node).and_then(|instance| instance.identity);
         let now = self.node(node).map(|node| self.reuse(node, refs, sigma));
         written.is_none_or(|written| Some(written.reuse) == now)
@@ -67,17 +68,17 @@ impl Run {
     /// What a receiver can recognise a repetition of the node's work by: the same for every attempt, until a patch
     /// makes it other work.
     pub fn idempotency_key(&self, run: RunId, node: &NodeId) -> Digest {
-        let phase = self.instance(node).map_or(0, |instance| instance.phase);
-        lineage::idempotency_key(run, node, u64::from(GENERATION), u64::from(phase))
+        let patch_count = self.instance(node).map_or(0, |instance| instance.patch_count);
+        lineage::idempotency_key(run, node, u64::from(GENERATION), u64::from(patch_count))
     }
 
     /// Identity of the work: what runs, on what.
-    fn reuse(&self, node: &Node, refs: &Refs, sigma: Digest) -> Digest {
+    fn reuse(&self, node: &Node, refs: &RefDigests, sigma: Digest) -> Digest {
         let effects = self.receipts(node);
         let identify = || {
             let inputs = Inputs { effects: &effects, params: &node.params, refs, world: None };
             let inputs = inputs.document().expect("plans and results were canonical when they came in");
-            lineage::reuse(sigma, lineage::x(&inputs))
+            lineage::reuse(sigma, lineage::inputs_digest(&inputs))
         };
         match self.position(&node.id) {
             Some(at) if refs.is_empty() && effects.is_empty() => {

@@ -1,7 +1,7 @@
 //! What the joins of a run know of their sources, kept up with each commit: a commit costs its degree, however
 //! wide a join is.
 
-use super::standing::Instance;
+use super::node_status::NodeInstance;
 use crate::plan::{Graph, Join, Node, On};
 use crate::run::NodeState;
 
@@ -10,14 +10,14 @@ use crate::run::NodeState;
 pub(super) struct JoinCount {
     /// Edges that do not hold yet.
     pub(super) unmet: u32,
-    culprit: Option<u32>,
+    broken_dep: Option<u32>,
     winner: Option<u32>,
 }
 
 impl JoinCount {
     /// The broken source that broke first (all_of).
-    pub(super) fn culprit(&self) -> Option<usize> {
-        self.culprit.map(|source| source as usize)
+    pub(super) fn broken_dep(&self) -> Option<usize> {
+        self.broken_dep.map(|source| source as usize)
     }
 
     /// The executed candidate that committed first (any_of).
@@ -39,17 +39,17 @@ impl JoinCount {
                 if executed || on == On::Terminal {
                     self.unmet -= 1;
                 } else {
-                    self.culprit = self.culprit.or(Some(source as u32));
+                    self.broken_dep = self.broken_dep.or(Some(source as u32));
                 }
             }
         }
     }
 
     /// Counts anew, for a version whose edges may have changed.
-    pub(super) fn count(at: usize, nodes: &[Node], graph: &Graph, instances: &[Instance]) -> JoinCount {
+    pub(super) fn count(at: usize, nodes: &[Node], graph: &Graph, instances: &[NodeInstance]) -> JoinCount {
         let mut ended: Vec<(usize, On)> =
             graph.sources[at].iter().copied().filter(|&(source, _)| !instances[source].is_live()).collect();
-        ended.sort_by_key(|&(source, _)| instances[source].commit);
+        ended.sort_by_key(|&(source, _)| instances[source].commit_number);
         let mut join = JoinCount { unmet: graph.sources[at].len() as u32, ..JoinCount::default() };
         for (source, on) in ended {
             join.commit(nodes[at].join, on, source, instances[source].state());

@@ -6,12 +6,12 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `state`, `standing` | the node machine: states, reasons, what is known in each state |
-//! | `joins`, `turns`, `dirty` | which joins hold, whose turn it is in ordered ones, and which nodes need a look |
+//! | `state`, `status` | the node machine: states, reasons, what is known in each state |
+//! | `joins`, `ordered_joins`, `dirty` | which joins hold, whose turn it is in ordered ones, and which nodes need a look |
 //! | `apply` | the effect of each record |
-//! | `turn` | one decision: records in the order they take effect |
-//! | `settle` | what follows without anybody's doing |
-//! | `dispatch`, `attempt`, `human`, `change`, `operator`, `quiesce` | what follows from a start, a result, an answer, a new version, an operator, and from nothing being left to do |
+//! | `decision` | one decision: records in the order they take effect |
+//! | `propagate` | what follows without anybody's doing |
+//! | `dispatch`, `attempt`, `human`, `change`, `operator`, `check_completion` | what follows from a start, a result, an answer, a new version, an operator, and from nothing being left to do |
 //! | `strategy`, `recovery`, `prepared` | what a failure asks for; retry, patch, replan: which level, when; patches that nobody has to write |
 //! | `oversight` | which steps a person is asked about |
 //! | `take_up` | what follows when the process that drove it has died |
@@ -21,65 +21,69 @@
 //! | `shown` | what a person is shown before they answer |
 //! | `fold`, `report` | a run as its records tell it; what it amounts to |
 
+mod abandoned_work;
 mod apply;
+mod approval_request;
 mod attempt;
 mod change;
+mod completion;
+mod crash_recovery;
+mod decision;
 mod dirty;
 mod dispatch;
+mod downstream;
 mod fold;
-mod given_up;
-mod held_up;
 mod human;
+mod input;
 mod inputs;
 mod intent;
 mod joins;
+mod node_status;
 mod operator;
+mod ordered_joins;
 mod oversight;
-mod prepared;
-mod purse;
-mod quiesce;
+mod planner;
+mod propagate;
 mod recovery;
 mod report;
-mod settle;
-mod shown;
-mod standing;
+mod run_budget;
 mod state;
+mod static_planner;
 mod strategy;
-mod take_up;
-mod turn;
-mod turns;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use abandoned_work::AbandonedWork;
 pub use apply::IllegalStep;
-pub use fold::{Fold, FoldError, Folded, ReadPlan};
-pub use given_up::GivenUp;
-pub use held_up::HELD_UP_MAX;
+pub use approval_request::{ApprovalRequest, ApprovalTest};
+pub use completion::Completion;
+pub use crash_recovery::{CrashRecovery, RECOVERIES_MAX, RecoveryContext};
+pub use decision::DecisionContext;
+pub use downstream::DOWNSTREAM_MAX;
+pub use fold::{FoldedRun, ReadPlan, RunFold, RunFoldError};
 pub use human::{AnswerError, ResolutionError};
-pub use inputs::{Given, InputError, Refs, resolve};
-pub use intent::{GENERATION, Intended, what_runs};
+pub use input::{Canceller, Operation, Resolution, RunInput};
+pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
+pub use intent::{GENERATION, IntentContext, executable_digest};
+pub use node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 pub use operator::OperationError;
-pub use prepared::{FEEDBACK, Prepared};
-pub use purse::{AttemptOfNode, Purse};
-pub use quiesce::Quiet;
+pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 pub use recovery::backoff;
-pub use report::{Culprit, Report, Timeline, began};
-pub use shown::{Shown, ShownTest};
-pub use standing::{Answered, Identity, Instance, Settlement, Standing};
-pub use state::{Category, NodeState, Reason, RunOutcome};
-pub use strategy::Strategy;
-pub use take_up::{RECOVERIES_MAX, Since, TakenUp};
-pub use turn::{Answer, Canceller, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
+pub use report::{RootCause, RunReport, RunTimeline, attempt_started_at};
+pub use run_budget::{NodeAttempt, RunBudget};
+pub use state::{FailureCategory, NodeState, RunOutcome, TransitionReason};
+pub use static_planner::{FEEDBACK, StaticPlanner};
+pub use strategy::RecoveryStrategy;
 
 use crate::evaluation::{Scores, Tally, Target};
 use crate::event::{Output, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Node, Plan};
-use dirty::Dirty;
+use dirty::DirtySet;
 use joins::JoinCount;
-use turns::Turns;
+use ordered_joins::OrderedJoins;
 
 /// The state of one run. Holds no clock and no handle: whatever it needs arrives with each input.
 #[derive(Debug, Clone)]
@@ -87,13 +91,13 @@ pub struct Run {
     plan: Arc<Plan>,
     graph: Arc<Graph>,
     /// By the index of the node in the plan, which is the order of ids.
-    instances: Vec<Instance>,
+    instances: Vec<NodeInstance>,
     joins: Vec<JoinCount>,
-    turns: Turns,
+    ordered_joins: OrderedJoins,
     is_output: Vec<bool>,
     /// Ready nodes in the order of dispatch: (level, index).
     ready: BTreeSet<(u32, usize)>,
-    dirty: Dirty,
+    dirty: DirtySet,
     counts: Counts,
     /// Interjections whose hold is on.
     holds: Vec<NodeId>,
@@ -145,12 +149,12 @@ impl Run {
         let graph = Arc::clone(plan.graph());
         let nodes = plan.nodes.len();
         let mut run = Run {
-            instances: vec![Instance::new(now); nodes],
+            instances: vec![NodeInstance::new(now); nodes],
             joins: Vec::new(),
-            turns: Turns::default(),
+            ordered_joins: OrderedJoins::default(),
             is_output: Vec::new(),
             ready: BTreeSet::new(),
-            dirty: Dirty::default(),
+            dirty: DirtySet::default(),
             counts: Counts { live: nodes, ..Counts::default() },
             holds: Vec::new(),
             commits: 0,
@@ -185,12 +189,12 @@ impl Run {
     }
 
     /// Where each node stands, in ascending order of ids.
-    pub fn instances(&self) -> impl Iterator<Item = (&Node, &Instance)> {
+    pub fn instances(&self) -> impl Iterator<Item = (&Node, &NodeInstance)> {
         self.plan.nodes.iter().zip(&self.instances)
     }
 
     /// Where one node stands.
-    pub fn instance(&self, node: &NodeId) -> Option<&Instance> {
+    pub fn instance(&self, node: &NodeId) -> Option<&NodeInstance> {
         self.position(node).map(|at| &self.instances[at])
     }
 
@@ -212,7 +216,7 @@ impl Run {
     /// Whether `attempt` of `node` is the one that its node waits for.
     pub fn is_current(&self, node: &NodeId, attempt: u32) -> bool {
         self.instance(node).is_some_and(|instance| {
-            instance.attempts == attempt && matches!(instance.standing, Standing::Running { .. })
+            instance.attempts == attempt && matches!(instance.status, NodeStatus::Running { .. })
         })
     }
 
@@ -223,7 +227,7 @@ impl Run {
     }
 
     /// Whether any attempt of it was ever started, or any question asked.
-    pub fn has_begun(&self) -> bool {
+    pub fn has_started(&self) -> bool {
         self.instances.iter().any(|instance| instance.attempts + instance.requests > 0)
     }
 
@@ -239,22 +243,22 @@ impl Run {
     }
 
     /// Whether any node waits for a person, to approve or to settle what is in doubt.
-    pub fn asks(&self) -> bool {
+    pub fn has_open_question(&self) -> bool {
         self.counts.waiting > 0
     }
 
     /// Whether any node wants a slot.
-    pub fn is_any_ready(&self) -> bool {
+    pub fn has_ready_nodes(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// Whether an attempt is under way, as far as its records know, or the plan is about to change.
-    pub fn is_under_way(&self) -> bool {
+    pub fn has_work_in_flight(&self) -> bool {
         self.counts.running > 0 || self.replan_pending
     }
 
     /// Whether nothing is under way or about to be: the run waits for times that are set, or for people.
-    pub fn only_waits(&self) -> bool {
+    pub fn is_only_waiting(&self) -> bool {
         let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
         sleeping + waiting > 0 && running + retryable == 0 && self.ready.is_empty() && !self.replan_pending
     }
@@ -266,7 +270,7 @@ impl Run {
     }
 
     /// Whether the plan's own contract was judged for this version and does not hold.
-    pub fn breaks_contract(&self) -> bool {
+    pub fn violates_contract(&self) -> bool {
         self.contract == Some((self.plan.version, false))
     }
 
@@ -280,7 +284,7 @@ impl Run {
         self.plan
             .outputs
             .iter()
-            .all(|id| self.instance(id).is_some_and(|instance| instance.standing == Standing::Executed))
+            .all(|id| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed))
     }
 
     /// How the run ends, as far as is known: first that applies of cancelled, succeeded (failed, if the plan's
@@ -310,7 +314,7 @@ impl Run {
         if self.cancelled {
             return None;
         }
-        let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.phase)).sum();
+        let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.patch_count)).sum();
         let patches: u64 = self.plan.nodes.iter().map(|node| u64::try_from(node.patches).unwrap_or(0)).sum();
         let revisions_max = patches + u64::from(self.plan.policy.max_replans);
         self.tally.scores(patched + u64::from(self.replanned), revisions_max, target)
@@ -347,12 +351,12 @@ impl Run {
     fn derive(&mut self) {
         let (nodes, graph) = (&self.plan.nodes, &self.graph);
         self.joins = (0..nodes.len()).map(|at| JoinCount::count(at, nodes, graph, &self.instances)).collect();
-        self.turns = Turns::count(nodes, graph, &self.instances);
+        self.ordered_joins = OrderedJoins::count(nodes, graph, &self.instances);
         self.is_output = vec![false; nodes.len()];
         let outputs: Vec<usize> = self.plan.outputs.iter().filter_map(|id| self.position(id)).collect();
         outputs.into_iter().for_each(|at| self.is_output[at] = true);
         self.ready = (0..self.instances.len())
-            .filter(|&at| self.instances[at].standing == Standing::Ready)
+            .filter(|&at| self.instances[at].status == NodeStatus::Ready)
             .map(|at| (self.graph.level[at], at))
             .collect();
         self.dirty.clear();

@@ -3,11 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::Run;
-use super::turn::{Canceller, Operation, Turn};
+use super::decision::Decision;
+use super::input::{Canceller, Operation};
 use crate::event::{ChangeCause, Event, OperatorAct};
 use crate::id::NodeId;
-use crate::plan::{Change, Delta, Fault, Kind, Method, NodeDraft, RuleDraft, Settings, Span};
-use crate::run::{NodeState, Reason};
+use crate::plan::{Change, Delta, Diagnostic, HumanDuration, Kind, Method, NodeDraft, RuleDraft, Settings};
+use crate::run::{NodeState, TransitionReason};
 
 /// Why an operator's wish comes to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,13 +29,13 @@ pub enum OperationError {
     },
     /// The plan cannot be changed like this.
     #[error("the plan cannot be changed like this: {}", first(.0))]
-    Refused(Vec<Fault>),
+    Refused(Vec<Diagnostic>),
 }
 
-fn first(faults: &[Fault]) -> String {
+fn first(faults: &[Diagnostic]) -> String {
     faults
         .first()
-        .map_or_else(String::new, |fault| format!("{} ({}); {}", fault.detail, fault.code, fault.mend))
+        .map_or_else(String::new, |fault| format!("{} ({}); {}", fault.detail, fault.code, fault.help))
 }
 
 impl Run {
@@ -86,7 +87,7 @@ impl Run {
         let asks = NodeDraft {
             kind: Some(Kind::HumanApproval),
             params: Some(Map::from_iter([("text".to_owned(), Value::from(text))])),
-            human_timeout: Some(Span::Millis(wait)),
+            human_timeout: Some(HumanDuration::Millis(wait)),
             contract: Some(vec![gives]),
             ..NodeDraft::named(id.clone())
         };
@@ -94,7 +95,7 @@ impl Run {
     }
 }
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     pub(super) fn operator(&mut self, operation: Operation) {
         if self.run.has_target(&operation).is_err() {
             return;
@@ -102,9 +103,9 @@ impl Turn<'_, '_, '_> {
         match operation {
             Operation::CancelPlan(by) => {
                 let (act, reason) = match by {
-                    Canceller::Operator => (OperatorAct::CancelPlan, Reason::PlanCancelled),
-                    Canceller::Deadline => (OperatorAct::StopLate, Reason::Deadline),
-                    Canceller::Parent => (OperatorAct::StopUnwanted, Reason::Unwanted),
+                    Canceller::Operator => (OperatorAct::CancelPlan, TransitionReason::PlanCancelled),
+                    Canceller::Deadline => (OperatorAct::StopLate, TransitionReason::Deadline),
+                    Canceller::Parent => (OperatorAct::StopUnwanted, TransitionReason::Unwanted),
                 };
                 self.cancel_run(act, &reason);
             }
@@ -122,12 +123,12 @@ impl Turn<'_, '_, '_> {
     fn stop_one(&mut self, node: &NodeId, to: NodeState, act: OperatorAct) {
         if let Some(at) = self.run.position(node) {
             self.emit(Event::Operator(act));
-            self.stop(at, to, &Reason::Operator);
+            self.stop(at, to, &TransitionReason::Operator);
         }
     }
 
     /// Stops a node: what runs and acts on the world drains, any other live node ends at once.
-    pub(super) fn stop(&mut self, at: usize, to: NodeState, reason: &Reason) {
+    pub(super) fn stop(&mut self, at: usize, to: NodeState, reason: &TransitionReason) {
         let instance = &self.run.instances[at];
         if !instance.is_live() || instance.is_draining() {
             return;
@@ -140,14 +141,14 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Cancels the run, and records once who did: its deadline and whoever sees to that may both say so.
-    pub(super) fn cancel_run(&mut self, act: OperatorAct, reason: &Reason) {
+    pub(super) fn cancel_run(&mut self, act: OperatorAct, reason: &TransitionReason) {
         if !self.run.cancelled {
             self.emit(Event::Operator(act));
         }
         self.stop_all(NodeState::Cancelled, reason);
     }
 
-    pub(super) fn stop_all(&mut self, to: NodeState, reason: &Reason) {
+    pub(super) fn stop_all(&mut self, to: NodeState, reason: &TransitionReason) {
         (0..self.run.instances.len()).for_each(|at| self.stop(at, to, reason));
     }
 
@@ -155,7 +156,7 @@ impl Turn<'_, '_, '_> {
     pub(super) fn stop_for_conclusion(&mut self, concluding: usize) {
         for at in 0..self.run.instances.len() {
             if at != concluding && self.run.plan.nodes[at].kind != Kind::Aggregator {
-                self.stop(at, NodeState::Skipped, &Reason::Concluded);
+                self.stop(at, NodeState::Skipped, &TransitionReason::Concluded);
             }
         }
     }

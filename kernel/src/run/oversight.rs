@@ -1,9 +1,9 @@
 //! Which steps a person is asked about: those that the plan says, and those that the oversight of the run adds.
 
 use super::Run;
+use super::decision::Decision;
 use super::intent::GENERATION;
-use super::standing::Standing;
-use super::turn::Turn;
+use super::node_status::NodeStatus;
 use crate::agent::{RequestKind, spot_draw};
 use crate::plan::{Approval, Kind};
 
@@ -20,7 +20,7 @@ impl Run {
     }
 }
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     /// Whether a person is asked before a result is used: the plan says so, oversight does, or the result itself is `unsure`
     /// and the run is watched. A wait has no result to look at.
     pub(super) fn asks_after(&self, at: usize, unsure: bool) -> bool {
@@ -39,8 +39,8 @@ impl Turn<'_, '_, '_> {
             | Kind::HumanApproval => false,
         };
         let waited =
-            matches!(self.run.instances[at].standing, Standing::Running { sleep_until: Some(_), .. });
+            matches!(self.run.instances[at].status, NodeStatus::Running { sleep_until: Some(_), .. });
         let kind = if unsure { RequestKind::Escalation } else { RequestKind::Checkpoint };
-        works && !waited && oversight.asks(kind, spot_draw(self.cx.run, &node.id, GENERATION.into()))
+        works && !waited && oversight.asks(kind, spot_draw(self.cx.run_id, &node.id, GENERATION.into()))
     }
 }

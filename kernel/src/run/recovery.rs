@@ -1,12 +1,13 @@
 //! Retry, patch, replan: which level may help, and when. A level is tried when those below it are exhausted, or cannot help.
 
 use super::Run;
-use super::turn::{Answer, Turn};
+use super::decision::Decision;
+use super::planner::PlannerAnswer;
 use crate::event::{Event, Timer, TimerKind};
 use crate::id::{NodeId, Ticks};
 use crate::lineage;
 use crate::plan::Policy;
-use crate::run::{Category, NodeState, Reason, Strategy};
+use crate::run::{FailureCategory, NodeState, RecoveryStrategy, TransitionReason};
 
 /// The wait before retry number `retry` (from 1) within a patch: `min(base * 2^(retry-1), cap)`.
 ///
@@ -20,17 +21,17 @@ pub fn backoff(policy: &Policy, retry: u32) -> Ticks {
     policy.backoff_base.saturating_mul(factor).min(policy.backoff_cap)
 }
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     /// Retry if that may help and is left, else patch, else the end; where a person is to say what becomes of such a
     /// failure, they are asked. A level that does not apply is recorded as exhausted, so that none is skipped in silence.
-    pub(super) fn recover(&mut self, at: usize, category: Category) {
+    pub(super) fn recover(&mut self, at: usize, category: FailureCategory) {
         let policy = &self.run.plan.policy;
-        let level = Strategy::decide(category, policy.domain.as_deref(), &policy.recovery).level();
+        let level = RecoveryStrategy::decide(category, policy.domain.as_deref(), &policy.recovery).level();
         self.emit(Event::Diagnosis { node: self.id(at), category, level });
-        if level == Strategy::HumanEscalation.level() {
-            if category == Category::HumanRejection {
+        if level == RecoveryStrategy::HumanEscalation.level() {
+            if category == FailureCategory::HumanRejection {
                 // A person has had their say.
-                self.fail(at, Reason::Category(category));
+                self.fail(at, TransitionReason::Category(category));
             } else {
                 self.in_doubt(at, false);
             }
@@ -42,34 +43,36 @@ impl Turn<'_, '_, '_> {
             self.retry(at, category);
             return;
         }
-        let patches_left = i64::from(instance.phase) < node.patches;
+        let patches_left = i64::from(instance.patch_count) < node.patches;
         self.exhausted(at, 1, if level == 1 { "no retry left" } else { "a retry cannot help" });
         if !patches_left {
             self.exhausted(at, 2, "no patch left");
-            self.fail(at, Reason::Category(category));
+            self.fail(at, TransitionReason::Category(category));
         } else if self.run.plan.version >= self.run.plan.policy.max_versions {
             self.exhausted(at, 2, "no version of the plan left");
-            self.fail(at, Reason::Category(category));
+            self.fail(at, TransitionReason::Category(category));
         } else {
             self.ask_patch(at, category);
         }
     }
 
-    fn retry(&mut self, at: usize, category: Category) {
+    fn retry(&mut self, at: usize, category: FailureCategory) {
         let retry = self.run.instances[at].retries + 1;
         let longest = backoff(&self.run.plan.policy, retry);
         let wait = if self.cx.settings.jitter { self.run.jitter(at, longest) } else { longest };
-        self.transit(at, NodeState::FailedRetryable, Reason::Category(category));
+        self.transit(at, NodeState::FailedRetryable, TransitionReason::Category(category));
         let due = self.cx.now.saturating_add(wait);
         self.emit(Event::TimerSet(Timer { node: self.id(at), kind: TimerKind::Backoff, at: due }));
     }
 
-    fn ask_patch(&mut self, at: usize, category: Category) {
+    fn ask_patch(&mut self, at: usize, category: FailureCategory) {
         let node: NodeId = self.id(at);
-        match self.cx.planner.patch(self.run, &node) {
-            Answer::Refused => self.patch(at, category, None),
-            Answer::Now(patch) => self.patch(at, category, Some(patch)),
-            Answer::Later => self.transit(at, NodeState::FailedRetryable, Reason::Category(category)),
+        match self.cx.planner.patch(&self.planner_request(), &node) {
+            PlannerAnswer::Refused => self.patch(at, category, None),
+            PlannerAnswer::Now(patch) => self.patch(at, category, Some(patch)),
+            PlannerAnswer::Later => {
+                self.transit(at, NodeState::FailedRetryable, TransitionReason::Category(category))
+            }
         }
     }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{NodeState, Run, RunOutcome, Standing};
+use super::{NodeState, NodeStatus, Run, RunOutcome};
 use crate::event::Event;
 use crate::id::{NodeId, Ticks};
-use crate::run::{Category, Reason};
+use crate::run::{FailureCategory, TransitionReason};
 
 /// Follows a run through its records and keeps what its summary needs.
 #[derive(Debug, Clone, Default)]
-pub struct Timeline {
+pub struct RunTimeline {
     opened: Option<Ticks>,
     last: Ticks,
     started: BTreeMap<NodeId, Ticks>,
@@ -36,7 +36,7 @@ pub struct Timeline {
 
 /// What a run amounts to. Times are in the unit of the run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct RunReport {
     /// Version of the plan at the end.
     pub version: u32,
     /// How it ended (or stands).
@@ -64,12 +64,13 @@ pub struct Report {
     /// Credits spent.
     pub cost: u64,
     /// For each failed or cancelled node, and each that an operator skipped though it was needed, what it comes down to.
-    pub culprits: Vec<Culprit>,
+    #[serde(rename = "culprits")]
+    pub root_causes: Vec<RootCause>,
 }
 
 /// What the loss of a node comes down to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Culprit {
+pub struct RootCause {
     /// The node where it began.
     pub node: NodeId,
     /// Its state.
@@ -84,11 +85,11 @@ pub struct Culprit {
 
 /// When an attempt began whose start was recorded at `started` and whose result at `ended`, by what it says that it took and cost. One
 /// that was begun by a process that ended was made again: while nothing ran, nobody was at it.
-pub fn began(started: Ticks, ended: Ticks, duration_ms: u64, cost: u64) -> Ticks {
+pub fn attempt_started_at(started: Ticks, ended: Ticks, duration_ms: u64, cost: u64) -> Ticks {
     if cost == 0 { started } else { started.max(ended.saturating_sub_unsigned(duration_ms)) }
 }
 
-impl Timeline {
+impl RunTimeline {
     /// Takes in a record of time `at`.
     pub fn record(&mut self, event: &Event, at: Ticks) {
         self.last = if self.opened.is_some() { self.last.max(at) } else { at };
@@ -120,7 +121,7 @@ impl Timeline {
             Event::AttemptResult(result) => {
                 self.cost += result.cost;
                 if let Some(started) = self.started.get_mut(&result.node) {
-                    *started = began(*started, at, result.duration_ms, result.cost);
+                    *started = attempt_started_at(*started, at, result.duration_ms, result.cost);
                 }
             }
             Event::ContractBroken { why, .. } => self.broken = Some(why.clone()),
@@ -153,7 +154,7 @@ impl Timeline {
         self.peak_ready = self.peak_ready.max(self.ready);
     }
 
-    /// How long the last attempt of each node took that has ended, or has taken by [`Timeline::until`].
+    /// How long the last attempt of each node took that has ended, or has taken by [`RunTimeline::until`].
     pub fn into_took(self) -> BTreeMap<NodeId, Ticks> {
         self.took
     }
@@ -163,14 +164,14 @@ impl Timeline {
     }
 
     /// The sum of it, beside the state the records led to.
-    pub fn report(&self, run: &Run) -> Report {
+    pub fn report(&self, run: &Run) -> RunReport {
         let makespan = self.makespan();
         let busy: Ticks = self.busy.values().sum();
         let critical = self.critical_path(run);
         let executed =
-            run.instances().filter(|(_, instance)| instance.standing == Standing::Executed).count();
+            run.instances().filter(|(_, instance)| instance.status == NodeStatus::Executed).count();
         let span = (makespan as f64).max(1.0);
-        Report {
+        RunReport {
             version: run.plan().version,
             outcome: run.outcome(),
             nodes: run.instances().map(|(node, instance)| (node.id.clone(), instance.state())).collect(),
@@ -184,49 +185,50 @@ impl Timeline {
             overhead_us_per_node: (makespan - critical).max(0) as f64 * 1_000.0 / (executed.max(1) as f64),
             late: self.late,
             cost: self.cost,
-            culprits: self.culprits(run),
+            root_causes: self.root_causes(run),
         }
     }
 
     /// Every lost node, grouped under the one where it began.
-    fn culprits(&self, run: &Run) -> Vec<Culprit> {
-        let mut found: BTreeMap<NodeId, Culprit> = BTreeMap::new();
+    fn root_causes(&self, run: &Run) -> Vec<RootCause> {
+        let mut found: BTreeMap<NodeId, RootCause> = BTreeMap::new();
         let mut lost: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         for (node, instance) in run.instances() {
             let state = instance.state();
             let Some(reason) = &instance.reason else { continue };
             match (state, reason) {
-                (NodeState::Cancelled | NodeState::Blocked, Reason::Upstream(culprit)) => {
-                    lost.insert(node.id.clone(), culprit.clone());
+                (NodeState::Cancelled | NodeState::Blocked, TransitionReason::Upstream(root_cause)) => {
+                    lost.insert(node.id.clone(), root_cause.clone());
                 }
-                (NodeState::Failed | NodeState::Cancelled, _) | (NodeState::Skipped, Reason::Operator) => {
+                (NodeState::Failed | NodeState::Cancelled, _)
+                | (NodeState::Skipped, TransitionReason::Operator) => {
                     let denied = instance.failure.as_ref().zip(self.denials.get(&node.id));
                     let message = match denied {
                         Some((failure, denial)) if denial.ends_with(&failure.message) => Some(denial.clone()),
-                        Some((failure, denial)) if failure.category == Category::GateDenied => {
+                        Some((failure, denial)) if failure.category == FailureCategory::GateDenied => {
                             Some(format!("{}: {denial}", failure.message))
                         }
-                        _ => instance.met().map(str::to_owned),
+                        _ => instance.failure_message().map(str::to_owned),
                     };
                     let (node, reason) = (node.id.clone(), reason.to_string());
-                    found.insert(node.clone(), Culprit { node, state, reason, message, lost: Vec::new() });
+                    found.insert(node.clone(), RootCause { node, state, reason, message, lost: Vec::new() });
                 }
                 _ => {}
             }
         }
         let mut roots = BTreeMap::new();
         for node in lost.keys() {
-            if let Some(culprit) = found.get_mut(root_of(node, &lost, &mut roots)) {
-                culprit.lost.push(node.clone());
+            if let Some(root_cause) = found.get_mut(root_of(node, &lost, &mut roots)) {
+                root_cause.lost.push(node.clone());
             }
         }
         // To do without a node is a loss only of what needs it.
         let outputs = &run.plan().outputs;
-        found.retain(|node, culprit| {
-            culprit.state != NodeState::Skipped || !culprit.lost.is_empty() || outputs.contains(node)
+        found.retain(|node, root_cause| {
+            root_cause.state != NodeState::Skipped || !root_cause.lost.is_empty() || outputs.contains(node)
         });
-        let broken = self.broken.as_ref().filter(|_| run.breaks_contract()).map(|why| Culprit {
-            node: super::quiesce::PLAN.into(),
+        let broken = self.broken.as_ref().filter(|_| run.violates_contract()).map(|why| RootCause {
+            node: super::completion::PLAN.into(),
             state: NodeState::Failed,
             reason: "contract".to_owned(),
             message: Some(why.clone()),
@@ -257,11 +259,11 @@ fn root_of<'a>(
 ) -> &'a NodeId {
     let mut trail = Vec::new();
     let mut root = node;
-    while let Some(culprit) = lost.get(root)
+    while let Some(root_cause) = lost.get(root)
         && trail.len() < lost.len()
     {
         trail.push(root);
-        root = roots.get(culprit).copied().unwrap_or(culprit);
+        root = roots.get(root_cause).copied().unwrap_or(root_cause);
     }
     roots.extend(trail.into_iter().map(|node| (node, root)));
     root
@@ -281,13 +283,17 @@ mod tests {
                 from,
                 to,
                 attempt: 1,
-                reason: Reason::AllOf,
+                reason: TransitionReason::AllOf,
             })
         };
-        let outcome = Outcome::Failed(Failure { category: Category::Transient, message: String::new() });
-        let result =
-            AttemptResult { duration_ms: 500, cost: 500, ..AttemptResult::unpaid("a".into(), 1, outcome) };
-        let mut timeline = Timeline::default();
+        let outcome =
+            Outcome::Failed(Failure { category: FailureCategory::Transient, message: String::new() });
+        let result = AttemptResult {
+            duration_ms: 500,
+            cost: 500,
+            ..AttemptResult::without_cost("a".into(), 1, outcome)
+        };
+        let mut timeline = RunTimeline::default();
         timeline.record(&moved(NodeState::Ready, NodeState::Running), 1_000);
         timeline.record(&Event::RunRecovered { count: 1 }, 70_000);
         timeline.record(&Event::AttemptResult(Box::new(result)), 71_000);
@@ -303,10 +309,10 @@ mod tests {
             from: NodeState::Ready,
             to: NodeState::Running,
             attempt: 1,
-            reason: Reason::AllOf,
+            reason: TransitionReason::AllOf,
         });
         for (now, took, lasted) in [(1_700, 500, 700), (1_100, 0, 200)] {
-            let mut timeline = Timeline::default();
+            let mut timeline = RunTimeline::default();
             timeline.record(&Event::RunRecovered { count: 1 }, 1_000);
             timeline.record(&starts, 1_200);
             timeline.until(now);
@@ -324,7 +330,7 @@ mod tests {
             (&[-1_000, -1_200, -900], 100),
             (&[-1_000], 0),
         ] {
-            let mut timeline = Timeline::default();
+            let mut timeline = RunTimeline::default();
             times.iter().for_each(|at| timeline.record(&Event::RunRecovered { count: 1 }, *at));
             assert_eq!(timeline.makespan(), lasted, "{times:?}");
         }

@@ -48,9 +48,9 @@ impl NodeState {
 
     /// Whether the node machine has an arrow from here to `to` for `reason`. Every live state can be skipped, if the node
     /// is not needed any more, and cancelled by authority; the other arrows are those that the match names.
-    pub fn has_arrow(self, to: NodeState, reason: &Reason) -> bool {
+    pub fn has_arrow(self, to: NodeState, reason: &TransitionReason) -> bool {
         use NodeState as S;
-        use Reason as R;
+        use TransitionReason as R;
         let stopped = match to {
             S::Skipped => matches!(reason, R::SiblingWon | R::Concluded | R::Operator),
             S::Cancelled => {
@@ -138,7 +138,7 @@ impl fmt::Display for NodeState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the variants are the words of journals and conformance cases
-pub enum Category {
+pub enum FailureCategory {
     Crash,
     Timeout,
     Transient,
@@ -152,56 +152,56 @@ pub enum Category {
     InDoubt,
 }
 
-impl Category {
+impl FailureCategory {
     /// Every one.
-    pub const ALL: [Category; 11] = [
-        Category::Crash,
-        Category::Timeout,
-        Category::Transient,
-        Category::RateLimit,
-        Category::ResourceExhaustion,
-        Category::InvalidOutput,
-        Category::HumanRejection,
-        Category::Structural,
-        Category::ParamMissing,
-        Category::GateDenied,
-        Category::InDoubt,
+    pub const ALL: [FailureCategory; 11] = [
+        FailureCategory::Crash,
+        FailureCategory::Timeout,
+        FailureCategory::Transient,
+        FailureCategory::RateLimit,
+        FailureCategory::ResourceExhaustion,
+        FailureCategory::InvalidOutput,
+        FailureCategory::HumanRejection,
+        FailureCategory::Structural,
+        FailureCategory::ParamMissing,
+        FailureCategory::GateDenied,
+        FailureCategory::InDoubt,
     ];
 
     /// Whether it leaves open what was done: there may have been an effect, and nobody knows its result.
     pub fn is_loss(self) -> bool {
         match self {
-            Category::Crash | Category::Timeout | Category::InDoubt => true,
-            Category::Transient
-            | Category::RateLimit
-            | Category::ResourceExhaustion
-            | Category::InvalidOutput
-            | Category::HumanRejection
-            | Category::Structural
-            | Category::ParamMissing
-            | Category::GateDenied => false,
+            FailureCategory::Crash | FailureCategory::Timeout | FailureCategory::InDoubt => true,
+            FailureCategory::Transient
+            | FailureCategory::RateLimit
+            | FailureCategory::ResourceExhaustion
+            | FailureCategory::InvalidOutput
+            | FailureCategory::HumanRejection
+            | FailureCategory::Structural
+            | FailureCategory::ParamMissing
+            | FailureCategory::GateDenied => false,
         }
     }
 
     /// The word used in files, journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {
-            Category::Crash => "crash",
-            Category::Timeout => "timeout",
-            Category::Transient => "transient",
-            Category::RateLimit => "rate_limit",
-            Category::ResourceExhaustion => "resource_exhaustion",
-            Category::InvalidOutput => "invalid_output",
-            Category::HumanRejection => "human_rejection",
-            Category::Structural => "structural",
-            Category::ParamMissing => "param_missing",
-            Category::GateDenied => "gate_denied",
-            Category::InDoubt => "in_doubt",
+            FailureCategory::Crash => "crash",
+            FailureCategory::Timeout => "timeout",
+            FailureCategory::Transient => "transient",
+            FailureCategory::RateLimit => "rate_limit",
+            FailureCategory::ResourceExhaustion => "resource_exhaustion",
+            FailureCategory::InvalidOutput => "invalid_output",
+            FailureCategory::HumanRejection => "human_rejection",
+            FailureCategory::Structural => "structural",
+            FailureCategory::ParamMissing => "param_missing",
+            FailureCategory::GateDenied => "gate_denied",
+            FailureCategory::InDoubt => "in_doubt",
         }
     }
 }
 
-impl fmt::Display for Category {
+impl fmt::Display for FailureCategory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -210,7 +210,7 @@ impl fmt::Display for Category {
 /// Why a node moved. `Display` gives the text of the conformance cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // `has_arrow` says which arrow each is the reason of
-pub enum Reason {
+pub enum TransitionReason {
     Entry,
     AllOf,
     AnyOf(NodeId),
@@ -220,7 +220,7 @@ pub enum Reason {
     HumanNode,
     Approved,
     Ok,
-    Category(Category),
+    Category(FailureCategory),
     InDoubt,
     Retry,
     Patched,
@@ -243,50 +243,50 @@ pub enum Reason {
     Unwanted,
 }
 
-impl Reason {
+impl TransitionReason {
     /// Its word, without the node or the number that goes with it: one of a closed set.
     pub fn word(&self) -> &'static str {
         match self {
-            Reason::Entry => "entry",
-            Reason::AllOf => "all_of",
-            Reason::AnyOf(_) => "any_of",
-            Reason::Attempt(_) => "attempt",
-            Reason::ApproveBefore => "approve_before",
-            Reason::ApproveAfter => "approve_after",
-            Reason::HumanNode => "human_node",
-            Reason::Approved => "approved",
-            Reason::Ok => "ok",
-            Reason::Category(category) => category.as_str(),
-            Reason::InDoubt => "in_doubt",
-            Reason::Retry => "retry",
-            Reason::Patched => "patched",
-            Reason::Upstream(_) => "upstream",
-            Reason::Unblocked => "unblocked",
-            Reason::Hold => "hold",
-            Reason::HoldReleased => "hold_released",
-            Reason::JoinExhausted => "join_exhausted",
-            Reason::SiblingWon => "sibling_won",
-            Reason::Concluded => "concluded",
-            Reason::Operator => "operator",
-            Reason::HumanRejected => "human_rejected",
-            Reason::HumanTimeout => "human_timeout",
-            Reason::PlanCancelled => "plan_cancelled",
-            Reason::InterjectionFailed => "interjection_failed",
-            Reason::Delta => "delta",
-            Reason::DrainedUnapproved => "drained_unapproved",
-            Reason::Denials => "denials",
-            Reason::Deadline => "deadline",
-            Reason::Unwanted => "unwanted",
+            TransitionReason::Entry => "entry",
+            TransitionReason::AllOf => "all_of",
+            TransitionReason::AnyOf(_) => "any_of",
+            TransitionReason::Attempt(_) => "attempt",
+            TransitionReason::ApproveBefore => "approve_before",
+            TransitionReason::ApproveAfter => "approve_after",
+            TransitionReason::HumanNode => "human_node",
+            TransitionReason::Approved => "approved",
+            TransitionReason::Ok => "ok",
+            TransitionReason::Category(category) => category.as_str(),
+            TransitionReason::InDoubt => "in_doubt",
+            TransitionReason::Retry => "retry",
+            TransitionReason::Patched => "patched",
+            TransitionReason::Upstream(_) => "upstream",
+            TransitionReason::Unblocked => "unblocked",
+            TransitionReason::Hold => "hold",
+            TransitionReason::HoldReleased => "hold_released",
+            TransitionReason::JoinExhausted => "join_exhausted",
+            TransitionReason::SiblingWon => "sibling_won",
+            TransitionReason::Concluded => "concluded",
+            TransitionReason::Operator => "operator",
+            TransitionReason::HumanRejected => "human_rejected",
+            TransitionReason::HumanTimeout => "human_timeout",
+            TransitionReason::PlanCancelled => "plan_cancelled",
+            TransitionReason::InterjectionFailed => "interjection_failed",
+            TransitionReason::Delta => "delta",
+            TransitionReason::DrainedUnapproved => "drained_unapproved",
+            TransitionReason::Denials => "denials",
+            TransitionReason::Deadline => "deadline",
+            TransitionReason::Unwanted => "unwanted",
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for TransitionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
         match self {
-            Reason::AnyOf(node) | Reason::Upstream(node) => write!(f, ":{node}"),
-            Reason::Attempt(number) => write!(f, ":{number}"),
+            TransitionReason::AnyOf(node) | TransitionReason::Upstream(node) => write!(f, ":{node}"),
+            TransitionReason::Attempt(number) => write!(f, ":{number}"),
             _ => Ok(()),
         }
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::Category;
+use crate::run::FailureCategory;
 
 /// What is done about a failure (section 7.5 of the Agent Scheduler paper).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum RecoveryStrategy {
     /// The step is done again as it is.
     RetryWithBackoff,
     /// What crashed is started again, and does the step once more.
@@ -24,45 +24,50 @@ pub enum Strategy {
     HumanEscalation,
 }
 
-impl Strategy {
+impl RecoveryStrategy {
     /// Every one.
-    pub const ALL: [Strategy; 6] = [
-        Strategy::RetryWithBackoff,
-        Strategy::Restart,
-        Strategy::RetryWithFeedback,
-        Strategy::Patch,
-        Strategy::FallbackAgent,
-        Strategy::HumanEscalation,
+    pub const ALL: [RecoveryStrategy; 6] = [
+        RecoveryStrategy::RetryWithBackoff,
+        RecoveryStrategy::Restart,
+        RecoveryStrategy::RetryWithFeedback,
+        RecoveryStrategy::Patch,
+        RecoveryStrategy::FallbackAgent,
+        RecoveryStrategy::HumanEscalation,
     ];
 
     /// The recovery level: 1 retry, 2 patch, 4 a person. (3, a new plan, is for the whole run: no failure asks for it.)
     pub fn level(self) -> u8 {
         match self {
-            Strategy::RetryWithBackoff | Strategy::Restart => 1,
-            Strategy::RetryWithFeedback | Strategy::Patch | Strategy::FallbackAgent => 2,
-            Strategy::HumanEscalation => 4,
+            RecoveryStrategy::RetryWithBackoff | RecoveryStrategy::Restart => 1,
+            RecoveryStrategy::RetryWithFeedback
+            | RecoveryStrategy::Patch
+            | RecoveryStrategy::FallbackAgent => 2,
+            RecoveryStrategy::HumanEscalation => 4,
         }
     }
 
     /// What is done about a failure of this kind where nobody says otherwise.
-    pub fn of(category: Category) -> Strategy {
+    pub fn of(category: FailureCategory) -> RecoveryStrategy {
         match category {
-            Category::Crash => Strategy::Restart,
-            Category::Timeout | Category::Transient | Category::RateLimit | Category::InvalidOutput => {
-                Strategy::RetryWithBackoff
+            FailureCategory::Crash => RecoveryStrategy::Restart,
+            FailureCategory::Timeout
+            | FailureCategory::Transient
+            | FailureCategory::RateLimit
+            | FailureCategory::InvalidOutput => RecoveryStrategy::RetryWithBackoff,
+            FailureCategory::ResourceExhaustion => RecoveryStrategy::FallbackAgent,
+            FailureCategory::HumanRejection => RecoveryStrategy::RetryWithFeedback,
+            FailureCategory::Structural | FailureCategory::ParamMissing | FailureCategory::GateDenied => {
+                RecoveryStrategy::Patch
             }
-            Category::ResourceExhaustion => Strategy::FallbackAgent,
-            Category::HumanRejection => Strategy::RetryWithFeedback,
-            Category::Structural | Category::ParamMissing | Category::GateDenied => Strategy::Patch,
-            Category::InDoubt => Strategy::HumanEscalation,
+            FailureCategory::InDoubt => RecoveryStrategy::HumanEscalation,
         }
     }
 
     /// What a domain asks for instead; `None`: nothing in particular. The paper names one, `legal`.
-    pub fn of_domain(domain: &str, category: Category) -> Option<Strategy> {
+    pub fn of_domain(domain: &str, category: FailureCategory) -> Option<RecoveryStrategy> {
         match (domain, category) {
-            ("legal", Category::Timeout) => Some(Strategy::FallbackAgent),
-            ("legal", Category::Crash) => Some(Strategy::HumanEscalation),
+            ("legal", FailureCategory::Timeout) => Some(RecoveryStrategy::FallbackAgent),
+            ("legal", FailureCategory::Crash) => Some(RecoveryStrategy::HumanEscalation),
             _ => None,
         }
     }
@@ -72,23 +77,23 @@ impl Strategy {
     ///
     /// ```
     /// use std::collections::BTreeMap;
-    /// use ostler_kernel::run::{Category, Strategy};
-    /// let lower = BTreeMap::from([(Category::Crash, Strategy::RetryWithBackoff)]);
-    /// assert_eq!(Strategy::decide(Category::Crash, Some("legal"), &lower), Strategy::HumanEscalation);
+    /// use ostler_kernel::run::{FailureCategory, RecoveryStrategy};
+    /// let lower = BTreeMap::from([(FailureCategory::Crash, RecoveryStrategy::RetryWithBackoff)]);
+    /// assert_eq!(RecoveryStrategy::decide(FailureCategory::Crash, Some("legal"), &lower), RecoveryStrategy::HumanEscalation);
     /// ```
     pub fn decide(
-        category: Category,
+        category: FailureCategory,
         domain: Option<&str>,
-        overrides: &BTreeMap<Category, Strategy>,
-    ) -> Strategy {
-        let of_domain = domain.and_then(|domain| Strategy::of_domain(domain, category));
+        overrides: &BTreeMap<FailureCategory, RecoveryStrategy>,
+    ) -> RecoveryStrategy {
+        let of_domain = domain.and_then(|domain| RecoveryStrategy::of_domain(domain, category));
         let raised = [of_domain, overrides.get(&category).copied()];
-        raised.into_iter().flatten().fold(Strategy::of(category), Strategy::or_stronger)
+        raised.into_iter().flatten().fold(RecoveryStrategy::of(category), RecoveryStrategy::or_stronger)
     }
 
     /// The stronger of two: what is done about a failure that is made of two. The first, if they are of one level.
     #[must_use]
-    pub fn or_stronger(self, other: Strategy) -> Strategy {
+    pub fn or_stronger(self, other: RecoveryStrategy) -> RecoveryStrategy {
         if other.level() > self.level() { other } else { self }
     }
 }
@@ -97,26 +102,26 @@ impl Strategy {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Strategy, *};
+    use super::{RecoveryStrategy, *};
 
     #[test]
     fn kinds_of_failure_are_met_as_the_paper_says() {
-        let check = |category, domain: Option<&str>, expected: Strategy| {
+        let check = |category, domain: Option<&str>, expected: RecoveryStrategy| {
             assert_eq!(
-                Strategy::decide(category, domain, &BTreeMap::new()),
+                RecoveryStrategy::decide(category, domain, &BTreeMap::new()),
                 expected,
                 "{category} {domain:?}"
             );
         };
         for domain in [None, Some("legal"), Some("testing")] {
-            check(Category::InvalidOutput, domain, Strategy::RetryWithBackoff);
-            check(Category::HumanRejection, domain, Strategy::RetryWithFeedback);
-            check(Category::ResourceExhaustion, domain, Strategy::FallbackAgent);
+            check(FailureCategory::InvalidOutput, domain, RecoveryStrategy::RetryWithBackoff);
+            check(FailureCategory::HumanRejection, domain, RecoveryStrategy::RetryWithFeedback);
+            check(FailureCategory::ResourceExhaustion, domain, RecoveryStrategy::FallbackAgent);
         }
-        check(Category::Timeout, None, Strategy::RetryWithBackoff);
-        check(Category::Timeout, Some("legal"), Strategy::FallbackAgent);
-        check(Category::Crash, None, Strategy::Restart);
-        check(Category::Crash, Some("legal"), Strategy::HumanEscalation);
+        check(FailureCategory::Timeout, None, RecoveryStrategy::RetryWithBackoff);
+        check(FailureCategory::Timeout, Some("legal"), RecoveryStrategy::FallbackAgent);
+        check(FailureCategory::Crash, None, RecoveryStrategy::Restart);
+        check(FailureCategory::Crash, Some("legal"), RecoveryStrategy::HumanEscalation);
     }
 
     proptest! {
@@ -125,27 +130,27 @@ mod tests {
         fn no_override_and_no_nesting_lowers_a_level(
             failures in prop::collection::vec(
                 (
-                    prop::sample::select(Category::ALL.as_slice()),
+                    prop::sample::select(FailureCategory::ALL.as_slice()),
                     prop::option::of(prop::sample::select(["legal", "security", "testing"].as_slice())),
                     prop::collection::btree_map(
-                        prop::sample::select(Category::ALL.as_slice()),
-                        prop::sample::select(Strategy::ALL.as_slice()),
+                        prop::sample::select(FailureCategory::ALL.as_slice()),
+                        prop::sample::select(RecoveryStrategy::ALL.as_slice()),
                         0..10,
                     ),
                 ),
                 1..6,
             ),
         ) {
-            let decided: Vec<Strategy> =
-                failures.iter().map(|(category, domain, own)| Strategy::decide(*category, *domain, own)).collect();
+            let decided: Vec<RecoveryStrategy> =
+                failures.iter().map(|(category, domain, own)| RecoveryStrategy::decide(*category, *domain, own)).collect();
             for ((category, domain, own), decided) in failures.iter().zip(&decided) {
-                prop_assert!(decided.level() >= Strategy::of(*category).level());
-                let of_domain = domain.and_then(|domain| Strategy::of_domain(domain, *category));
+                prop_assert!(decided.level() >= RecoveryStrategy::of(*category).level());
+                let of_domain = domain.and_then(|domain| RecoveryStrategy::of_domain(domain, *category));
                 prop_assert!(of_domain.is_none_or(|strategy| decided.level() >= strategy.level()));
                 prop_assert!(own.get(category).is_none_or(|strategy| decided.level() >= strategy.level()));
             }
-            let whole = decided.iter().copied().reduce(Strategy::or_stronger);
-            prop_assert_eq!(whole.map(Strategy::level), decided.iter().map(|one| one.level()).max());
+            let whole = decided.iter().copied().reduce(RecoveryStrategy::or_stronger);
+            prop_assert_eq!(whole.map(RecoveryStrategy::level), decided.iter().map(|one| one.level()).max());
         }
     }
 }

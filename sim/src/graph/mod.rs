@@ -1,9 +1,9 @@
 //! `ostler simulate graph`: cases of a plan and a scripted world, lived through in virtual time by the same
 //! decisions that real runs make.
 
-mod keys;
+mod duplicate_keys;
 mod script;
-mod world;
+mod simulated_run;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use ostler_kernel::run::NodeStatus;
 use serde_json::{Map, Value, json};
 
 use script::Case;
-use world::SimulatedRun;
+use simulated_run::SimulatedRun;
 
 /// A line that is no case.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::CaseError;
-use super::keys::Unrepeated;
+use super::duplicate_keys::UniqueKeys;
 
 /// A case of `graph_cases.jsonl`; what is expected of it stays apart.
 #[derive(Debug, Deserialize)]
@@ -41,7 +41,7 @@ pub(super) struct Case {
 impl Case {
     /// Reads a line.
     pub(super) fn read(line: &str) -> Result<Case, CaseError> {
-        let Unrepeated = serde_json::from_str(line).map_err(CaseError::shape)?;
+        let UniqueKeys = serde_json::from_str(line).map_err(CaseError::shape)?;
         serde_json::from_str(line).map_err(CaseError::shape)
     }
 }

@@ -11,9 +11,9 @@ use ostler_kernel::evaluation::{Appraised, Domains, Judgement, Scores, Standard,
 use ostler_kernel::event::*;
 use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
 use ostler_kernel::json::{Json, canonical};
-use ostler_kernel::market::{Closing, Job, MarketStep, Offer, Proposal, Stage};
+use ostler_kernel::market::{JobOutcome, Job, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
-use ostler_kernel::run::{Category, NodeState, Reason, RunOutcome};
+use ostler_kernel::run::{FailureCategory, NodeState, TransitionReason, RunOutcome};
 use serde_json::json;
 
 use super::{decode, encode};
@@ -75,7 +75,7 @@ fn samples() -> Vec<Event> {
         Event::AttemptIntent(Box::new(AttemptIntent {
             node: node(),
             generation: 1,
-            phase: 0,
+            patch_count: 0,
             attempt: 2,
             reuse: Digest([1; 32]),
             idempotency_key: Digest([0; 32]),
@@ -141,7 +141,7 @@ fn samples() -> Vec<Event> {
     samples.extend(outcomes.map(|outcome| Event::RunClosed { outcome }));
     samples.push(Event::Draining { node: node() });
     samples.push(Event::ReplanAsked { for_contract: true });
-    samples.push(Event::Diagnosis { node: node(), category: Category::Crash, level: 1 });
+    samples.push(Event::Diagnosis { node: node(), category: FailureCategory::Crash, level: 1 });
     samples.push(Event::AgentProfiled {
         agent: AgentId::from("worker"),
         client: ClientId::from("acme"),
@@ -166,9 +166,9 @@ fn samples() -> Vec<Event> {
     evaluations(&mut samples);
     market(&mut samples);
     for (act, reason) in [
-        (OperatorAct::StopDenied, Reason::Denials),
-        (OperatorAct::StopLate, Reason::Deadline),
-        (OperatorAct::StopUnwanted, Reason::Unwanted),
+        (OperatorAct::StopDenied, TransitionReason::Denials),
+        (OperatorAct::StopLate, TransitionReason::Deadline),
+        (OperatorAct::StopUnwanted, TransitionReason::Unwanted),
     ] {
         samples.push(Event::Operator(act));
         samples.push(Event::NodeTransition(NodeTransition {
@@ -185,7 +185,7 @@ fn samples() -> Vec<Event> {
 
 /// What attempts note for themselves.
 fn notes() -> Vec<Event> {
-    let of = || AttemptOf { node: node(), generation: 1, phase: 0, attempt: 2 };
+    let of = || AttemptRef { node: node(), generation: 1, patch_count: 0, attempt: 2 };
     let key = || StepKey { version: "3".into(), input: Digest([5; 32]) };
     let run = || "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap();
     let ended = |outcome| {
@@ -202,7 +202,7 @@ fn notes() -> Vec<Event> {
             idempotency_key,
         }))
     };
-    let doubtful = Failure { category: Category::InDoubt, message: "lost".into() };
+    let doubtful = Failure { category: FailureCategory::InDoubt, message: "lost".into() };
     let parent = Parent { run: run(), of: of(), step: "pay".into() };
     vec![
         Event::AttemptProgress(Box::new(AttemptProgress { of: of(), token: json() })),
@@ -225,10 +225,10 @@ fn pipeline_records() -> [PipelineRecord; 10] {
         P::Created { spec: json() },
         P::Acked { stage: stage(), upto: 7, state: None },
         P::Acked { stage: stage(), upto: 1 << 40, state: Some(json()) },
-        P::Parked { stage: stage(), seq: 8, reason: "it panicked".into(), stops: true },
+        P::DeadLettered { stage: stage(), seq: 8, reason: "it panicked".into(), stops: true },
         P::Moved { stage: stage(), after: 3, keeps_state: false },
         P::Lagged { stage: stage(), first: 1, last: 9 },
-        P::Stretch { upto: 1_024, bytes: 70_000, oldest: 1 },
+        P::LogChunk { upto: 1_024, bytes: 70_000, oldest: 1 },
         P::Ended { stage: stage() },
         P::Released { stage: stage() },
         P::Failed { stage: stage(), seq: 8, times: 2, reason: "it panicked".into() },
@@ -306,7 +306,7 @@ fn market(samples: &mut Vec<Event>) {
         },
         MarketStep::Decomposed { plan: job.plan, nodes: 3 },
         MarketStep::Started,
-        MarketStep::Evaluated(Closing { outcome: RunOutcome::Succeeded, spent: 30, composite: Some(900) }),
+        MarketStep::Evaluated(JobOutcome { outcome: RunOutcome::Succeeded, spent: 30, composite: Some(900) }),
         MarketStep::Failed { at: Stage::Contract, reason: "no agent".into(), spent: 0 },
     ];
     samples.extend(steps.map(|step| Event::Market { job: run(), step: Box::new(step) }));
@@ -317,8 +317,8 @@ fn causes() -> [ChangeCause; 5] {
     [C::Patch(node()), C::Node(node()), C::Operator, C::Interject, C::Replan]
 }
 
-fn categories() -> [Category; 10] {
-    use Category as C;
+fn categories() -> [FailureCategory; 10] {
+    use FailureCategory as C;
     [
         C::Crash,
         C::Timeout,
@@ -349,8 +349,8 @@ fn states() -> [NodeState; 10] {
     ]
 }
 
-fn reasons() -> Vec<Reason> {
-    use Reason as R;
+fn reasons() -> Vec<TransitionReason> {
+    use TransitionReason as R;
     vec![
         R::Entry,
         R::AllOf,
@@ -361,7 +361,7 @@ fn reasons() -> Vec<Reason> {
         R::HumanNode,
         R::Approved,
         R::Ok,
-        R::Category(Category::Timeout),
+        R::Category(FailureCategory::Timeout),
         R::InDoubt,
         R::Retry,
         R::Patched,

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use ostler_kernel::evaluation::Scores;
     use ostler_kernel::event::{AttemptResult, Evaluated, Failure, Outcome};
-    use ostler_kernel::run::{Category, RunOutcome};
+    use ostler_kernel::run::{FailureCategory, RunOutcome};
     use proptest::prelude::*;
 
     #[test]
@@ -233,8 +233,8 @@ mod tests {
             encode(&event, &mut record).unwrap();
             assert_eq!(touches_tables(&record), Ok(expected), "{event:?}");
         };
-        let failed = Outcome::Failed(Failure { category: Category::Crash, message: String::new() });
-        let result = Box::new(AttemptResult::unpaid("n".into(), 1, failed));
+        let failed = Outcome::Failed(Failure { category: FailureCategory::Crash, message: String::new() });
+        let result = Box::new(AttemptResult::without_cost("n".into(), 1, failed));
         check(Event::AttemptResult(result.clone()), true);
         check(Event::LateResult(result), true);
         let scores = Scores { quality: None, adherence: None, speed: 1, cost: 1, errors: 1, revisions: 1 };

@@ -8,7 +8,7 @@ use ostler_kernel::evaluation::Reputation;
 use ostler_kernel::event::{Accounts, Evaluated, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{AccountRow, Position, RunRow, RunStanding, StreamId, StreamKind};
+use ostler_kernel::port::{AccountRow, Position, RunRow, RunRowStatus, StreamId, StreamKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -49,7 +49,7 @@ pub(crate) enum Change {
     /// The line of its run begins.
     Begin(RunRow),
     /// The run stands otherwise, and since when that is so, unless it is open.
-    Stand(RunStanding, Option<Ticks>),
+    Stand(RunRowStatus, Option<Ticks>),
     /// An attempt of the run ended, and this is what it cost.
     Charge(Option<Accounts>, u64),
     /// The run was evaluated, by its records or by a person.
@@ -116,16 +116,16 @@ impl Reader {
                 let (id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
                 Some(Change::Begin(RunRow::opened(opened, id, nodes, at_ms, Position(0))))
             }
-            Event::RunRecovered { .. } => Some(Change::Stand(RunStanding::Open, None)),
-            Event::Parked { reason } => Some(Change::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),
-            Event::RunClosed { outcome } => Some(Change::Stand(RunStanding::Closed(*outcome), Some(at_ms))),
+            Event::RunRecovered { .. } => Some(Change::Stand(RunRowStatus::Open, None)),
+            Event::Parked { reason } => Some(Change::Stand(RunRowStatus::Parked(reason.clone()), Some(at_ms))),
+            Event::RunClosed { outcome } => Some(Change::Stand(RunRowStatus::Closed(*outcome), Some(at_ms))),
             Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
                 || result.accounts.is_some())
             .then_some(Change::Charge(result.accounts, result.cost)),
             Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
             Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
             Event::HumanAnswer(_) => Some(Change::Act),
-            Event::Operator(act) => act.is_of_person().then_some(Change::Act),
+            Event::Operator(act) => act.is_by_person().then_some(Change::Act),
             _ => None,
         }
     }
@@ -165,7 +165,7 @@ impl Lines {
             }
             Change::Stand(standing, closed_ms) => {
                 if let Some(row) = self.rows.get_mut(&run) {
-                    (row.standing, row.closed_ms, row.position) = (standing, closed_ms, position);
+                    (row.status, row.closed_ms, row.position) = (standing, closed_ms, position);
                 }
             }
             Change::Charge(accounts, cost) => {
@@ -212,7 +212,7 @@ impl Lines {
 
 /// The lines in the order in which they are given out, newest first; with `open_only`, those with work left.
 pub(crate) fn listed(rows: impl Iterator<Item = RunRow>, open_only: bool) -> Vec<RunRow> {
-    let mut rows: Vec<RunRow> = rows.filter(|row| !open_only || row.standing == RunStanding::Open).collect();
+    let mut rows: Vec<RunRow> = rows.filter(|row| !open_only || row.status == RunRowStatus::Open).collect();
     rows.sort_by_key(|row| Reverse((row.opened_ms, row.run)));
     rows
 }

@@ -62,7 +62,7 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
         assert_eq!(spent, (1..=20).sum::<u64>(), "{what}");
         let rows = store.journal.runs(false).unwrap();
         assert_eq!(rows.len(), 20, "{what}");
-        let set_aside = rows.iter().filter(|row| matches!(row.standing, RunStanding::Quarantined(_))).count();
+        let set_aside = rows.iter().filter(|row| matches!(row.status, RunRowStatus::Quarantined(_))).count();
         assert_eq!(set_aside, found.runs.len(), "{what}");
         assert!(store.journal.runs(true).unwrap().iter().all(|row| row.run == run(20)), "{what}");
         drop(store);

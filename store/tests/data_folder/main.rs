@@ -15,7 +15,7 @@ use std::process::Command;
 
 use common::{batch, charged, client, events, numbered, opened, run, runtime, small, stream, wait};
 use ostler_kernel::event::Event;
-use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
+use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::{FORMAT, OpenError, Opened, Options, Store, Unwanted};
 
@@ -71,7 +71,7 @@ fn check_filled(store: &Store, context: &str) {
     assert_eq!(accounts.collect::<Vec<_>>(), [((1..=20).sum(), Some(20))], "{context}");
     let open = journal.runs(true).unwrap();
     assert_eq!(open.iter().map(|row| row.run).collect::<Vec<_>>(), [run(20)], "{context}");
-    assert_eq!(rows[19].standing, RunStanding::Closed(RunOutcome::Succeeded), "{context}");
+    assert_eq!(rows[19].status, RunRowStatus::Closed(RunOutcome::Succeeded), "{context}");
     assert_eq!(journal.clients().unwrap(), [StreamId::client(&client())], "{context}");
     assert_eq!(journal.verify().unwrap(), [], "{context}");
     let position = journal.append(vec![batch(stream(3), 22, Vec::new())]);

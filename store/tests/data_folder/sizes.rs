@@ -2,7 +2,7 @@
 
 use ostler_kernel::event::{AttemptIntent, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::run::{NodeState, Reason};
+use ostler_kernel::run::{NodeState, TransitionReason};
 
 use super::*;
 use crate::common::result;
@@ -155,7 +155,7 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
     let intent = AttemptIntent {
         node: node.clone(),
         generation: 1,
-        phase: 0,
+        patch_count: 0,
         attempt: 1,
         reuse: digest(number),
         idempotency_key: digest(number + 1),
@@ -169,10 +169,10 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
     done.accounts = Some(accounts);
     [
         vec![
-            moved(NodeState::Ready, NodeState::Running, Reason::Attempt(1)),
+            moved(NodeState::Ready, NodeState::Running, TransitionReason::Attempt(1)),
             Event::AttemptIntent(Box::new(intent)),
         ],
-        vec![Event::AttemptResult(done), moved(NodeState::Running, NodeState::Executed, Reason::Ok)],
+        vec![Event::AttemptResult(done), moved(NodeState::Running, NodeState::Executed, TransitionReason::Ok)],
     ]
 }
 

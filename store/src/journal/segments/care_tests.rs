@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use ostler_kernel::evaluation::{Scores, Verdict};
 use ostler_kernel::event::{
-    Accounts, AttemptOf, AttemptResult, Evaluated, Event, Outcome, Output, RunOpened,
+    Accounts, AttemptRef, AttemptResult, Evaluated, Event, Outcome, Output, RunOpened,
 };
 use ostler_kernel::id::{ClientId, Digest, RunId};
 use ostler_kernel::json::canonical;
-use ostler_kernel::port::{Journal, RunRow, RunStanding, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{Journal, RunRow, RunRowStatus, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunOutcome;
 use serde_json::json;
 
@@ -71,7 +71,7 @@ pub(super) fn result(number: u64, step: u64) -> Event {
     });
     let accounts = Some(Accounts { client_vruntime: (number * 100 + step) as i64, ..Accounts::default() });
     let result =
-        AttemptResult { cost: 1 + number, accounts, ..AttemptResult::unpaid("node".into(), 1, outcome) };
+        AttemptResult { cost: 1 + number, accounts, ..AttemptResult::without_cost("node".into(), 1, outcome) };
     Event::AttemptResult(Box::new(result))
 }
 

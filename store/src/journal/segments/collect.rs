@@ -7,7 +7,7 @@ use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{Digest, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::market::{Job, MarketStep};
-use ostler_kernel::port::{RunRow, RunStanding, StreamId};
+use ostler_kernel::port::{RunRow, RunRowStatus, StreamId};
 
 use super::files::Files;
 use super::frame::Section;
@@ -33,7 +33,7 @@ pub struct Unwanted {
 impl Unwanted {
     /// Whether a run that is not damaged goes.
     pub(crate) fn holds(&self, row: &RunRow) -> bool {
-        let over = matches!(row.standing, RunStanding::Closed(_));
+        let over = matches!(row.status, RunRowStatus::Closed(_));
         over && row.closed_ms.zip(self.closed_before_ms).is_some_and(|(closed, before)| closed < before)
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn collect(
         None => rewrite(files, &survey.segments, &what, None, &mut see)?,
     };
     let bytes = if changes { bytes } else { Rewritten { bytes_after: bytes.bytes_before, ..bytes } };
-    let open = survey.lines.rows.values().filter(|row| !matches!(row.standing, RunStanding::Closed(_)));
+    let open = survey.lines.rows.values().filter(|row| !matches!(row.status, RunRowStatus::Closed(_)));
     let oldest_open_ms = open.map(|row| row.opened_ms).min();
     let (runs, quarantined) = (runs.into_iter().collect(), damaged.into_iter().collect());
     let stage_records = needless.count();
@@ -150,7 +150,7 @@ fn choose(survey: &Survey, quarantine: &Quarantine, unwanted: Unwanted) -> (Hash
 fn is_asked_for(survey: &Survey, quarantine: &Quarantine, run: RunId) -> bool {
     let parent = survey.parents.get(&run).filter(|parent| !quarantine.contains_key(parent));
     let parent = parent.and_then(|parent| survey.lines.rows.get(parent));
-    survey.jobs.contains(&run) || parent.is_some_and(|row| !matches!(row.standing, RunStanding::Closed(_)))
+    survey.jobs.contains(&run) || parent.is_some_and(|row| !matches!(row.status, RunRowStatus::Closed(_)))
 }
 
 /// Jobs that were over by then and whose runs are gone: nobody runs their plans any more.

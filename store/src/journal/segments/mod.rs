@@ -467,7 +467,7 @@ impl Journal for SegmentJournal {
         }
     }
 
-    fn undone(&self, seen: u64) -> BoxFuture<'_, u64> {
+    fn rollbacks(&self, seen: u64) -> BoxFuture<'_, u64> {
         let mut undone = self.shared.undone.subscribe();
         Box::pin(async move {
             let times = undone.wait_for(|times| *times > seen).await;

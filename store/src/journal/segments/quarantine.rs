@@ -8,7 +8,7 @@ use std::io;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{Digest, RunId, Ticks};
-use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus};
 use serde::{Deserialize, Serialize};
 
 use super::files::{read_whole, sealed, unsealed};
@@ -52,7 +52,7 @@ impl Quarantined {
 
     /// Its line in the table of runs.
     pub(crate) fn listed(&self) -> RunRow {
-        RunRow { standing: RunStanding::Quarantined(self.why.clone()), ..self.row.clone() }
+        RunRow { status: RunRowStatus::Quarantined(self.why.clone()), ..self.row.clone() }
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn unknown(run: RunId) -> RunRow {
         nodes: 0,
         opened_ms: made,
         closed_ms: None,
-        standing: RunStanding::Open,
+        status: RunRowStatus::Open,
         evaluated: None,
         acts: 0,
         position: Position(0),
@@ -160,7 +160,7 @@ mod tests {
             nodes: 3,
             opened_ms: 1,
             closed_ms: Some(2),
-            standing: RunStanding::Closed(RunOutcome::Failed),
+            status: RunRowStatus::Closed(RunOutcome::Failed),
             evaluated: None,
             acts: 2,
             position: Position(0),

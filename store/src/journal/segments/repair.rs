@@ -11,7 +11,7 @@ use std::io;
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{ClientId, Digest, RunId};
 use ostler_kernel::market::MarketStep;
-use ostler_kernel::port::{AccountRow, RunRow, RunStanding, StreamId, StreamKind};
+use ostler_kernel::port::{AccountRow, RunRow, RunRowStatus, StreamId, StreamKind};
 
 use super::collect::artifacts;
 use super::files::Files;
@@ -253,7 +253,7 @@ fn touched(survey: &Survey, known: Option<&Known>, list: &Quarantine) -> BTreeMa
         None => {
             let is_over = |run: RunId| {
                 let row = survey.lines.rows.get(&run);
-                row.is_some_and(|row| matches!(row.standing, RunStanding::Closed(_)))
+                row.is_some_and(|row| matches!(row.status, RunRowStatus::Closed(_)))
             };
             let of_runs = survey.heads.iter().filter(|(stream, _)| stream.kind != StreamKind::Attempts);
             for (stream, (_, last)) in of_runs {

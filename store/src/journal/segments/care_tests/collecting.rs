@@ -1,7 +1,7 @@
 //! Removing runs that are over for long, and what goes and stays with them.
 
 use ostler_kernel::event::{Parent, RunTerms};
-use ostler_kernel::market::{Closing, Job, MarketStep};
+use ostler_kernel::market::{JobOutcome, Job, MarketStep};
 
 use super::super::segment::SEGMENT_HEADER_BYTES;
 use super::*;
@@ -179,7 +179,7 @@ fn posted(number: u64) -> Event {
 }
 
 fn closed_job(number: u64) -> Event {
-    let closing = Closing { outcome: RunOutcome::Succeeded, spent: 1, composite: Some(750) };
+    let closing = JobOutcome { outcome: RunOutcome::Succeeded, spent: 1, composite: Some(750) };
     Event::Market { job: run(number), step: Box::new(MarketStep::Evaluated(closing)) }
 }
 
@@ -189,7 +189,7 @@ fn a_run_that_is_over_stays_until_its_job_and_the_run_that_opened_it_are() {
     let journal = open(&disk);
     // Runs 0 and 1 are of jobs, 2 was opened by 3, 4 by nobody.
     (0..2).for_each(|number| append(&journal, StreamId::client(&client(number)), 0, vec![posted(number)]));
-    let of = AttemptOf { node: "node".into(), generation: 1, phase: 0, attempt: 1 };
+    let of = AttemptRef { node: "node".into(), generation: 1, patch_count: 0, attempt: 1 };
     let parent = Some(Parent { run: run(3), of, step: "s".into() });
     for number in 0..5 {
         append(&journal, stream(number), 0, vec![opened(number)]);

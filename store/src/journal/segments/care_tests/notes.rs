@@ -6,7 +6,7 @@ use super::*;
 
 /// What an attempt of a run noted.
 fn noted(number: u64, step: u64) -> Event {
-    let of = AttemptOf { node: "node".into(), generation: 1, phase: 0, attempt: 1 };
+    let of = AttemptRef { node: "node".into(), generation: 1, patch_count: 0, attempt: 1 };
     let key = StepKey { version: "1".into(), input: Digest([0; 32]) };
     let outcome = Outcome::Ok(Output {
         artifact: Digest([100 + number as u8; 32]),
@@ -25,7 +25,7 @@ fn begun() -> Event {
     Event::AttemptIntent(Box::new(AttemptIntent {
         node: "node".into(),
         generation: 1,
-        phase: 0,
+        patch_count: 0,
         attempt: 1,
         reuse: Digest([1; 32]),
         idempotency_key: Digest([2; 32]),
@@ -92,8 +92,8 @@ fn a_run_of_whose_notes_any_are_lost_does_not_go_on() {
             let rows: BTreeMap<RunId, RunRow> =
                 open(&disk).runs(false).unwrap().into_iter().map(|row| (row.run, row)).collect();
             for number in 6..10 {
-                match rows.get(&run(number)).map(|row| &row.standing) {
-                    Some(RunStanding::Quarantined(_)) => {
+                match rows.get(&run(number)).map(|row| &row.status) {
+                    Some(RunRowStatus::Quarantined(_)) => {
                         aside += 1;
                         assert!(
                             open(&disk)

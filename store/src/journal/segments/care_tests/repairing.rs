@@ -10,7 +10,7 @@ fn check_mended(disk: &FaultyDisk, whole: &Told, context: &str) -> BTreeSet<RunI
     let mut aside = BTreeSet::new();
     for (id, (row, events)) in &whole.runs {
         match found.runs.get(id) {
-            Some((left, _)) if matches!(left.standing, RunStanding::Quarantined(_)) => {
+            Some((left, _)) if matches!(left.status, RunRowStatus::Quarantined(_)) => {
                 aside.insert(*id);
             }
             Some((left, records)) => {
@@ -60,7 +60,7 @@ fn whichever_byte_flips_the_runs_it_touches_are_set_aside_and_no_other_is_change
         // What is not touched goes on.
         let journal = open(&disk);
         for number in (0..RUNS).filter(|number| !named.contains(&run(*number))) {
-            if whole.runs[&run(number)].0.standing == RunStanding::Open {
+            if whole.runs[&run(number)].0.status == RunRowStatus::Open {
                 append(&journal, stream(number), 99, vec![result(number, 99)]);
             }
         }
@@ -134,7 +134,7 @@ fn a_list_that_is_damaged_is_made_anew_from_what_is_left_of_the_runs() {
     assert!(mend(&disk).unwrap().list_damaged);
     let found = told(&disk);
     for id in &moved {
-        assert!(matches!(found.runs[id].0.standing, RunStanding::Quarantined(_)), "{id}");
+        assert!(matches!(found.runs[id].0.status, RunRowStatus::Quarantined(_)), "{id}");
     }
     let unwanted = Unwanted { closed_before_ms: None, quarantined: true };
     let gone = collect(&files(&disk), unwanted, 0, 4096, Some(&mut || Ok(()))).unwrap();

@@ -2,11 +2,11 @@
 
 use crate::event::{Failure, HumanRequestKind, Output};
 use crate::id::{Digest, NodeId, Ticks};
-use crate::run::{Category, NodeState, Reason};
+use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 /// A node's state and the data that exists only in it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub enum NodeStatus {
     /// Its join does not hold yet.
     Pending,
     /// It may be dispatched.
@@ -28,7 +28,7 @@ pub enum Standing {
     /// Failed, and something is done about it.
     FailedRetryable {
         /// What happened.
-        category: Category,
+        category: FailureCategory,
         /// When it is tried again; `None` while a patch is being written.
         retry_at: Option<Ticks>,
     },
@@ -37,7 +37,7 @@ pub enum Standing {
     /// A dependency is lost.
     Upstream {
         /// The one that was lost first.
-        culprit: NodeId,
+        broken_dep: NodeId,
     },
     /// Its result passed the contract.
     Executed,
@@ -49,60 +49,62 @@ pub enum Standing {
     Skipped,
 }
 
-impl Standing {
+impl NodeStatus {
     /// What a transition to `to` for `reason` leads to, before the records that follow it add their part.
-    pub(super) fn after(to: NodeState, reason: &Reason) -> Standing {
+    pub(super) fn after(to: NodeState, reason: &TransitionReason) -> NodeStatus {
         match to {
-            NodeState::Pending => Standing::Pending,
-            NodeState::Ready => Standing::Ready,
-            NodeState::Running => Standing::Running { draining: false, sleep_until: None },
+            NodeState::Pending => NodeStatus::Pending,
+            NodeState::Ready => NodeStatus::Ready,
+            NodeState::Running => NodeStatus::Running { draining: false, sleep_until: None },
             NodeState::WaitingHuman => {
                 let ask = match reason {
-                    Reason::ApproveBefore => HumanRequestKind::Before,
-                    Reason::ApproveAfter => HumanRequestKind::After,
-                    Reason::InDoubt => HumanRequestKind::InDoubt,
+                    TransitionReason::ApproveBefore => HumanRequestKind::Before,
+                    TransitionReason::ApproveAfter => HumanRequestKind::After,
+                    TransitionReason::InDoubt => HumanRequestKind::InDoubt,
                     _ => HumanRequestKind::Node,
                 };
-                Standing::WaitingHuman { ask, deadline: None }
+                NodeStatus::WaitingHuman { ask, deadline: None }
             }
             NodeState::FailedRetryable => {
                 let category = match reason {
-                    Reason::Category(category) => *category,
-                    _ => Category::Structural,
+                    TransitionReason::Category(category) => *category,
+                    _ => FailureCategory::Structural,
                 };
-                Standing::FailedRetryable { category, retry_at: None }
+                NodeStatus::FailedRetryable { category, retry_at: None }
             }
             NodeState::Blocked => match reason {
-                Reason::Upstream(culprit) => Standing::Upstream { culprit: culprit.clone() },
-                _ => Standing::Held,
+                TransitionReason::Upstream(broken_dep) => {
+                    NodeStatus::Upstream { broken_dep: broken_dep.clone() }
+                }
+                _ => NodeStatus::Held,
             },
-            NodeState::Executed => Standing::Executed,
-            NodeState::Failed => Standing::Failed,
-            NodeState::Cancelled => Standing::Cancelled,
-            NodeState::Skipped => Standing::Skipped,
+            NodeState::Executed => NodeStatus::Executed,
+            NodeState::Failed => NodeStatus::Failed,
+            NodeState::Cancelled => NodeStatus::Cancelled,
+            NodeState::Skipped => NodeStatus::Skipped,
         }
     }
 
     /// The state alone.
     pub fn state(&self) -> NodeState {
         match self {
-            Standing::Pending => NodeState::Pending,
-            Standing::Ready => NodeState::Ready,
-            Standing::Running { .. } => NodeState::Running,
-            Standing::WaitingHuman { .. } => NodeState::WaitingHuman,
-            Standing::FailedRetryable { .. } => NodeState::FailedRetryable,
-            Standing::Held | Standing::Upstream { .. } => NodeState::Blocked,
-            Standing::Executed => NodeState::Executed,
-            Standing::Failed => NodeState::Failed,
-            Standing::Cancelled => NodeState::Cancelled,
-            Standing::Skipped => NodeState::Skipped,
+            NodeStatus::Pending => NodeState::Pending,
+            NodeStatus::Ready => NodeState::Ready,
+            NodeStatus::Running { .. } => NodeState::Running,
+            NodeStatus::WaitingHuman { .. } => NodeState::WaitingHuman,
+            NodeStatus::FailedRetryable { .. } => NodeState::FailedRetryable,
+            NodeStatus::Held | NodeStatus::Upstream { .. } => NodeState::Blocked,
+            NodeStatus::Executed => NodeState::Executed,
+            NodeStatus::Failed => NodeState::Failed,
+            NodeStatus::Cancelled => NodeState::Cancelled,
+            NodeStatus::Skipped => NodeState::Skipped,
         }
     }
 }
 
 /// What a person said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct RecordedAnswer {
     /// To which of the node's questions.
     pub request: u32,
     /// Yes or no.
@@ -115,7 +117,7 @@ pub struct Answered {
 
 /// How a person settled an attempt that was in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settlement {
+pub enum ResolutionKind {
     /// It was done.
     Done,
     /// It is to be done again.
@@ -126,7 +128,7 @@ pub enum Settlement {
 
 /// What the work of an attempt is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct WorkIdentity {
     /// Identity of the work (lineage `r`).
     pub reuse: Digest,
     /// What a receiver can recognise its repetition by.
@@ -135,11 +137,11 @@ pub struct Identity {
 
 /// One node of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Instance {
+pub struct NodeInstance {
     /// Where it stands.
-    pub standing: Standing,
+    pub status: NodeStatus,
     /// Why it stands there.
-    pub reason: Option<Reason>,
+    pub reason: Option<TransitionReason>,
     /// When it came there.
     pub since: Ticks,
     /// Attempts so far.
@@ -147,7 +149,7 @@ pub struct Instance {
     /// Retries since the last patch.
     pub retries: u32,
     /// Patches so far.
-    pub phase: u32,
+    pub patch_count: u32,
     /// Requests to people so far; an answer names the one it is for.
     pub requests: u32,
     /// Whether a person said yes beforehand.
@@ -155,30 +157,30 @@ pub struct Instance {
     /// What the last question showed; an attempt in doubt shows nothing, and leaves it as it is.
     pub shown: Option<Box<Digest>>,
     /// What was last said to a question.
-    pub answered: Option<Box<Answered>>,
+    pub answered: Option<Box<RecordedAnswer>>,
     /// The last attempt that was in doubt and that a person settled, and how.
-    pub resolved: Option<(u32, Settlement)>,
+    pub resolved: Option<(u32, ResolutionKind)>,
     /// What the last attempt did, as it was written down before it started.
-    pub identity: Option<Identity>,
+    pub identity: Option<WorkIdentity>,
     /// What the last attempt gave; published only if the node is executed.
     pub output: Option<Output>,
     /// What the last failed attempt met.
     pub failure: Option<Box<Failure>>,
     /// Place among the terminal transitions of the run, from 1; 0 while live.
-    pub commit: u64,
+    pub commit_number: u64,
     /// Whether a replan was asked for on account of its failure.
-    pub(super) asked: bool,
+    pub(super) replan_requested: bool,
 }
 
-impl Instance {
-    pub(super) fn new(now: Ticks) -> Instance {
-        Instance {
-            standing: Standing::Pending,
+impl NodeInstance {
+    pub(super) fn new(now: Ticks) -> NodeInstance {
+        NodeInstance {
+            status: NodeStatus::Pending,
             reason: None,
             since: now,
             attempts: 0,
             retries: 0,
-            phase: 0,
+            patch_count: 0,
             requests: 0,
             approved: false,
             shown: None,
@@ -187,15 +189,17 @@ impl Instance {
             identity: None,
             output: None,
             failure: None,
-            commit: 0,
-            asked: false,
+            commit_number: 0,
+            replan_requested: false,
         }
     }
 
     /// What its failure comes down to, in words; `None` where the reason says all there is.
-    pub fn met(&self) -> Option<&str> {
+    pub fn failure_message(&self) -> Option<&str> {
         let failure = self.failure.as_ref()?;
-        if (&self.reason, failure.category) == (&Some(Reason::InDoubt), Category::HumanRejection) {
+        if (&self.reason, failure.category)
+            == (&Some(TransitionReason::InDoubt), FailureCategory::HumanRejection)
+        {
             return Some("a person settled it as failed");
         }
         Some(failure.message.as_str()).filter(|message| !message.is_empty())
@@ -203,12 +207,12 @@ impl Instance {
 
     /// What it came to, once that counts: a result that waits for a person, or that one refused, is nobody's to use.
     pub fn result(&self) -> Option<&Output> {
-        self.output.as_ref().filter(|_| self.standing == Standing::Executed)
+        self.output.as_ref().filter(|_| self.status == NodeStatus::Executed)
     }
 
     /// The state alone.
     pub fn state(&self) -> NodeState {
-        self.standing.state()
+        self.status.state()
     }
 
     /// Whether something can still happen to it.
@@ -218,6 +222,6 @@ impl Instance {
 
     /// Whether it was stopped but goes on to its true end.
     pub fn is_draining(&self) -> bool {
-        matches!(self.standing, Standing::Running { draining: true, .. })
+        matches!(self.status, NodeStatus::Running { draining: true, .. })
     }
 }

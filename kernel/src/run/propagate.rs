@@ -2,22 +2,22 @@
 //! it; it is held, or its hold is released; what it depends on is lost, or not any more; its join holds.
 
 use super::Run;
-use super::standing::Standing;
-use super::turn::Turn;
+use super::decision::Decision;
+use super::node_status::NodeStatus;
 use crate::event::Event;
 use crate::id::NodeId;
 use crate::plan::{Join, On};
-use crate::run::{NodeState, Reason};
+use crate::run::{NodeState, TransitionReason};
 
 /// A step that a node makes by itself.
 enum Step {
     Drain,
-    Move(NodeState, Reason),
+    Move(NodeState, TransitionReason),
 }
 
-impl Turn<'_, '_, '_> {
+impl Decision<'_, '_, '_> {
     /// Lets every node make the steps it makes by itself, in passes of ascending id.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn propagate(&mut self) {
         while let Some(at) = self.run.dirty.take() {
             match self.run.own_step(at) {
                 Some(Step::Drain) => self.emit(Event::Draining { node: self.id(at) }),
@@ -36,34 +36,36 @@ impl Run {
             return Some(if drains {
                 Step::Drain
             } else {
-                Step::Move(NodeState::Skipped, Reason::SiblingWon)
+                Step::Move(NodeState::Skipped, TransitionReason::SiblingWon)
             });
         }
-        match &instance.standing {
-            Standing::Pending | Standing::Ready if self.is_held(at) => {
-                Some(Step::Move(NodeState::Blocked, Reason::Hold))
+        match &instance.status {
+            NodeStatus::Pending | NodeStatus::Ready if self.is_held(at) => {
+                Some(Step::Move(NodeState::Blocked, TransitionReason::Hold))
             }
-            Standing::Held if !self.is_held(at) => Some(Step::Move(NodeState::Pending, Reason::HoldReleased)),
-            Standing::Upstream { culprit } => {
-                if self.joins[at].culprit().is_none() {
-                    Some(Step::Move(NodeState::Pending, Reason::Unblocked))
+            NodeStatus::Held if !self.is_held(at) => {
+                Some(Step::Move(NodeState::Pending, TransitionReason::HoldReleased))
+            }
+            NodeStatus::Upstream { broken_dep } => {
+                if self.joins[at].broken_dep().is_none() {
+                    Some(Step::Move(NodeState::Pending, TransitionReason::Unblocked))
                 } else if !self.recovery_open() {
-                    Some(Step::Move(NodeState::Cancelled, Reason::Upstream(culprit.clone())))
+                    Some(Step::Move(NodeState::Cancelled, TransitionReason::Upstream(broken_dep.clone())))
                 } else {
                     None
                 }
             }
-            Standing::Pending if !self.waits_its_turn(at) => self.joined(at),
-            Standing::Pending
-            | Standing::Ready
-            | Standing::Running { .. }
-            | Standing::WaitingHuman { .. }
-            | Standing::FailedRetryable { .. }
-            | Standing::Held
-            | Standing::Executed
-            | Standing::Failed
-            | Standing::Cancelled
-            | Standing::Skipped => None,
+            NodeStatus::Pending if !self.waits_its_turn(at) => self.joined(at),
+            NodeStatus::Pending
+            | NodeStatus::Ready
+            | NodeStatus::Running { .. }
+            | NodeStatus::WaitingHuman { .. }
+            | NodeStatus::FailedRetryable { .. }
+            | NodeStatus::Held
+            | NodeStatus::Executed
+            | NodeStatus::Failed
+            | NodeStatus::Cancelled
+            | NodeStatus::Skipped => None,
         }
     }
 
@@ -71,14 +73,18 @@ impl Run {
     fn joined(&self, at: usize) -> Option<Step> {
         let (join, id) = (&self.joins[at], |source: usize| self.plan.nodes[source].id.clone());
         match self.plan.nodes[at].join {
-            None => Some(Step::Move(NodeState::Ready, Reason::Entry)),
-            Some(Join::AllOf) if join.unmet == 0 => Some(Step::Move(NodeState::Ready, Reason::AllOf)),
-            Some(Join::AllOf) => {
-                join.culprit().map(|culprit| Step::Move(NodeState::Blocked, Reason::Upstream(id(culprit))))
+            None => Some(Step::Move(NodeState::Ready, TransitionReason::Entry)),
+            Some(Join::AllOf) if join.unmet == 0 => {
+                Some(Step::Move(NodeState::Ready, TransitionReason::AllOf))
             }
+            Some(Join::AllOf) => join
+                .broken_dep()
+                .map(|broken_dep| Step::Move(NodeState::Blocked, TransitionReason::Upstream(id(broken_dep)))),
             Some(Join::AnyOf) => match join.winner() {
-                Some(winner) => Some(Step::Move(NodeState::Ready, Reason::AnyOf(id(winner)))),
-                None if join.unmet == 0 => Some(Step::Move(NodeState::Failed, Reason::JoinExhausted)),
+                Some(winner) => Some(Step::Move(NodeState::Ready, TransitionReason::AnyOf(id(winner)))),
+                None if join.unmet == 0 => {
+                    Some(Step::Move(NodeState::Failed, TransitionReason::JoinExhausted))
+                }
                 None => None,
             },
         }
@@ -106,7 +112,7 @@ impl Run {
 
     /// Whether the attempt of a running node, should it have died with its process, is not to be done again before the run goes on:
     /// under an interjection nothing starts.
-    pub fn is_held_back(&self, node: &NodeId) -> bool {
+    pub fn is_rerun_held(&self, node: &NodeId) -> bool {
         self.position(node).is_some_and(|at| {
             let instance = &self.instances[at];
             self.is_held(at) && instance.state() == NodeState::Running && !instance.is_draining()
@@ -123,10 +129,10 @@ impl Run {
         let open =
             |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner().is_none();
         let consumers = &self.graph.consumers[at];
-        let waits = |&(consumer, _): &(usize, On)| self.turns.waits(consumer, at) && open(consumer);
+        let waits = |&(consumer, _): &(usize, On)| self.ordered_joins.waits(consumer, at) && open(consumer);
         consumers.iter().any(waits)
             && !consumers.iter().any(|&(consumer, on)| match self.plan.nodes[consumer].join {
-                Some(Join::AnyOf) => !self.turns.is_ordered(consumer) && open(consumer),
+                Some(Join::AnyOf) => !self.ordered_joins.is_ordered(consumer) && open(consumer),
                 Some(Join::AllOf) | None => on == On::Success && self.instances[consumer].is_live(),
             })
     }

@@ -12,7 +12,7 @@ use crate::plan::{Effect, Kind};
 /// What is about to be done, or what a human_approval node asks. (A result that is to be published is shown as
 /// itself: its digest is that of its artifact.)
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shown {
+pub struct ApprovalRequest {
     /// What is asked.
     pub ask: HumanRequestKind,
     /// What executes the node.
@@ -28,14 +28,14 @@ pub struct Shown {
     /// The parameters, resolved, with the tool's defaults filled in.
     pub params: Map<String, Value>,
     /// The programs that are run on the result, in their order.
-    pub tests: Vec<ShownTest>,
+    pub tests: Vec<ApprovalTest>,
     /// Why it would come to nothing if it were approved, as things stand.
     pub refusal: Option<String>,
 }
 
 /// A test of the contract, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ShownTest {
+pub struct ApprovalTest {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// What it does to the world.
@@ -44,17 +44,17 @@ pub struct ShownTest {
     pub impact: u8,
 }
 
-impl Shown {
+impl ApprovalRequest {
     /// What an answer is bound to: a digest over all of it.
     ///
     /// ```
-    /// # use ostler_kernel::{event::HumanRequestKind, plan::{Effect, Kind}, run::Shown};
+    /// # use ostler_kernel::{event::HumanRequestKind, plan::{Effect, Kind}, run::ApprovalRequest};
     /// # let (tool_version, refusal, tests) = (None, None, Vec::new());
-    /// let shown = Shown {
+    /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
     ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, refusal,
     /// };
-    /// let other = Shown { impact: 2, ..shown.clone() };
+    /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());
     /// ```
     pub fn digest(&self) -> Digest {

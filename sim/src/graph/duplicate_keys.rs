@@ -7,57 +7,57 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// JSON in which no object has a key twice. Nothing of it is kept.
-pub(super) struct Unrepeated;
+pub(super) struct UniqueKeys;
 
-impl<'de> Deserialize<'de> for Unrepeated {
+impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Any;
         impl<'de> Visitor<'de> for Any {
-            type Value = Unrepeated;
+            type Value = UniqueKeys;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("JSON")
             }
 
-            fn visit_unit<E: Error>(self) -> Result<Unrepeated, E> {
-                Ok(Unrepeated)
+            fn visit_unit<E: Error>(self) -> Result<UniqueKeys, E> {
+                Ok(UniqueKeys)
             }
 
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Unrepeated, E> {
-                Ok(Unrepeated)
+            fn visit_bool<E: Error>(self, _: bool) -> Result<UniqueKeys, E> {
+                Ok(UniqueKeys)
             }
 
-            fn visit_i64<E: Error>(self, _: i64) -> Result<Unrepeated, E> {
-                Ok(Unrepeated)
+            fn visit_i64<E: Error>(self, _: i64) -> Result<UniqueKeys, E> {
+                Ok(UniqueKeys)
             }
 
-            fn visit_u64<E: Error>(self, _: u64) -> Result<Unrepeated, E> {
-                Ok(Unrepeated)
+            fn visit_u64<E: Error>(self, _: u64) -> Result<UniqueKeys, E> {
+                Ok(UniqueKeys)
             }
 
-            fn visit_f64<E: Error>(self, _: f64) -> Result<Unrepeated, E> {
-                Ok(Unrepeated)
+            fn visit_f64<E: Error>(self, _: f64) -> Result<UniqueKeys, E> {
+                Ok(UniqueKeys)
             }
 
-            fn visit_str<E: Error>(self, _: &str) -> Result<Unrepeated, E> {
-                Ok(Unrepeated)
+            fn visit_str<E: Error>(self, _: &str) -> Result<UniqueKeys, E> {
+                Ok(UniqueKeys)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unrepeated, A::Error> {
-                while items.next_element::<Unrepeated>()?.is_some() {}
-                Ok(Unrepeated)
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<UniqueKeys, A::Error> {
+                while items.next_element::<UniqueKeys>()?.is_some() {}
+                Ok(UniqueKeys)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unrepeated, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<UniqueKeys, A::Error> {
                 let mut keys = BTreeSet::new();
                 while let Some(key) = members.next_key::<String>()? {
                     if !keys.insert(key.clone()) {
                         let what = format!("the key {key:?} stands twice in one object: give it once");
                         return Err(A::Error::custom(what));
                     }
-                    members.next_value::<Unrepeated>()?;
+                    members.next_value::<UniqueKeys>()?;
                 }
-                Ok(Unrepeated)
+                Ok(UniqueKeys)
             }
         }
         deserializer.deserialize_any(Any)

@@ -1,7 +1,7 @@
 //! A run in virtual time: ticks, in each the entries in the order (rank, node, arrival).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::event::{
     AttemptResult, ChangeCause, Directive, Event, Failure, HumanRequest, NodeTransition, Outcome, Output,
@@ -13,7 +13,7 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
-    self, PlannerAnswer, Canceller, FailureCategory, DecisionContext, RunInput, NodeState, Operation, Patch, Planner, Completion, Run,
+    self, PlannerAnswer, Canceller, FailureCategory, DecisionContext, RunInput, NodeState, Operation, Patch, Planner, PlannerRequest, Completion, Run,
     NodeStatus,
 };
 use serde_json::{Map, Value};
@@ -74,24 +74,24 @@ struct Script {
     taken: BTreeMap<NodeId, (u32, usize)>,
     patches: BTreeMap<String, Vec<Option<PatchScript>>>,
     humans: BTreeMap<String, Vec<HumanScript>>,
-    replans: std::vec::IntoIter<Option<ReplanScript>>,
+    replans: Mutex<std::vec::IntoIter<Option<ReplanScript>>>,
     contract_checks: usize,
     /// Outcomes that a delta on its way would bring, by who sent it.
-    added: Vec<(ChangeCause, AddedScript)>,
+    added: Mutex<Vec<(ChangeCause, AddedScript)>>,
     /// Answers that take time, to be scheduled: (node, or the plan; when; the answer).
-    delayed: Vec<(NodeId, i64, Entry)>,
+    delayed: Mutex<Vec<(NodeId, i64, Entry)>>,
 }
 
 impl Planner for Script {
-    fn patch(&mut self, run: &Run, node: &NodeId) -> PlannerAnswer<Patch> {
-        let patch_count = run.instance(node).map_or(0, |instance| instance.patch_count as usize);
+    fn patch(&self, request: &PlannerRequest<'_>, node: &NodeId) -> PlannerAnswer<Patch> {
+        let patch_count = request.run.instance(node).map_or(0, |instance| instance.patch_count as usize);
         let script =
             self.patches.get(node.as_str()).and_then(|answers| answers.get(patch_count)).cloned().flatten();
         let Some(PatchScript { refuse, set, dur, .. }) = script else { return PlannerAnswer::Refused };
         let patch = (!refuse).then_some(Patch { set });
         match (dur, patch) {
             (Some(dur), patch) => {
-                self.delayed.push((node.clone(), dur, Entry::Patched(node.clone(), patch.map(Box::new))));
+                lock(&self.delayed).push((node.clone(), dur, Entry::Patched(node.clone(), patch.map(Box::new))));
                 PlannerAnswer::Later
             }
             (None, Some(patch)) => PlannerAnswer::Now(patch),
@@ -99,8 +99,8 @@ impl Planner for Script {
         }
     }
 
-    fn replan(&mut self, _: &Run) -> PlannerAnswer<Delta> {
-        let Some(Some(ReplanScript { refuse, dur, delta })) = self.replans.next() else {
+    fn replan(&self, _: &PlannerRequest<'_>) -> PlannerAnswer<Delta> {
+        let Some(Some(ReplanScript { refuse, dur, delta })) = lock(&self.replans).next() else {
             return PlannerAnswer::Refused;
         };
         let delta = (!refuse).then(|| {
@@ -109,7 +109,7 @@ impl Planner for Script {
         });
         match (dur, delta) {
             (Some(dur), delta) => {
-                self.delayed.push((NodeId::from("*"), dur, Entry::Replanned(delta.map(Box::new))));
+                lock(&self.delayed).push((NodeId::from("*"), dur, Entry::Replanned(delta.map(Box::new))));
                 PlannerAnswer::Later
             }
             (None, Some(delta)) => PlannerAnswer::Now(delta),
@@ -120,9 +120,10 @@ impl Planner for Script {
 
 impl Script {
     /// Keeps what the new nodes of a change will do until it is accepted.
-    fn bring(&mut self, cause: ChangeCause, script: AddedScript) {
-        self.added.retain(|(sender, _)| *sender != cause);
-        self.added.push((cause, script));
+    fn bring(&self, cause: ChangeCause, script: AddedScript) {
+        let mut added = lock(&self.added);
+        added.retain(|(sender, _)| *sender != cause);
+        added.push((cause, script));
     }
 
     /// The outcome of the next attempt of a node in its `patch_count`.
@@ -153,10 +154,10 @@ impl<'s> SimulatedRun<'s> {
             taken: BTreeMap::new(),
             patches: case.patch,
             humans: case.human,
-            replans: case.replans.into_iter(),
+            replans: Mutex::new(case.replans.into_iter()),
             contract_checks: 0,
-            added: Vec::new(),
-            delayed: Vec::new(),
+            added: Mutex::default(),
+            delayed: Mutex::default(),
         };
         let first = Arc::new(plan);
         let run = Run::new(Arc::clone(&first), 0, 0);
@@ -230,10 +231,10 @@ impl<'s> SimulatedRun<'s> {
 
     fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
         let mut cx = DecisionContext {
-            run: RunId::default(),
+            run_id: RunId::default(),
             now: self.now,
             settings: self.settings,
-            planner: &mut self.script,
+            planner: &self.script,
         };
         act(&mut self.run, &mut cx)
     }
@@ -358,7 +359,8 @@ impl<'s> SimulatedRun<'s> {
                 _ => {}
             }
         }
-        for (node, dur, entry) in std::mem::take(&mut self.script.delayed) {
+        let delayed = std::mem::take(&mut *lock(&self.script.delayed));
+        for (node, dur, entry) in delayed {
             self.schedule(self.now.saturating_add(dur), Rank::Timer, node, entry);
         }
     }
@@ -432,11 +434,15 @@ impl<'s> SimulatedRun<'s> {
 
     /// The outcomes that an accepted change brings for the nodes it added.
     fn take_added(&mut self, version: &PlanVersion) {
-        if let Some(at) = self.script.added.iter().position(|(cause, _)| *cause == version.cause) {
-            let (_, script) = self.script.added.remove(at);
-            self.script.outcomes.extend(script);
+        let mut added = lock(&self.script.added);
+        if let Some(at) = added.iter().position(|(cause, _)| *cause == version.cause) {
+            self.script.outcomes.extend(added.remove(at).1);
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn value_of(run: &Run, node: &NodeId) -> Value {

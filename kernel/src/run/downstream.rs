@@ -4,11 +4,11 @@ use super::Run;
 use crate::id::NodeId;
 
 /// Nodes that are named as waiting for another one.
-pub const HELD_UP_MAX: usize = 100;
+pub const DOWNSTREAM_MAX: usize = 100;
 
 impl Run {
-    /// The nodes that wait for this one, directly or not, in the order of their ids: the first [`HELD_UP_MAX`].
-    pub fn held_up(&self, node: &NodeId) -> Vec<NodeId> {
+    /// The nodes that wait for this one, directly or not, in the order of their ids: the first [`DOWNSTREAM_MAX`].
+    pub fn downstream(&self, node: &NodeId) -> Vec<NodeId> {
         let nodes = &self.plan.nodes;
         let Some(start) = self.position(node) else { return Vec::new() };
         let (mut seen, mut open) = (vec![false; nodes.len()], vec![start]);
@@ -20,7 +20,7 @@ impl Run {
             }
         }
         let held = (0..nodes.len()).filter(|&at| seen[at] && at != start).map(|at| nodes[at].id.clone());
-        held.take(HELD_UP_MAX).collect()
+        held.take(DOWNSTREAM_MAX).collect()
     }
 }
 
@@ -42,9 +42,12 @@ mod tests {
             let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": plan})).unwrap();
             let overrides = PolicyDraft { max_nodes: Some(1_000), ..PolicyDraft::default() };
             let plan = draft.validate(&Settings::simulation(overrides, None)).unwrap();
-            Run::new(Arc::new(plan), 1, 0).held_up(&"ask".into())
+            Run::new(Arc::new(plan), 1, 0).downstream(&"ask".into())
         };
-        assert_eq!((held(HELD_UP_MAX).len(), held(HELD_UP_MAX + 1).len()), (HELD_UP_MAX, HELD_UP_MAX));
-        assert_eq!(held(HELD_UP_MAX + 1), held(HELD_UP_MAX), "the first of them");
+        assert_eq!(
+            (held(DOWNSTREAM_MAX).len(), held(DOWNSTREAM_MAX + 1).len()),
+            (DOWNSTREAM_MAX, DOWNSTREAM_MAX)
+        );
+        assert_eq!(held(DOWNSTREAM_MAX + 1), held(DOWNSTREAM_MAX), "the first of them");
     }
 }

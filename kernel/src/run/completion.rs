@@ -2,8 +2,9 @@
 //! plan's own contract, closing recovery for what is still blocked, and the end.
 
 use super::Run;
-use super::standing::Standing;
-use super::turn::{Answer, Context, Turn};
+use super::decision::{Decision, DecisionContext};
+use super::node_status::NodeStatus;
+use super::planner::PlannerAnswer;
 use crate::event::{Event, PlanRefusal};
 use crate::id::NodeId;
 
@@ -12,14 +13,14 @@ pub(super) const PLAN: &str = "*";
 
 /// What a quiescent run waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quiet {
+pub enum Completion {
     /// Something is under way or may start.
-    Busy,
+    InProgress,
     /// The plan's own contract is to be judged, over the map of the outputs: send
-    /// [`super::Input::ContractJudged`].
+    /// [`super::RunInput::ContractJudged`].
     JudgeContract,
     /// Nothing will ever happen again.
-    Over,
+    Done,
 }
 
 impl Run {
@@ -33,46 +34,46 @@ impl Run {
 
     /// What a run that has settled and dispatched waits for. Does nothing while something is under way; else it
     /// asks the planner, or closes recovery, as long as that leads anywhere.
-    pub fn quiesce(&mut self, cx: &mut Context<'_>) -> (Vec<Event>, Quiet) {
-        let mut turn = Turn { run: self, cx, events: Vec::new() };
-        let quiet = turn.quiesce();
-        turn.settle();
-        (turn.events, quiet)
+    pub fn check_completion(&mut self, cx: &mut DecisionContext<'_>) -> (Vec<Event>, Completion) {
+        let mut decision = Decision::new(self, cx);
+        let quiet = decision.check_completion();
+        decision.propagate();
+        (decision.events, quiet)
     }
 }
 
-impl Turn<'_, '_, '_> {
-    fn quiesce(&mut self) -> Quiet {
+impl Decision<'_, '_, '_> {
+    fn check_completion(&mut self) -> Completion {
         if !self.run.is_quiescent() {
-            return Quiet::Busy;
+            return Completion::InProgress;
         }
         let outputs = self.run.outputs_executed();
         let version = self.run.plan.version;
         if self.run.recovery_open() && !outputs && self.run.has_unasked_failure() {
             self.ask_planner(false);
-            Quiet::Busy
+            Completion::InProgress
         } else if !self.run.plan.contract.is_empty()
             && outputs
             && !self.run.cancelled
             && self.run.contract.is_none_or(|(judged, _)| judged != version)
         {
-            Quiet::JudgeContract
+            Completion::JudgeContract
         } else if self.run.counts.live > 0 {
             let node = NodeId::from(PLAN);
             let reason = "nobody to ask for a new plan".to_owned();
             self.emit(Event::RecoveryExhausted { node, level: 3, reason });
-            Quiet::Busy
+            Completion::InProgress
         } else {
-            Quiet::Over
+            Completion::Done
         }
     }
 
     fn ask_planner(&mut self, for_contract: bool) {
         self.emit(Event::ReplanAsked { for_contract });
-        match self.cx.planner.replan(self.run) {
-            Answer::Refused => self.replanned(None),
-            Answer::Now(delta) => self.replanned(Some(Box::new(delta))),
-            Answer::Later => {}
+        match self.cx.planner.replan(&self.planner_request()) {
+            PlannerAnswer::Refused => self.replanned(None),
+            PlannerAnswer::Now(delta) => self.replanned(Some(Box::new(delta))),
+            PlannerAnswer::Later => {}
         }
     }
 
@@ -90,6 +91,8 @@ impl Turn<'_, '_, '_> {
 
 impl Run {
     fn has_unasked_failure(&self) -> bool {
-        self.instances.iter().any(|instance| instance.standing == Standing::Failed && !instance.asked)
+        self.instances
+            .iter()
+            .any(|instance| instance.status == NodeStatus::Failed && !instance.replan_requested)
     }
 }

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::standing::{Instance, Standing};
+use super::node_status::{NodeInstance, NodeStatus};
 use crate::plan::{Dispatch, Graph, Join, Node};
 
 /// The ordered joins, by their index. A function of where the nodes stand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Turns(BTreeMap<usize, Candidates>);
+pub(super) struct OrderedJoins(BTreeMap<usize, Candidates>);
 
 /// The candidates of one ordered join.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,20 +19,20 @@ struct Candidates {
     open: BTreeMap<usize, usize>,
 }
 
-impl Turns {
+impl OrderedJoins {
     /// Counts anew, for a version whose edges may have changed.
-    pub(super) fn count(nodes: &[Node], graph: &Graph, instances: &[Instance]) -> Turns {
+    pub(super) fn count(nodes: &[Node], graph: &Graph, instances: &[NodeInstance]) -> OrderedJoins {
         let is_ordered = |node: &Node| node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered;
         let ordered = nodes.iter().enumerate().filter(|(_, node)| is_ordered(node));
         let counted = ordered.map(|(join, _)| {
             let mut candidates = Candidates::default();
             for (place, &(candidate, _)) in graph.sources[join].iter().enumerate() {
                 candidates.places.entry(candidate).or_insert(place);
-                candidates.set(candidate, may_win(&instances[candidate].standing));
+                candidates.set(candidate, may_win(&instances[candidate].status));
             }
             (join, candidates)
         });
-        Turns(counted.collect())
+        OrderedJoins(counted.collect())
     }
 
     /// Whether a node is an ordered join.
@@ -69,8 +69,8 @@ impl Candidates {
 }
 
 /// Whether a candidate that stands there may still win, as far as it knows.
-pub(super) fn may_win(standing: &Standing) -> bool {
-    !standing.state().is_terminal() && !matches!(standing, Standing::Upstream { .. })
+pub(super) fn may_win(status: &NodeStatus) -> bool {
+    !status.state().is_terminal() && !matches!(status, NodeStatus::Upstream { .. })
 }
 
 #[cfg(test)]
@@ -84,7 +84,9 @@ mod tests {
     use crate::event::{AttemptResult, Failure, Outcome};
     use crate::id::{NodeId, RunId};
     use crate::plan::{PlanDraft, PolicyDraft, Settings};
-    use crate::run::{Category, Context, Input, NoPlanner, NodeState, Reason, Run};
+    use crate::run::{
+        DecisionContext, FailureCategory, NodeState, Run, RunInput, StaticPlanner, TransitionReason,
+    };
 
     /// Runs an ordered join of so many candidates, all of which fail in turn, and counts the looks at nodes.
     fn looks(candidates: usize) -> usize {
@@ -96,18 +98,18 @@ mod tests {
         let overrides = PolicyDraft { max_nodes: Some(10_000), ..PolicyDraft::default() };
         let settings = Settings::simulation(overrides, None);
         let mut run = Run::new(Arc::new(draft.validate(&settings).unwrap()), 1, 0);
-        let planner = &mut NoPlanner;
-        let mut cx = Context { run: RunId::default(), now: 0, settings: &settings, planner };
-        run.decide(&mut cx, Input::Settle);
+        let planner = &StaticPlanner;
+        let mut cx = DecisionContext { run_id: RunId::default(), now: 0, settings: &settings, planner };
+        run.decide(&mut cx, RunInput::Propagate);
         for id in ids.iter().map(|id| NodeId::from(id.as_str())) {
             assert_eq!(run.ready.len(), 1, "one at a time");
             assert!(!run.start(&mut cx, &id, None).is_empty(), "{id} has its turn");
-            let failure = Failure { category: Category::Structural, message: String::new() };
-            let result = AttemptResult::unpaid(id, 1, Outcome::Failed(failure));
-            run.decide(&mut cx, Input::Result(Box::new(result)));
+            let failure = Failure { category: FailureCategory::Structural, message: String::new() };
+            let result = AttemptResult::without_cost(id, 1, Outcome::Failed(failure));
+            run.decide(&mut cx, RunInput::Result(Box::new(result)));
         }
         let join = run.instance(&"join".into()).unwrap();
-        assert_eq!((join.state(), &join.reason), (NodeState::Failed, &Some(Reason::JoinExhausted)));
+        assert_eq!((join.state(), &join.reason), (NodeState::Failed, &Some(TransitionReason::JoinExhausted)));
         run.dirty.looks
     }
 

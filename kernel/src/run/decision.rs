@@ -1,0 +1,105 @@
+//! One decision: an input, and the records that follow from it in the order they take effect.
+
+use super::Run;
+use super::input::RunInput;
+use super::planner::{Planner, PlannerRequest};
+use crate::event::{Event, NodeTransition};
+use crate::id::{NodeId, RunId, Ticks};
+use crate::plan::Settings;
+use crate::run::{NodeState, TransitionReason};
+
+/// Everything a decision depends on besides the run and the input.
+pub struct DecisionContext<'a> {
+    /// Id of the run; spot checks draw from it.
+    pub run_id: RunId,
+    /// The current time.
+    pub now: Ticks,
+    /// Rules by which changes of the plan are normalised and validated.
+    pub settings: &'a Settings<'a>,
+    /// Writes patches and new plan versions.
+    pub planner: &'a dyn Planner,
+}
+
+/// A run in the middle of a decision.
+///
+/// A decision is a sequence of records, each of which depends on the state that the one before it led to. So [`Decision::emit`]
+/// applies every record to the run at once, through the same [`Run::apply`] that recovery uses.
+pub(super) struct Decision<'r, 'c, 'p> {
+    pub(super) run: &'r mut Run,
+    pub(super) cx: &'c mut DecisionContext<'p>,
+    pub(super) events: Vec<Event>,
+}
+
+impl Run {
+    /// Decides what follows from `input` and propagates the consequences through the graph. Returns the records; all of them
+    /// have taken effect in memory. Append the records before anything leaves the process, and drop the run if the journal
+    /// refuses them.
+    ///
+    /// An outdated input (an answer to a withdrawn request, the timer of a node that has moved on) gives no records.
+    pub fn decide(&mut self, cx: &mut DecisionContext<'_>, input: RunInput) -> Vec<Event> {
+        let mut decision = Decision::new(self, cx);
+        decision.handle(input);
+        decision.propagate();
+        decision.events
+    }
+}
+
+impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
+    pub(super) fn new(run: &'r mut Run, cx: &'c mut DecisionContext<'p>) -> Decision<'r, 'c, 'p> {
+        Decision { run, cx, events: Vec::new() }
+    }
+
+    fn handle(&mut self, input: RunInput) {
+        match input {
+            RunInput::Propagate => {}
+            RunInput::Result(result) => self.result(result, false),
+            RunInput::Unsure(result) => self.result(result, true),
+            RunInput::RetryDue(node) => self.retry_due(&node),
+            RunInput::HumanAnswer { node, request, approve, by, note } => {
+                self.answer(&node, request, approve, by, note)
+            }
+            RunInput::HumanTimeout { node, request } => self.human_timeout(&node, request),
+            RunInput::Patched(node, patch) => self.patched(&node, patch.map(|patch| *patch)),
+            RunInput::Replanned(delta) => self.replanned(delta),
+            RunInput::ContractJudged(holds) => self.contract_judged(holds),
+            RunInput::Operator(operation) => self.operator(operation),
+            RunInput::Resolved { node, how, by } => self.resolved(&node, how, by),
+            RunInput::AttemptLost(node) => self.attempt_lost(&node),
+            RunInput::WorkChanged { node, what } => self.work_changed(&node, what),
+        }
+    }
+
+    /// Applies a record to the run and adds it to the decision.
+    pub(super) fn emit(&mut self, event: Event) {
+        if let Err(illegal) = self.run.apply(&event, self.cx.now) {
+            debug_assert!(false, "decided an illegal step: {illegal}");
+        }
+        self.events.push(event);
+    }
+
+    /// Moves the node at index `at`. The end of an interjection may cancel the run: every other node stops then.
+    pub(super) fn transit(&mut self, at: usize, to: NodeState, reason: TransitionReason) {
+        let was_cancelled = self.run.cancelled;
+        let instance = &self.run.instances[at];
+        let attempt = instance.attempts + u32::from(to == NodeState::Running);
+        self.emit(Event::NodeTransition(NodeTransition {
+            node: self.run.plan.nodes[at].id.clone(),
+            version: self.run.plan.version,
+            from: instance.state(),
+            to,
+            reason,
+            attempt,
+        }));
+        if self.run.cancelled && !was_cancelled {
+            self.stop_all(NodeState::Cancelled, &TransitionReason::InterjectionFailed);
+        }
+    }
+
+    pub(super) fn id(&self, at: usize) -> NodeId {
+        self.run.plan.nodes[at].id.clone()
+    }
+
+    pub(super) fn planner_request(&self) -> PlannerRequest<'_> {
+        PlannerRequest { run_id: self.cx.run_id, run: self.run, settings: self.cx.settings }
+    }
+}

@@ -1,0 +1,80 @@
+//! The planner: the part of a program that writes patches and new plan versions for a run.
+//!
+//! Decisions stay pure because a planner's answer reaches the journal as a plan version or a refusal: recovery applies that
+//! record and never asks the planner again.
+
+use super::Run;
+use crate::id::{NodeId, RunId};
+use crate::plan::{Delta, NodeFields, Settings};
+
+/// Writes patches for failed nodes and changes of the plan when an output is missing.
+///
+/// Both methods are called in the middle of a decision, with the run borrowed: they must return at once and must not block.
+/// A planner that needs time (a call of a model, a person) answers [`PlannerAnswer::Later`] and sends the answer as
+/// [`RunInput::Patched`](super::RunInput::Patched) or [`RunInput::Replanned`](super::RunInput::Replanned). A process that dies
+/// meanwhile drops the request: [`Run::recover_from_crash`] counts the request as refused.
+///
+/// The default methods are those of [`StaticPlanner`](super::StaticPlanner), so a program that only replans keeps the patches
+/// that its plans prepare.
+///
+/// # Examples
+///
+/// ```
+/// use ostler_kernel::plan::Delta;
+/// use ostler_kernel::run::{Planner, PlannerAnswer, PlannerRequest};
+///
+/// /// Adds one clean-up node whenever a run misses an output.
+/// struct CleanUp(Delta);
+///
+/// impl Planner for CleanUp {
+///     fn replan(&self, _: &PlannerRequest<'_>) -> PlannerAnswer<Delta> {
+///         PlannerAnswer::Now(self.0.clone())
+///     }
+/// }
+///
+/// let planner: Box<dyn Planner> = Box::new(CleanUp(Delta::default()));
+/// # drop(planner);
+/// ```
+pub trait Planner: Send + Sync {
+    /// Answers the request for a patch of `node`, whose last attempt failed and has no retry left. Recovery level 2; asked at
+    /// most `patches` times per node.
+    fn patch(&self, request: &PlannerRequest<'_>, node: &NodeId) -> PlannerAnswer<Patch> {
+        super::static_planner::patch(request, node)
+    }
+
+    /// Answers the request for a change of the plan that brings the missing outputs. Recovery level 3; asked at most
+    /// `max_replans` times per run, once nothing else can happen. An invalid delta counts as one replan.
+    fn replan(&self, request: &PlannerRequest<'_>) -> PlannerAnswer<Delta> {
+        let _ = request;
+        PlannerAnswer::Refused
+    }
+}
+
+/// The run that asks its planner.
+#[derive(Clone, Copy)]
+pub struct PlannerRequest<'a> {
+    /// Id of the run.
+    pub run_id: RunId,
+    /// State of the run, the failure included.
+    pub run: &'a Run,
+    /// Rules that the answer is validated by.
+    pub settings: &'a Settings<'a>,
+}
+
+/// Answer of a planner to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlannerAnswer<T> {
+    /// The planner has no answer: the recovery level is exhausted.
+    Refused,
+    /// The answer.
+    Now(T),
+    /// The answer follows as an input of the run; the node or the run waits for it.
+    Later,
+}
+
+/// A new configuration of a failed node.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Patch {
+    /// Fields of the node to replace; `None` runs the node again as it is, with a fresh retry budget.
+    pub set: Option<NodeFields>,
+}
