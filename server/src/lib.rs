@@ -9,7 +9,7 @@
 //! | `submit`, `idempotency` | opening a run, once per idempotency key |
 //! | `runs`, `run_lookup` | reading and controlling runs; from `@last` or part of an id to a run |
 //! | `summary`, `graph` | a run as a summary, a table row and a graph |
-//! | `events`, `streaming` | journal records as JSON; JSON lines and server-sent events |
+//! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
 //! | `approvals` | approval requests and their answers |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
 //! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
@@ -22,6 +22,7 @@ mod agents;
 mod approvals;
 mod clients;
 mod evaluations;
+mod event_json;
 mod events;
 mod extract;
 mod graph;

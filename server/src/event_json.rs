@@ -1,0 +1,119 @@
+//! Journal records as the JSON of `GET /v1/runs/{run}/events`: a kind and a body.
+//!
+//! The table lists every record and its fields by name, so a field added to a record stays internal until it is
+//! listed here. Records whose serialised form is public as it is pass through whole.
+
+use ostler_kernel::event::{AttemptResult, Event, OperatorAct, Outcome};
+use serde_json::{Value, json};
+
+/// A JSON object of the named variables, or of the named fields of a record.
+macro_rules! body {
+    ($($name:ident),+) => { json!({$((stringify!($name)): $name),+}) };
+    ($record:ident: $($field:ident),+) => { json!({$((stringify!($field)): $record.$field),+}) };
+    ($record:ident: $($field:ident),+; $($key:literal: $value:expr),+) => {
+        json!({$((stringify!($field)): $record.$field,)+ $($key: $value),+})
+    };
+}
+
+/// The kind and the body of a record.
+pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
+    use Event as E;
+    match event {
+        E::RunOpened(opened) => (
+            "run_opened",
+            body!(opened: client, agent, intent, scope, workspace, policy_epoch, seed;
+                  "plan": opened.plan.value()),
+        ),
+        E::RunTerms(terms) => ("run_terms", json!(terms)),
+        E::RunRecovered { count } => ("run_recovered", body!(count)),
+        E::RunClosed { outcome } => ("run_closed", body!(outcome)),
+        E::Parked { reason } => ("parked", body!(reason)),
+        E::OutOfCredit { out } => ("out_of_credit", body!(out)),
+        E::PlanVersion(plan) => (
+            "plan_version",
+            body!(plan: version; "cause": plan.cause.to_string(), "revision": plan.revision.value()),
+        ),
+        E::PlanRefused { version, step } => {
+            ("plan_refused", json!({"version": version, "step": step.to_string()}))
+        }
+        E::ReplanAsked { for_contract } => ("replan_asked", body!(for_contract)),
+        E::ContractChecked { version, holds } => ("contract_checked", body!(version, holds)),
+        E::ContractBroken { version, why } => ("contract_broken", body!(version, why)),
+        E::NodeTransition(moved) => (
+            "node_transition",
+            body!(moved: node, version, from, to, attempt; "reason": moved.reason.to_string()),
+        ),
+        E::Draining { node } => ("draining", body!(node)),
+        E::TimerSet(timer) => ("timer_set", body!(timer: node, kind; "at_ms": timer.at)),
+        E::TimerFired { node, kind } => ("timer_fired", body!(node, kind)),
+        E::Diagnosis { node, category, level } => ("diagnosis", body!(node, category, level)),
+        E::RecoveryExhausted { node, level, reason } => {
+            ("recovery_level_exhausted", body!(node, level, reason))
+        }
+        E::GateDecision(decision) => ("gate_decision", body!(decision: node, attempt, code, detail)),
+        E::HumanRequest(request) => {
+            ("human_request", body!(request: node, kind, shown; "deadline_ms": request.deadline))
+        }
+        E::HumanAnswer(answer) => ("human_answer", body!(answer: node, approve, redo, by, note)),
+        E::Operator(act) => ("operator", operator_json(act)),
+        E::AttemptIntent(intent) => (
+            "attempt_intent",
+            body!(intent: node, generation, attempt, reuse, idempotency_key, intent, policy_epoch, provenance;
+                  "phase": intent.patch_count),
+        ),
+        E::AttemptProgress(progress) => {
+            ("attempt_progress", body!(progress: of; "token": progress.token.value()))
+        }
+        E::AttemptResult(result) => ("attempt_result", result_json(result)),
+        E::LateResult(result) => ("late_result", result_json(result)),
+        E::StepIntent(intent) => ("step_intent", body!(intent: of, step, idem)),
+        E::StepResult(result) => {
+            ("step_result", body!(result: of, step; "outcome": outcome_json(&result.outcome)))
+        }
+        E::StepInDoubt { of, step } => ("step_in_doubt", body!(of, step)),
+        E::ChildRun { of, step, run, budget } => ("child_run", body!(of, step, run, budget)),
+        E::AgentRegistered { agent, client, weight } => ("agent_registered", body!(agent, client, weight)),
+        E::AgentProfiled { agent, client, profile } => {
+            ("agent_profiled", json!({"agent": agent, "client": client, "profile": profile.value()}))
+        }
+        E::AgentOffered { agent, client, offer } => ("agent_offered", body!(agent, client, offer)),
+        E::AgentQuarantined { agent, reason } => ("agent_quarantined", body!(agent, reason)),
+        E::AgentReleased { agent } => ("agent_released", body!(agent)),
+        E::ClientSet { client, weight, contracted } => ("client_set", body!(client, weight, contracted)),
+        E::CreditDeposited { client, credits, spent } => ("credit_deposited", body!(client, credits, spent)),
+        E::Evaluated(evaluated) => ("evaluated", json!(evaluated)),
+        E::Appraised(appraised) => ("appraised", json!(appraised)),
+        E::Verdict(verdict) => ("verdict", json!(verdict)),
+        E::Market { job, step } => ("market", body!(job, step)),
+        E::Pipeline(record) => ("pipeline", json!(record)),
+        E::Published(event) => ("published", body!(event: stage, kind; "data": event.data.value())),
+    }
+}
+
+fn operator_json(act: &OperatorAct) -> Value {
+    match act {
+        OperatorAct::CancelPlan => json!({"act": "cancel_plan"}),
+        OperatorAct::Cancel(node) => json!({"act": "cancel", "node": node}),
+        OperatorAct::Skip(node) => json!({"act": "skip", "node": node}),
+        OperatorAct::StopDenied => json!({"act": "stop_denied"}),
+        OperatorAct::StopLate => json!({"act": "stop_late"}),
+        OperatorAct::StopUnwanted => json!({"act": "stop_unwanted"}),
+    }
+}
+
+fn result_json(result: &AttemptResult) -> Value {
+    body!(result: node, attempt, duration_ms, cost; "outcome": outcome_json(&result.outcome))
+}
+
+fn outcome_json(outcome: &Outcome) -> Value {
+    match outcome {
+        Outcome::Ok(output) => {
+            let inline = output.inline.as_ref().map(|inline| inline.value());
+            json!({"ok": body!(output: artifact, bytes; "inline": inline)})
+        }
+        Outcome::Failed(failure) => json!({"failed": body!(failure: category, message)}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+use expect_test::expect;
+use ostler_kernel::agent::{Oversight, Profile};
+use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
+use ostler_kernel::event::{
+    AttemptIntent, AttemptProgress, AttemptRef, ChangeCause, Directive, Evaluated, Failure, GateDecision,
+    HumanAnswer, HumanRequest, HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal,
+    PlanVersion, Published, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer, TimerKind,
+};
+use ostler_kernel::id::{Digest, RunId};
+use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::market::{MarketStep, Offer};
+use ostler_kernel::plan::Idempotency;
+use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
+
+use super::*;
+
+fn run() -> RunId {
+    "0198f3c2-0000-7000-8000-000000000001".parse().expect("a run id")
+}
+
+fn digest() -> Digest {
+    Digest([7; 32])
+}
+
+fn json_text(value: Value) -> Json {
+    canonical(&value).expect("canonical JSON")
+}
+
+fn attempt() -> AttemptRef {
+    AttemptRef { node: "a".into(), generation: 1, patch_count: 2, attempt: 3 }
+}
+
+fn run_records() -> Vec<Event> {
+    let plan = json_text(json!({"id": "p"}));
+    vec![
+        Event::RunOpened(Box::new(RunOpened {
+            run: run(),
+            client: "acme".into(),
+            agent: "bot".into(),
+            plan: plan.clone(),
+            intent: 1,
+            scope: "default".to_owned(),
+            workspace: "/w".to_owned(),
+            policy_epoch: 1,
+            seed: 9,
+        })),
+        Event::RunTerms(Box::new(RunTerms {
+            budget: Some(5),
+            parent: Some(Parent { run: run(), of: attempt(), step: "s".to_owned() }),
+        })),
+        Event::RunRecovered { count: 2 },
+        Event::PlanVersion(PlanVersion { version: 2, cause: ChangeCause::Replan, revision: plan }),
+        Event::PlanRefused { version: 1, step: PlanRefusal::Contract },
+        Event::ReplanAsked { for_contract: true },
+        Event::ContractChecked { version: 1, holds: false },
+        Event::ContractBroken { version: 1, why: "tests fail".to_owned() },
+        Event::Parked { reason: "crashes".to_owned() },
+        Event::OutOfCredit { out: true },
+        Event::RunClosed { outcome: RunOutcome::Succeeded },
+    ]
+}
+
+fn node_records() -> Vec<Event> {
+    vec![
+        Event::NodeTransition(NodeTransition {
+            node: "a".into(),
+            version: 1,
+            from: NodeState::Pending,
+            to: NodeState::Ready,
+            reason: TransitionReason::Entry,
+            attempt: 0,
+        }),
+        Event::Draining { node: "a".into() },
+        Event::TimerSet(Timer { node: "a".into(), kind: TimerKind::Backoff, at: 5 }),
+        Event::TimerFired { node: "a".into(), kind: TimerKind::Human },
+        Event::Diagnosis { node: "a".into(), category: FailureCategory::Timeout, level: 1 },
+        Event::RecoveryExhausted { node: "a".into(), level: 1, reason: "attempts".to_owned() },
+        Event::GateDecision(GateDecision {
+            node: "a".into(),
+            attempt: 1,
+            code: "scope".to_owned(),
+            detail: "no".to_owned(),
+        }),
+        Event::HumanRequest(HumanRequest {
+            node: "a".into(),
+            kind: HumanRequestKind::Before,
+            deadline: Some(8),
+            shown: Some(digest()),
+        }),
+        Event::HumanAnswer(HumanAnswer {
+            node: "a".into(),
+            approve: true,
+            redo: false,
+            by: "ann".to_owned(),
+            note: "fine".to_owned(),
+        }),
+        Event::Operator(OperatorAct::CancelPlan),
+        Event::Operator(OperatorAct::Cancel("a".into())),
+        Event::Operator(OperatorAct::Skip("a".into())),
+        Event::Operator(OperatorAct::StopDenied),
+        Event::Operator(OperatorAct::StopLate),
+        Event::Operator(OperatorAct::StopUnwanted),
+    ]
+}
+
+fn attempt_records() -> Vec<Event> {
+    let key = || StepKey { version: "1".to_owned(), input: digest() };
+    let inline = Some(json_text(json!({"text": "hi"})));
+    let directive = Some(Box::new(Directive { conclude: true, delta: None }));
+    let done = Outcome::Ok(Output { artifact: digest(), bytes: 4, inline, directive });
+    let failed = Outcome::Failed(Failure::new(FailureCategory::Crash, "it broke"));
+    vec![
+        Event::AttemptIntent(Box::new(AttemptIntent {
+            node: "a".into(),
+            generation: 1,
+            patch_count: 2,
+            attempt: 3,
+            reuse: digest(),
+            idempotency_key: digest(),
+            intent: 1,
+            policy_epoch: 1,
+            provenance: vec!["user".to_owned()],
+            accounts: None,
+        })),
+        Event::AttemptProgress(Box::new(AttemptProgress { of: attempt(), token: json_text(json!([1])) })),
+        Event::AttemptResult(Box::new(AttemptResult::without_cost("a".into(), 1, done.clone()))),
+        Event::LateResult(Box::new(AttemptResult::without_cost("a".into(), 1, failed))),
+        Event::StepIntent(Box::new(StepIntent {
+            of: attempt(),
+            step: "s".to_owned(),
+            key: key(),
+            idem: Idempotency::None,
+            idempotency_key: digest(),
+        })),
+        Event::StepResult(Box::new(StepResult {
+            of: attempt(),
+            step: "s".to_owned(),
+            key: key(),
+            outcome: done,
+        })),
+        Event::StepInDoubt { of: attempt(), step: "s".to_owned() },
+        Event::ChildRun { of: attempt(), step: "s".to_owned(), run: run(), budget: None },
+    ]
+}
+
+fn agent_and_client_records() -> Vec<Event> {
+    let (agent, client) = (|| "bot".into(), || "acme".into());
+    let profile = serde_json::to_value(Profile::default()).expect("a profile is JSON");
+    let scores = Scores { quality: None, adherence: Some(1), speed: 2, cost: 3, errors: 4, revisions: 5 };
+    let evaluated = Evaluated { scores, composite: 6 };
+    let offer = Offer { price: Some(3), ..Offer::default() };
+    vec![
+        Event::AgentRegistered { agent: agent(), client: client(), weight: 100 },
+        Event::AgentProfiled { agent: agent(), client: client(), profile: json_text(profile) },
+        Event::AgentOffered { agent: agent(), client: client(), offer: Box::new(offer) },
+        Event::AgentQuarantined { agent: agent(), reason: "crashes".to_owned() },
+        Event::AgentReleased { agent: agent() },
+        Event::ClientSet { client: client(), weight: 0, contracted: true },
+        Event::CreditDeposited { client: client(), credits: -3, spent: 4 },
+        Event::Evaluated(evaluated),
+        Event::Appraised(Box::new(Appraised {
+            domain: "code".to_owned(),
+            weights: Weights::DEFAULT,
+            target: Target::default(),
+            judgement: Some(Judgement { by: "j".to_owned(), quality: None, note: "n".to_owned() }),
+        })),
+        Event::Verdict(Box::new(Verdict {
+            run: run(),
+            agent: None,
+            quality: Some(1),
+            adherence: None,
+            evaluated,
+            by: "ann".to_owned(),
+            note: "fine".to_owned(),
+        })),
+        Event::Market {
+            job: run(),
+            step: Box::new(MarketStep::Signed {
+                winner: agent(),
+                price: 1,
+                budget: 2,
+                deadline: None,
+                oversight: Oversight::default(),
+                reserved: true,
+            }),
+        },
+        Event::Pipeline(Box::new(PipelineRecord::Ended { stage: "s".into() })),
+        Event::Published(Published { stage: "s".into(), kind: "k".into(), data: json_text(json!({"n": 1})) }),
+    ]
+}
+
+fn lines(records: &[Event]) -> String {
+    let line = |record| {
+        let (kind, body) = event_json(record);
+        format!("{kind} {body}\n")
+    };
+    records.iter().map(line).collect()
+}
+
+#[test]
+fn records_of_runs_have_stable_json() {
+    expect![[r#"
+        run_opened {"agent":"bot","client":"acme","intent":1,"plan":{"id":"p"},"policy_epoch":1,"scope":"default","seed":9,"workspace":"/w"}
+        run_terms {"budget":5,"parent":{"of":{"attempt":3,"generation":1,"node":"a","phase":2},"run":"0198f3c2-0000-7000-8000-000000000001","step":"s"}}
+        run_recovered {"count":2}
+        plan_version {"cause":"delta:replan","revision":{"id":"p"},"version":2}
+        plan_refused {"step":"contract_failed","version":1}
+        replan_asked {"for_contract":true}
+        contract_checked {"holds":false,"version":1}
+        contract_broken {"version":1,"why":"tests fail"}
+        parked {"reason":"crashes"}
+        out_of_credit {"out":true}
+        run_closed {"outcome":"succeeded"}
+    "#]].assert_eq(&lines(&run_records()));
+}
+
+#[test]
+fn records_of_nodes_have_stable_json() {
+    expect![[r#"
+        node_transition {"attempt":0,"from":"pending","node":"a","reason":"entry","to":"ready","version":1}
+        draining {"node":"a"}
+        timer_set {"at_ms":5,"kind":"backoff","node":"a"}
+        timer_fired {"kind":"human","node":"a"}
+        diagnosis {"category":"timeout","level":1,"node":"a"}
+        recovery_level_exhausted {"level":1,"node":"a","reason":"attempts"}
+        gate_decision {"attempt":1,"code":"scope","detail":"no","node":"a"}
+        human_request {"deadline_ms":8,"kind":"before","node":"a","shown":"0707070707070707070707070707070707070707070707070707070707070707"}
+        human_answer {"approve":true,"by":"ann","node":"a","note":"fine","redo":false}
+        operator {"act":"cancel_plan"}
+        operator {"act":"cancel","node":"a"}
+        operator {"act":"skip","node":"a"}
+        operator {"act":"stop_denied"}
+        operator {"act":"stop_late"}
+        operator {"act":"stop_unwanted"}
+    "#]].assert_eq(&lines(&node_records()));
+}
+
+#[test]
+fn records_of_attempts_have_stable_json() {
+    expect![[r#"
+        attempt_intent {"attempt":3,"generation":1,"idempotency_key":"0707070707070707070707070707070707070707070707070707070707070707","intent":1,"node":"a","phase":2,"policy_epoch":1,"provenance":["user"],"reuse":"0707070707070707070707070707070707070707070707070707070707070707"}
+        attempt_progress {"of":{"attempt":3,"generation":1,"node":"a","phase":2},"token":[1]}
+        attempt_result {"attempt":1,"cost":0,"duration_ms":0,"node":"a","outcome":{"ok":{"artifact":"0707070707070707070707070707070707070707070707070707070707070707","bytes":4,"inline":{"text":"hi"}}}}
+        late_result {"attempt":1,"cost":0,"duration_ms":0,"node":"a","outcome":{"failed":{"category":"crash","message":"it broke"}}}
+        step_intent {"idem":"none","of":{"attempt":3,"generation":1,"node":"a","phase":2},"step":"s"}
+        step_result {"of":{"attempt":3,"generation":1,"node":"a","phase":2},"outcome":{"ok":{"artifact":"0707070707070707070707070707070707070707070707070707070707070707","bytes":4,"inline":{"text":"hi"}}},"step":"s"}
+        step_in_doubt {"of":{"attempt":3,"generation":1,"node":"a","phase":2},"step":"s"}
+        child_run {"budget":null,"of":{"attempt":3,"generation":1,"node":"a","phase":2},"run":"0198f3c2-0000-7000-8000-000000000001","step":"s"}
+    "#]].assert_eq(&lines(&attempt_records()));
+}
+
+#[test]
+fn records_of_agents_clients_and_pipelines_have_stable_json() {
+    expect![[r#"
+        agent_registered {"agent":"bot","client":"acme","weight":100}
+        agent_profiled {"agent":"bot","client":"acme","profile":{}}
+        agent_offered {"agent":"bot","client":"acme","offer":{"capabilities":[],"domain":null,"price":3,"time_ms":null}}
+        agent_quarantined {"agent":"bot","reason":"crashes"}
+        agent_released {"agent":"bot"}
+        client_set {"client":"acme","contracted":true,"weight":0}
+        credit_deposited {"client":"acme","credits":-3,"spent":4}
+        evaluated {"composite":6,"scores":{"adherence":1,"cost":3,"errors":4,"quality":null,"revisions":5,"speed":2}}
+        appraised {"domain":"code","judgement":{"by":"j","note":"n","quality":null},"target":{"credits":null,"time_ms":null},"weights":[250,200,150,150,150,100]}
+        verdict {"adherence":null,"agent":null,"by":"ann","evaluated":{"composite":6,"scores":{"adherence":1,"cost":3,"errors":4,"quality":null,"revisions":5,"speed":2}},"note":"fine","quality":1,"run":"0198f3c2-0000-7000-8000-000000000001"}
+        market {"job":"0198f3c2-0000-7000-8000-000000000001","step":{"Signed":{"budget":2,"deadline":null,"oversight":"autonomous_escalation","price":1,"reserved":true,"winner":"bot"}}}
+        pipeline {"Ended":{"stage":"s"}}
+        published {"data":{"n":1},"kind":"k","stage":"s"}
+    "#]].assert_eq(&lines(&agent_and_client_records()));
+}
