@@ -1,4 +1,4 @@
-//! What a shell call does, by its argument list. Nothing is guessed: what is not listed is impact 2.
+//! Classifies a shell call by its argument list. Any call that no entry lists has impact 2.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,29 @@ use serde_json::Value;
 
 use crate::plan::Effect;
 
-/// What a call of a program does.
+/// Effect of a program call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgvClass {
     /// 0 observe, 1 operate, 2 control.
     pub impact: u8,
-    /// What it does to the world.
+    /// Effect on the world.
     pub effect: Effect,
 }
 
-/// What everything is that no entry lists.
+/// Class of a call that no entry lists.
 pub const UNLISTED: ArgvClass = ArgvClass { impact: 2, effect: Effect::External };
 
-/// Programs and what may be said to them. Operator patterns are asked first, in their order, then the table.
-///
+/// Programs and the arguments under which their class is known.
+///  
+/// A call is an argument list, never a shell line, so quoting and expansion play no role. Classification compares text:
+///  
+/// 1. Operator patterns, in order; the first match decides.
+/// 2. The table entry of the program, by its exact name: `/bin/ls` is not `ls`, because a path can lead to any file.
+/// 3. Subcommands (`git log`) descend one element each.
+/// 4. Every remaining element must be a listed flag, the value of a listed flag or an acceptable operand.
+///  
+/// One unknown element makes the whole call [`UNLISTED`], so a new flag of a program can only be refused, never trusted.
+///  
 /// ```
 /// use ostler_kernel::gate::{ArgvTable, UNLISTED};
 /// let table = ArgvTable::read_only();
@@ -33,47 +42,45 @@ pub struct ArgvTable {
     programs: BTreeMap<String, Entry>,
 }
 
-/// An operator's own entry: `{argv = ["git", "log", "*"], impact = 0, effect = "read"}`. Each element is compared
-/// whole; a final `*` stands for any further elements, flags included, so it is for programs that are harmless
-/// whatever they are told.
+/// An operator's entry, such as `{argv = ["git", "log", "*"], impact = 0, effect = "read"}`. Elements match exactly. A final
+/// `*` matches any further elements, flags included, so use it only for programs that are harmless with any arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArgvPattern {
-    /// The elements.
+    /// Program and arguments.
     pub argv: Vec<String>,
     /// 0 observe, 1 operate, 2 control.
     pub impact: u8,
-    /// What it does to the world.
+    /// Effect on the world.
     pub effect: Effect,
 }
 
-/// Why an entry of the table is none.
+/// Reasons to reject an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgvError {
-    /// The first element must say which program.
+    /// The first element is missing, empty or `*`.
     #[error("pattern {0:?} must begin with the name of a program")]
     NoProgram(Vec<String>),
-    /// Only the last element may be a star.
+    /// A `*` precedes the last element.
     #[error("pattern {0:?} has a `*` before its end")]
     InnerStar(Vec<String>),
-    /// Impact and effect must agree.
+    /// Impact and effect contradict each other.
     #[error(
         "{name}: impact {impact} and effect {effect:?} disagree: impact 0 observes, more acts, 2 is the most"
     )]
     Disagree {
-        /// Of what.
+        /// Program, with its subcommands.
         name: String,
-        /// Its impact.
+        /// Declared impact.
         impact: u8,
-        /// Its effect.
+        /// Declared effect.
         effect: Effect,
     },
-    /// The table of programs is malformed.
+    /// The JSON of the table is malformed.
     #[error("programs: {0}")]
     Malformed(String),
 }
 
-/// A program, or one of its subcommands.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "Value")]
 enum Entry {
@@ -93,63 +100,63 @@ impl TryFrom<Value> for Entry {
     }
 }
 
-/// The next element must be one of these words.
+/// Requires one of these words as the next element.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
     sub: BTreeMap<String, Entry>,
 }
 
-/// What may follow a program's name.
+/// Accepted arguments of a program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Program {
     impact: u8,
-    /// Read for impact 0 and write for more, unless given.
+    /// Defaults to read for impact 0 and to write above.
     #[serde(default)]
     effect: Option<Effect>,
-    /// Elements that may stand as they are.
+    /// Flags without a value.
     #[serde(default)]
     flags: Vec<String>,
-    /// Elements that take the next one as their value; or, ending in `=`, carry it themselves.
+    /// Flags whose value is the next element, or, with a trailing `=`, the rest of the same element.
     #[serde(default)]
     flags_with_value: Vec<String>,
-    /// How many operands, at least and at most; none unless given.
+    /// Minimum and maximum number of operands.
     #[serde(default = "no_operands")]
     operands: (usize, Option<usize>),
-    /// The characters an operand may be made of.
+    /// Permitted characters by operand index.
     #[serde(default)]
     operand_chars: BTreeMap<usize, String>,
-    /// Letters of flags that may stand in one element behind one dash.
+    /// Single-letter flags that may be combined behind one dash, as in `-la`.
     #[serde(default)]
     letters: String,
-    /// Beginnings of flags that decimal digits complete.
+    /// Flag prefixes completed by decimal digits, as in `-n5`.
     #[serde(default)]
     counted: Vec<String>,
-    /// What no element may contain.
+    /// Substrings that reject any element.
     #[serde(default)]
     never: Vec<String>,
-    /// Whether any element may begin with a dash.
+    /// Accepts every element that begins with a dash.
     #[serde(default)]
     any_flags: bool,
-    /// Whether `--` does not end the flags of this program.
+    /// The program reads flags even behind `--`.
     #[serde(default)]
     flags_everywhere: bool,
 }
 
 impl ArgvTable {
-    /// Common programs that only look, with the flags that keep it so. [`OBSERVING_ENVIRONMENT`](super::OBSERVING_ENVIRONMENT)
-    /// belongs with it.
+    /// Common read-only programs and the flags that keep them read-only. Run such calls with
+    /// [`OBSERVING_ENVIRONMENT`](super::OBSERVING_ENVIRONMENT).
     pub fn read_only() -> ArgvTable {
         ArgvTable::from_programs(super::argv_programs::READ_ONLY).expect("the built-in table is tested")
     }
 
-    /// Reads a table of programs from JSON: `{name: {impact, flags, flags_with_value, operands: [min, max],
-    /// operand_chars}}`, where `{sub: {word: ..}}` may stand for a program.
-    ///
+    /// Reads a table from JSON: `{name: {impact, flags, flags_with_value, operands: [min, max], operand_chars}}`. Programs with
+    /// subcommands have the form `{sub: {word: ..}}`.
+    ///  
     /// # Errors
-    ///
-    /// [`ArgvError::Malformed`], or [`ArgvError::Disagree`].
+    ///  
+    /// [`ArgvError::Malformed`] or [`ArgvError::Disagree`].
     pub fn from_programs(json: &str) -> Result<ArgvTable, ArgvError> {
         let programs: BTreeMap<String, Entry> =
             serde_json::from_str(json).map_err(|error| ArgvError::Malformed(error.to_string()))?;
@@ -157,11 +164,11 @@ impl ArgvTable {
         Ok(ArgvTable { patterns: Vec::new(), programs })
     }
 
-    /// Adds operator patterns; the first of all that fits decides.
-    ///
+    /// Adds operator patterns, which precede the table; the first match decides.
+    ///  
     /// # Errors
-    ///
-    /// The first pattern that is none.
+    ///  
+    /// The first invalid pattern.
     pub fn with_patterns(
         mut self,
         patterns: impl IntoIterator<Item = ArgvPattern>,
@@ -173,7 +180,7 @@ impl ArgvTable {
         Ok(self)
     }
 
-    /// What a call does. An empty list is [`UNLISTED`].
+    /// Class of a call. An empty list is [`UNLISTED`].
     pub fn classify<T: AsRef<str>>(&self, argv: &[T]) -> ArgvClass {
         if let Some(pattern) = self.patterns.iter().find(|pattern| pattern.fits(argv)) {
             return ArgvClass { impact: pattern.impact, effect: pattern.effect };
@@ -265,7 +272,7 @@ impl Program {
         operands >= least && most.is_none_or(|most| operands <= most)
     }
 
-    /// Whether an element that begins with a dash is complete in itself.
+    /// True if an element that begins with a dash is a flag that needs no further element.
     fn is_flag(&self, element: &str) -> bool {
         let with_value = || {
             let end = element.find('=').map(|at| at + 1)?;
@@ -377,128 +384,130 @@ mod tests {
         }
     }
 
+    const UNLISTED_CALLS: &[&str] = &[
+        "",
+        "rm -rf /",
+        "sh -c ls",
+        "bash",
+        "/bin/ls",
+        "./ls",
+        "LS",
+        "env ls",
+        "ls --unknown",
+        "xargs ls",
+        "git",
+        "git push",
+        "git commit -m x",
+        "git -c core.pager=sh log",
+        "git -C /x log",
+        "git --git-dir=x log",
+        "git --exec-path=x log",
+        "git -p log",
+        "git --paginate log",
+        "git log --output=x",
+        "git log --output x",
+        "git log --outpu=x",
+        "git log --ext-diff",
+        "git log --textconv",
+        "git log -p --ext-diff",
+        "git log -O x",
+        "git log --show-signature",
+        "git log --format=%G?",
+        "git log --pretty=format:%GS",
+        "git show --format=%GK",
+        "git log -n",
+        "git diff --output=x",
+        "git diff --ext-diff",
+        "git diff --textconv",
+        "git diff -o x",
+        "git show --ext-diff",
+        "git show --output=x",
+        "git status --x",
+        "git grep -O sh x",
+        "git grep --open-files-in-pager x",
+        "git branch new",
+        "git branch -D main",
+        "git branch --list -D",
+        "git rev-parse --parseopt",
+        "git blame --contents x a",
+        "git ls-remote --upload-pack=sh x",
+        "git fetch --upload-pack sh",
+        "git archive --exec=sh",
+        "git bisect run sh",
+        "git diff --no-index a b",
+        "git stash",
+        "git stash drop",
+        "git remote add x y",
+        "git tag v1",
+        "git config --get x",
+        "git log --oneline\u{0}--output=x",
+        "sort -o out in",
+        "sort -oout in",
+        "sort -no out in",
+        "sort --output=out in",
+        "sort --outp=out in",
+        "sort --compress-program=sh in",
+        "sort --compress-program sh in",
+        "sort -T /x in",
+        "sort --files0-from=x",
+        "sort -k",
+        "uniq in out",
+        "uniq -- in out",
+        "date -s x",
+        "date --set=x",
+        "date --set x",
+        "date 010100002030",
+        "date -us x",
+        "date -u 010100002030",
+        "date +%Y 010100002030",
+        "date -f x",
+        "find . -delete",
+        "find . -exec rm",
+        "find . -execdir rm",
+        "find . -ok rm",
+        "find . -okdir rm",
+        "find . -fprint x",
+        "find . -fprint0 x",
+        "find . -fprintf x y",
+        "find . -fls x",
+        "find -- . -delete",
+        "find . -- -delete",
+        "find . -name x -delete",
+        "find . -files0-from x",
+        "find . -name",
+        "tail -f a",
+        "tail -F a",
+        "tail --follow a",
+        "tail -nf a",
+        "tail -5f a",
+        "tail --pid=1 a",
+        "file -C -m x",
+        "file -m x a",
+        "file -f x",
+        "file -p a",
+        "file -z a",
+        "stat --unknown a",
+        "stat",
+        "uname -S x",
+        "uname x",
+        "df --sync",
+        "du --files0-from=x",
+        "wc --files0-from=x",
+        "pwd x",
+        "sleep",
+        "sleep inf",
+        "sleep 1 2",
+        "sleep -- -1",
+        "cat --x",
+        "head -n",
+        "head --lines",
+        "grep",
+        "grep --unknown x",
+    ];
+
     #[test]
     fn what_could_act_is_not() {
-        for line in [
-            "",
-            "rm -rf /",
-            "sh -c ls",
-            "bash",
-            "/bin/ls",
-            "./ls",
-            "LS",
-            "env ls",
-            "ls --unknown",
-            "xargs ls",
-            "git",
-            "git push",
-            "git commit -m x",
-            "git -c core.pager=sh log",
-            "git -C /x log",
-            "git --git-dir=x log",
-            "git --exec-path=x log",
-            "git -p log",
-            "git --paginate log",
-            "git log --output=x",
-            "git log --output x",
-            "git log --outpu=x",
-            "git log --ext-diff",
-            "git log --textconv",
-            "git log -p --ext-diff",
-            "git log -O x",
-            "git log --show-signature",
-            "git log --format=%G?",
-            "git log --pretty=format:%GS",
-            "git show --format=%GK",
-            "git log -n",
-            "git diff --output=x",
-            "git diff --ext-diff",
-            "git diff --textconv",
-            "git diff -o x",
-            "git show --ext-diff",
-            "git show --output=x",
-            "git status --x",
-            "git grep -O sh x",
-            "git grep --open-files-in-pager x",
-            "git branch new",
-            "git branch -D main",
-            "git branch --list -D",
-            "git rev-parse --parseopt",
-            "git blame --contents x a",
-            "git ls-remote --upload-pack=sh x",
-            "git fetch --upload-pack sh",
-            "git archive --exec=sh",
-            "git bisect run sh",
-            "git diff --no-index a b",
-            "git stash",
-            "git stash drop",
-            "git remote add x y",
-            "git tag v1",
-            "git config --get x",
-            "git log --oneline\u{0}--output=x",
-            "sort -o out in",
-            "sort -oout in",
-            "sort -no out in",
-            "sort --output=out in",
-            "sort --outp=out in",
-            "sort --compress-program=sh in",
-            "sort --compress-program sh in",
-            "sort -T /x in",
-            "sort --files0-from=x",
-            "sort -k",
-            "uniq in out",
-            "uniq -- in out",
-            "date -s x",
-            "date --set=x",
-            "date --set x",
-            "date 010100002030",
-            "date -us x",
-            "date -u 010100002030",
-            "date +%Y 010100002030",
-            "date -f x",
-            "find . -delete",
-            "find . -exec rm",
-            "find . -execdir rm",
-            "find . -ok rm",
-            "find . -okdir rm",
-            "find . -fprint x",
-            "find . -fprint0 x",
-            "find . -fprintf x y",
-            "find . -fls x",
-            "find -- . -delete",
-            "find . -- -delete",
-            "find . -name x -delete",
-            "find . -files0-from x",
-            "find . -name",
-            "tail -f a",
-            "tail -F a",
-            "tail --follow a",
-            "tail -nf a",
-            "tail -5f a",
-            "tail --pid=1 a",
-            "file -C -m x",
-            "file -m x a",
-            "file -f x",
-            "file -p a",
-            "file -z a",
-            "stat --unknown a",
-            "stat",
-            "uname -S x",
-            "uname x",
-            "df --sync",
-            "du --files0-from=x",
-            "wc --files0-from=x",
-            "pwd x",
-            "sleep",
-            "sleep inf",
-            "sleep 1 2",
-            "sleep -- -1",
-            "cat --x",
-            "head -n",
-            "head --lines",
-            "grep",
-            "grep --unknown x",
-        ] {
+        for line in UNLISTED_CALLS {
             check(line, UNLISTED);
         }
         assert_eq!(ArgvTable::read_only().classify::<&str>(&[]), UNLISTED);

@@ -1,9 +1,10 @@
-//! The built-in table: programs that only look. A flag stands here only if nothing follows from it but output:
-//! no file written, no program started, no setting changed, and if the program really takes a value where the
-//! table says so (else the value could be a flag in disguise).
+//! The built-in table of read-only programs.
+//!  
+//! A flag is listed only if its sole effect is output (no file written, no program started, no setting changed), and takes a
+//! value in this table only if the program takes one too. Otherwise the element judged as a value could act as a flag.
 
-/// What a call of impact 0 must be run with, so that a repository's own configuration starts no program and
-/// nothing is written by the way.
+/// Environment for calls of impact 0. Keeps a repository's own git configuration from starting programs, and git from
+/// writing to the repository.
 pub const OBSERVING_ENVIRONMENT: [(&str, &str); 18] = [
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_NO_LAZY_FETCH", "1"),
@@ -25,9 +26,9 @@ pub const OBSERVING_ENVIRONMENT: [(&str, &str); 18] = [
     ("GIT_CONFIG_VALUE_5", "false"),
 ];
 
-/// Left out on purpose: `%G` in a format of git starts the configured gpg; `--output`, `--ext-diff`,
-/// `--textconv`, `-O`; `git diff --no-index`; `sort -o`, `-T`, `--compress-program`; the second operand of uniq;
-/// every operand of date that is no format; `tail -f`; `file -C`, `-p`, `-z`; what find does beyond finding.
+/// Omitted on purpose, because each writes, blocks or starts a program: `%G` in a git format (runs the configured gpg);
+/// `--output`, `--ext-diff`, `--textconv` and `-O`; `git diff --no-index`; `sort -o`, `-T` and `--compress-program`; the
+/// second operand of uniq; operands of date other than a format; `tail -f`; `file -C`, `-p` and `-z`; actions of find.
 pub(super) const READ_ONLY: &str = r#"{
   "git": {"sub": {
     "--version": {"impact": 0},

@@ -1,4 +1,4 @@
-//! What the gate judges.
+//! A tool call as the gate sees it, and the class of what the call does.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,39 +6,39 @@ use super::tool::GatedTool;
 use crate::json::Object;
 use crate::plan::{Effect, Idempotency};
 
-/// What a call with given parameters would do, by the word of the tool's author.
+/// Effect of a call with given parameters, as the tool declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallClass {
     /// 0 observe, 1 operate, 2 control.
     pub impact: u8,
-    /// What it does to the world.
+    /// Effect on the world.
     pub effect: Effect,
-    /// What a lost result permits.
+    /// Repeatability of the effect.
     pub idem: Idempotency,
 }
 
-/// What may be done about work of which nobody knows whether it was done: its process died, or its result was lost. From the
-/// most to the least that is permitted.
+/// Treatment of a call whose result is lost: the process died, or the result never arrived. Ordered from most to least
+/// permissive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OnLostResult {
-    /// It is done again: it changes nothing.
+    /// Retry: the call changes nothing.
     Retry,
-    /// It is done again with the same idempotency key: the world, or whoever receives it, takes the two for one.
+    /// Retry under the same idempotency key: the effect is naturally idempotent, or the receiver deduplicates by key.
     RetryWithKey,
-    /// Only a person can tell whether it may be done again.
+    /// Ask a person whether the call may be retried.
     InDoubt,
 }
 
 impl CallClass {
-    /// Whether it changes anything in the world. What does is recorded before it starts, and goes on to its end when it is
-    /// not wanted any more.
+    /// True if the call changes the world. The intent of such a call is durable before the call starts, and a cancelled run
+    /// lets the call finish.
     pub fn acts(self) -> bool {
         self.effect.acts() || self.impact > 0
     }
 
-    /// What may be done about such a call if nobody knows whether it was made.
-    ///
+    /// Treatment of this call if its result is lost.
+    ///  
     /// ```
     /// # use ostler_kernel::{gate::{OnLostResult, CallClass}, plan::{Effect, Idempotency}};
     /// let post = |idem| CallClass { impact: 1, effect: Effect::External, idem };
@@ -53,7 +53,7 @@ impl CallClass {
         }
     }
 
-    /// What doing both comes to: the larger impact, the more dangerous effect, and what the pickier of the two permits.
+    /// Class of a sequence of both calls: the larger impact, the stronger effect, the weaker repeatability.
     pub fn and(self, other: CallClass) -> CallClass {
         CallClass {
             impact: self.impact.max(other.impact),
@@ -63,30 +63,30 @@ impl CallClass {
     }
 }
 
-/// A call of a tool, with its parameters resolved.
+/// A tool call with resolved parameters.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// The tool; `None` if there is none of that name.
+    /// `None` if no tool of this name is registered.
     pub tool: Option<&'a GatedTool>,
-    /// The name that was asked for.
+    /// Requested tool name.
     pub name: &'a str,
-    /// The resolved parameters.
+    /// Resolved parameters.
     pub params: Object,
-    /// The floor that the plan sets under the impact.
+    /// Lower bound on the impact, set by the plan.
     pub floor: u8,
-    /// The most impact the caller asked for, 0..=2.
+    /// Upper bound on the impact, set by the caller: 0..=2.
     pub intent: u8,
-    /// The scope the caller acts in.
+    /// The caller's scope; several joined by `&` intersect.
     pub scope: &'a str,
-    /// The absolute folder that paths must stay in; empty if there is none, and then no absolute path will do.
+    /// Absolute folder that paths must stay in. Empty if the run has none, which forbids absolute paths.
     pub workspace: &'a str,
 }
 
-/// What a call would come to that the gate would allow: for people to see, and no leave to make it.
+/// The outcome of an allowed call, for display. Not a permit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
-    /// Its parameters, with the tool's defaults filled in.
+    /// Parameters including the tool's defaults.
     pub params: Object,
-    /// What it would do, the plan's floor included.
+    /// Effect of the call, with at least the plan's floor as impact.
     pub class: CallClass,
 }

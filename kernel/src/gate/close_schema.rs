@@ -1,50 +1,59 @@
-//! Closing the schemas of parameters: who names what a tool takes need not say that it takes nothing else.
+//! Closes object schemas, so that a tool rejects parameters that its schema does not declare.
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-/// Keywords that put a schema together of parts, which are about the same value.
+/// Keywords that apply subschemas to the same value.
 const PARTS: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas"];
 
-/// Keywords whose parts hold beside each other, so that none of them names all that is taken.
+/// Keywords whose subschemas apply together: no single one declares all properties.
 const JOINED: [&str; 5] = ["allOf", "if", "then", "else", "dependentSchemas"];
 
-/// Keywords whose parts are alternatives.
+/// Keywords of which one subschema suffices.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 
-/// Keywords by which a schema says what it takes beside what it names.
-const SAID: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
+/// Keywords that state explicitly which undeclared properties are accepted.
+const EXPLICIT: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 
-/// The first draft in which a schema sees what its parts name.
-const SEES_PARTS: &str = "https://json-schema.org/draft/2019-09/schema";
+/// First draft that knows `unevaluatedProperties`.
+const DRAFT_2019_09: &str = "https://json-schema.org/draft/2019-09/schema";
 
-/// Closes every schema of an object that does not say that it takes more than it names: `additionalProperties: false`, or where it
-/// is put together of parts, which name properties as well, `unevaluatedProperties: false`. Of a schema that is nothing but
-/// parts, those that hold beside each other are closed together, and alternatives each by itself.
-///
-/// A schema of a draft that does not know `unevaluatedProperties` is read by the first that does, if it needs it.
+/// Closes every object schema that does not state which undeclared properties it accepts.
+///  
+/// JSON Schema accepts undeclared properties by default. A misspelt or smuggled parameter would then reach the tool
+/// unchecked, so the gate inverts the default:
+///  
+/// - A schema that declares properties directly gets `additionalProperties: false`.
+/// - A schema that also applies subschemas to the same value (`allOf`, `$ref`, `if`, ..) gets
+///   `unevaluatedProperties: false`, because `additionalProperties` would not see what the subschemas declare.
+/// - The parts of `allOf`, `if` and `dependentSchemas` stay open; the schema around them is closed over all of them.
+/// - Each alternative of `anyOf` and `oneOf` is closed on its own.
+/// - `if` and `not` are conditions and stay unchanged, so that closing never flips a decision.
+///  
+/// A schema of an older draft is moved to 2019-09 if it needs `unevaluatedProperties`.
 pub(super) fn close_objects(schema: &mut Value) {
     let draft = Draft::default().detect(schema);
-    let mut closing = Closing { sees_parts: false };
-    closing.close(schema);
-    if let Some(members) = schema.as_object_mut().filter(|_| closing.sees_parts && draft < Draft::Draft201909)
+    let mut closer = Closer { needs_unevaluated: false };
+    closer.close(schema);
+    if let Some(members) =
+        schema.as_object_mut().filter(|_| closer.needs_unevaluated && draft < Draft::Draft201909)
     {
-        members.insert("$schema".into(), SEES_PARTS.into());
+        members.insert("$schema".into(), DRAFT_2019_09.into());
     }
 }
 
-struct Closing {
-    /// Whether a schema was closed by what its parts name.
-    sees_parts: bool,
+struct Closer {
+    /// Some schema got `unevaluatedProperties`.
+    needs_unevaluated: bool,
 }
 
-impl Closing {
+impl Closer {
     fn close(&mut self, schema: &mut Value) {
         let Value::Object(members) = schema else { return };
-        if names_keys(members) && !has(members, &SAID) {
-            let put_together = has(members, &PARTS);
-            self.sees_parts |= put_together;
-            let word = if put_together { "unevaluatedProperties" } else { "additionalProperties" };
+        if declares_properties(members) && !has(members, &EXPLICIT) {
+            let is_composed = has(members, &PARTS);
+            self.needs_unevaluated |= is_composed;
+            let word = if is_composed { "unevaluatedProperties" } else { "additionalProperties" };
             members.insert(word.into(), Value::Bool(false));
         }
         for (word, inner) in members.iter_mut() {
@@ -56,8 +65,8 @@ impl Closing {
         }
     }
 
-    /// Closes what a keyword says of the values within a value. Its parts stay as open as they are: what they are part of
-    /// closes them. A condition stays what it is, so that closing decides nothing else.
+    /// Closes the schemas of nested values. Parts that apply to the same value stay open, since the schema around them closes
+    /// them.
     fn close_within(&mut self, word: &str, inner: &mut Value) {
         match word {
             "properties" | "patternProperties" | "$defs" | "definitions" => {
@@ -79,8 +88,8 @@ impl Closing {
     }
 }
 
-/// Whether a schema says which keys an object has: itself, or by parts that hold beside each other.
-fn names_keys(members: &Map<String, Value>) -> bool {
+/// True if a schema declares properties, by itself or through parts that apply together.
+fn declares_properties(members: &Map<String, Value>) -> bool {
     let of_object = match members.get("type") {
         Some(Value::String(name)) => name == "object",
         Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
@@ -88,14 +97,14 @@ fn names_keys(members: &Map<String, Value>) -> bool {
     };
     of_object
         || has(members, &["properties", "patternProperties", "required"])
-        || members.iter().filter(|(word, _)| JOINED.contains(&word.as_str())).any(parts_name_keys)
+        || members.iter().filter(|(word, _)| JOINED.contains(&word.as_str())).any(part_declares_properties)
 }
 
-fn parts_name_keys((word, inner): (&String, &Value)) -> bool {
+fn part_declares_properties((word, inner): (&String, &Value)) -> bool {
     let names = |part: &Value| {
         part.as_object().is_some_and(|members| {
             let alternatives = members.iter().filter(|(word, _)| ALTERNATIVES.contains(&word.as_str()));
-            names_keys(members) || { alternatives }.any(parts_name_keys)
+            declares_properties(members) || { alternatives }.any(part_declares_properties)
         })
     };
     match inner {
@@ -109,7 +118,7 @@ fn has(members: &Map<String, Value>, words: &[&str]) -> bool {
     words.iter().any(|&word| members.contains_key(word))
 }
 
-/// Each schema of a list, or the one that stands alone.
+/// Visits each schema of a list, or a single schema.
 fn each(schemas: &mut Value, done: &mut dyn FnMut(&mut Value)) {
     match schemas {
         Value::Array(listed) => listed.iter_mut().for_each(done),

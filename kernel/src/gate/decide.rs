@@ -1,4 +1,4 @@
-//! The verdict on a call. The first reason to deny counts, and denying is the default.
+//! The verdict on a call: a fixed order of checks in which the first failure decides, and deny by default.
 
 use std::fmt;
 
@@ -14,37 +14,37 @@ use crate::contract::excerpt;
 use crate::id::Digest;
 use crate::json::{MAX_INTEGER, Object, measure_within};
 
-/// All that a model, a planner or a plan's author learns of a denial: nothing that a failing tool would not say.
+/// The text that a model, a planner or a plan's author sees for a denial. Reveals nothing about the policy.
 pub const REFUSAL: &str = "the call was refused";
 
-/// What stands in a denial before what would mend it.
-pub const REMEDY: &str = "; if it is meant to, ";
+/// Separates the problem from the remedy in [`Denial::operator`].
+pub const REMEDY: &str = "; if this is intended, ";
 
 /// The gate's answer.
 #[derive(Debug)]
 pub enum Verdict {
-    /// The call may be made, once.
+    /// The call may run once.
     Allowed {
-        /// What the tool takes.
+        /// Passed to the tool by value.
         permit: Permit,
-        /// Impact of the call, the plan's floor included.
+        /// Impact of the call, at least the plan's floor. 0 observe, 1 operate, 2 control.
         impact: u8,
     },
-    /// It may not.
+    /// The call must not run.
     Denied(Denial),
 }
 
-/// Why a call may not be made.
+/// Reason for a denied call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// The reason's code.
+    /// The first check that failed.
     pub code: DenialCode,
-    /// What happened, for operators and the audit only; of bounded length.
+    /// Details for operators and the audit log only; bounded length.
     pub operator: String,
 }
 
 impl Denial {
-    /// What a model may see: what is wrong with the parameters of a tool that it may call, or [`REFUSAL`].
+    /// Text that a model may see: the fault of the parameters of a tool within its scope, otherwise [`REFUSAL`].
     pub fn for_model(&self) -> &str {
         match self.code {
             DenialCode::ParamSchema | DenialCode::PlanFieldForbidden => &self.operator,
@@ -59,31 +59,31 @@ impl Denial {
     }
 }
 
-/// The reasons, in the order they are looked for.
+/// Codes of denials, in the order of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DenialCode {
-    /// The parameters break a limit or the tool's schema.
+    /// The parameters exceed a limit or violate the tool's schema.
     ParamSchema,
-    /// A parameter has the name of something that says what a call may do.
+    /// A parameter bears a reserved name, such as `impact` or `scope`.
     PlanFieldForbidden,
-    /// There is no scope of that name.
+    /// The policy defines no scope of the given name.
     ScopeUnresolved,
-    /// The scope does not have the tool, or there is no such tool.
+    /// The scope does not grant the tool, or the tool is not registered.
     OutOfScope,
-    /// It would do more than the caller asked for.
+    /// The impact exceeds the caller's intent.
     ImpactOverIntent,
-    /// It would do more than the scope lets this tool do.
+    /// The impact exceeds the scope's cap for the tool.
     ImpactOverScopeCap,
-    /// It would do more than the tenant may.
+    /// The impact exceeds the tenant's ceiling.
     ImpactOverTenantCeiling,
-    /// A path could lead out of the workspace.
+    /// A path may lead out of the workspace.
     PathEscape,
-    /// A URL leads where data may not be sent.
+    /// A URL names a destination outside the egress list.
     EgressForbidden,
 }
 
 impl DenialCode {
-    /// All of them.
+    /// All codes, in the order of the checks.
     pub const ALL: [DenialCode; 9] = [
         DenialCode::ParamSchema,
         DenialCode::PlanFieldForbidden,
@@ -96,7 +96,7 @@ impl DenialCode {
         DenialCode::EgressForbidden,
     ];
 
-    /// The word used in journals and conformance cases.
+    /// The code as journals and conformance cases spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             DenialCode::ParamSchema => "PARAM_SCHEMA",
@@ -118,12 +118,25 @@ impl fmt::Display for DenialCode {
     }
 }
 
-/// Judges a call: limits and reserved names, then (only for a tool that the scope grants, so that no refusal shows the schema of
-/// another) defaults and schema, then scope, impact, paths and URLs. `idempotency_key`: what a receiver can recognise
-/// a repetition of it by.
+/// Decides on a call.
+///  
+/// The checks run in this order, and the first failure is the verdict:
+///  
+/// 1. Size and depth of the parameters, and values that two readers may read differently (`PARAM_SCHEMA`).
+/// 2. Reserved parameter names (`PLAN_FIELD_FORBIDDEN`).
+/// 3. The tool's schema, after defaults are filled in (`PARAM_SCHEMA`).
+/// 4. The scope (`SCOPE_UNRESOLVED`, `OUT_OF_SCOPE`).
+/// 5. The impact, the larger of the tool's own and the plan's floor, against intent, cap and ceiling (`IMPACT_OVER_*`).
+/// 6. Paths (`PATH_ESCAPE`).
+/// 7. URLs (`EGRESS_FORBIDDEN`).
+///  
+/// Step 3 runs only for a tool that the scope grants: a schema error for any other tool would reveal that the tool exists.
+/// For the same reason an unregistered tool and an ungranted one give the same code. The permit carries the digest of the
+/// parameters as judged, so a later change of the parameters is detectable. `idempotency_key` lets the receiver of an
+/// effect recognise a repetition.
 pub fn decide(call: Call<'_>, idempotency_key: Digest, policy: &GatePolicy) -> Verdict {
     let name = call.name;
-    match weigh(call, policy) {
+    match evaluate(call, policy) {
         Ok((Preview { params, class }, digest)) => {
             let permit = Permit::new(name.to_owned(), params, class, digest, idempotency_key);
             Verdict::Allowed { permit, impact: class.impact }
@@ -132,33 +145,36 @@ pub fn decide(call: Call<'_>, idempotency_key: Digest, policy: &GatePolicy) -> V
     }
 }
 
-/// What [`decide`] would say of a call, without leave to make it.
-///
+/// The verdict of [`decide`] without a permit: what an approver sees before the call runs.
+///  
 /// # Errors
-///
-/// Why it may not be made.
+///  
+/// The denial that [`decide`] would return.
 pub fn preview(call: Call<'_>, policy: &GatePolicy) -> Result<Preview, Denial> {
-    weigh(call, policy).map(|(preview, _)| preview)
+    evaluate(call, policy).map(|(preview, _)| preview)
 }
 
-/// What speaks against a call of which only some parameters are known yet, if anything does: it would be denied with
-/// whatever others. Parameters are not judged by the schema, which needs all of them; [`GatedTool::judge`] does.
+/// The denial that is certain for a call of which only some parameters are known; `None` if the missing ones may still
+/// make the call acceptable.
+///  
+/// Skips limits and schema, which need every parameter; [`GatedTool::judge`] checks a partial set against the schema.
 pub fn preflight(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
-    let weighed = check_names(&call.params).and_then(|()| granted(call, policy)).and_then(|(tool, cap)| {
-        check_impact(call, tool, cap, policy.ceiling)?;
-        check_paths(call, tool)?;
-        check_urls(call, tool, &policy.egress)
-    });
-    weighed.err()
+    let verdict =
+        check_names(&call.params).and_then(|()| granted_tool(call, policy)).and_then(|(tool, cap)| {
+            check_impact(call, tool, cap, policy.ceiling)?;
+            check_paths(call, tool)?;
+            check_urls(call, tool, &policy.egress)
+        });
+    verdict.err()
 }
 
-/// What the call comes to, and the digest of its parameters.
-fn weigh(mut call: Call<'_>, policy: &GatePolicy) -> Result<(Preview, Digest), Denial> {
+/// Runs the checks; returns the completed call and the digest of its parameters.
+fn evaluate(mut call: Call<'_>, policy: &GatePolicy) -> Result<(Preview, Digest), Denial> {
     check_limits(&call.params, policy)?;
     check_names(&call.params)?;
-    let granted = granted(&call, policy);
+    let granted = granted_tool(&call, policy);
     if let Ok((tool, _)) = granted {
-        tool.fill_defaults(&mut call.params); // which are the tool's own, and as long as they are
+        tool.fill_defaults(&mut call.params); // the tool's own values: exempt from the limits above
         check_schema(tool, &call.params)?;
     }
     let (tool, cap) = granted?;
@@ -174,19 +190,20 @@ fn check_limits(params: &Map<String, Value>, policy: &GatePolicy) -> Result<(), 
     let bytes =
         measure_within(params, limits.max_depth).map_err(|error| denial(DenialCode::ParamSchema, error))?;
     if bytes > limits.max_bytes {
-        let what = format_args!("parameters of {bytes} bytes, at most {} are allowed", limits.max_bytes);
+        let what = format_args!("parameters take {bytes} bytes, expected at most {}", limits.max_bytes);
         return Err(denial(DenialCode::ParamSchema, what));
     }
     let ambiguous = params
         .iter()
-        .find_map(|(name, value)| Some(NUL).filter(|_| has_nul(name)).or_else(|| read_otherwise(value)));
+        .find_map(|(name, value)| Some(NUL).filter(|_| has_nul(name)).or_else(|| ambiguous_value(value)));
     match ambiguous {
         Some(what) => Err(denial(DenialCode::ParamSchema, what)),
         None => Ok(()),
     }
 }
 
-/// Nobody says by a parameter what a call may do: that is for who asks, for the operator and for the author of the tool.
+/// Rejects parameters that pretend to set the authority of the call. Only the caller, the operator and the tool's author
+/// set it.
 fn check_names(params: &Map<String, Value>) -> Result<(), Denial> {
     match params.keys().find(|name| is_reserved(name)) {
         Some(name) => Err(denial(DenialCode::PlanFieldForbidden, format_args!("{name}: {RESERVED}"))),
@@ -194,28 +211,26 @@ fn check_names(params: &Map<String, Value>) -> Result<(), Denial> {
     }
 }
 
-const NUL: &str = "a text with the character U+0000 in it";
+const NUL: &str = "a text contains the character U+0000";
 
 fn has_nul(text: &str) -> bool {
     text.as_bytes().contains(&0)
 }
 
-/// What in a value others may read otherwise than it was judged: many a receiver takes U+0000 for the end of a text, and
-/// 2^53 is what a double makes of the integer after it, too. Calls itself as deep as the parameters may be nested.
-fn read_otherwise(value: &Value) -> Option<&'static str> {
+/// Finds a value that a receiver may read differently from the gate: C programs end a string at U+0000, and a double
+/// cannot tell 2^53 from 2^53 + 1. Recursion is bounded by the depth limit.
+fn ambiguous_value(value: &Value) -> Option<&'static str> {
     let too_big = |number: &Number| {
         let integer = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
         integer.is_some_and(|magnitude| magnitude >= MAX_INTEGER)
     };
     match value {
         Value::String(text) => has_nul(text).then_some(NUL),
-        Value::Number(number) => {
-            too_big(number).then_some("an integer of 2^53 or more; give it as a text, or give a smaller one")
-        }
-        Value::Array(items) => items.iter().find_map(read_otherwise),
+        Value::Number(number) => too_big(number).then_some("an integer is 2^53 or larger; give it as a text"),
+        Value::Array(items) => items.iter().find_map(ambiguous_value),
         Value::Object(members) => members
             .iter()
-            .find_map(|(name, inner)| Some(NUL).filter(|_| has_nul(name)).or_else(|| read_otherwise(inner))),
+            .find_map(|(name, inner)| Some(NUL).filter(|_| has_nul(name)).or_else(|| ambiguous_value(inner))),
         Value::Null | Value::Bool(_) => None,
     }
 }
@@ -224,18 +239,18 @@ fn check_schema(tool: &GatedTool, params: &Object) -> Result<(), Denial> {
     tool.check(params.as_value()).map_err(|what| denial(DenialCode::ParamSchema, what))
 }
 
-/// The tool that the scope grants, and its cap. A tool that does not exist looks like one that is not granted.
-fn granted<'a>(call: &Call<'a>, policy: &GatePolicy) -> Result<(&'a GatedTool, Option<u8>), Denial> {
+/// The tool that the scope grants, and the scope's cap on its impact.
+fn granted_tool<'a>(call: &Call<'a>, policy: &GatePolicy) -> Result<(&'a GatedTool, Option<u8>), Denial> {
     let cap = policy
         .cap(call.scope, call.name)
-        .map_err(|part| denial(DenialCode::ScopeUnresolved, format_args!("no scope {part:?}")))?;
+        .map_err(|part| denial(DenialCode::ScopeUnresolved, format_args!("scope {part:?} does not exist")))?;
     match (cap, call.tool) {
         (Some(cap), Some(tool)) if tool.name() == call.name => Ok((tool, cap)),
         (Some(_), _) => {
-            Err(denial(DenialCode::OutOfScope, format_args!("no tool {:?} is registered", call.name)))
+            Err(denial(DenialCode::OutOfScope, format_args!("tool {:?} is not registered", call.name)))
         }
         (None, _) => {
-            let what = format_args!("scope {:?} does not have tool {:?}", call.scope, call.name);
+            let what = format_args!("scope {:?} does not grant tool {:?}", call.scope, call.name);
             Err(denial(DenialCode::OutOfScope, what))
         }
     }
@@ -275,7 +290,7 @@ fn check_impact(
 
 fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {
     for (name, value) in call.params.iter().filter(|(name, _)| tool.takes_path(name)) {
-        each_text(value, &mut |text| match text {
+        for_each_string(value, &mut |text| match text {
             Some(text) => path::judge(text, call.workspace).map_err(|fault| {
                 denial(DenialCode::PathEscape, format_args!("{name} {:?}: {fault}", excerpt(text)))
             }),
@@ -289,7 +304,7 @@ fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {
 
 fn check_urls(call: &Call<'_>, tool: &GatedTool, egress: &Egress) -> Result<(), Denial> {
     for (name, value) in call.params.iter().filter(|(name, _)| tool.takes_url(name)) {
-        each_text(value, &mut |text| match text {
+        for_each_string(value, &mut |text| match text {
             Some(text) => egress.judge(text).map(drop).map_err(|fault| {
                 denial(DenialCode::EgressForbidden, format_args!("{name}: {:?}: {fault}", excerpt(text)))
             }),
@@ -302,10 +317,13 @@ fn check_urls(call: &Call<'_>, tool: &GatedTool, egress: &Egress) -> Result<(), 
     Ok(())
 }
 
-/// Asks about a value, or about every element of its lists at any depth; `None` stands for what is no text.
-fn each_text(value: &Value, judge: &mut dyn FnMut(Option<&str>) -> Result<(), Denial>) -> Result<(), Denial> {
+/// Visits a value, or every element of nested lists. The visitor receives `None` for a value that is not a string.
+fn for_each_string(
+    value: &Value,
+    judge: &mut dyn FnMut(Option<&str>) -> Result<(), Denial>,
+) -> Result<(), Denial> {
     match value {
-        Value::Array(items) => items.iter().try_for_each(|item| each_text(item, judge)),
+        Value::Array(items) => items.iter().try_for_each(|item| for_each_string(item, judge)),
         Value::String(text) => judge(Some(text)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => judge(None),
     }

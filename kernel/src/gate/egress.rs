@@ -1,9 +1,17 @@
-//! Where data may be sent. Closed unless a host and its port are listed.
+//! The egress list: which hosts and ports a call may reach. Empty by default.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The hosts and ports that may be reached; none by default.
-///
+/// Permitted destinations, as a list of `host:port`.
+///  
+/// [`Egress::judge`] accepts a URL only if every URL parser must read the same scheme, host and port from the text:
+/// printable ASCII without backslashes, no user part, a port without leading zeros, a host of plain labels, and an IPv4
+/// address in its one canonical spelling. Any other text could name one host to this check and another to the HTTP client.
+/// A URL that passes is compared with the list as text, without name resolution.
+///  
+/// Name resolution happens at connection time. The connecting code passes the resolved address to
+/// [`Destination::may_connect`], so a listed name cannot lead into a private network through DNS rebinding.
+///  
 /// ```
 /// use ostler_kernel::gate::Egress;
 /// let egress = Egress::new(["api.example.com:443", "127.0.0.1:8080"]).unwrap();
@@ -13,110 +21,108 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Egress {
-    allowed: Vec<Allowed>,
+    allowed: Vec<EgressEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Allowed {
+struct EgressEntry {
     host: HostPattern,
     port: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HostPattern {
-    /// `*`: any host.
+    /// `*`.
     Any,
-    /// `*.x`: at least one label before x, which is kept with its dot.
+    /// `*.example.com`, stored as `.example.com`; requires at least one label in front.
     Below(String),
-    /// The host itself.
     Exactly(String),
 }
 
-/// Why something is no entry of the list.
+/// An invalid entry of the egress list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("egress entry {entry:?}: expected host:port, in lower case (`*.host:port` for all below it)")]
 pub struct EgressEntryError {
-    /// The entry.
+    /// The text of the entry.
     pub entry: String,
 }
 
-/// Why a URL may not be reached.
+/// Reasons to refuse a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EgressFault {
-    /// It is not written plainly enough to be sure where it leads.
-    #[error("not a plain URL: {0}")]
-    Unclear(&'static str),
-    /// Neither http nor https.
+    /// Two parsers could read different destinations from the text.
+    #[error("ambiguous URL: {0}")]
+    Ambiguous(&'static str),
+    /// The scheme is neither http nor https.
     #[error("expected an http or https URL")]
     Scheme,
-    /// Its port belongs to the other of the two.
-    #[error("port {port} is for {expected}, and the URL says {scheme}")]
+    /// The port is the default of the other scheme.
+    #[error("port {port} is the port of {expected}, found scheme {scheme}")]
     OtherScheme {
-        /// The port.
+        /// Port of the URL.
         port: u16,
-        /// The scheme that it is for.
+        /// Scheme that uses this port by default.
         expected: &'static str,
-        /// The scheme that the URL says.
+        /// Scheme of the URL.
         scheme: &'static str,
     },
-    /// No entry lists it.
+    /// No entry lists host and port.
     #[error("{host}:{port} is not on the egress list")]
     NotListed {
-        /// The host.
+        /// Host of the URL.
         host: String,
-        /// The port.
+        /// Port of the URL.
         port: u16,
     },
-    /// It leads into a private network, and is not listed literally.
-    #[error(
-        "{host}:{port} is not a public address, and only entries that list it literally open private ones"
-    )]
+    /// The address is not public, and no entry names the host literally.
+    #[error("{host}:{port} is not a public address; only an entry without a wildcard opens a private one")]
     NotPublic {
-        /// The host.
+        /// Host of the URL.
         host: String,
-        /// The port.
+        /// Port of the URL.
         port: u16,
     },
 }
 
-/// A place that may be reached. Whoever connects asks [`Destination::may_connect`] about the address a name led to.
+/// A permitted host and port. Check the resolved address with [`Destination::may_connect`] before connecting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// In lower case; an IPv6 address in its brackets.
+    /// Lower case; an IPv6 address keeps its brackets.
     pub host: String,
-    /// Given or the scheme's.
+    /// The explicit port or the scheme's default.
     pub port: u16,
-    /// Whether an entry names host and port literally.
+    /// An entry without a wildcard lists host and port.
     literally_listed: bool,
 }
 
 impl Destination {
-    /// Whether the host may be reached at this address: a public one, or a private one of a host that is listed
-    /// literally.
+    /// True if the host may be reached at this resolved address. Public addresses are open. Private addresses need an entry
+    /// that names the host literally. Link-local and other special addresses are never open, which protects cloud metadata
+    /// services such as 169.254.169.254.
     pub fn may_connect(&self, address: IpAddr) -> bool {
         is_public(address) || (self.literally_listed && is_private(address))
     }
 }
 
 impl Egress {
-    /// Reads a list of `host:port`.
-    ///
+    /// Parses entries of the form `host:port`, `*.host:port` or `*:port`.
+    ///  
     /// # Errors
-    ///
-    /// The first entry that is none.
+    ///  
+    /// The first invalid entry.
     pub fn new<T: AsRef<str>>(entries: impl IntoIterator<Item = T>) -> Result<Egress, EgressEntryError> {
         let allowed = entries.into_iter().map(|entry| {
             let entry = entry.as_ref();
-            Allowed::parse(entry).ok_or_else(|| EgressEntryError { entry: entry.to_owned() })
+            EgressEntry::parse(entry).ok_or_else(|| EgressEntryError { entry: entry.to_owned() })
         });
         Ok(Egress { allowed: allowed.collect::<Result<_, _>>()? })
     }
 
-    /// Whether a URL may be reached, as far as that can be told without asking for its address.
-    ///
+    /// Checks a URL against the list, without resolving its host.
+    ///  
     /// # Errors
-    ///
-    /// Why not.
+    ///  
+    /// The reason to refuse the URL.
     pub fn judge(&self, url: &str) -> Result<Destination, EgressFault> {
         let parsed = PlainUrl::parse(url)?;
         let (host, port) = (parsed.host, parsed.port);
@@ -135,12 +141,12 @@ impl Egress {
     }
 }
 
-impl Allowed {
-    fn parse(entry: &str) -> Option<Allowed> {
+impl EgressEntry {
+    fn parse(entry: &str) -> Option<EgressEntry> {
         let (host, port) = entry.rsplit_once(':')?;
         let port = parse_port(port)?;
         if host == "*" {
-            return Some(Allowed { host: HostPattern::Any, port });
+            return Some(EgressEntry { host: HostPattern::Any, port });
         }
         let (below, name) = match host.strip_prefix("*.") {
             Some(name) => (true, name),
@@ -151,7 +157,7 @@ impl Allowed {
             return None;
         }
         let host = if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exactly(plain) };
-        Some(Allowed { host, port })
+        Some(EgressEntry { host, port })
     }
 }
 
@@ -165,11 +171,11 @@ impl HostPattern {
     }
 }
 
-/// The schemes there are, each with its port: who lists that port lists it for its scheme, so that nothing meant for a
-/// protected connection goes out in the open. Any other port is for both.
+/// Supported schemes with their default ports. Port 443 accepts only https and port 80 only http, so an entry for a
+/// protected connection never permits plain text. Any other port accepts both.
 const KNOWN_PORTS: [(&str, u16); 2] = [("https", 443), ("http", 80)];
 
-/// A URL of which every reader thinks the same.
+/// A URL that every parser reads alike.
 struct PlainUrl {
     host: String,
     port: u16,
@@ -179,26 +185,27 @@ struct PlainUrl {
 impl PlainUrl {
     fn parse(url: &str) -> Result<PlainUrl, EgressFault> {
         if !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
-            return Err(EgressFault::Unclear("only printable ASCII without blanks and backslashes"));
+            return Err(EgressFault::Ambiguous("expected printable ASCII without spaces and backslashes"));
         }
-        let (scheme, rest) = url.split_once("://").ok_or(EgressFault::Unclear("it must be absolute"))?;
+        let (scheme, rest) =
+            url.split_once("://").ok_or(EgressFault::Ambiguous("expected an absolute URL"))?;
         let scheme = scheme.to_ascii_lowercase();
         let (scheme, default_port) =
             KNOWN_PORTS.into_iter().find(|(known, _)| *known == scheme).ok_or(EgressFault::Scheme)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
-            return Err(EgressFault::Unclear("no user before the host"));
+            return Err(EgressFault::Ambiguous("expected no user before the host"));
         }
         let split = match authority.strip_prefix('[') {
             Some(inner) => inner.find(']').map(|end| authority.split_at(end + 2)),
             None => Some(authority.split_at(authority.find(':').unwrap_or(authority.len()))),
         };
-        let (host, port) = split.ok_or(EgressFault::Unclear("an address in brackets must end in one"))?;
+        let (host, port) = split.ok_or(EgressFault::Ambiguous("expected a closing bracket"))?;
         let port = match port.strip_prefix(':') {
             Some(digits) => parse_port(digits)
-                .ok_or(EgressFault::Unclear("a port is 1 to 65535, without leading zeros"))?,
+                .ok_or(EgressFault::Ambiguous("expected a port of 1 to 65535 without leading zeros"))?,
             None if port.is_empty() => default_port,
-            None => return Err(EgressFault::Unclear("nothing may stand between the host and its port")),
+            None => return Err(EgressFault::Ambiguous("expected nothing between the host and the port")),
         };
         let (host, address) = parse_host(host)?;
         match KNOWN_PORTS.into_iter().find(|(_, known)| *known == port) {
@@ -215,18 +222,18 @@ fn parse_port(digits: &str) -> Option<u16> {
     if plain { digits.parse().ok() } else { None }
 }
 
-/// The host in lower case, and the address it is, if it is one.
+/// The host in lower case, and its address if the host is an IP literal.
 fn parse_host(host: &str) -> Result<(String, Option<IpAddr>), EgressFault> {
     let lower = host.to_ascii_lowercase();
     if let Some(inner) = lower.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let address: Ipv6Addr =
-            inner.parse().map_err(|_| EgressFault::Unclear("brackets must hold an IPv6 address"))?;
+            inner.parse().map_err(|_| EgressFault::Ambiguous("expected an IPv6 address in brackets"))?;
         return Ok((lower, Some(address.into())));
     }
-    let name = lower.strip_suffix('.').unwrap_or(&lower); // one final dot is part of the name
+    let name = lower.strip_suffix('.').unwrap_or(&lower); // a final dot marks a fully qualified name
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if !name.split('.').all(|label| !label.is_empty() && label.bytes().all(plain)) {
-        return Err(EgressFault::Unclear("a host is labels of letters, digits, `-` and `_`, joined by dots"));
+        return Err(EgressFault::Ambiguous("expected a host of letters, digits, `-`, `_` and dots"));
     }
     let last = name.rsplit('.').next().unwrap_or_default();
     let hex =
@@ -234,14 +241,15 @@ fn parse_host(host: &str) -> Result<(String, Option<IpAddr>), EgressFault> {
     if !hex && !last.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok((lower, None));
     }
-    // Other readers take such a host for an address in some base; only one spelling is beyond doubt.
+    // URL parsers read such a host as an IPv4 address in decimal, octal or hex, with one to four parts. Only the dotted
+    // decimal form is unambiguous.
     match lower.parse::<Ipv4Addr>() {
         Ok(address) if address.to_string() == lower => Ok((lower, Some(address.into()))),
-        _ => Err(EgressFault::Unclear("an IPv4 address is four plain decimal numbers")),
+        _ => Err(EgressFault::Ambiguous("expected an IPv4 address of four decimal numbers")),
     }
 }
 
-/// Whether an address belongs to the public internet, as far as the registries say.
+/// True if an address is globally reachable according to the IANA special-purpose registries (RFC 6890).
 pub fn is_public(address: IpAddr) -> bool {
     const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
         (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -274,7 +282,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address is one that a listed host may have besides a public one: loopback, or a private network.
+/// True if an address is loopback or private (RFC 1918, RFC 6598, RFC 4193), which a literal entry may open.
 fn is_private(address: IpAddr) -> bool {
     const PRIVATE_V4: [(Ipv4Addr, u32); 5] = [
         (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -319,6 +327,63 @@ mod tests {
         .unwrap()
     }
 
+    const REFUSED_URLS: &[&str] = &[
+        "",
+        "api.example.com",
+        "//api.example.com/",
+        "/path",
+        "ftp://api.example.com/",
+        "file:///etc/passwd",
+        "https:///x",
+        "https://",
+        "https:/api.example.com",
+        "https://user@api.example.com/",
+        "https://api.example.com@evil.net/",
+        "https://api.example.com:80/",
+        "https://api.example.com:0443/",
+        "https://api.example.com:/",
+        "https://api.example.com:65536/",
+        "https://api.example.com:99999999999/",
+        "https://api.example.com:+443/",
+        "https://api.example.com.evil.net/",
+        "https://evilapi.example.com/",
+        "https://cdn.example.com/",
+        "https://.cdn.example.com/",
+        "https://a..cdn.example.com/",
+        "https://xcdn.example.com/",
+        "http://api.example.com/",
+        "http://api.example.com:443/",
+        "http://a.cdn.example.com:443/",
+        "https://plain.example.com:80/",
+        "https://api.example.com./",
+        "https://api.example.com\\@evil.net/",
+        "https://api.example.com\t/",
+        " https://api.example.com/",
+        "https://api.example.com\n/",
+        "https://аpi.example.com/",
+        "https://api%2eexample.com/",
+        "http://127.0.0.1:8081/",
+        "http://2130706433:8080/",
+        "http://0x7f000001:8080/",
+        "http://127.1:8080/",
+        "http://0177.0.0.1:8080/",
+        "http://127.0.0.01:8080/",
+        "http://127.0.0.1.:8080/",
+        "http://0x:8080/",
+        "http://[::1:8080/",
+        "http://[::1]x:8080/",
+        "http://[0:0:0:0:0:0:0:1]:8080/",
+        "http://[::ffff:127.0.0.1]:8080/",
+        "http://[fe80::1%25eth0]:8080/",
+        "https://127.0.0.1:444/",
+        "https://10.0.0.1:444/",
+        "https://[::1]:444/",
+        "https://[::ffff:8.8.8.8]:444/",
+        "http://169.254.169.254/",
+        "https://[fe80::1]:444/",
+        "https://0.0.0.0:444/",
+    ];
+
     #[test]
     fn only_what_is_listed_may_be_reached() {
         for url in [
@@ -338,62 +403,7 @@ mod tests {
         ] {
             assert!(egress().judge(url).is_ok(), "{url}: {:?}", egress().judge(url));
         }
-        for url in [
-            "",
-            "api.example.com",
-            "//api.example.com/",
-            "/path",
-            "ftp://api.example.com/",
-            "file:///etc/passwd",
-            "https:///x",
-            "https://",
-            "https:/api.example.com",
-            "https://user@api.example.com/",
-            "https://api.example.com@evil.net/",
-            "https://api.example.com:80/",
-            "https://api.example.com:0443/",
-            "https://api.example.com:/",
-            "https://api.example.com:65536/",
-            "https://api.example.com:99999999999/",
-            "https://api.example.com:+443/",
-            "https://api.example.com.evil.net/",
-            "https://evilapi.example.com/",
-            "https://cdn.example.com/",
-            "https://.cdn.example.com/",
-            "https://a..cdn.example.com/",
-            "https://xcdn.example.com/",
-            "http://api.example.com/",
-            "http://api.example.com:443/",
-            "http://a.cdn.example.com:443/",
-            "https://plain.example.com:80/",
-            "https://api.example.com./",
-            "https://api.example.com\\@evil.net/",
-            "https://api.example.com\t/",
-            " https://api.example.com/",
-            "https://api.example.com\n/",
-            "https://аpi.example.com/",
-            "https://api%2eexample.com/",
-            "http://127.0.0.1:8081/",
-            "http://2130706433:8080/",
-            "http://0x7f000001:8080/",
-            "http://127.1:8080/",
-            "http://0177.0.0.1:8080/",
-            "http://127.0.0.01:8080/",
-            "http://127.0.0.1.:8080/",
-            "http://0x:8080/",
-            "http://[::1:8080/",
-            "http://[::1]x:8080/",
-            "http://[0:0:0:0:0:0:0:1]:8080/",
-            "http://[::ffff:127.0.0.1]:8080/",
-            "http://[fe80::1%25eth0]:8080/",
-            "https://127.0.0.1:444/",
-            "https://10.0.0.1:444/",
-            "https://[::1]:444/",
-            "https://[::ffff:8.8.8.8]:444/",
-            "http://169.254.169.254/",
-            "https://[fe80::1]:444/",
-            "https://0.0.0.0:444/",
-        ] {
+        for url in REFUSED_URLS {
             assert!(egress().judge(url).is_err(), "{url}: {:?}", egress().judge(url));
         }
     }

@@ -1,5 +1,7 @@
-//! The intent gate: scope, intent, impact. Nothing reaches a tool but through a [`Permit`], and only this
-//! module can make one.
+//! The gate: the check every tool call passes before it runs.
+//!
+//! Scope (may the caller use this tool), intent and impact (may the call do this much), paths and URLs (may it reach there).
+//! A tool runs only with a [`Permit`], and only this module constructs one.
 
 mod argv;
 mod argv_programs;
@@ -23,5 +25,5 @@ pub use permit::Permit;
 pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, intersect_scopes};
 pub use tool::GatedTool;
 
-/// Calls of one run that the gate refuses; then the run is cancelled, so that nobody finds out by trying what is allowed.
+/// Denied calls after which the gate cancels a run, so a model cannot probe the policy by trial.
 pub const DENIALS_MAX: u32 = 20;

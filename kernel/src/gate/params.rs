@@ -1,4 +1,4 @@
-//! What is wrong with the parameters of a call before it is made: some are known, others are still to come.
+//! Checks the parameters of a call before the run starts, when some are literals and others refer to results still to come.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,24 +12,25 @@ use crate::contract::{describe_kind, excerpt};
 use crate::plan::{BadParam, nearest};
 use crate::port::ParamProblem;
 
-/// Faults of one call that are looked for.
+/// Maximum faults reported per call.
 const BAD_PARAMS_MAX: usize = 64;
 
-/// Pairs of letters compared to find out which word was meant.
+/// Character comparisons per suggestion of a similar word.
 const PAIRS_MAX: usize = 100_000;
 
-/// What is wrong with a parameter whose name [`is_reserved`].
-pub(super) const RESERVED: &str =
-    "no parameter may have this name: what a call may do is not for its author to say";
+/// Fault of a parameter whose name [`is_reserved`].
+pub(super) const RESERVED: &str = "reserved parameter name: a call cannot set its own authority";
 
-/// Whether a name stands for what a call may do, or for who has made it: no parameter of any tool has it.
+/// True if a name denotes the authority or the author of a call. No tool's parameter may have such a name.
 pub(super) fn is_reserved(name: &str) -> bool {
     matches!(name, "intent" | "impact" | "scope" | "scopes" | "cap" | "clearance" | "author" | "epoch")
 }
 
 impl GatedTool {
-    /// What is wrong with parameters of which `literal` are known and those named in `referred` are to come: what
-    /// the schema says of those that are known, and what the tool itself does. Values are not repeated.
+    /// Checks a partial set of parameters: `literal` holds the known ones, `referred` names those still to come.
+    ///  
+    /// Reports violations of the schema that the missing parameters cannot repair, and what the tool's own check finds. Faults
+    /// do not quote values.
     pub fn judge(&self, literal: &Map<String, Value>, referred: &BTreeSet<&str>) -> Vec<BadParam> {
         let schema = &self.tool().spec().params;
         let mut params = self.with_defaults(literal);
@@ -40,8 +41,8 @@ impl GatedTool {
         let whole = Value::Object(params);
         if !self.validator().is_valid(&whole) {
             let errors = self.validator().iter_errors(&whole).take(BAD_PARAMS_MAX);
-            for error in errors.filter(|error| counts(error, referred)) {
-                bad.extend(told(&error, schema));
+            for error in errors.filter(|error| is_conclusive(error, referred)) {
+                bad.extend(bad_params(&error, schema));
             }
         }
         bad.extend(reserved(&bad, literal.keys().map(String::as_str).chain(referred.iter().copied())));
@@ -56,7 +57,7 @@ impl GatedTool {
         bad
     }
 
-    /// References to parameters that the schema does not have.
+    /// References to parameters that the schema does not declare.
     fn unknown_references(&self, schema: &Value, referred: &BTreeSet<&str>) -> Vec<BadParam> {
         if referred.is_empty() {
             return Vec::new();
@@ -78,17 +79,25 @@ impl GatedTool {
     }
 }
 
-/// Names that no parameter may have, of which nothing bad is known yet.
+/// Reserved names among the parameters, without those already in `bad`.
 fn reserved<'a>(bad: &[BadParam], names: impl Iterator<Item = &'a str>) -> Vec<BadParam> {
     let pointers = names.filter(|name| is_reserved(name)).map(|name| format!("/{name}"));
-    let told = pointers.filter(|pointer| !bad.iter().any(|bad| pointer_of(bad) == pointer)).map(|pointer| {
-        BadParam::Wrong { pointer, what: RESERVED.to_owned(), help: "leave it out".to_owned(), line: None }
-    });
-    told.collect()
+    let missing =
+        pointers.filter(|pointer| !bad.iter().any(|bad| pointer_of(bad) == pointer)).map(|pointer| {
+            BadParam::Wrong {
+                pointer,
+                what: RESERVED.to_owned(),
+                help: "leave it out".to_owned(),
+                line: None,
+            }
+        });
+    missing.collect()
 }
 
-/// Whether an error stands though other parameters are still to come: it is about one that is known, or about names.
-fn counts(error: &ValidationError<'_>, referred: &BTreeSet<&str>) -> bool {
+/// True if a schema error stands regardless of the parameters still to come. True for errors about a known parameter or
+/// about a parameter's name; false for a missing parameter that a reference will supply, and for conditions over several
+/// parameters.
+fn is_conclusive(error: &ValidationError<'_>, referred: &BTreeSet<&str>) -> bool {
     if referred.is_empty() {
         return true;
     }
@@ -102,18 +111,18 @@ fn counts(error: &ValidationError<'_>, referred: &BTreeSet<&str>) -> bool {
     }
 }
 
-fn told(error: &ValidationError<'_>, schema: &Value) -> Vec<BadParam> {
+fn bad_params(error: &ValidationError<'_>, schema: &Value) -> Vec<BadParam> {
     let pointer = error.instance_path().as_str().to_owned();
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let known = named_beside(error, schema);
-            let told = unexpected.iter().map(|name| BadParam::Unknown {
+            let unknown = unexpected.iter().map(|name| BadParam::Unknown {
                 pointer: format!("{pointer}/{}", escaped(name)),
                 name: name.clone(),
                 known: known.clone(),
             });
-            told.collect()
+            unknown.collect()
         }
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default().to_owned();
@@ -129,7 +138,7 @@ fn told(error: &ValidationError<'_>, schema: &Value) -> Vec<BadParam> {
     }
 }
 
-/// The properties that the schema names where it refuses one.
+/// The properties declared by the schema that rejected a property.
 fn named_beside(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
     let path = error.schema_path().as_str();
     let place = path.rsplit_once('/').map_or("", |(place, _)| place);
@@ -175,12 +184,13 @@ fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (Stri
         ValidationErrorKind::MinItems { limit } => size(format!("{limit} items or more")),
         ValidationErrorKind::MaxItems { limit } => size(format!("{limit} items or fewer")),
         ValidationErrorKind::Pattern { pattern } => {
-            (format!("must match /{}/", excerpt(pattern)), "give it a value that does".to_owned())
+            (format!("must match /{}/", excerpt(pattern)), "give a value that matches".to_owned())
         }
-        ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => {
-            ("fits none of the forms that it may have".to_owned(), "see what the tool takes".to_owned())
-        }
-        _ => (excerpt(error.masked()), "see what the tool takes".to_owned()),
+        ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => (
+            "matches none of the allowed forms".to_owned(),
+            "see the parameter schema of the tool".to_owned(),
+        ),
+        _ => (excerpt(error.masked()), "see the parameter schema of the tool".to_owned()),
     }
 }
 
@@ -212,7 +222,7 @@ fn pointer_of(bad: &BadParam) -> &str {
     }
 }
 
-/// The first step of a pointer.
+/// The first segment of a JSON pointer.
 fn top(pointer: &str) -> &str {
     pointer.split('/').nth(1).unwrap_or_default()
 }

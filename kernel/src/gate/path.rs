@@ -1,47 +1,53 @@
-//! Which paths may be given to a tool, as far as their text tells. The tool opens them beneath the workspace; this
-//! is the check in front of it, which takes the text in every way that anything behind it might read it.
+//! Textual check of path parameters.
+//!  
+//! The tool opens paths beneath the workspace on its own. This check in front of the tool covers every reading of the text
+//! that the tool, a library or a program may apply.
 
 use std::collections::BTreeSet;
 
-/// Most rounds of reading a reading again.
+/// Maximum decoding rounds, each applied to the results of the round before.
 const ROUNDS_MAX: usize = 15;
 
-/// Most readings of one path.
+/// Maximum distinct readings of one path.
 const READINGS_MAX: usize = 64;
 
-/// Why a path may not be given to a tool.
+/// Reasons to deny a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PathFault {
-    /// It could lead out of the workspace.
+    /// Some reading leads out of the workspace.
     #[error("it can lead out of the workspace")]
     Escapes,
-    /// It is empty, in one reading.
+    /// Some reading is empty.
     #[error("it is empty")]
     Empty,
-    /// It begins with a home folder or a scheme, in one reading.
-    #[error("it begins like a home folder or a URL")]
+    /// Some reading begins with `~` or a scheme.
+    #[error("it begins with `~` or a URL scheme")]
     NotAPath,
-    /// It holds what no path should: a NUL, or bytes that are no text.
-    #[error("it holds a NUL or bytes that are no text")]
+    /// Some reading holds a NUL, or bytes that are not UTF-8.
+    #[error("it contains a NUL or bytes that are not UTF-8")]
     NotText,
-    /// It can be read in too many ways.
-    #[error("it is encoded over and over")]
+    /// The path has too many readings.
+    #[error("it is encoded too many times")]
     Endless,
 }
 
-/// Judges a path against the absolute folder it must stay in (empty: no absolute path will do).
-///
-/// Every reading counts: percent-decoded, backslashes as slashes, look-alikes of dots and slashes as those, in any
-/// combination. A relative path must not climb above its start even if it comes back; an absolute one counts as
-/// it ends.
-///
+/// Checks a path against the absolute folder `root` (empty: every absolute path is denied).
+///  
+/// A path has several readings: as written, percent-decoded, with backslashes as slashes, and with Unicode look-alikes of
+/// dots and slashes replaced by the plain characters. Each transformation applies to each reading, so that double encoding
+/// (`%252e`) is unfolded, until no new reading appears. The path passes only if every reading does. The search is
+/// breadth-first and bounded by [`ROUNDS_MAX`] and [`READINGS_MAX`]; a path beyond the bounds is denied.
+///  
+/// One reading passes if normalisation keeps the path inside the workspace. A relative path must never climb above its
+/// start, not even if a later segment returns. An absolute path must end beneath `root`.
+///  
 /// # Errors
-///
-/// What is wrong with it.
+///  
+/// The fault of the first reading that fails.
 pub(super) fn judge(path: &str, root: &str) -> Result<(), PathFault> {
     judge_reading(path, root)?;
     if path.bytes().all(|byte| byte.is_ascii() && byte != b'%' && byte != b'\\') {
-        return Ok(()); // there is no other way to read it
+        return Ok(()); // no transformation changes the text
     }
     let mut readings = BTreeSet::from([path.to_owned()]);
     let mut newest = vec![path.to_owned()];
@@ -87,7 +93,7 @@ fn judge_reading(path: &str, root: &str) -> Result<(), PathFault> {
     if root.starts_with('/') && within(&inner, &climb(root)?) { Ok(()) } else { Err(PathFault::Escapes) }
 }
 
-/// The segments that are left of a path; it must not climb above its start.
+/// The segments of a path after resolving `.` and `..`; an error if `..` climbs above the start.
 fn climb(path: &str) -> Result<Vec<&str>, PathFault> {
     let mut segments = Vec::new();
     for segment in path.split('/') {
@@ -102,7 +108,7 @@ fn climb(path: &str) -> Result<Vec<&str>, PathFault> {
     Ok(segments)
 }
 
-/// As [`climb`], without keeping the segments.
+/// Same as [`climb`] without allocating.
 fn climb_only(path: &str) -> Result<(), PathFault> {
     let mut depth = 0_usize;
     for segment in path.split('/') {
@@ -115,7 +121,7 @@ fn climb_only(path: &str) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Whether it begins with `scheme:/` or `scheme:\`.
+/// True if the path begins with `scheme:/` or `scheme:\`.
 fn has_scheme(path: &str) -> bool {
     let Some((scheme, rest)) = path.split_once(':') else { return false };
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');

@@ -1,4 +1,7 @@
-//! Which parameters hold paths or URLs, by the schema of their tool: whatever could be held against a value counts.
+//! Finds the parameters that hold paths or URLs in a tool's schema.
+//!  
+//! The search over-approximates: a parameter counts if any subschema that may apply to the parameter has the format. A
+//! missed parameter would bypass the path and egress checks, whereas a needless check only denies odd values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::contract::{SchemaError, Subschema, compile_schema, schema_graph};
 
-/// The formats that the gate judges values by.
+/// Formats with a check of their own in the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Path,
@@ -23,30 +26,29 @@ impl Format {
     }
 }
 
-/// The subschemas of a tool's parameters, each with what it leads to.
+/// The subschemas of a tool's parameters as a graph: node 0 is the whole schema, edges are keywords and references.
 pub(super) struct SchemaGraph(Vec<SchemaNode>);
 
-/// One of them.
 struct SchemaNode {
     paths: bool,
     uris: bool,
     leads: Vec<(AppliesTo, usize)>,
 }
 
-/// What a subschema is about, as seen from the one that leads to it.
+/// Place that a subschema describes, relative to the schema with the edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum AppliesTo {
     /// The same value.
     Same,
     /// The member of this name.
     Named(String),
-    /// MemberFormats whose names fit this pattern.
+    /// Members whose names match this pattern.
     Fitting(String),
-    /// MemberFormats that nothing beside it is about.
+    /// Members that no sibling keyword covers.
     Others,
     /// The names of members.
     Names,
-    /// Something else within the value.
+    /// Another place within the value.
     Within,
 }
 
@@ -77,32 +79,35 @@ impl SchemaNode {
 }
 
 impl SchemaGraph {
-    /// Reads the schema of a tool's parameters.
-    ///
+    /// Builds the graph of a schema.
+    ///  
     /// # Errors
-    ///
-    /// It leads somewhere that is not known.
+    ///  
+    /// A reference cannot be resolved.
     pub(super) fn of(schema: &Value) -> Result<SchemaGraph, SchemaError> {
         Ok(SchemaGraph(schema_graph(schema, SchemaNode::of)?))
     }
 
-    /// Which parameters hold something of this format.
-    ///
+    /// The parameters that may hold this format.
+    ///  
+    /// First marks every node that has the format or leads to such a node. Then takes the nodes that apply to the parameter
+    /// object itself, and asks each which of its members lead to a marked node.
+    ///  
     /// # Errors
-    ///
-    /// It cannot be told from the values.
+    ///  
+    /// The format applies to parameter names, which the gate does not check.
     pub(super) fn params_with(&self, format: Format) -> Result<FormatParams, SchemaError> {
-        let says = self.saying(format);
-        let mut places = Vec::new();
-        for at in self.of_all_parameters() {
+        let says = self.marked(format);
+        let mut params = Vec::new();
+        for at in self.root_nodes() {
             let members = MemberFormats::of(&self.0[at].leads, &says, format)?;
-            places.extend(Some(members).filter(MemberFormats::hold_any));
+            params.extend(Some(members).filter(MemberFormats::any));
         }
-        Ok(FormatParams(places))
+        Ok(FormatParams(params))
     }
 
-    /// Which subschemas say so, or lead to one that does.
-    fn saying(&self, format: Format) -> Vec<bool> {
+    /// Marks the nodes that have the format or reach a node that does, by a search along reversed edges.
+    fn marked(&self, format: Format) -> Vec<bool> {
         let mut from = vec![Vec::new(); self.0.len()];
         for (at, part) in self.0.iter().enumerate() {
             part.leads.iter().for_each(|(_, to)| from[*to].push(at));
@@ -117,8 +122,8 @@ impl SchemaGraph {
         says
     }
 
-    /// The subschemas that all parameters together may be held against.
-    fn of_all_parameters(&self) -> BTreeSet<usize> {
+    /// The nodes that may apply to the parameter object itself.
+    fn root_nodes(&self) -> BTreeSet<usize> {
         let (mut found, mut open) = (BTreeSet::new(), vec![0]);
         while let Some(at) = open.pop() {
             if found.insert(at) {
@@ -130,21 +135,20 @@ impl SchemaGraph {
     }
 }
 
-/// The parameters that hold something of one format.
+/// The parameters that may hold one format.
 pub(super) struct FormatParams(Vec<MemberFormats>);
 
 impl FormatParams {
-    pub(super) fn are_none(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a parameter is one of them.
-    pub(super) fn have(&self, name: &str) -> bool {
-        self.0.iter().any(|members| members.hold(name))
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|members| members.contains(name))
     }
 }
 
-/// What one subschema says of the members of a map.
+/// Member formats according to one subschema.
 #[derive(Default)]
 struct MemberFormats {
     named: BTreeMap<String, bool>,
@@ -171,11 +175,11 @@ impl MemberFormats {
         Ok(members)
     }
 
-    fn hold_any(&self) -> bool {
+    fn any(&self) -> bool {
         self.others || self.named.values().any(|says| *says) || self.fitting.iter().any(|(_, says)| *says)
     }
 
-    fn hold(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         let named = self.named.get(name).copied();
         if self.fitting.is_empty() {
             return named.unwrap_or(self.others);
@@ -187,7 +191,7 @@ impl MemberFormats {
     }
 }
 
-/// Whether a format stands anywhere within a schema.
+/// True if the format occurs anywhere within a schema.
 fn says(schema: &Value, format: &str) -> bool {
     match schema {
         Value::Object(members) => {

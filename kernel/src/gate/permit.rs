@@ -1,4 +1,4 @@
-//! The one way to a tool.
+//! The capability to make one tool call.
 
 use serde_json::{Map, Value};
 
@@ -6,11 +6,11 @@ use super::call::CallClass;
 use crate::id::Digest;
 use crate::json::Object;
 
-/// Leave to make one call: the tool, its resolved parameters, and the digest they were judged under. Only the
-/// gate makes one; a tool takes it by value, so it is good for one call.
-///
-/// Outside the gate none can be made, whole or in parts:
-///
+/// Capability to make one call: the tool, its resolved parameters and the digest under which the gate judged them. Only
+/// the gate constructs a permit. A tool takes the permit by value, so one permit covers one call.
+///  
+/// No other code can construct, assemble or copy a permit:
+///  
 /// ```compile_fail,E0624
 /// # use ostler_kernel::gate::{CallClass, Permit};
 /// # use ostler_kernel::id::Digest;
@@ -58,32 +58,32 @@ impl Permit {
         Permit { tool, params, class, digest, idempotency_key }
     }
 
-    /// The tool it is for.
+    /// Name of the permitted tool.
     pub fn tool(&self) -> &str {
         &self.tool
     }
 
-    /// The parameters that were judged.
+    /// The parameters as judged.
     pub fn params(&self) -> &Map<String, Value> {
         &self.params
     }
 
-    /// Gives the parameters away: a copy, if the plan has them too.
+    /// Consumes the permit and returns its parameters; copies them if the plan shares them.
     pub fn into_params(self) -> Map<String, Value> {
         self.params.into_map()
     }
 
-    /// What the call was judged to do.
+    /// Class of the call as judged.
     pub fn class(&self) -> CallClass {
         self.class
     }
 
-    /// Digest of the parameters that were judged.
+    /// Digest of the parameters as judged.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// What a receiver can recognise a repetition by.
+    /// Key by which the receiver of the effect recognises a repetition.
     pub fn idempotency_key(&self) -> Digest {
         self.idempotency_key
     }

@@ -1,35 +1,36 @@
-//! What the operator allows: who may call what, and how much it may do.
+//! The operator's policy: which scope may call which tool, and with how much impact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::egress::Egress;
 
-/// The scope of whoever names none.
+/// Scope of a caller that names none.
 pub const SCOPE_DEFAULT: &str = "default";
 
-/// The gate's policy. Every change of it is a new epoch.
+/// The gate's policy. Each change increments the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatePolicy {
     /// Scopes by name.
     pub scopes: BTreeMap<String, Scope>,
-    /// The most impact the tenant may have, 0..=2.
+    /// Upper bound on the impact of every call of the tenant, 0..=2.
     pub ceiling: u8,
-    /// Number of the policy's edition.
+    /// Version of the policy.
     pub epoch: u64,
-    /// How large parameters may be.
+    /// Size limits of parameters.
     pub limits: CallLimits,
-    /// Where data may be sent.
+    /// Destinations that calls may reach.
     pub egress: Egress,
 }
 
 impl GatePolicy {
-    /// Whether there is a scope of this name: or, if the name is several joined by `&`, all of them, of which it is what they
-    /// have in common.
+    /// True if the policy defines this scope. A name such as `a&b` denotes the intersection of `a` and `b` and needs both.
     pub fn has_scope(&self, name: &str) -> bool {
         name.split('&').all(|part| self.scopes.contains_key(part))
     }
 
-    /// What a scope lets a tool do: `Err` says which part of the scope does not exist, `None` that one does not have the tool.
+    /// The cap on a tool's impact in a scope. `Err` names the undefined part of the scope, `Ok(None)` means that the scope
+    /// does not grant the tool, `Ok(Some(None))` that the scope grants the tool without a cap. In an intersection every part
+    /// must grant the tool, and the smallest cap holds.
     pub(super) fn cap<'a>(&self, scope: &'a str, tool: &str) -> Result<Option<Option<u8>>, &'a str> {
         let mut least: Option<Option<u8>> = Some(None);
         for part in scope.split('&') {
@@ -44,8 +45,8 @@ impl GatePolicy {
     }
 }
 
-/// The name of a scope of what both allow, each part with as many names as it needs.
-///
+/// The name of the intersection of two scopes: the sorted, deduplicated parts joined by `&`.
+///  
 /// ```
 /// use ostler_kernel::gate::intersect_scopes;
 ///
@@ -63,24 +64,24 @@ pub fn intersect_scopes(one: &str, other: Option<&str>) -> String {
     parts.collect::<BTreeSet<&str>>().into_iter().collect::<Vec<_>>().join("&")
 }
 
-/// The tools one may call who acts in a scope.
+/// The tools that a caller in this scope may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {
-    /// Tools by name, each with the most impact it may have here; `None` leaves that to the tenant's ceiling.
+    /// Cap on the impact by tool; `None` leaves the tenant's ceiling as the only bound.
     pub tools: BTreeMap<String, Option<u8>>,
 }
 
-/// How large the parameters of a call may be.
+/// Size limits of the parameters of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallLimits {
-    /// Deepest nesting; the parameters themselves have depth 1.
+    /// Maximum nesting; the parameter object itself has depth 1.
     pub max_depth: usize,
-    /// Bytes of their canonical JSON.
+    /// Maximum bytes of the canonical JSON.
     pub max_bytes: usize,
 }
 
 impl CallLimits {
-    /// For calls of plan files.
+    /// Limits for calls from plan files.
     pub const PLAN_FILE: CallLimits = CallLimits { max_depth: 32, max_bytes: 16 * 1024 * 1024 };
 }
 
@@ -91,7 +92,7 @@ impl Default for CallLimits {
 }
 
 impl Default for GatePolicy {
-    /// Nobody may call anything.
+    /// Denies every call.
     fn default() -> GatePolicy {
         GatePolicy {
             scopes: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! A tool as the gate sees it: its parameter schema compiled, once.
+//! A registered tool with its parameter schema compiled for the gate.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use crate::lineage::{self, ExecutableSpec};
 use crate::plan::{Effect, Idempotency};
 use crate::port::{Tool, ToolSpec};
 
-/// A tool with its schema compiled. Made once per tool and shared by all calls.
+/// A tool with its compiled schema. Built once per tool and shared by all calls.
 pub struct GatedTool {
     tool: Arc<dyn Tool>,
     validator: Validator,
@@ -35,19 +35,21 @@ impl fmt::Debug for GatedTool {
 }
 
 impl GatedTool {
-    /// Compiles the tool's parameter schema. Objects are closed: a parameter that the schema does not name is
-    /// refused unless it says `additionalProperties`. A tool whose schema is null takes no parameters. A parameter holds paths or
-    /// URLs if anything that it may be held against says `format: path` or `uri`, at any depth, behind whatever reference.
-    ///
+    /// Compiles the tool's parameter schema.
+    ///  
+    /// The gate closes object schemas: an undeclared parameter is denied unless the schema has `additionalProperties`. A null
+    /// schema accepts no parameters. A parameter counts as a path or URL if any subschema that may apply to the parameter has
+    /// `format: path` or `format: uri`, at any depth and through any reference.
+    ///  
     /// # Errors
-    ///
-    /// Why the schema is none.
+    ///  
+    /// The schema is invalid, or the gate cannot tell from a call's values which parameters hold paths or URLs.
     pub fn new(tool: Arc<dyn Tool>) -> Result<GatedTool, SchemaError> {
         let mut schema = match &tool.spec().params {
             Value::Null => serde_json::json!({"type": "object"}),
             schema => schema.clone(),
         };
-        let open = compile_schema(&schema)?; // the author's own words first: faults name their places
+        let open = compile_schema(&schema)?; // before closing, so that errors point into the author's own text
         drop(open);
         let top = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
         let schemas = SchemaGraph::of(&schema)?;
@@ -72,32 +74,31 @@ impl GatedTool {
         Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, executable_digest })
     }
 
-    /// The tool itself, for whoever performs the call.
+    /// The tool, for the executor of the call.
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.tool
     }
 
-    /// Digest of what runs when it is called, see [`ExecutableSpec`].
+    /// Digest of the tool's name and version, see [`ExecutableSpec`].
     pub fn executable_digest(&self) -> Digest {
         self.executable_digest
     }
 
-    /// Its parameter schema, compiled.
     pub(super) fn validator(&self) -> &Validator {
         &self.validator
     }
 
-    /// What it says of its results, if anything.
+    /// Schema of the tool's results, if declared.
     pub fn result_schema(&self) -> Option<Arc<Value>> {
         self.result_schema.clone()
     }
 
-    /// Its name.
+    /// The tool's name.
     pub fn name(&self) -> &str {
         &self.tool.spec().name
     }
 
-    /// Fills in the defaults of absent top-level parameters; null is a value.
+    /// Fills in defaults of absent top-level parameters. An explicit null stays.
     pub(super) fn fill_defaults(&self, params: &mut Object) {
         if self.defaults.iter().any(|(name, _)| !params.contains_key(name)) {
             *params = self.with_defaults(params).into();
@@ -112,7 +113,7 @@ impl GatedTool {
         whole
     }
 
-    /// Checks the parameters; the error says what is wrong and where, in bounded length.
+    /// Checks parameters against the closed schema. The error names the fault and its place, in bounded length.
     pub(super) fn check(&self, params: &Value) -> Result<(), String> {
         if self.validator.is_valid(params) {
             return Ok(());
@@ -127,7 +128,8 @@ impl GatedTool {
         }
     }
 
-    /// What a call would do. A tool that cannot say, or says nonsense, is believed to do the worst.
+    /// Class of a call. A tool that panics or returns an invalid class gets the worst class, because the gate must not trust
+    /// a broken tool.
     pub(super) fn class(&self, params: &Map<String, Value>) -> CallClass {
         const WORST: CallClass = CallClass { impact: 2, effect: Effect::External, idem: Idempotency::None };
         match catch_unwind(AssertUnwindSafe(|| self.tool.class(params))) {
@@ -136,18 +138,18 @@ impl GatedTool {
         }
     }
 
-    /// Whether any of its parameters holds a path.
+    /// True if any parameter may hold a path.
     pub fn takes_paths(&self) -> bool {
-        !self.paths.are_none()
+        !self.paths.is_empty()
     }
 
-    /// Whether a parameter of this name holds a path.
+    /// True if the named parameter may hold a path.
     pub(super) fn takes_path(&self, name: &str) -> bool {
-        self.paths.have(name)
+        self.paths.contains(name)
     }
 
-    /// Whether a parameter of this name holds a URL.
+    /// True if the named parameter may hold a URL.
     pub fn takes_url(&self, name: &str) -> bool {
-        self.uris.have(name)
+        self.uris.contains(name)
     }
 }

@@ -1,14 +1,23 @@
-//! Which records of a pipeline nobody needs any more, though it goes on: without them it stands as it does with them.
+//! Finds the records of a live pipeline that compaction may delete without changing the recovered state.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::event::PipelineRecord;
 use crate::id::StageId;
 
-/// What the records of a pipeline, taken in one after the other, make obsolete.
-///
+/// Collects obsolete records from a pipeline's records in order.
+///  
+/// Two kinds become obsolete:
+///  
+/// - An acknowledgement, once a later one of the same stage supersedes its cursor. An acknowledgement with a state is also
+///   superseded by the next one with a state, but not by one without: the state is still the newest.
+/// - A log chunk, once the whole chunk lies before the oldest retained event.
+///  
+/// Any other record of a stage (failure, dead letter, move, gap, end) is a barrier. Its meaning may depend on the cursor at
+/// that point, so acknowledgements in front of the barrier stay.
+///  
 /// # Examples
-///
+///  
 /// ```
 /// use ostler_kernel::{event::PipelineRecord, pipeline::Compaction};
 ///
@@ -22,42 +31,41 @@ use crate::id::StageId;
 pub struct Compaction {
     oldest: u64,
     obsolete: Vec<u64>,
-    last: BTreeMap<StageId, Last>,
-    /// Stretches of the log of which something is within the quota: the last event of each, and the number of the record that
-    /// says so.
-    stretches: VecDeque<(u64, u64)>,
+    last: BTreeMap<StageId, LastAcks>,
+    /// Chunks with retained events: the last event of each, and the number of its record.
+    chunks: VecDeque<(u64, u64)>,
 }
 
-/// The acknowledgements of a stage since anything else was recorded of it, as far as they are needed.
+/// The newest acknowledgements of a stage since the last barrier.
 #[derive(Debug, Default)]
-struct Last {
-    /// The last one, if it keeps no state.
-    bare: Option<u64>,
-    /// The last one that keeps a state.
-    keeping: Option<u64>,
+struct LastAcks {
+    /// The newest one without a state, if nothing superseded it.
+    without_state: Option<u64>,
+    /// The newest one with a state.
+    with_state: Option<u64>,
 }
 
 impl Compaction {
-    /// Takes in the record of this number.
+    /// Adds the record with this sequence number.
     pub fn apply(&mut self, number: u64, record: &PipelineRecord) {
         use PipelineRecord as P;
         match record {
             P::Acked { stage, state, .. } => {
                 let last = self.last.entry(stage.clone()).or_default();
-                self.obsolete.extend(last.bare.take());
+                self.obsolete.extend(last.without_state.take());
                 if state.is_some() {
-                    self.obsolete.extend(last.keeping.replace(number));
+                    self.obsolete.extend(last.with_state.replace(number));
                 } else {
-                    last.bare = Some(number);
+                    last.without_state = Some(number);
                 }
             }
             P::LogChunk { upto, oldest, .. } => {
                 self.oldest = *oldest;
-                self.stretches.push_back((*upto, number));
-                let over = self.stretches.iter().take_while(|(upto, _)| upto < oldest).count();
-                self.obsolete.extend(self.stretches.drain(..over).map(|(_, number)| number));
+                self.chunks.push_back((*upto, number));
+                let over = self.chunks.iter().take_while(|(upto, _)| upto < oldest).count();
+                self.obsolete.extend(self.chunks.drain(..over).map(|(_, number)| number));
             }
-            // What follows such a record may count on what is before it.
+            // Barriers.
             P::DeadLettered { stage, .. }
             | P::Released { stage }
             | P::Moved { stage, .. }
@@ -68,13 +76,12 @@ impl Compaction {
         }
     }
 
-    /// The oldest event that is within the quota; 0: all are.
+    /// The oldest retained event; 0 if all are.
     pub fn oldest(&self) -> u64 {
         self.oldest
     }
 
-    /// The numbers of the records that are obsolete, in no order: acknowledgements that a later one says again, and stretches of the
-    /// log that are over the quota.
+    /// Sequence numbers of the obsolete records, unordered.
     pub fn obsolete(&self) -> &[u64] {
         &self.obsolete
     }

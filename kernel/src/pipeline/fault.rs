@@ -1,4 +1,4 @@
-//! What can be wrong with a pipeline before there is one.
+//! Faults that validation finds in a pipeline's declaration.
 
 use super::spec::{STAGES_MAX, TYPES_PER_STAGE_MAX};
 use crate::id::NAME_RULE;
@@ -6,95 +6,95 @@ use crate::id::NAME_RULE;
 /// A fault of a [`PipelineSpec`](super::PipelineSpec).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecFault {
-    /// The name of the pipeline is none.
+    /// The pipeline's name is not a valid name.
     #[error("pipeline name {id:?} is not {NAME_RULE}")]
     Id {
-        /// What stands there.
+        /// Name as declared.
         id: String,
     },
-    /// There is nothing to do.
+    /// The list of stages is empty.
     #[error("the pipeline has no stages: name at least one")]
     NoStages,
-    /// There are too many stages.
+    /// More than [`STAGES_MAX`] stages.
     #[error("{count} stages, expected at most {STAGES_MAX}")]
     TooManyStages {
-        /// How many there are.
+        /// Declared stages.
         count: usize,
     },
-    /// The quota of the log is out of range.
+    /// The log's retention is out of range.
     #[error("keep.{what} is {value}, expected 1 to {most}")]
     Keep {
         /// `events` or `bytes`.
         what: &'static str,
-        /// What stands there.
+        /// Value as declared.
         value: u64,
-        /// The most it may be.
+        /// Maximum.
         most: u64,
     },
-    /// The name of a stage is none.
+    /// A stage's name is not a valid name.
     #[error("stage name {stage:?} is not {NAME_RULE}")]
     StageName {
-        /// What stands there.
+        /// Name as declared.
         stage: String,
     },
-    /// Two stages share a name.
+    /// Two stages have the same name.
     #[error("there are two stages {stage}: name one of them otherwise")]
     DuplicateStage {
-        /// The name.
+        /// Name of both.
         stage: String,
     },
-    /// The name of a type is none.
+    /// An event type is not a valid name.
     #[error("stage {stage}: event type {name:?} is not {NAME_RULE}")]
     TypeName {
-        /// Which stage.
+        /// Declaring stage.
         stage: String,
-        /// What stands there.
+        /// Type as declared.
         name: String,
     },
-    /// A type stands twice in one list.
+    /// A list names a type twice.
     #[error("stage {stage} {verb} {name} twice: name it once")]
     DuplicateType {
-        /// Which stage.
+        /// Declaring stage.
         stage: String,
         /// `publishes` or `subscribes`.
         verb: &'static str,
-        /// The type.
+        /// Repeated type.
         name: String,
     },
-    /// A list of types is too long.
+    /// A list has more than [`TYPES_PER_STAGE_MAX`] types.
     #[error("stage {stage} {verb} {count} types, expected at most {TYPES_PER_STAGE_MAX}")]
     TooManyTypes {
-        /// Which stage.
+        /// Declaring stage.
         stage: String,
         /// `publishes` or `subscribes`.
         verb: &'static str,
-        /// How many.
+        /// Declared types.
         count: usize,
     },
-    /// A stage neither publishes nor hears anything.
+    /// A stage neither publishes nor subscribes.
     #[error("stage {stage} neither publishes nor subscribes to anything: leave it out")]
     Idle {
-        /// Which stage.
+        /// The stage.
         stage: String,
     },
-    /// A stage subscribes to what no stage before it publishes.
+    /// A stage subscribes to types that no earlier stage publishes.
     #[error(
         "stage {stage} subscribes to {}, which no stage before it publishes: move it behind the one that does, or leave that out",
         types.join(", ")
     )]
     InvalidSubscription {
-        /// Which stage.
+        /// The stage.
         stage: String,
         /// The types, sorted.
         types: Vec<String>,
     },
-    /// A stage publishes what it hears itself, or what a stage before it hears.
+    /// A stage publishes types to which the stage itself or an earlier one subscribes.
     #[error(
         "stage {stage} publishes {}, to which it or a stage before it subscribes: events only go forward, so name what it publishes otherwise, or leave that out",
         types.join(", ")
     )]
     InvalidPublication {
-        /// Which stage.
+        /// The stage.
         stage: String,
         /// The types, sorted.
         types: Vec<String>,
@@ -102,7 +102,7 @@ pub enum SpecFault {
 }
 
 impl SpecFault {
-    /// All words that [`SpecFault::code`] gives.
+    /// All values of [`SpecFault::code`].
     pub const CODES: [&'static str; 12] = [
         "pipeline_name",
         "no_stages",
@@ -118,7 +118,7 @@ impl SpecFault {
         "invalid_publication",
     ];
 
-    /// A word that stays the same.
+    /// A stable code.
     pub fn code(&self) -> &'static str {
         match self {
             SpecFault::Id { .. } => "pipeline_name",
@@ -136,7 +136,7 @@ impl SpecFault {
         }
     }
 
-    /// The stage it is about, if it is about one.
+    /// The faulty stage; `None` for a fault of the whole pipeline.
     pub fn stage(&self) -> Option<&str> {
         match self {
             SpecFault::Id { .. }
@@ -154,7 +154,7 @@ impl SpecFault {
         }
     }
 
-    /// The part of a pipeline as written that it is about, below its stage if it is about one.
+    /// JSON pointer of the faulty part, relative to the stage if [`SpecFault::stage`] names one.
     pub fn part(&self) -> &'static str {
         match self {
             SpecFault::Id { .. } => "/id",

@@ -1,22 +1,24 @@
-//! Pipelines: stages that publish and subscribe to typed events, a log of those events, and a cursor for each stage.
-//!
-//! Source: "Agent Scheduler", section 5 (definition 6 and the ordering constraint). It differs where the paper's code loses or
-//! mixes events: nothing is sent to anybody here. A stage reads the log after its own cursor, old and new events alike, so
-//! they cannot interleave, and what it has not acknowledged is there when it comes back.
-//!
-//! | file | idea |
+//! Pipelines: stages that publish and subscribe to typed events, one log of these events, and one cursor per stage.
+//!  
+//! Source: the Agent Scheduler paper, section 5 (definition 6 and the ordering constraint). The paper's code pushes events to
+//! subscribers and can lose or reorder events. Here each stage reads the log behind its own cursor instead: old and new
+//! events arrive in one order, and an unacknowledged event is read again after a restart.
+//!  
+//! | module | content |
 //! |---|---|
-//! | `spec` | what a pipeline is to be, and every fault of that |
-//! | `topology` | who hears whom |
-//! | `output` | how much may be published at once |
-//! | `standing` | how far each stage has come, and what the log keeps |
-//! | `compaction` | which records that makes needless |
+//! | `spec`, `fault` | the declaration of a pipeline, and its validation |
+//! | `topology` | the subscription graph of a valid pipeline |
+//! | `output` | the limit on events published in one append |
+//! | `state` | cursors, dead letters and retained log; `records` proposes changes, `apply` makes them |
+//! | `compaction` | records that a later record supersedes |
 
+mod apply;
 mod compaction;
 mod fault;
 #[cfg(test)]
 mod model_check;
 mod output;
+mod records;
 mod spec;
 mod state;
 mod topology;

@@ -1,33 +1,35 @@
-//! Every interleaving, up to a depth, of what can happen to a pipeline: publishing, delivering, acknowledging, crashing, moving
-//! the cursor, parking and releasing, while a small quota drops what is old. A subscriber must hear every event that is for
-//! it after the point it began at, in order, once per life, or be told that it is gone.
+//! Model check: explores every interleaving, up to a depth, of publishing, delivering, acknowledging, crashing, moving the
+//! cursor, dead-lettering and releasing, while a small retention drops old events.
+//!  
+//! Invariant: between two restarts a subscriber gets every event of its types behind its cursor, in order and once, or a gap
+//! notice for it.
 
 use super::{Compaction, Keep, NextRead, OnFailure, Pipeline, PipelineSpec, StageSpec, TRIES_MAX};
 use crate::event::{PipelineRecord, Published};
 use crate::json::canonical;
 
-/// What was recorded, in the two streams of a pipeline, and how the pipeline stands by it.
+/// A pipeline with both of its streams: events and records.
 #[derive(Clone)]
 struct World {
     live: Pipeline,
     events: Vec<Published>,
     records: Vec<PipelineRecord>,
-    /// What the subscriber has heard of in this life without acknowledging it.
+    /// Position up to which the subscriber has read, acknowledged or not.
     after: u64,
-    /// What it heard or was told of since it was put at its cursor last: the next one must follow.
-    told: u64,
-    /// The subscriber is dealt with elsewhere: of a gap it is told until it acknowledges what comes after it.
-    is_elsewhere: bool,
-    /// What it is to name when it acknowledges: what it hears comes after that.
+    /// Position up to which the subscriber got events or gap notices since the last restart.
+    informed_upto: u64,
+    /// The subscriber is a remote consumer, which gets a gap notice again until it acknowledges a later position.
+    is_remote: bool,
+    /// Position that the remote consumer names in its next acknowledgement.
     from: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Op {
     Publish,
-    /// What nobody hears.
+    /// Publishes an event of a type without subscribers.
     PublishOther,
-    Hear,
+    Read,
     Ack,
     Crash,
     MoveToStart,
@@ -39,7 +41,7 @@ enum Op {
 const OPS: [Op; 9] = [
     Op::Publish,
     Op::PublishOther,
-    Op::Hear,
+    Op::Read,
     Op::Ack,
     Op::Crash,
     Op::MoveToStart,
@@ -62,21 +64,24 @@ impl World {
         self.records.push(record);
     }
 
-    /// Whether an event is for the subscriber.
-    fn is_heard(&self, seq: u64) -> bool {
+    fn is_subscribed(&self, seq: u64) -> bool {
         self.events[seq as usize - 1].kind.as_str() == "x"
     }
 
-    /// Publishes, and lets the subscriber pass over what goes, as far as it is known from what is kept that nothing is for it.
+    /// Publishes an event together with the chunk and skip records, as the live log does.
     fn publish(&mut self, event: Published) {
         let mut records = self.live.chunk_records(std::slice::from_ref(&event));
         let kept = self.live.stage(1).cursor.max(self.live.oldest() - 1) + 1..=self.live.head();
-        let seen = kept.clone().find(|seq| self.is_heard(*seq)).map_or(self.live.head(), |first| first - 1);
+        let seen =
+            kept.clone().find(|seq| self.is_subscribed(*seq)).map_or(self.live.head(), |first| first - 1);
         let passing = self.live.skip_records(&records, |_| seen);
         if let [PipelineRecord::Acked { upto, .. }] = passing[..] {
             let passed = self.live.stage(1).cursor + 1..=upto;
-            assert!(passed.clone().all(|seq| !self.is_heard(seq)), "passed over what is for it: {passed:?}");
-            (self.after, self.told) = (self.after.max(upto), self.told.max(upto));
+            assert!(
+                passed.clone().all(|seq| !self.is_subscribed(seq)),
+                "passed over what is for it: {passed:?}"
+            );
+            (self.after, self.informed_upto) = (self.after.max(upto), self.informed_upto.max(upto));
         }
         records.extend(passing);
         self.live.publish(&event);
@@ -84,7 +89,7 @@ impl World {
         records.into_iter().for_each(|record| self.record(record));
     }
 
-    /// Does it, if it can be done now.
+    /// Performs an operation; false if the operation is not possible in this state.
     fn act(&mut self, op: Op) -> bool {
         let stage_state = self.live.stage(1).clone();
         let stage = self.live.topology().name(1).clone();
@@ -98,35 +103,9 @@ impl World {
                 }
                 self.publish(Published { stage: self.live.topology().name(0).clone(), kind, data });
             }
-            Op::Hear => match self.live.next(1, self.after) {
-                NextRead::Read => {
-                    assert_eq!(self.after + 1, self.told + 1, "an event out of turn");
-                    assert!(self.after + 1 >= self.live.oldest(), "an event that is gone");
-                    (self.after, self.told) = (self.after + 1, self.told + 1);
-                }
-                NextRead::Gap { first, last } => {
-                    assert_eq!(first, self.told + 1, "a gap that does not follow");
-                    if !self.is_elsewhere {
-                        // What was heard before the gap counts as dealt with.
-                        self.record(PipelineRecord::Lagged { stage, first, last });
-                        assert_eq!(self.live.stage(1).cursor, last);
-                    } else if self.after > self.from.max(stage_state.cursor) {
-                        // It acknowledges first, and asks then.
-                        return false;
-                    }
-                    (self.after, self.told, self.from) = (last, last, last);
-                }
-                NextRead::End => {
-                    assert_eq!(self.told, self.live.head(), "the end before everything was heard");
-                    if stage_state.cursor < self.after {
-                        return false;
-                    }
-                    self.record(PipelineRecord::Ended { stage });
-                }
-                NextRead::Wait | NextRead::Stopped | NextRead::Over => return false,
-            },
+            Op::Read => return self.read(),
             Op::Ack if self.after > stage_state.cursor => {
-                if self.is_elsewhere {
+                if self.is_remote {
                     let Ok(gap) = self.live.gap_before(1, self.from) else {
                         self.restart();
                         return true;
@@ -134,7 +113,11 @@ impl World {
                     if let Some((first, last)) = gap {
                         self.record(PipelineRecord::Lagged { stage: stage.clone(), first, last });
                         let missed = self.live.stage(1).missed - stage_state.missed;
-                        assert_eq!(missed, self.from - stage_state.cursor, "another gap than it was told of");
+                        assert_eq!(
+                            missed,
+                            self.from - stage_state.cursor,
+                            "another gap than it was informed_upto of"
+                        );
                     }
                 }
                 let state = self.after.is_multiple_of(2).then(|| canonical(&self.after.into()).unwrap());
@@ -146,11 +129,11 @@ impl World {
                 self.record(PipelineRecord::Moved { stage, after: 0, keeps_state: false });
                 self.restart();
             }
-            // It fails at the next event for it, so often that the event is parked.
+            // Fails at the next event until the event becomes a dead letter.
             Op::Fail
                 if self.after == stage_state.cursor
                     && self.live.next(1, self.after) == NextRead::Read
-                    && self.is_heard(self.after + 1) =>
+                    && self.is_subscribed(self.after + 1) =>
             {
                 let seq = self.after + 1;
                 for times in 1..=TRIES_MAX {
@@ -178,12 +161,45 @@ impl World {
         true
     }
 
-    fn restart(&mut self) {
-        let cursor = self.live.stage(1).cursor;
-        (self.after, self.told, self.from) = (cursor, cursor, cursor);
+    fn read(&mut self) -> bool {
+        let stage_state = self.live.stage(1).clone();
+        let stage = self.live.topology().name(1).clone();
+        match self.live.next(1, self.after) {
+            NextRead::Read => {
+                assert_eq!(self.after + 1, self.informed_upto + 1, "an event out of turn");
+                assert!(self.after + 1 >= self.live.oldest(), "an event that is gone");
+                (self.after, self.informed_upto) = (self.after + 1, self.informed_upto + 1);
+            }
+            NextRead::Gap { first, last } => {
+                assert_eq!(first, self.informed_upto + 1, "a gap that does not follow");
+                if !self.is_remote {
+                    // A gap notice acknowledges the events read before it.
+                    self.record(PipelineRecord::Lagged { stage, first, last });
+                    assert_eq!(self.live.stage(1).cursor, last);
+                } else if self.after > self.from.max(stage_state.cursor) {
+                    // The remote consumer acknowledges before it reads on.
+                    return false;
+                }
+                (self.after, self.informed_upto, self.from) = (last, last, last);
+            }
+            NextRead::End => {
+                assert_eq!(self.informed_upto, self.live.head(), "the end before everything was heard");
+                if stage_state.cursor < self.after {
+                    return false;
+                }
+                self.record(PipelineRecord::Ended { stage });
+            }
+            NextRead::Wait | NextRead::Stopped | NextRead::Over => return false,
+        }
+        true
     }
 
-    /// Reading the records again gives the same.
+    fn restart(&mut self) {
+        let cursor = self.live.stage(1).cursor;
+        (self.after, self.informed_upto, self.from) = (cursor, cursor, cursor);
+    }
+
+    /// Replaying records and events must reproduce the live state.
     fn check_recovery(&self) {
         let mut read = Pipeline::new(self.live.topology().clone());
         self.records.iter().for_each(|record| read.apply(record).unwrap());
@@ -193,7 +209,7 @@ impl World {
         self.check_compaction();
     }
 
-    /// Without the records that are needless, and the events that are over the quota, it stands as it does.
+    /// Replaying without obsolete records and dropped events must reproduce the live state.
     fn check_compaction(&self) {
         let mut compaction = Compaction::default();
         (1..).zip(&self.records).for_each(|(number, record)| compaction.apply(number, record));
@@ -207,10 +223,10 @@ impl World {
         assert_eq!(self.live.oldest(), compaction.oldest().max(1));
     }
 
-    /// Left alone, the subscriber comes to the head, or stands where it was stopped.
+    /// Without further operations, the subscriber reaches the head or stands stopped.
     fn check_progress(mut self) {
         for _ in 0..20 {
-            if !self.act(Op::Hear) && !self.act(Op::Ack) {
+            if !self.act(Op::Read) && !self.act(Op::Ack) {
                 break;
             }
         }
@@ -237,11 +253,11 @@ fn explore(world: &World, depth: usize, worlds: &mut u64) {
 
 #[test]
 fn whatever_happens_in_whatever_order_nothing_is_skipped_untold_and_nothing_comes_out_of_turn() {
-    for (on_failure, is_elsewhere) in
+    for (on_failure, is_remote) in
         [(OnFailure::Stop, false), (OnFailure::Continue, false), (OnFailure::Stop, true)]
     {
         let (live, events, records) = (fresh(on_failure), Vec::new(), Vec::new());
-        let world = World { live, events, records, after: 0, told: 0, is_elsewhere, from: 0 };
+        let world = World { live, events, records, after: 0, informed_upto: 0, is_remote, from: 0 };
         let mut worlds = 0;
         for depth in [5, 8] {
             explore(&world, depth, &mut worlds);
@@ -261,7 +277,7 @@ fn who_has_dealt_with_more_than_it_has_seen_nothing_in_is_not_set_back() {
         events.iter().for_each(|event| pipeline.publish(event));
         records.iter().for_each(|record| pipeline.apply(record).unwrap());
     }
-    // It found nothing in event 1, and deals with event 2 while four more push both out.
+    // The stage found nothing in event 1 and handles event 2 while four more events push both out.
     let mut records = vec![PipelineRecord::Acked { stage: "b".into(), upto: 2, state: None }];
     records.extend(pipeline.chunk_records(&batches[1]));
     assert!(matches!(records.last(), Some(PipelineRecord::LogChunk { oldest: 5, .. })), "{records:?}");
@@ -279,7 +295,7 @@ fn failures_count_for_one_event_and_until_the_stage_has_got_past_it() {
     let acked = |upto| P::Acked { stage: stage(), upto, state: None };
     let lagged = P::Lagged { stage: stage(), first: 1, last: 3 };
     let moved = P::Moved { stage: stage(), after: 0, keeps_state: true };
-    // After so many failures at an event, and a record, one more failure at an event is which of how many?
+    // Failures at `seq`, then a record, then one more failure at `then`: expected count of that failure.
     for (fails, seq, record, then, times) in [
         (2, 3, acked(2), 3, 3),
         (2, 3, acked(3), 4, 1),
@@ -313,7 +329,7 @@ fn who_acknowledges_names_its_cursor_or_the_end_of_a_gap_that_it_was_told_of() {
     pipeline.apply(&PipelineRecord::Acked { stage: "b".into(), upto: 2, state: None }).unwrap();
     let last = pipeline.oldest() - 1;
     assert!((4..8).contains(&last), "{last}");
-    for (after, told) in [
+    for (after, informed_upto) in [
         (0, Err(2)),
         (1, Err(2)),
         (2, Ok(None)),
@@ -322,7 +338,7 @@ fn who_acknowledges_names_its_cursor_or_the_end_of_a_gap_that_it_was_told_of() {
         (last + 1, Err(2)),
         (u64::MAX, Err(2)),
     ] {
-        assert_eq!(pipeline.gap_before(1, after), told, "after {after}");
+        assert_eq!(pipeline.gap_before(1, after), informed_upto, "after {after}");
     }
 }
 
@@ -332,7 +348,7 @@ mod properties {
     use proptest::prelude::*;
 
     proptest! {
-        /// However events come, in whatever batches, at least the quota is kept, and two stretches more at most.
+        /// However events are batched, the log keeps at least the retention and at most two chunks more.
         #[test]
         fn a_quota_holds_however_events_come(
             keep in 1u64..200,
@@ -354,10 +370,10 @@ mod properties {
                 let kept = pipeline.head() + 1 - pipeline.oldest();
                 let enough = kept >= keep.min(pipeline.head()) || pipeline.bytes() >= keep * 64;
                 prop_assert!(enough, "{kept} of {keep}, {} bytes", pipeline.bytes());
-                let stretch = (keep / LOG_CHUNKS_MIN).max(1);
-                prop_assert!(kept < keep + 2 * stretch, "{kept} of {keep}");
-                let stretch = keep * 64 / LOG_CHUNKS_MIN + 400;
-                prop_assert!(pipeline.bytes() < keep * 64 + 2 * stretch);
+                let chunk = (keep / LOG_CHUNKS_MIN).max(1);
+                prop_assert!(kept < keep + 2 * chunk, "{kept} of {keep}");
+                let chunk = keep * 64 / LOG_CHUNKS_MIN + 400;
+                prop_assert!(pipeline.bytes() < keep * 64 + 2 * chunk);
             }
         }
     }

@@ -1,33 +1,33 @@
-//! How much may be published at once: it is recorded in one append, and there is a largest one.
+//! Limit on the events that are published in one append.
 
 use super::state::PublishRefusal;
 use crate::event::Published;
 
-/// Bytes that a stage may publish while it deals with one event, and anybody at once: of data, names and records, about.
+/// Bytes that a stage may publish while handling one event, and any caller in one request: data, names and records.
 pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
-/// What an event counts for besides its data and its names: no fewer bytes than its record takes, with that of a stretch which it
-/// may complete, and so many that no append has too many records.
+/// Bytes counted per event beside data and names. Covers the event's record and a chunk record that the event may complete,
+/// and bounds the number of records per append.
 const RECORD_BYTES_FLAT: usize = 128;
 
-/// What an event counts for where it is published, in bytes.
+/// Bytes that an event counts towards [`OUTPUT_BYTES_MAX`].
 pub fn output_bytes(event: &Published) -> usize {
     let names = event.stage.as_str().len() + event.kind.as_str().len();
     event.data.as_str().len() + names + RECORD_BYTES_FLAT
 }
 
-/// What is published at once, counted.
+/// Running size of one append.
 #[derive(Debug, Default)]
 pub struct Output {
     bytes: usize,
 }
 
 impl Output {
-    /// Counts one event more.
-    ///
+    /// Adds an event.
+    ///  
     /// # Errors
-    ///
-    /// It is too much with those before it; it is not counted then.
+    ///  
+    /// [`PublishRefusal::TooMuch`] if the append would exceed [`OUTPUT_BYTES_MAX`]; the event is not added.
     pub fn add(&mut self, event: &Published) -> Result<(), PublishRefusal> {
         let bytes = self.bytes + output_bytes(event);
         if bytes > OUTPUT_BYTES_MAX {

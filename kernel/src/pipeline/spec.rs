@@ -1,4 +1,4 @@
-//! What a pipeline is to be.
+//! The declaration of a pipeline and its validation.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use super::fault::SpecFault;
 use super::topology::Topology;
 use crate::id::is_name;
 
-/// Stages of a pipeline, at most.
+/// Maximum stages of a pipeline.
 pub const STAGES_MAX: usize = 64;
 
-/// Types that a stage publishes, at most, and that it subscribes to.
+/// Maximum types that a stage publishes, and maximum that a stage subscribes to.
 pub const TYPES_PER_STAGE_MAX: usize = 64;
 
-/// Events that a pipeline can be told to keep, at most.
+/// Maximum for [`Keep::events`].
 pub const KEEP_EVENTS_MAX: u64 = 100_000_000;
 
-/// Bytes of events that a pipeline can be told to keep, at most.
+/// Maximum for [`Keep::bytes`].
 pub const KEEP_BYTES_MAX: u64 = 1 << 40;
 
-/// What a pipeline is to be, as it is written: [`PipelineSpec::validate`] makes a [`Topology`] of it, or tells every fault.
-///
+/// A pipeline as declared. [`PipelineSpec::validate`] turns the declaration into a [`Topology`].
+///  
 /// ```
 /// use ostler_kernel::pipeline::PipelineSpec;
 ///
@@ -38,11 +38,11 @@ pub const KEEP_BYTES_MAX: u64 = 1 << 40;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineSpec {
-    /// Its name: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+    /// Name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
     pub id: String,
-    /// Its stages: each hears only what stages before it publish.
+    /// Stages in order. A stage may subscribe only to types that earlier stages publish.
     pub stages: Vec<StageSpec>,
-    /// How much of its log is kept.
+    /// Retention of the log.
     #[serde(default)]
     pub keep: Keep,
 }
@@ -51,38 +51,40 @@ pub struct PipelineSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageSpec {
-    /// Its name within the pipeline.
+    /// Name, unique within the pipeline.
     pub name: String,
-    /// Types of events that it may publish: none that it or a stage before it hears.
+    /// Event types the stage may publish. Disjoint from the subscriptions of this stage and of earlier ones.
     #[serde(default)]
     pub publishes: Vec<String>,
-    /// Types of events that it hears; none: it is driven from outside.
+    /// Event types the stage receives. A stage without subscriptions is a source, driven from outside.
     #[serde(default)]
     pub subscribes: Vec<String>,
-    /// What becomes of it when an event is too much for it.
+    /// Behavior after repeated failures at one event.
     #[serde(default, rename = "on_poison")]
     pub on_failure: OnFailure,
 }
 
-/// What becomes of a stage that an event is too much for, again and again. The event is parked either way.
+/// Behavior of a stage that failed [`TRIES_MAX`](super::TRIES_MAX) times at one event. Either way the event becomes a dead
+/// letter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// It stops there until somebody releases it.
+    /// Stop until an operator releases the stage.
     #[default]
     Stop,
-    /// It goes on with the next event.
+    /// Continue with the next event.
     #[serde(rename = "park")]
     Continue,
 }
 
-/// How much of a log is kept, whether or not everybody has read it: who is farther behind is told what it missed.
+/// Retention of a log: the log keeps at least this many of the newest events, or this many bytes. A stage that falls
+/// further behind gets a gap notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
-    /// The newest events, at least so many.
+    /// Newest events to keep.
     pub events: u64,
-    /// Bytes of the newest events, at least so many.
+    /// Bytes of the newest events to keep.
     pub bytes: u64,
 }
 
@@ -93,29 +95,29 @@ impl Default for Keep {
 }
 
 impl StageSpec {
-    /// A stage that publishes and hears nothing yet.
+    /// A stage that publishes nothing and subscribes to nothing.
     pub fn new(name: impl Into<String>) -> StageSpec {
         StageSpec { name: name.into(), ..StageSpec::default() }
     }
 
-    /// It may publish these types as well.
+    /// Adds types to publish.
     pub fn publishes<T: Into<String>>(mut self, types: impl IntoIterator<Item = T>) -> StageSpec {
         self.publishes.extend(types.into_iter().map(Into::into));
         self
     }
 
-    /// It hears these types as well.
+    /// Adds subscriptions.
     pub fn subscribes<T: Into<String>>(mut self, types: impl IntoIterator<Item = T>) -> StageSpec {
         self.subscribes.extend(types.into_iter().map(Into::into));
         self
     }
 
-    /// What becomes of it when an event is too much for it.
+    /// Sets the behavior after repeated failures.
     pub fn on_failure(self, on_failure: OnFailure) -> StageSpec {
         StageSpec { on_failure, ..self }
     }
 
-    /// Faults that show in the stage alone.
+    /// Adds the faults of the stage on its own.
     fn faults(&self, faults: &mut Vec<SpecFault>) {
         let stage = || self.name.clone();
         if !is_name(&self.name) {
@@ -142,37 +144,38 @@ impl StageSpec {
 }
 
 impl PipelineSpec {
-    /// A pipeline without stages yet.
+    /// A pipeline without stages.
     pub fn new(id: impl Into<String>) -> PipelineSpec {
         PipelineSpec { id: id.into(), stages: Vec::new(), keep: Keep::default() }
     }
 
-    /// With one stage more, behind the others.
+    /// Appends a stage.
     pub fn stage(mut self, stage: StageSpec) -> PipelineSpec {
         self.stages.push(stage);
         self
     }
 
-    /// With this much of its log kept.
+    /// Sets the retention of the log.
     pub fn keep(self, keep: Keep) -> PipelineSpec {
         PipelineSpec { keep, ..self }
     }
 
-    /// Who hears whom, or everything that is wrong: the ordering constraint, sub(s_i) within the union of pub(s_j) for j < i, and
-    /// pub(s_i) outside that of sub(s_j) for j <= i, names, duplicates and limits.
-    ///
+    /// Validates names, duplicates, limits and the ordering constraint: `sub(s_i)` is a subset of the union of `pub(s_j)` over
+    /// `j < i`, and `pub(s_i)` is disjoint from `sub(s_j)` for every `j <= i`. Events therefore only move forward, and the
+    /// subscription graph has no cycle.
+    ///  
     /// # Errors
-    ///
+    ///  
     /// Every fault, in the order of the stages.
     pub fn validate(&self) -> Result<Topology, Vec<SpecFault>> {
         self.judged(self.faults())
     }
 
-    /// Who hears whom in a pipeline that there is. What was made before its stages could not publish what they hear is still
-    /// read.
-    ///
+    /// Validates a declaration read from the journal. Skips [`SpecFault::InvalidPublication`], a rule that older pipelines
+    /// predate.
+    ///  
     /// # Errors
-    ///
+    ///  
     /// Every other fault.
     pub fn validate_recorded(&self) -> Result<Topology, Vec<SpecFault>> {
         let mut faults = self.faults();
@@ -202,7 +205,7 @@ impl PipelineSpec {
                 faults.push(SpecFault::Keep { what, value, most });
             }
         }
-        let (mut names, mut published, mut heard) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut names, mut published, mut subscribed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for stage in self.stages.iter().take(STAGES_MAX) {
             stage.faults(&mut faults);
             if !names.insert(&stage.name) {
@@ -213,19 +216,20 @@ impl PipelineSpec {
             if !types.is_empty() {
                 faults.push(SpecFault::InvalidSubscription { stage: stage.name.clone(), types });
             }
-            let types = among(&stage.publishes, |name| heard.contains(name) || subscribes.contains(name));
+            let types =
+                among(&stage.publishes, |name| subscribed.contains(name) || subscribes.contains(name));
             if !types.is_empty() {
                 faults.push(SpecFault::InvalidPublication { stage: stage.name.clone(), types });
             }
-            // What nobody before it publishes it does not hear: that it stands too early is said already.
-            heard.extend(subscribes.intersection(&published).copied());
+            // A subscription to an unpublished type is a fault already, and must not cause a second one in a later stage.
+            subscribed.extend(subscribes.intersection(&published).copied());
             published.extend(&stage.publishes);
         }
         faults
     }
 }
 
-/// Those of the types that are so, sorted, each once.
+/// The types that satisfy the predicate, sorted and deduplicated.
 fn among(types: &[String], is_so: impl Fn(&&String) -> bool) -> Vec<String> {
     types.iter().filter(is_so).collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn events_only_go_forward_and_what_there_is_is_read_all_the_same() {
-        // Of each stage what it hears and what it publishes; then which stages publish what goes back.
+        // Per stage `subscribes/publishes`; then the expected `InvalidPublication` faults.
         for (stages, faults) in [
             ("/x x/y y/z", ""),
             ("/x /x x/", ""),
@@ -308,7 +312,7 @@ mod tests {
             assert_eq!(found.join("; "), faults, "{stages}");
             assert!(spec.validate_recorded().is_ok(), "{stages}");
         }
-        // Who only stands too early is told that, and not that others publish what it hears.
+        // A stage that comes too early gets one fault; later publishers of the type get none.
         let turned = PipelineSpec::new("p")
             .stage(StageSpec::new("a").subscribes(["x"]))
             .stage(StageSpec::new("b").publishes(["x"]));

@@ -1,4 +1,4 @@
-//! Who hears whom: a pipeline that was judged.
+//! The subscription graph of a valid pipeline.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::state::{EVENT_BYTES_MAX, PublishRefusal};
 use crate::id::{EventType, PipelineId, StageId};
 use crate::json::Json;
 
-/// A pipeline that was judged: only [`PipelineSpec::validate`] makes one. Stages are told by their place, from 0.
+/// A validated pipeline; only [`PipelineSpec::validate`] constructs one. Methods identify stages by index, from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     id: PipelineId,
@@ -20,14 +20,14 @@ struct Stage {
     name: StageId,
     publishes: BTreeSet<EventType>,
     subscribes: BTreeSet<EventType>,
-    /// Stages that publish something it hears; they all stand before it.
+    /// Earlier stages that publish a type to which this one subscribes.
     upstreams: Vec<usize>,
-    /// Stages that hear something it publishes; they all stand behind it.
+    /// Later stages that subscribe to a type which this one publishes.
     downstreams: Vec<usize>,
 }
 
 impl Topology {
-    /// Of a spec without faults.
+    /// Expects a spec without faults.
     pub(super) fn of(spec: &PipelineSpec) -> Topology {
         let named = |types: &[String]| types.iter().map(|name| EventType::from(name.as_str())).collect();
         let mut stages: Vec<Stage> = Vec::with_capacity(spec.stages.len());
@@ -51,71 +51,71 @@ impl Topology {
         Topology { id: PipelineId::from(spec.id.as_str()), spec: spec.clone(), stages }
     }
 
-    /// Its name.
+    /// Name of the pipeline.
     pub fn id(&self) -> &PipelineId {
         &self.id
     }
 
-    /// What it was made of.
+    /// The declaration.
     pub fn spec(&self) -> &PipelineSpec {
         &self.spec
     }
 
-    /// How much of the log is kept.
+    /// Retention of the log.
     pub fn keep(&self) -> Keep {
         self.spec.keep
     }
 
-    /// How many stages there are.
+    /// Number of stages, at least 1.
     pub fn len(&self) -> usize {
         self.stages.len()
     }
 
-    /// Whether there is no stage, which is never so.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
 
-    /// The place of a stage.
+    /// Index of the named stage.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.stages.iter().position(|stage| stage.name.as_str() == name)
     }
 
-    /// The name of a stage.
+    /// Name of a stage.
     pub fn name(&self, stage: usize) -> &StageId {
         &self.stages[stage].name
     }
 
-    /// What becomes of a stage that an event is too much for.
+    /// Behavior of a stage after repeated failures at one event.
     pub fn on_failure(&self, stage: usize) -> OnFailure {
         self.spec.stages[stage].on_failure
     }
 
-    /// Types that a stage may publish.
+    /// Event types that a stage may publish.
     pub fn publishes(&self, stage: usize) -> &BTreeSet<EventType> {
         &self.stages[stage].publishes
     }
 
-    /// Types that a stage hears.
+    /// Event types that a stage receives.
     pub fn subscribes(&self, stage: usize) -> &BTreeSet<EventType> {
         &self.stages[stage].subscribes
     }
 
-    /// Whether a stage hears events of a type.
+    /// True if a stage receives events of this type.
     pub fn subscribes_to(&self, stage: usize, kind: &EventType) -> bool {
         self.stages[stage].subscribes.contains(kind)
     }
 
-    /// Whether a stage hears nothing: it is driven from outside.
+    /// True if a stage has no subscriptions and is driven from outside.
     pub fn is_source(&self, stage: usize) -> bool {
         self.stages[stage].subscribes.is_empty()
     }
 
-    /// Whether a stage may publish this at all.
-    ///
+    /// Checks that a stage may publish this type and this amount of data.
+    ///  
     /// # Errors
-    ///
-    /// The stage does not declare the type, or the data is too large.
+    ///  
+    /// [`PublishRefusal::UnauthorizedPublish`] or [`PublishRefusal::TooLarge`].
     pub fn check_publish(&self, stage: usize, kind: &str, data: &Json) -> Result<EventType, PublishRefusal> {
         let declared = self.publishes(stage);
         let Some(kind) = declared.get(kind) else {
@@ -132,12 +132,12 @@ impl Topology {
         Ok(kind.clone())
     }
 
-    /// Stages that publish something this one hears.
+    /// Stages that publish a type to which this one subscribes.
     pub fn upstreams(&self, stage: usize) -> &[usize] {
         &self.stages[stage].upstreams
     }
 
-    /// Stages that hear something this one publishes.
+    /// Stages that subscribe to a type which this one publishes.
     pub fn downstreams(&self, stage: usize) -> &[usize] {
         &self.stages[stage].downstreams
     }
