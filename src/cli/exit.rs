@@ -1,4 +1,4 @@
-//! How a command ends.
+//! Exit codes, and errors that end a command.
 
 use std::fmt;
 

@@ -1,0 +1,65 @@
+//! The options that bound a run: impact, scope and workspace.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler::config::SCOPE_DEFAULT;
+
+use crate::cli::exit::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Bounds {
+    /// The most impact it may have: 0 observe, 1 operate, 2 control
+    #[arg(long, value_name = "0..2", default_value_t = 1, allow_negative_numbers = true, value_parser = intent)]
+    pub(crate) intent: u8,
+    /// The scope it acts in
+    #[arg(long, value_name = "NAME", default_value = SCOPE_DEFAULT)]
+    pub(crate) scope: String,
+    /// Folder that the tools may touch
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+}
+
+impl Bounds {
+    /// The workspace as an absolute path, which is text.
+    pub(crate) fn workspace(&self) -> Result<String, Failure> {
+        let shown = self.workspace.display();
+        let workspace = self
+            .workspace
+            .canonicalize()
+            .map_err(|error| Failure::invalid(format!("the workspace {shown}: {error}")))?;
+        if !workspace.is_dir() {
+            return Err(Failure::invalid(format!("the workspace {shown} is not a folder")));
+        }
+        workspace
+            .into_os_string()
+            .into_string()
+            .map_err(|_| Failure::invalid(format!("the workspace {shown}: its path is not UTF-8")))
+    }
+}
+
+/// No tool may touch anything in a data folder, so no workspace can be there.
+pub(crate) fn apart(workspace: &Path, data: &Path) -> Result<(), Failure> {
+    let Some(data) = data.canonicalize().ok().filter(|data| workspace.starts_with(data)) else {
+        return Ok(());
+    };
+    let what = if workspace == data {
+        "is the data folder".to_owned()
+    } else {
+        format!("lies in the data folder {}", data.display())
+    };
+    Err(Failure::invalid(format!(
+        "the workspace {} {what}, where no tool may touch anything: name another folder with --workspace, or keep \
+         the data elsewhere with --data",
+        workspace.display(),
+    )))
+}
+
+fn intent(text: &str) -> Result<u8, String> {
+    match text {
+        "0" => Ok(0),
+        "1" => Ok(1),
+        "2" => Ok(2),
+        _ => Err("give 0 (it only observes), 1 (it operates) or 2 (it controls)".to_owned()),
+    }
+}

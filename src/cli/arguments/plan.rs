@@ -1,0 +1,70 @@
+//! Reading and validating a plan named on the command line.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+use ostler::config::{Config, run_slots_default};
+use ostler::finding::Finding;
+use ostler::plan_file::{Format, PLAN_FILE_BYTES_MAX, PlanFile};
+use ostler_actors::Toolbox;
+use ostler_drivers::tool::builtin;
+use ostler_kernel::plan::{Plan, Settings};
+
+use crate::cli::exit::Failure;
+
+/// `KEY=VALUE`.
+pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+/// What stands for a file that comes from stdin.
+pub(crate) const STDIN: &str = "-";
+
+/// The plan that somebody named: a file, or what comes from stdin.
+pub(crate) fn read_named(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
+    if path != Path::new(STDIN) {
+        return read(path, params);
+    }
+    let text = from_stdin("the plan", PLAN_FILE_BYTES_MAX)?;
+    Ok(PlanFile::parse("stdin", Format::Yaml, &text, &given(params)?))
+}
+
+/// The text that comes from stdin, whole.
+pub(crate) fn from_stdin(what: &str, bytes_max: usize) -> Result<String, Failure> {
+    let refused = |why: String| Failure::invalid(format!("{what} from stdin: {why}"));
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| refused(error.to_string()))?;
+    if bytes.len() > bytes_max {
+        return Err(refused(format!("it has more than {bytes_max} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        refused(format!("it is no text: byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+    })
+}
+
+/// A plan file with its parameters filled in.
+pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
+    PlanFile::read(path, &given(params)?).map_err(|error| Failure::invalid(error.to_string()))
+}
+
+fn given(params: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+    let mut given = BTreeMap::new();
+    for (name, value) in params {
+        if given.insert(name.clone(), value).is_some() {
+            return Err(Failure::invalid(format!("--param {name} is given twice")));
+        }
+    }
+    Ok(given)
+}
+
+/// Judges a plan as it would be run here.
+pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
+    let toolbox = Toolbox::new(builtin(&config.tools, None)).expect("the built-in tools go together");
+    let domains = config.domains();
+    file.validate(&Settings { domains: Some(&domains), ..Settings::real(run_slots_default(), &toolbox) })
+}

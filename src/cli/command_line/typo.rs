@@ -1,0 +1,41 @@
+//! Suggestions for a mistyped command.
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+use ostler_kernel::plan::nearest;
+
+use crate::cli::command_line::command;
+
+/// Pairs of letters that are compared to find out which command was meant.
+const LETTERS_COMPARED_MAX: usize = 100_000;
+
+/// What is looked for below `client`, and where it stands.
+const CLIENTS_TOLD: [&str; 4] = ["ls", "list", "ps", "show"];
+
+const CLIENTS_TOLD_BY: &str = "`ostler ps --clients` lists clients, `ostler credit CLIENT` tells of one";
+
+/// Adds the command that was meant by one that is not there. Clap itself takes neighbours that changed places for
+/// two wrong letters, which is too many in a short word.
+pub(crate) fn with_meant(mut error: clap::Error) -> clap::Error {
+    let name = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
+    {
+        (Some(ContextValue::String(name)), None) => name.clone(),
+        _ => return error,
+    };
+    let root = command();
+    // Among its siblings.
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let at = words.iter().position(|word| *word == name).unwrap_or(0);
+    let mut before = words[..at].iter().skip(1).filter_map(|word| root.find_subcommand(word));
+    let among = before.find(|before| before.has_subcommands()).unwrap_or(&root);
+    let known = among.get_subcommands().filter(|known| !known.is_hide_set());
+    let meant = nearest(&name, known.map(clap::Command::get_name), &mut LETTERS_COMPARED_MAX.clone());
+    if among.get_name() == "client" && CLIENTS_TOLD.contains(&name.as_str()) {
+        let told = ContextValue::StyledStrs(vec![StyledStr::from(CLIENTS_TOLD_BY)]);
+        error.insert(ContextKind::Suggested, told);
+    } else if let Some(meant) = meant {
+        let meant = ContextValue::Strings(vec![meant.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    error
+}

@@ -1,0 +1,115 @@
+//! `ostler approvals`.
+
+use std::path::Path;
+
+use ostler_server::wire::{ApprovalList, ApprovalView, UnreadableRun};
+use serde_json::json;
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::approval::{Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest};
+use crate::cli::output::cells::harmless_lines;
+use crate::cli::output::hints;
+use crate::cli::output::hints::{DigestSource, answer_commands};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::terminal::{Out, Style, status_line};
+use crate::cli::session::api_client::path_segment;
+use crate::cli::session::settings::has_no_data_folder;
+use crate::cli::session::{AccessMode, Session};
+
+pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    if has_no_data_folder("run", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let told = list(&mut session, globals, &mut out).await;
+    session.stop().await;
+    told.map(|()| code::SUCCEEDED)
+}
+
+async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let (mut next, mut told): (Option<String>, usize) = (None, 0);
+    loop {
+        let after = next.map(|cursor| format!("?after={}", path_segment(&cursor))).unwrap_or_default();
+        let page: ApprovalList = session.get(&format!("/v1/approvals{after}")).await?;
+        for UnreadableRun { run, detail } in &page.unreadable {
+            told += 1;
+            let detail = harmless_lines(detail);
+            status_line(format!("what run {run} asks is not known: it cannot be read: {detail}"));
+        }
+        for question in &page.approvals {
+            told += 1;
+            if globals.json {
+                // Machines get all of it, however large.
+                let whole: ApprovalView =
+                    session.get(&format!("/v1/approvals/{}", path_segment(&question.id))).await?;
+                let mut line = serde_json::to_value(&whole).expect("a question is names, numbers and JSON");
+                line["type"] = json!("approval");
+                line["too_late"] = json!(is_expired(question.deadline_ms));
+                out.json(&line);
+            } else {
+                tell(question, out);
+            }
+        }
+        next = page.next;
+        if next.is_none() || out.is_closed() {
+            break;
+        }
+    }
+    if told == 0 && !globals.json {
+        status_line("nothing waits for an approval");
+    }
+    Ok(())
+}
+
+fn tell(question: &ApprovalView, out: &mut Out) {
+    let paint = if is_expired(question.deadline_ms) { Style::Dim } else { Style::Warning };
+    let mut lines = listed(question).into_iter();
+    if let Some(head) = lines.next() {
+        out.line(out.styled(paint, &head));
+    }
+    lines.for_each(|line| out.line(line));
+}
+
+/// A question in the list of all: what is asked, and the commands that answer it, or that end it where no answer is
+/// taken any more.
+fn listed(question: &ApprovalView) -> Vec<String> {
+    let mut lines = approval_lines(question, Detail::Excerpt(TEXT_LINES_MAX));
+    if is_expired(question.deadline_ms) {
+        lines.push(format!("    {}", hints::resume(short_id(&question.run))));
+        return lines;
+    }
+    let digest = question.digest.as_deref().map(short_digest);
+    let seen = digest.as_deref().map_or(DigestSource::Unseen, DigestSource::Shown);
+    let answers = answer_commands(&question.run, &question.node, &question.ask, seen);
+    lines.extend(answers.iter().map(|answer| format!("    {answer}")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_whose_time_is_over_says_so_first_and_offers_no_answer() {
+        let mut question: ApprovalView = serde_json::from_value(json!({
+            "id": "i", "run": "r-12", "plan": "p", "client": "c", "node": "n", "ask": "before", "kind": "tool",
+            "tool": "fs.write", "effect": "write", "impact": 1, "params": {}, "tests": [], "digest": "b3:00",
+            "outdated": false, "asked_ms": 0, "holds_up": [],
+        }))
+        .expect("a question");
+        for (deadline_ms, asked, last) in [
+            (None, "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(i64::MAX), "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(1), "too late to answer", "ostler resume 12"),
+        ] {
+            question.deadline_ms = deadline_ms;
+            let lines = listed(&question);
+            assert_eq!(lines[0], format!("r-12  p/n  {asked}  fs.write, impact 1"));
+            assert_eq!(lines[lines.len() - 1].trim(), last);
+            let offers = lines.iter().any(|line| line.contains("ostler approve"));
+            assert_eq!(offers, deadline_ms != Some(1), "{lines:#?}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! `ostler approve` and `ostler reject`.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{
+    AnswerRequest, ApprovalView, Decision, ProblemDetails, RunRef, Standing, Summary, Waiting,
+};
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::metrics::MetricsOption;
+use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::approval::{Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest};
+use crate::cli::output::hints::with_location;
+use crate::cli::output::screen::StatusWriter;
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::{hints, labels};
+use crate::cli::session::api_client::{ApiError, Client, path_segment};
+use crate::cli::session::approval_prompt::{Reply, user_name};
+use crate::cli::session::signals::{ContinueSignal, Signals};
+use crate::cli::session::{AccessMode, Session, approval_prompt, watch_run};
+
+/// Hex digits of a digest that `--digest` takes at least.
+const DIGEST_GIVEN_MIN: usize = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// The node that asks
+    #[arg(value_parser = node_name)]
+    node: String,
+    /// Say why, for the record; a refused result may be tried again with it
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    note: String,
+    /// Only if this is what is asked: a digest as `ostler approvals` shows it. Who approves without a terminal says by it
+    /// what was looked at
+    #[arg(long, value_name = "DIGEST")]
+    digest: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsOption,
+}
+
+pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decision) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let mut session =
+        Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
+    let person = approval_prompt::is_interactive() && !globals.json;
+    let before = match send(&mut session, &mut signals, &args, decision, person).await {
+        Ok(Ok(before)) => before,
+        Ok(Err(code)) => {
+            let reject = hints::command("reject", &[&args.run, &args.node], "--note WHY");
+            status_line(format!("left waiting; `{reject}` says no"));
+            session.stop().await;
+            return Ok(code);
+        }
+        Err(failure) => return session.stop_with(failure).await,
+    };
+    let done = match decision {
+        Decision::Approve => "approved",
+        Decision::Reject => "rejected",
+    };
+    let (node, told) = (args.node.as_str(), format!("{done} {}", args.node));
+    let done = watch_run::Done { node, word: done.to_owned(), told };
+    watch_run::go_on(session, &mut signals, globals, before, done, &mut out).await
+}
+
+/// Sends the answer to whoever holds the data folder. A yes is for what somebody has seen: what `--digest` names, or what
+/// the person at the terminal is shown here. Gives the run as it stood before; or, if they would not say yes, the exit
+/// code.
+async fn send(
+    session: &mut Session,
+    signals: &mut Signals,
+    args: &AnswerArgs,
+    decision: Decision,
+    person: bool,
+) -> Result<Result<Summary, u8>, Failure> {
+    let before = session.summary(&args.run).await?;
+    let question = pending_question(&before, &args.node)?;
+    let path = format!("/v1/approvals/{}", path_segment(question.id.as_deref().unwrap_or_default()));
+    let mut digest = question.digest.clone().unwrap_or_default();
+    let mut note = args.note.clone();
+    match (&args.digest, decision) {
+        (Some(given), _) => check_digest(given, &digest, &before.run, &args.node)?,
+        (None, Decision::Reject) => {}
+        (None, Decision::Approve) if person => {
+            let question: ApprovalView = session.get(&path).await?;
+            match confirm(&question, signals).await {
+                Ok(lines_typed) if note.is_empty() => note = lines_typed,
+                Ok(_) => {}
+                Err(code) => return Ok(Err(code)),
+            }
+            digest = question.digest.unwrap_or_default();
+        }
+        (None, Decision::Approve) => {
+            return Err(Failure::invalid(with_location(&format!(
+                "a yes is for what you have seen: `ostler approvals` shows what node {} asks, and the --digest to give",
+                args.node
+            ))));
+        }
+    }
+    let request = AnswerRequest { decision, digest, note, by: user_name() };
+    let lost = Cell::new(false);
+    let answered = session.with_retry(true, async |client| {
+        match client.post::<RunRef>(&path, &request).await {
+            // The process that held the data folder ended; whether it took the answer is known by now.
+            Err(ApiError::Problem(problem))
+                if lost.get() && was_answered(client, &problem, &before.run, &args.node).await? =>
+            {
+                Ok(())
+            }
+            answered => {
+                lost.set(lost.get() || matches!(answered, Err(ApiError::ConnectionLost(_))));
+                answered.map(|_| ())
+            }
+        }
+    });
+    answered.await?;
+    Ok(Ok(before))
+}
+
+/// Whether an answer is refused that was sent a second time because the first was taken.
+async fn was_answered(
+    client: &Client,
+    problem: &ProblemDetails,
+    run: &str,
+    node: &str,
+) -> Result<bool, ApiError> {
+    match problem.code.as_str() {
+        "already_answered" => Ok(true),
+        "invalid_state" => {
+            let now: Summary = client.get(&format!("/v1/runs/{}", path_segment(run))).await?;
+            Ok(now.waiting.iter().all(|waiting| waiting.node != node))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Shows a question to the person at the terminal, and waits for a yes: the note that is typed with it. Anything else is
+/// the exit code.
+async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<String, u8> {
+    let show = || approval_lines(question, Detail::Excerpt(TEXT_LINES_MAX)).into_iter().for_each(status_line);
+    show();
+    let mut lines_typed = approval_prompt::read_lines();
+    let mut resumed = ContinueSignal::listen();
+    loop {
+        let mut to = StatusWriter;
+        let _ = write!(to, "  approve {}? y (and a note), v for all of it, or N > ", question.node);
+        let _ = to.flush();
+        let line = tokio::select! {
+            line = lines_typed.recv() => line,
+            () = resumed.next() => {
+                status_line("");
+                show();
+                continue;
+            }
+            code = signals.next() => {
+                status_line("");
+                return Err(code);
+            }
+        };
+        match line.as_deref().map(approval_prompt::parse_reply) {
+            Some(Reply::Answer(Decision::Approve, note)) => return Ok(note),
+            Some(Reply::ShowAll) => approval_lines(question, Detail::Full).into_iter().for_each(status_line),
+            Some(Reply::Invalid) => {}
+            Some(Reply::Answer(Decision::Reject, _) | Reply::ShowRun) | None => return Err(code::WAITS),
+        }
+    }
+}
+
+/// What the node asks, or why it asks nothing that is answered by yes or no.
+fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
+    let id = &run.run;
+    match run.waiting.iter().find(|waiting| waiting.node == node) {
+        Some(_) if run.standing == Standing::Checkpointed => Err(Failure::invalid(format!(
+            "the run {id} was set aside: `{}` takes it up, and node {node} is answered then",
+            hints::resume(id)
+        ))),
+        Some(question) if is_expired(question.deadline_ms) => Err(Failure::invalid(format!(
+            "the time to answer node {node} is over: silence cancels it when the run goes on (`{}`)",
+            hints::resume(id)
+        ))),
+        Some(question) if question.id.is_some() => Ok(question),
+        Some(_) => Err(Failure::invalid(format!(
+            "node {node} is in doubt: `{}` settles that, with --done FILE, --redo or --fail",
+            hints::command("resolve", &[id, node], "")
+        ))),
+        None => Err(Failure::invalid(match run.nodes.get(node) {
+            None => format!("no node {node} in run {id}"),
+            Some(state) if run.standing == Standing::Closed => {
+                format!(
+                    "the run {id} is over, and node {node} is {}: nobody is asked any more",
+                    labels::state(state)
+                )
+            }
+            Some(state) => with_location(&format!(
+                "node {node} is {}: it asks nobody; `ostler approvals` lists who does",
+                labels::state(state)
+            )),
+        })),
+    }
+}
+
+/// Refuses a digest that is not that of what is shown.
+fn check_digest(given: &str, shown: &str, run: &str, node: &str) -> Result<(), Failure> {
+    let hex = given.strip_prefix("b3:").unwrap_or(given).to_ascii_lowercase();
+    if hex.len() < DIGEST_GIVEN_MIN || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::invalid(with_location(&format!(
+            "{given:?} is no digest: give {DIGEST_GIVEN_MIN} or more of its hex digits, as `ostler approvals` shows them"
+        ))));
+    }
+    if shown.strip_prefix("b3:").unwrap_or(shown).starts_with(&hex) {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!(
+        "node {node} of run {run} shows {}, and the answer is for {given}: look at it again",
+        short_digest(shown)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_taken_by_its_beginning() {
+        let shown = format!("b3:0123456789abcdef{}", "0".repeat(48));
+        for (given, taken) in [
+            ("01234567", true),
+            ("b3:0123456789ABCDEF", true),
+            (shown.as_str(), true),
+            ("0123456", false),
+            ("b3:", false),
+            ("11234567", false),
+            ("0123456z", false),
+        ] {
+            assert_eq!(check_digest(given, &shown, "r", "n").is_ok(), taken, "{given}");
+        }
+    }
+}

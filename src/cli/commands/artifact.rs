@@ -1,0 +1,116 @@
+//! `ostler artifact`.
+
+use std::path::Path;
+
+use clap::Args;
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, ETAG};
+use serde_json::{Value, json};
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::terminal::Out;
+use crate::cli::session::api_client::{path_segment, read_body};
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct ArtifactArgs {
+    /// The run and the node: RUN/NODE
+    #[arg(value_name = "RUN/NODE")]
+    name: String,
+    /// Part of a JSON result, as keys and indices with dots; a text is printed as it is
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+}
+
+pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let Some((run, node)) =
+        args.name.split_once('/').filter(|(run, node)| !run.is_empty() && !node.is_empty())
+    else {
+        return Err(Failure::invalid(format!("{:?} is not RUN/NODE, such as @last/report", args.name)));
+    };
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let told = tell_artifact(&mut session, globals, run, node, args.path.as_deref(), &mut out).await;
+    session.stop().await;
+    told.map(|()| code::SUCCEEDED)
+}
+
+async fn tell_artifact(
+    session: &mut Session,
+    globals: &Globals,
+    run: &str,
+    node: &str,
+    path: Option<&str>,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let place = format!("/v1/runs/{}/nodes/{}/artifact", path_segment(run), path_segment(node));
+    let read = session.with_retry(true, async |client| {
+        let (head, body) = client.request(Method::GET, &place, "*/*", None).await?.into_parts();
+        Ok((head.headers, read_body(body).await?))
+    });
+    let (headers, mut content) = read.await?;
+    let header = |name| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().trim_matches('"').to_owned()
+    };
+    let (media, digest) = (header(CONTENT_TYPE), header(ETAG));
+    if let Some(path) = path {
+        content = within(&content, path)?;
+    }
+    if globals.json {
+        let text = String::from_utf8_lossy(&content);
+        let value: Value = serde_json::from_slice(&content).unwrap_or_else(|_| json!(text));
+        out.json(&json!({
+            "type": "artifact", "node": node, "media": media, "digest": digest,
+            "bytes": content.len(), "content": value,
+        }));
+        return Ok(());
+    }
+    if out.is_screen() && !content.ends_with(b"\n") {
+        content.push(b'\n');
+    }
+    out.raw(&content);
+    Ok(())
+}
+
+/// The part of a JSON document at a dot path; a text without its quotes.
+fn within(content: &[u8], path: &str) -> Result<Vec<u8>, Failure> {
+    let value: Value = serde_json::from_slice(content)
+        .map_err(|_| Failure::invalid("the result is no JSON, so it has no parts: leave --path out"))?;
+    let mut at = &value;
+    for step in path.split('.') {
+        let below = match at {
+            Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+            other => other.get(step),
+        };
+        at = below.ok_or_else(|| {
+            let known: Vec<&str> =
+                at.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+            let known =
+                if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+            Failure::invalid(format!("the result has no {step:?} at {path:?}{known}"))
+        })?;
+    }
+    Ok(match at {
+        Value::String(text) => text.clone().into_bytes(),
+        other => other.to_string().into_bytes(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_result_is_found_or_the_keys_are_named() {
+        let content = br##"{"text": "# Report\n", "matches": [{"line": 3}]}"##;
+        assert_eq!(within(content, "text").unwrap(), b"# Report\n");
+        assert_eq!(within(content, "matches.0.line").unwrap(), b"3");
+        assert_eq!(within(content, "matches").unwrap(), br#"[{"line":3}]"#);
+        let refused = within(content, "txt").unwrap_err();
+        assert!(refused.what.contains("there are matches, text"), "{refused}");
+        assert!(within(b"plain", "text").is_err());
+        assert!(within(content, "matches.7").is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! `ostler cancel`.
+
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{EventLine, RunRef, Standing};
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::metrics::MetricsOption;
+use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::commands::change_node::{post, stop_node};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::live::View;
+use crate::cli::output::summary;
+use crate::cli::output::summary::Page;
+use crate::cli::output::terminal::Out;
+use crate::cli::session::follow::{FollowMode, connection_lost, exit_code, follow_until};
+use crate::cli::session::signals::Signals;
+use crate::cli::session::watch_run::report_interrupt;
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// Only this node; what depends on it is lost with it
+    #[arg(value_parser = node_name)]
+    node: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsOption,
+}
+
+pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
+    if let Some(node) = &args.node {
+        return stop_node(globals, &args.run, node, "cancel", args.metrics).await;
+    }
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let mut session =
+        Session::open_with_metrics(globals, Path::new("."), AccessMode::Cancel, args.metrics).await?;
+    let run = match post(&mut session, &args.run, "cancel").await {
+        Ok(RunRef { run }) => run,
+        Err(refused) => return session.stop_with(refused).await,
+    };
+    // What acts on the world goes on to its end.
+    let (mut nothing, mut after) = (Nothing, 0);
+    let ended = tokio::select! {
+        ended = follow_until(&mut session, &run, &mut after, "settled", FollowMode::Observe, &mut nothing, None, &mut out) => Some(ended),
+        code = signals.next() => {
+            report_interrupt(session, &signals, &run).await;
+            return Ok(code);
+        }
+    };
+    if let Some(Err(refused)) = ended {
+        return session.stop_with(connection_lost(refused, &run)).await;
+    }
+    let after = match session.summary(&run).await {
+        Ok(after) => after,
+        Err(failure) => return session.stop_with(failure).await,
+    };
+    if globals.json {
+        out.json(&after);
+    } else {
+        let head = summary::header_lines(&Page::of(&out), &after);
+        out.line(head.join("\n"));
+    }
+    session.close(&mut signals).await?;
+    // Cancelling is what was wanted.
+    Ok(if after.standing == Standing::Closed { code::SUCCEEDED } else { exit_code(&after) })
+}
+
+/// Shows nothing.
+struct Nothing;
+
+impl View for Nothing {
+    fn record(&mut self, _line: &EventLine, _out: &mut Out) {}
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}

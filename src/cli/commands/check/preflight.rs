@@ -1,0 +1,152 @@
+//! Gate decisions that are known before a run. They are advice, because a run may get other bounds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ostler::config::Config;
+use ostler::finding::Finding;
+use ostler::plan_file::PlanFile;
+use ostler_drivers::tool::builtin;
+use ostler_kernel::contract;
+use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatedTool, preflight};
+use ostler_kernel::json::Object;
+use ostler_kernel::plan::{Node, Plan, TEST_TOOL};
+use serde_json::{Map, Value};
+
+use crate::cli::arguments::bounds::Bounds;
+
+/// Code of this advice.
+const CODE: &str = "W06";
+
+/// Names of nodes that are told.
+const NAMED_MAX: usize = 4;
+
+/// What the gate would refuse if the plan ran within these bounds.
+pub(crate) fn refusals(
+    file: &PlanFile,
+    plan: &Plan,
+    config: &Config,
+    bounds: &Bounds,
+    workspace: &Path,
+) -> Vec<Finding> {
+    let tools = builtin(&config.tools, None);
+    let policy = config.gate(&tools);
+    let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
+    let gated: BTreeMap<String, GatedTool> = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
+    let judged = |name: &str, params: Object, floor: u8| {
+        let call = Call {
+            tool: gated.get(name),
+            name,
+            params,
+            floor,
+            // What the run may do is told of the plan as a whole.
+            intent: u8::MAX,
+            scope: &bounds.scope,
+            workspace: workspace.to_str().unwrap_or_default(),
+        };
+        preflight(&call, &policy)
+    };
+    let refused = |node: &Node| {
+        let own = node.tool.as_deref().and_then(|tool| judged(tool, node.params.clone(), node.impact));
+        own.or_else(|| {
+            let mut tests = contract::tests(&node.contract).into_iter();
+            tests.find_map(|test| judged(TEST_TOOL, test.params().into(), 0))
+        })
+    };
+    let place = |node: &Node, part: &str| {
+        let nodes = file.draft().map(|draft| draft.nodes.as_slice()).unwrap_or_default();
+        let at = nodes.iter().position(|written| written.id == node.id);
+        at.map(|at| format!("/nodes/{at}/{part}")).unwrap_or_default()
+    };
+    let mut found = Vec::new();
+    let over: Vec<&Node> =
+        plan.nodes.iter().filter(|node| node.tool.is_some() && node.reach().impact > bounds.intent).collect();
+    if let [first, others @ ..] = over.as_slice() {
+        let most = over.iter().map(|node| node.reach().impact).max().unwrap_or(first.reach().impact);
+        let what = format!(
+            "would be refused: impact {} is above --intent {}{}",
+            first.reach().impact,
+            bounds.intent,
+            likewise(others)
+        );
+        let mend = format!("if this is intended, run it with --intent {most}");
+        found.push(file.found(CODE, first.id.as_str(), &place(first, "tool"), &what, &mend));
+    }
+    for node in &plan.nodes {
+        if let Some(denial) = refused(node) {
+            let tool = node.tool.as_deref().and_then(|name| gated.get(name));
+            let url = tool.and_then(|tool| bad_url(tool, &node.params, &policy.egress));
+            let mend = mend(&denial, &bounds.scope, url.as_ref().map(|(_, fault)| fault));
+            let what = format!("would be refused: {}", denial.operator);
+            let param = match denial.code {
+                DenialCode::EgressForbidden => url.map(|(name, _)| name),
+                // The one that would be refused alone.
+                DenialCode::PathEscape => node.params.iter().find_map(|(name, value)| {
+                    let alone = Map::from_iter([(name.clone(), value.clone())]);
+                    let denied = judged(node.tool.as_deref()?, alone.into(), 0)?;
+                    (denied.code == denial.code).then_some(name.as_str())
+                }),
+                _ => None,
+            };
+            let place = match param {
+                Some(name) => place(node, &format!("params/{name}")),
+                None => place(node, "tool"),
+            };
+            found.push(file.found(CODE, node.id.as_str(), &place, &what, &mend));
+        }
+    }
+    found
+}
+
+fn likewise(others: &[&Node]) -> String {
+    let named: Vec<&str> = others.iter().take(NAMED_MAX).map(|node| node.id.as_str()).collect();
+    match others.len() {
+        0 => String::new(),
+        many if many > NAMED_MAX => format!("; so would {} and {} more", named.join(", "), many - NAMED_MAX),
+        _ => format!("; so would {}", named.join(", ")),
+    }
+}
+
+/// The first parameter with a URL that may not be reached, and what is wrong with that.
+fn bad_url<'p>(
+    tool: &GatedTool,
+    params: &'p Map<String, Value>,
+    egress: &Egress,
+) -> Option<(&'p str, EgressFault)> {
+    params.iter().filter(|(name, _)| tool.takes_url(name)).find_map(|(name, value)| {
+        let fault = egress.judge(value.as_str()?).err()?;
+        Some((name.as_str(), fault))
+    })
+}
+
+fn mend(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
+    match denial.code {
+        DenialCode::ScopeUnresolved => format!("name a scope of the configuration, or add [scopes.{scope}]"),
+        DenialCode::OutOfScope => format!("add the tool to [scopes.{scope}], or name another --scope"),
+        DenialCode::ImpactOverScopeCap => {
+            format!("raise its cap in [scopes.{scope}], or name another --scope")
+        }
+        DenialCode::PathEscape => "give a path within the workspace, or another --workspace".to_owned(),
+        DenialCode::EgressForbidden => match url {
+            Some(EgressFault::Ambiguous(_) | EgressFault::Scheme) => {
+                "write it as https://HOST/PATH or https://HOST:PORT/PATH, with %20 for a blank and the like"
+                    .to_owned()
+            }
+            Some(EgressFault::NotListed { host, port } | EgressFault::NotPublic { host, port }) => {
+                format!(
+                    "if this is intended, list \"{host}:{port}\" in egress_allow of [tools.http] of the configuration"
+                )
+            }
+            Some(EgressFault::OtherScheme { expected, .. }) => {
+                format!("write it with {expected}://, or with the port that is meant")
+            }
+            None => "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned(),
+        },
+        DenialCode::PlanFieldForbidden => {
+            "leave it out: --intent and --scope say what a run may do".to_owned()
+        }
+        DenialCode::ParamSchema | DenialCode::ImpactOverIntent | DenialCode::ImpactOverTenantCeiling => {
+            "`ostler help run` tells what a run may do".to_owned()
+        }
+    }
+}

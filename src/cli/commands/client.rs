@@ -1,0 +1,172 @@
+//! `ostler client`.
+
+use std::path::Path;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ostler_kernel::id::{NAME_RULE, is_name};
+use ostler_kernel::client_terms::CREDITS_MAX;
+use ostler_server::wire::{ClientLine, ClientRequest, Tier, WeightName, WeightRequest};
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::credits::deposit;
+use crate::cli::output::hints;
+use crate::cli::output::labels::tier;
+use crate::cli::output::terminal::{Out, tagged};
+use crate::cli::session::api_client::{ApiError, path_segment};
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct ClientArgs {
+    #[command(subcommand)]
+    command: ClientCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClientCommand {
+    /// Add a client, or change the terms of one
+    ///
+    /// A client need not be added before it runs something: then it has weight 100 in the marketplace and is not metered.
+    /// With --credit it is metered: what its attempts cost (a credit is a millisecond of a slot) is taken off its credits, and
+    /// when they are used up nothing more of it starts until `ostler credit` adds some. A metered client for which no weight was
+    /// chosen takes it from the credits deposited in the last thirty days: 1,000 credits are worth the weight 100. Of a client that
+    /// is known already, what is not named here stays as it is.
+    #[command(
+        after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client add umbrella --weight 300 --tier contracted"
+    )]
+    Add(AddArgs),
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// Its name, as `ostler run --client` takes it
+    client: String,
+    /// Its share among the clients of its tier: 1 to 1000000, or credits, what its credits are worth [default: credits]
+    #[arg(long, value_name = "W", allow_negative_numbers = true, value_parser = weight)]
+    weight: Option<WeightRequest>,
+    /// Where it is served: contracted goes first, the marketplace keeps a tenth [default: marketplace]
+    #[arg(long, value_name = "TIER")]
+    tier: Option<TierArg>,
+    /// Credits to deposit
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = credits)]
+    credit: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum TierArg {
+    Contracted,
+    Marketplace,
+}
+
+fn weight(text: &str) -> Result<WeightRequest, String> {
+    if text == "credits" {
+        return Ok(WeightRequest::Named(WeightName::Credits));
+    }
+    let weight = text.parse().ok().filter(|weight| (1..=ostler_scheduler::WEIGHT_MAX).contains(weight));
+    let refused = || format!("give a whole number from 1 to {}, or credits", ostler_scheduler::WEIGHT_MAX);
+    weight.map(WeightRequest::Chosen).ok_or_else(refused)
+}
+
+pub(crate) fn credits(text: &str) -> Result<i64, String> {
+    match text.parse::<i128>() {
+        Ok(credits) if credits > CREDITS_MAX.into() => Err(format!("give at most {CREDITS_MAX}")),
+        Ok(credits) if credits > 0 => Ok(credits as i64),
+        _ => Err("give a whole number, 1 or more; without --credit the client is not metered".to_owned()),
+    }
+}
+
+pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Failure> {
+    let ClientCommand::Add(AddArgs { client, weight, tier, credit }) = args.command;
+    let tier = tier.map(|tier| match tier {
+        TierArg::Contracted => Tier::Contracted,
+        TierArg::Marketplace => Tier::Marketplace,
+    });
+    let path = path(&client)?;
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
+    let line = add(&mut session, &path, ClientRequest { weight, tier, credits: credit }).await;
+    session.stop().await;
+    tell(globals, &line?)
+}
+
+/// Changes a client, which begins in the marketplace if it is new.
+async fn add(session: &mut Session, path: &str, mut request: ClientRequest) -> Result<ClientLine, ApiError> {
+    match session.get::<ClientLine>(path).await {
+        Ok(known) if request == ClientRequest::default() => return Ok(known),
+        Ok(_) => {}
+        Err(ApiError::Problem(problem)) if problem.code == UNKNOWN => {
+            request.tier = request.tier.or(Some(Tier::Marketplace));
+        }
+        Err(refused) => return Err(refused),
+    }
+    session.post(path, &request).await
+}
+
+/// Code of the problem that nothing is known of a client.
+const UNKNOWN: &str = "client_unknown";
+
+/// The path of a client.
+pub(crate) fn path(client: &str) -> Result<String, Failure> {
+    if !is_name(client) {
+        return Err(Failure::invalid(format!("client name {client:?} is not {NAME_RULE}")));
+    }
+    Ok(format!("/v1/clients/{}", path_segment(client)))
+}
+
+/// Tells how a client stands.
+pub(crate) fn tell(globals: &Globals, line: &ClientLine) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&tagged("client", line));
+    } else {
+        out.line(told(line));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+/// A client in a sentence.
+pub(crate) fn told(line: &ClientLine) -> String {
+    let ClientLine { client, weight, .. } = line;
+    let from = match line.weight_from.as_str() {
+        "configured" => " (from ostler.toml)",
+        "credits" => " (from its credits of the last thirty days)",
+        _ => "",
+    };
+    let mut told = format!("{client}: weight {weight}{from}, {}", tier(line.tier));
+    match line.left {
+        None => told.push_str(", not metered"),
+        Some(left) => told.push_str(&format!(
+            ", {left} credits left of {} ({} spent, {} held by what runs)",
+            line.deposited.unwrap_or(0),
+            line.spent,
+            line.reserved
+        )),
+    }
+    if line.for_jobs > 0 {
+        told.push_str(&format!(", {} reserved for jobs", line.for_jobs));
+    }
+    if line.parked {
+        let least = line.left.filter(|left| *left <= 0).map(|left| left.saturating_neg().saturating_add(1));
+        let least = least.map(|least| format!(", at least {least} more")).unwrap_or_default();
+        let deposit = deposit(line.left);
+        told.push_str(&format!(
+            "\n  parked: nothing of it starts until it has credits{least}: {}",
+            hints::deposit(client, deposit)
+        ));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::credits::tests::line;
+
+    #[test]
+    fn who_is_still_out_of_credit_is_told_how_much_it_takes() {
+        let told = told(&line(-209, true));
+        assert!(
+            told.ends_with("until it has credits, at least 210 more: ostler credit acme +2000"),
+            "{told}"
+        );
+    }
+}

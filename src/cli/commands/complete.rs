@@ -1,0 +1,318 @@
+//! `ostler complete`: the candidates for a word that names a run, a node, an agent, a client, a pipeline, a stage or a help topic.
+//!
+//! The script of `ostler completions bash` calls it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Arg, Args, Command};
+use ostler_server::wire::{AgentList, ClientList, PipelineLine, PipelineList, RunList, Summary};
+
+use crate::cli::arguments::Globals;
+use crate::cli::command_line::command;
+use crate::cli::commands::help;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::terminal::Out;
+use crate::cli::session::api_client::{Client, path_segment};
+use crate::cli::session::{AccessMode, Session};
+
+/// How long somebody who has pressed a key waits.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs that are offered, the newest.
+const RUNS_OFFERED_MAX: usize = 100;
+
+/// Names that are offered of those that begin as the word does.
+const NAMES_OFFERED_MAX: usize = 1_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// The words of the line after the command's name; the last is being typed
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Prints a name a line. Where nothing can be said, nothing is: somebody is typing. Where the word names nothing that we know
+/// of, that is said by the code, and the shell may offer what it likes.
+pub(crate) async fn complete(globals: &Globals, args: CompleteArgs) -> Result<u8, Failure> {
+    let mut root = command();
+    root.build();
+    let Some(asked) = Asked::of(&root, &args.words) else { return Ok(code::FAILED) };
+    let named = Globals { data: asked.data.clone().or_else(|| globals.data.clone()), ..globals.clone() };
+    let names = tokio::time::timeout(PATIENCE, asked.names(&named)).await;
+    let names = names.ok().and_then(Result::ok).unwrap_or_default();
+    let begun = names.iter().filter(|name| name.starts_with(asked.word));
+    let mut out = Out::new();
+    begun.take(NAMES_OFFERED_MAX).for_each(|name| out.line(format!("{}{name}", asked.option)));
+    Ok(code::SUCCEEDED)
+}
+
+/// What the word that is being typed names.
+#[derive(Debug, PartialEq, Eq)]
+enum What<'a> {
+    Run,
+    /// A node of this run.
+    Node(&'a str),
+    /// RUN/NODE.
+    Result,
+    Agent,
+    Client,
+    Pipeline,
+    /// A stage of this pipeline.
+    Stage(&'a str),
+    /// What `ostler help` explains.
+    Topic,
+}
+
+impl<'a> What<'a> {
+    /// By the id of an argument that stands by itself, behind these names.
+    fn of(id: &str, names: &[&'a str]) -> Option<What<'a>> {
+        Some(match id {
+            "run" => What::Run,
+            "node" => What::Node(names.first()?),
+            "name" => What::Result,
+            "asked" => What::Topic,
+            "pipeline" => What::Pipeline,
+            "stage" => What::Stage(names.first()?),
+            "agent" => What::Agent,
+            "client" => What::Client,
+            _ => return None,
+        })
+    }
+
+    /// By the id of an option.
+    fn of_option(id: &str) -> Option<What<'a>> {
+        match id {
+            "agent" | "like" => Some(What::Agent),
+            "client" => Some(What::Client),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Asked<'a> {
+    command: &'a str,
+    what: What<'a>,
+    word: &'a str,
+    /// The option that the word is joined to, with its `=`; else nothing.
+    option: &'a str,
+    data: Option<PathBuf>,
+}
+
+impl<'a> Asked<'a> {
+    /// `None` if the word names none of them.
+    fn of(root: &Command, words: &'a [String]) -> Option<Asked<'a>> {
+        let (word, before) = words.split_last()?;
+        let (mut called, mut command, mut names, mut data) = (root, "", Vec::new(), None);
+        let mut before = before.iter();
+        while let Some(given) = before.next() {
+            if let Some((option, value)) = option(called, given) {
+                let value = match value {
+                    None if option.get_action().takes_values() => match before.next() {
+                        Some(value) => Some(value.as_str()),
+                        None => {
+                            let what = What::of_option(option.get_id().as_str())?;
+                            return Some(Asked { command, what, word, option: "", data });
+                        }
+                    },
+                    value => value,
+                };
+                if option.get_id() == "data" {
+                    data = value.map(PathBuf::from);
+                }
+            } else if given.starts_with('-') {
+                continue;
+            } else if called.has_subcommands() {
+                (called, command) = (called.find_subcommand(given)?, given.as_str());
+            } else {
+                names.push(given.as_str());
+            }
+        }
+        if let Some((option, Some(value))) = option(called, word) {
+            let what = What::of_option(option.get_id().as_str())?;
+            let option = &word[..word.len() - value.len()];
+            return Some(Asked { command, what, word: value, option, data });
+        }
+        if word.starts_with('-') {
+            return None;
+        }
+        let what = What::of(called.get_positionals().nth(names.len())?.get_id().as_str(), &names)?;
+        Some(Asked { command, what, word, option: "", data })
+    }
+
+    async fn names(&self, globals: &Globals) -> Result<Vec<String>, Failure> {
+        if self.what == What::Topic {
+            return Ok(help::explained().map(str::to_owned).collect());
+        }
+        let session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+        let names = match (&self.what, self.word.split_once('/')) {
+            (What::Node(run), _) => self.nodes(&session, run).await,
+            (What::Result, Some((run, _))) => {
+                let nodes = self.nodes(&session, run).await;
+                nodes.map(|nodes| nodes.into_iter().map(|node| format!("{run}/{node}")).collect())
+            }
+            (What::Agent, _) => self.agents(&session.client).await,
+            (What::Client, _) => clients(&session.client).await,
+            (What::Pipeline, _) => pipelines(&session.client).await,
+            (What::Stage(pipeline), _) => self.stages(&session.client, pipeline).await,
+            (What::Run | What::Result | What::Topic, _) => self.runs(&session.client).await,
+        };
+        session.stop().await;
+        names
+    }
+
+    async fn runs(&self, client: &Client) -> Result<Vec<String>, Failure> {
+        let open = self.command == "resume";
+        let list: RunList = client.get(&format!("/v1/runs?limit={RUNS_OFFERED_MAX}&open={open}")).await?;
+        let mut names = vec!["@last".to_owned()];
+        names.extend(list.runs.iter().map(|line| short_id(&line.run).to_owned()));
+        // All ids of a time begin alike: whole ones are offered to who has begun to type one.
+        if !self.word.is_empty() {
+            names.extend(list.runs.into_iter().map(|line| line.run));
+        }
+        Ok(names)
+    }
+
+    /// The agents that the command can do something about.
+    async fn agents(&self, client: &Client) -> Result<Vec<String>, Failure> {
+        let list: AgentList = client.get("/v1/agents").await?;
+        let fits = |state: &str| self.command != "release" || state == "quarantined";
+        Ok(list.agents.into_iter().filter(|line| fits(&line.state)).map(|line| line.agent).collect())
+    }
+
+    /// The stages that the command can do something about.
+    async fn stages(&self, client: &Client, pipeline: &str) -> Result<Vec<String>, Failure> {
+        let line: PipelineLine = client.get(&format!("/v1/pipelines/{}", path_segment(pipeline))).await?;
+        let fits = |state: &str| match self.command {
+            "release" => matches!(state, "stopped" | "down"),
+            "end" | "publish" => state != "ended",
+            _ => true,
+        };
+        Ok(line.stages.into_iter().filter(|stage| fits(&stage.state)).map(|stage| stage.stage).collect())
+    }
+
+    /// The nodes that the command can do something about.
+    async fn nodes(&self, session: &Session, run: &str) -> Result<Vec<String>, Failure> {
+        let summary: Summary = session.client.get(&format!("/v1/runs/{}", path_segment(run))).await?;
+        Ok(match self.command {
+            "approve" | "reject" | "resolve" => {
+                let in_doubt = self.command == "resolve";
+                let asks = summary.waiting.into_iter().filter(|waiting| waiting.id.is_none() == in_doubt);
+                asks.map(|waiting| waiting.node).collect()
+            }
+            "artifact" => {
+                let done = summary.nodes.into_iter().filter(|(_, state)| state == "executed");
+                done.map(|(node, _)| node.to_string()).collect()
+            }
+            _ => summary.nodes.into_keys().map(|node| node.to_string()).collect(),
+        })
+    }
+}
+
+/// The option that a word is, and the value that is joined to it.
+fn option<'c, 'w>(called: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let is_it = |known: &&Arg| match (name.strip_prefix("--"), name.strip_prefix('-')) {
+        (Some(long), _) => known.get_long() == Some(long),
+        (None, Some(short)) => known.get_short().is_some_and(|known| short.chars().eq([known])),
+        (None, None) => false,
+    };
+    Some((called.get_arguments().find(is_it)?, value))
+}
+
+async fn clients(client: &Client) -> Result<Vec<String>, Failure> {
+    let list: ClientList = client.get("/v1/clients").await?;
+    Ok(list.clients.into_iter().map(|line| line.client).collect())
+}
+
+async fn pipelines(client: &Client) -> Result<Vec<String>, Failure> {
+    let list: PipelineList = client.get("/v1/pipelines").await?;
+    Ok(list.pipelines.into_iter().map(|line| line.pipeline).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use ostler::{Ostler, Submission};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn the_newest_runs_are_offered_up_to_the_limit() {
+        let os = Ostler::builder().memory().start().await.unwrap();
+        let client = Client::InProcess(ostler_server::router(os.system().clone()));
+        let nodes = json!([{"id": "n", "tool": "time.sleep", "params": {"ms": 3_600_000}}]);
+        let plan = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let plan = os.plan(plan).unwrap();
+        let mut opened = Vec::new();
+        for _ in 0..=RUNS_OFFERED_MAX {
+            opened.push(os.submit(Submission::plan(plan.clone())).await.unwrap().id().to_string());
+        }
+        opened.sort();
+        let asked = Asked { command: "show", what: What::Run, word: "0", option: "", data: None };
+        let offered = asked.runs(&client).await.map_err(|_| "refused").unwrap();
+        let whole: BTreeSet<&String> = offered.iter().filter(|name| opened.contains(name)).collect();
+        assert_eq!(whole, opened[1..].iter().collect(), "all but the oldest");
+        assert_eq!(offered.len(), 1 + 2 * RUNS_OFFERED_MAX, "@last, and each by its end and as a whole");
+        os.shutdown().await;
+    }
+
+    #[test]
+    fn the_place_of_a_word_tells_what_it_names() {
+        for (line, expected) in [
+            ("show ", Some(("show", What::Run, "", None))),
+            ("show --at 3 @la", Some(("show", What::Run, "@la", None))),
+            ("--data d events 01", Some(("events", What::Run, "01", Some("d")))),
+            ("approve @last --data=d pu", Some(("approve", What::Node("@last"), "pu", Some("d")))),
+            ("artifact @last/re", Some(("artifact", What::Result, "@last/re", None))),
+            ("run p.yaml --agent ", Some(("run", What::Agent, "", None))),
+            ("run --agent cl", Some(("run", What::Agent, "cl", None))),
+            ("run --data d --client a", Some(("run", What::Client, "a", Some("d")))),
+            ("agents --like j", Some(("agents", What::Agent, "j", None))),
+            ("release a", Some(("release", What::Agent, "a", None))),
+            ("spawn ", Some(("spawn", What::Agent, "", None))),
+            ("credit ", Some(("credit", What::Client, "", None))),
+            ("client add ac", Some(("add", What::Client, "ac", None))),
+            ("market offer ", Some(("offer", What::Agent, "", None))),
+            ("market offer jurist --client ", Some(("offer", What::Client, "", None))),
+            ("pipeline ps ", Some(("ps", What::Pipeline, "", None))),
+            ("pipeline --json events we", Some(("events", What::Pipeline, "we", None))),
+            ("pipeline catch-up web ", Some(("catch-up", What::Stage("web"), "", None))),
+            ("pipeline publish web recon ", None),
+            ("pipeline create ", None),
+            ("pipeline ", None),
+            ("market post ", None),
+            ("credit acme ", None),
+            ("ps -n ", None),
+            ("ps -n 5 ", None),
+            ("run --param ", None),
+            ("run --param agent=c", None),
+            ("show --at ", None),
+            ("show -", None),
+            ("show @last ", None),
+            ("run pl", None),
+            ("sho", None),
+            ("nothing ", None),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let mut root = command();
+            root.build();
+            let expected = expected.map(|(command, what, word, data)| Asked {
+                command,
+                what,
+                word,
+                option: "",
+                data: data.map(PathBuf::from),
+            });
+            assert_eq!(Asked::of(&root, &words), expected, "{line}");
+        }
+        let mut root = command();
+        root.build();
+        let words = ["run", "p.yaml", "--agent=cl"].map(str::to_owned);
+        let asked = Asked { command: "run", what: What::Agent, word: "cl", option: "--agent=", data: None };
+        assert_eq!(Asked::of(&root, &words), Some(asked));
+    }
+}

@@ -1,0 +1,157 @@
+//! Damage in a data folder, the runs and clients that lost something, and the repair.
+
+use ostler_store::{ClientLoss, Examination, Quarantined};
+
+use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report, Verdict};
+use crate::cli::output::units::{bytes, plural};
+
+/// What to do about a run that was set aside.
+pub(crate) const QUARANTINED: &str = "nothing: it is kept as far as it can be, and never goes on; `ostler gc --quarantined --apply` removes it";
+
+const REPAIR: &str = "`ostler doctor --repair` sets aside the runs and pipelines that it touches, and nothing else; or put a backup in the place of the folder";
+
+const CLIENT: &str = "compare `ostler ps --clients` with what you know, and put it right with `ostler client add` and `ostler credit`";
+
+const INDEX: &str = "remove index.redb from the data folder while nobody holds it: the next command builds it again from the journal";
+
+const PIPELINE: &str = "declare it again with `ostler pipeline create`: it begins anew";
+
+/// Tells what was found, and with `repaired`, what was done about it.
+pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
+    let journal = &found.journal;
+    let verdict = if repaired { Verdict::Warning } else { Verdict::Failure };
+    let advice = if repaired { None } else { Some(REPAIR) };
+    for damage in journal.damages.iter().filter(|damage| damage.torn) {
+        let next = match found.read_only {
+            true => {
+                "nothing here: copied to where it may be written, its next run drops the torn end, or tells that more is gone"
+            }
+            false => "nothing: the next run drops the torn end",
+        };
+        report.warn("journal", damage.to_string(), next);
+    }
+    let damaged: Vec<String> =
+        journal.damages.iter().filter(|damage| !damage.torn).map(ToString::to_string).collect();
+    let artifacts: Vec<String> = found.artifacts.iter().map(ToString::to_string).collect();
+    let touched: Vec<String> = journal.runs.iter().map(run).collect();
+    for (name, told, advice) in
+        [("journal", &damaged, advice), ("results", &artifacts, advice), ("touched", &touched, None)]
+    {
+        for what in told.iter().take(PROBLEMS_SHOWN_MAX) {
+            report.add(verdict, name, what, advice);
+        }
+        if told.len() > PROBLEMS_SHOWN_MAX {
+            report.add(verdict, name, &format!("{} more of these", told.len() - PROBLEMS_SHOWN_MAX), None);
+        }
+    }
+    if journal.list_damaged {
+        report.add(verdict, "quarantine", "the list of runs that were set aside before is damaged", advice);
+    }
+    for loss in &journal.pipelines {
+        let name = loss
+            .pipeline
+            .as_ref()
+            .map_or("a pipeline whose name is lost".to_owned(), |name| format!("pipeline {name}"));
+        let what = match (repaired, loss.moved) {
+            (true, 1..) => {
+                format!("{name}: {}; what is left of it was moved to journal/{}", loss.what, loss.remains)
+            }
+            _ => format!("{name}: {}", loss.what),
+        };
+        report.add(verdict, "pipelines", &what, if repaired { Some(PIPELINE) } else { advice });
+    }
+    for loss in &journal.clients {
+        report.add(verdict, "clients", &client(loss), Some(CLIENT));
+    }
+    if !damaged.is_empty() {
+        lost(found, report);
+    }
+    if repaired && !found.is_sound() {
+        told_repaired(found, report);
+    }
+    if damaged.is_empty() || repaired {
+        report.pass("journal", "every record has the checksum it was written with");
+    }
+    if found.format_missing {
+        report.warn(
+            "format",
+            "the format file is missing, beside records that can be read without it",
+            "nothing: the next command that opens the folder writes it anew",
+        );
+    }
+    index(found, report);
+}
+
+/// Whether the index can be read, and where it says otherwise than the records.
+fn index(found: &Examination, report: &mut Report) {
+    if found.index_broken {
+        report.warn(
+            "index",
+            "could not be read: it is built again from the journal",
+            "nothing: that is done",
+        );
+    }
+    let differences = &found.index;
+    for what in &differences.told {
+        report.fail("index", what, INDEX);
+    }
+    let more = differences.count - differences.told.len() as u64;
+    if more > 0 {
+        report.fail("index", format!("{more} more of these"), INDEX);
+    }
+}
+
+/// What the damage took of what clients were charged, and of what else nobody knows.
+fn lost(found: &Examination, report: &mut Report) {
+    let journal = &found.journal;
+    if journal.charges_known {
+        report.pass(
+            "charges",
+            "what clients were charged in what is lost is known all the same, from the index",
+        );
+    } else {
+        let what = format!(
+            "{} of records are lost, and no index tells what stood in them: what clients were charged there counts as never charged",
+            bytes(journal.bytes_lost)
+        );
+        report.warn(
+            "charges",
+            what,
+            "to charge a client for it, take credits back: `ostler credit CLIENT -N`",
+        );
+    }
+    if journal.clients_unsure {
+        let what = "deposits, terms and agents of clients may be among what is lost, the last of each";
+        report.warn("clients", what, CLIENT);
+    }
+}
+
+fn told_repaired(found: &Examination, report: &mut Report) {
+    let runs = match found.journal.runs.len() {
+        0 => "no run set aside".to_owned(),
+        some => format!("{} set aside, what is left in journal/ as RUN.remains", plural(some, "run")),
+    };
+    let kept = match found.journal.kept.len() {
+        0 => String::new(),
+        kept => format!("; {} as found, in journal/ as *.damaged-*", plural(kept, "segment")),
+    };
+    let artifacts = match found.artifacts.len() {
+        0 => String::new(),
+        some => format!("; {} in artifacts/damaged", plural(some, "result")),
+    };
+    let what = format!("{runs}{kept}{artifacts}");
+    report.add(Verdict::Warning, "repaired", &what, None);
+}
+
+fn run(one: &Quarantined) -> String {
+    let row = &one.row;
+    format!("run {} ({}, of client {}): {}", row.run, row.plan, row.client, one.why)
+}
+
+fn client(loss: &ClientLoss) -> String {
+    let name = loss
+        .client
+        .as_ref()
+        .map_or("a client whose name is lost".to_owned(), |name| format!("client {name}"));
+    format!("{name}: {}; it may lack deposits, terms or agents", loss.what)
+}

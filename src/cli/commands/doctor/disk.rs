@@ -1,0 +1,94 @@
+//! The size of the data folder, and the latency of durable writes.
+
+use std::fs;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::cli::commands::doctor::report::Report;
+use crate::cli::output::units::bytes;
+
+/// Writes of the probe.
+const PROBES: usize = 32;
+
+/// Bytes of each.
+const PROBE_BYTES: usize = 4_096;
+
+/// A sync faster than this was not one: no disk that survives a loss of power is.
+const SYNC_PLAUSIBLE: Duration = Duration::from_micros(15);
+
+/// What a folder holds, for people.
+/// What the blocks of a file are counted in, whatever the disk has (`st_blocks`).
+const BLOCK_BYTES: u64 = 512;
+
+pub(crate) fn held((files, size): (u64, u64)) -> String {
+    format!("{} in {files} files", bytes(size))
+}
+
+/// Files of a folder and of the folders in it, and the bytes that they take on the disk. What cannot be read counts for nothing.
+pub(crate) fn folder_bytes(folder: &Path) -> (u64, u64) {
+    let mut sum = (0, 0);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(about) if about.is_dir() => folders.push(entry.path()),
+                Ok(about) if about.is_file() => sum = (sum.0 + 1, sum.1 + about.blocks() * BLOCK_BYTES),
+                _ => {}
+            }
+        }
+    }
+    sum
+}
+
+/// Measures what a durable write costs where the journal is.
+pub(crate) fn check_disk(data: &Path, report: &mut Report) {
+    let mut folder: PathBuf = data.to_owned();
+    while !folder.is_dir() {
+        match folder.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => folder = parent.to_owned(),
+            _ => folder = PathBuf::from("."),
+        }
+    }
+    let file = folder.join(format!(".ostler-probe-{}", std::process::id()));
+    let measured = measure(&file);
+    let _ = fs::remove_file(&file);
+    match measured {
+        Ok(mut spans) => {
+            spans.sort_unstable();
+            let (median, worst) = (spans[spans.len() / 2], spans[spans.len() - 1]);
+            let told = format!(
+                "a write is safe after {:.2} ms, at worst {:.2} ms: about {:.0} steps a second one at a time, more together",
+                median.as_secs_f64() * 1e3,
+                worst.as_secs_f64() * 1e3,
+                1.0 / median.as_secs_f64().max(1e-9)
+            );
+            if median < SYNC_PLAUSIBLE {
+                report.warn("disk", format!("{told}; too fast to be true"), MEMORY_DISK);
+            } else {
+                report.pass("disk", told);
+            }
+        }
+        Err(error) => {
+            let what = format!("cannot write in {}: {error}", folder.display());
+            report.fail("disk", what, "make room, change the rights, or name another folder with --data");
+        }
+    }
+}
+
+const MEMORY_DISK: &str = "if runs must survive a loss of power, name a folder on a real disk with --data";
+
+fn measure(path: &Path) -> std::io::Result<Vec<Duration>> {
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    let block = [0x5a_u8; PROBE_BYTES];
+    (0..PROBES)
+        .map(|_| {
+            let begun = Instant::now();
+            file.write_all(&block)?;
+            file.sync_data()?;
+            Ok(begun.elapsed())
+        })
+        .collect()
+}

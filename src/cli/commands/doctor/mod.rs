@@ -1,0 +1,120 @@
+//! `ostler doctor`.
+
+mod damage;
+mod disk;
+mod environment;
+mod market;
+mod pipelines;
+mod report;
+mod runs;
+
+use std::path::Path;
+
+use clap::Args;
+use ostler_store::{OpenError, Store};
+
+use crate::cli::arguments::Globals;
+use crate::cli::commands::doctor::disk::{check_disk, folder_bytes, held};
+use crate::cli::commands::doctor::environment::{check_configuration, check_programs};
+use crate::cli::commands::doctor::pipelines::check_pipelines;
+use crate::cli::commands::doctor::report::Report;
+use crate::cli::commands::doctor::runs::check_runs;
+use crate::cli::exit::Failure;
+use crate::cli::output::terminal::Out;
+use crate::cli::session::settings::{data_folder_exists, load_settings};
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Set aside the runs that something damaged belongs to, and nothing else; what is left of them is kept
+    #[arg(long)]
+    repair: bool,
+}
+
+pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Failure> {
+    let mut report = Report { out: Out::new(), json: globals.json, warnings: 0, failures: 0 };
+    let (config, data) = load_settings(globals, Path::new("."))?;
+    check_configuration(globals, &config, data.as_deref(), &mut report);
+    check_programs(&config, data.as_deref(), &mut report);
+    let Some(data) = data else {
+        report.warn("data folder", "none: runs are kept in memory, and end with the command", IN_MEMORY);
+        return Ok(report.end());
+    };
+    let place = data.display();
+    if data_folder_exists(&data)? {
+        report.pass("data folder", format!("{place}, {}", held(folder_bytes(&data))));
+        check_disk(&data, &mut report);
+        check_store(globals, &data, args.repair, &mut report).await?;
+    } else if let Err(error) = Store::check_place(&data) {
+        let advice = match error {
+            OpenError::LeadsNowhere { .. } => "make that folder, or name another with --data, or OSTLER_DATA",
+            _ => "name another with --data, or OSTLER_DATA",
+        };
+        report.fail("data folder", error.to_string(), advice);
+    } else {
+        report.pass("data folder", format!("no data folder at {place} yet: the first run makes it"));
+        check_disk(&data, &mut report);
+    }
+    Ok(report.end())
+}
+
+const IN_MEMORY: &str = "to keep them, take url = \"memory:\" out of [store] of the configuration";
+
+pub(crate) const RESTORE: &str =
+    "change nothing in the folder; put a backup in its place, or keep it and begin another with --data";
+
+const NOT_LOOKED_AT: &str =
+    "may only be read: its runs are not gone through, nor is it known whether the end of the journal is gone";
+
+const COPY: &str = "copy it to where you may write, and name that with --data";
+
+async fn check_store(
+    globals: &Globals,
+    data: &Path,
+    repairs: bool,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let examined = if repairs { Store::repair(data) } else { Store::examine(data) };
+    match examined {
+        Ok(found) => {
+            damage::add(&found, repairs, report);
+            if !repairs && !found.is_sound() {
+                return Ok(());
+            }
+            if found.read_only {
+                report.warn("runs", format!("{} {NOT_LOOKED_AT}", data.display()), COPY);
+                return Ok(());
+            }
+        }
+        Err(OpenError::Held { pid, .. }) => {
+            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            if repairs {
+                return Err(Failure::store(format!("held by {who}: nothing is repaired until it has ended")));
+            }
+            let what = format!("held by {who}: its checksums and its index are not looked at");
+            report.warn("journal", what, "to verify them too, ask again when that process has ended");
+        }
+        Err(error @ OpenError::NewerFormat { .. }) => {
+            report.fail("journal", error.to_string(), "nothing of it is damaged: use that one");
+            return Ok(());
+        }
+        Err(error @ OpenError::ReadOnly { .. }) => {
+            report.fail("journal", format!("{error}: nothing is repaired"), COPY);
+            return Ok(());
+        }
+        Err(error) => {
+            report.fail("journal", error.to_string(), RESTORE);
+            return Ok(());
+        }
+    }
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let mut result = check_runs(&mut session, report).await;
+    if result.is_ok() {
+        result = check_pipelines(&mut session, report).await;
+    }
+    if result.is_ok() {
+        result = market::check_market(&mut session, report).await;
+    }
+    session.stop().await;
+    result
+}

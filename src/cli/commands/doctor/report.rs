@@ -1,0 +1,96 @@
+//! The list of checks that the command prints.
+
+use serde_json::json;
+
+use crate::cli::exit::code;
+use crate::cli::output::cells::wrapped;
+use crate::cli::output::hints::with_location;
+use crate::cli::output::terminal::{Out, Style};
+
+/// Columns before what was found, and those that it has at least.
+const BEFORE_DETAIL: usize = 17;
+
+const DETAIL_MIN: usize = 20;
+
+/// What is told of each kind of trouble before it is only counted.
+pub(crate) const PROBLEMS_SHOWN_MAX: usize = 10;
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Pass,
+    /// Nothing is broken, but somebody should know.
+    Warning,
+    Failure,
+}
+
+/// What to do about something, told below it.
+type Advice<'a> = Option<&'a str>;
+
+pub(crate) struct Report {
+    pub(crate) out: Out,
+    pub(crate) json: bool,
+    pub(crate) warnings: usize,
+    pub(crate) failures: usize,
+}
+
+impl Report {
+    pub(crate) fn pass(&mut self, name: &str, detail: impl AsRef<str>) {
+        self.add(Verdict::Pass, name, detail.as_ref(), None);
+    }
+
+    pub(crate) fn warn(&mut self, name: &str, detail: impl AsRef<str>, advice: &str) {
+        self.add(Verdict::Warning, name, detail.as_ref(), Some(advice));
+    }
+
+    pub(crate) fn fail(&mut self, name: &str, detail: impl AsRef<str>, advice: &str) {
+        self.add(Verdict::Failure, name, detail.as_ref(), Some(advice));
+    }
+
+    pub(crate) fn add(&mut self, verdict: Verdict, name: &str, detail: &str, advice: Advice<'_>) {
+        let (detail, advice) = (with_location(detail), advice.map(with_location));
+        let (word, sign) = match verdict {
+            Verdict::Pass => ("good", self.out.styled(Style::Success, "✔")),
+            Verdict::Warning => ("note", self.out.styled(Style::Warning, "!")),
+            Verdict::Failure => ("bad", self.out.styled(Style::Error, "✘")),
+        };
+        self.warnings += usize::from(verdict == Verdict::Warning);
+        self.failures += usize::from(verdict == Verdict::Failure);
+        if self.json {
+            let told =
+                json!({"type": "check", "name": name, "health": word, "detail": detail, "mend": advice});
+            self.out.json(&told);
+            return;
+        }
+        let room = self.room();
+        let mut lines = detail.lines().flat_map(|line| wrapped(line, room, room, usize::MAX));
+        self.out.line(format!("{sign} {name:<14} {}", lines.next().unwrap_or_default()));
+        lines.for_each(|line| self.out.line(format!("{:BEFORE_DETAIL$}{line}", "")));
+        if let Some(advice) = advice {
+            self.out.line(format!("  {:<14} → {advice}", ""));
+        }
+    }
+
+    /// Columns for a detail: of a terminal, those that are left of it.
+    fn room(&self) -> usize {
+        if self.out.is_terminal() {
+            self.out.size().0.saturating_sub(BEFORE_DETAIL).max(DETAIL_MIN)
+        } else {
+            usize::MAX
+        }
+    }
+
+    /// The last line, and the exit code.
+    pub(crate) fn end(mut self) -> u8 {
+        if !self.json {
+            let told = match (self.failures, self.warnings) {
+                (0, 0) => "nothing is broken".to_owned(),
+                (0, _) => "nothing is broken; what is marked with ! you should know".to_owned(),
+                (1, _) => "one thing is broken".to_owned(),
+                (failures, _) => format!("{failures} things are broken"),
+            };
+            self.out.line(told);
+        }
+        if self.failures > 0 { code::STORE } else { code::SUCCEEDED }
+    }
+}

@@ -1,0 +1,157 @@
+//! `ostler events`.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{EventLine, Standing, Summary};
+use serde_json::Value;
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::{positive_integer, run_name};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::fit;
+use crate::cli::output::hints::with_location;
+use crate::cli::output::live::View;
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::units::clock_time;
+use crate::cli::output::{credits, hints};
+use crate::cli::session::api_client::path_segment;
+use crate::cli::session::follow::{FollowMode, JsonLines, connection_lost, follow_until, stream_events};
+use crate::cli::session::{AccessMode, Session, report};
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// Go on until the run is over
+    #[arg(short, long)]
+    follow: bool,
+    /// The first record to print
+    #[arg(long, value_name = "SEQ", default_value = "1", allow_negative_numbers = true, value_parser = positive_integer)]
+    from: NonZeroU64,
+}
+
+/// Records for people.
+#[derive(Default)]
+struct Table {
+    /// What does each node, as far as the records that were shown say so: its tool, else its kind.
+    done_by: BTreeMap<String, String>,
+}
+
+impl Table {
+    /// Takes in the nodes of a plan, or those that another version changes.
+    fn take_in(&mut self, nodes: &Value) {
+        for node in nodes.as_array().into_iter().flatten() {
+            let done_by = node["tool"].as_str().or(node["kind"].as_str());
+            if let (Some(id), Some(done_by)) = (node["id"].as_str(), done_by) {
+                self.done_by.insert(id.to_owned(), done_by.to_owned());
+            }
+        }
+    }
+}
+
+impl View for Table {
+    fn record(&mut self, line: &EventLine, out: &mut Out) {
+        self.take_in(&line.body["plan"]["nodes"]);
+        self.take_in(&line.body["revision"]["nodes"]);
+        let node = line.body["node"].as_str().unwrap_or_default();
+        let detail = match line.kind.as_str() {
+            "node_transition" => {
+                let word = |key: &str| line.body[key].as_str().unwrap_or_default().to_owned();
+                format!("{} -> {}  {}", word("from"), word("to"), word("reason"))
+            }
+            // What is identified, and by what, is for programs.
+            "attempt_intent" => {
+                let done_by = self.done_by.get(node).map(|done_by| format!(", {done_by}"));
+                format!("attempt {}{}", line.body["attempt"], done_by.unwrap_or_default())
+            }
+            "attempt_result" | "late_result" => {
+                let outcome = &line.body["outcome"];
+                match outcome["failed"]["message"].as_str() {
+                    Some(message) => format!("failed: {message}"),
+                    None => format!("ok, {} bytes", outcome["ok"]["bytes"]),
+                }
+            }
+            "run_opened" => format!("{} for {}", line.body["plan"]["id"], line.body["client"]),
+            _ => {
+                let mut body = line.body.clone();
+                if let Some(members) = body.as_object_mut() {
+                    members.remove("node");
+                }
+                if body.as_object().is_some_and(serde_json::Map::is_empty) {
+                    String::new()
+                } else {
+                    body.to_string()
+                }
+            }
+        };
+        let text = format!(
+            "{:>6}  {}  {:<24}  {node:<20}  {}",
+            line.seq,
+            clock_time(line.at_ms),
+            line.kind,
+            fit(&detail, 200)
+        );
+        out.line(text.trim_end());
+    }
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) async fn events(globals: &Globals, args: EventsArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let told = tell_events(&mut session, globals, &args, &mut out).await;
+    session.stop().await;
+    told.map(|()| code::SUCCEEDED)
+}
+
+async fn tell_events(
+    session: &mut Session,
+    globals: &Globals,
+    args: &EventsArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let path = format!("/v1/runs/{}", path_segment(&args.run));
+    let summary: Summary = session.get(&path).await?;
+    let path = format!("/v1/runs/{}", summary.run);
+    let follows = args.follow && session.client.is_remote();
+    if args.from.get() > summary.seq && (summary.standing == Standing::Closed || !follows) {
+        return Err(Failure::invalid(format!(
+            "run {} has only {} records: there is no record {}",
+            summary.run, summary.seq, args.from
+        )));
+    }
+    let mut view: Box<dyn View + Send> =
+        if globals.json { Box::new(JsonLines) } else { Box::new(Table::default()) };
+    let mut after = args.from.get() - 1;
+    let followed = if follows {
+        follow_until(session, &summary.run, &mut after, "closed", FollowMode::Observe, &mut *view, None, out)
+            .await
+    } else {
+        stream_events(&session.client, &path, &mut after, "now", &mut *view, None, out).await
+    };
+    followed.map_err(|refused| connection_lost(refused, &summary.run))?;
+    if !args.follow {
+        return Ok(());
+    }
+    // Who drove the run while it was followed may have let go of it.
+    let now = if follows { session.summary(&summary.run).await? } else { summary };
+    if !matches!(now.standing, Standing::Closed | Standing::Quarantined) {
+        let short = report::short(&session.client, &now).await;
+        let how = match (short, now.standing != Standing::Waiting) {
+            (Some(short), _) => {
+                format!("{}; then `{}` goes on", credits::waits(&short), hints::resume(&now.run))
+            }
+            (None, true) => format!("`{}` goes on", hints::resume(&now.run)),
+            (None, false) => with_location("it waits for a person: `ostler approvals` shows for what"),
+        };
+        status_line(format!("this run stands still, so nothing more comes: {how}"));
+    }
+    Ok(())
+}

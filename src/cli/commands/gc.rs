@@ -1,0 +1,125 @@
+//! `ostler gc`.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use clap::Args;
+use ostler::config::RetentionConfig;
+use ostler_kernel::plan::HumanDuration;
+use ostler_store::{Garbage, OpenError, Store, Unwanted};
+use serde_json::json;
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::span;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::units::{bytes, plural};
+use crate::cli::session::open_errors::open_failure;
+use crate::cli::session::settings::{load_settings, no_runs_text};
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Remove it, instead of only telling what would be removed
+    #[arg(long)]
+    apply: bool,
+    /// Runs go that were over for so long, such as 30d or 12h [default: `keep` in [retention] of the configuration]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true, value_parser = age)]
+    older_than: Option<HumanDuration>,
+    /// Runs go, too, that `ostler doctor --repair` set aside, and the damaged segments and results that it kept
+    #[arg(long)]
+    quarantined: bool,
+}
+
+fn age(text: &str) -> Result<HumanDuration, String> {
+    let span = span(text)?;
+    let most = RetentionConfig::KEEP_DAYS_MAX;
+    let refused = || format!("give it a span above zero, up to {most}d, such as 30d");
+    RetentionConfig::takes(span).then_some(span).ok_or_else(refused)
+}
+
+pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
+    let (config, data) = load_settings(globals, Path::new("."))?;
+    let nothing = no_runs_text(data.as_deref())?;
+    let keep = args.older_than.or(config.retention.keep);
+    let unwanted = RetentionConfig { keep }.unwanted(SystemTime::now());
+    let unwanted = Unwanted { quarantined: args.quarantined, ..unwanted };
+    let garbage = match data {
+        Some(data) if nothing.is_none() => collect(&data, unwanted, args.apply)?,
+        _ => Garbage::default(),
+    };
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({
+            "type": "gc",
+            "applied": args.apply,
+            "runs": garbage.runs,
+            "quarantined": garbage.quarantined,
+            "pipeline_events": garbage.pipeline_events,
+            "stage_records": garbage.stage_records,
+            "journal_bytes_before": garbage.journal_bytes_before,
+            "journal_bytes_after": garbage.journal_bytes_after,
+            "artifacts": garbage.artifacts,
+            "artifact_bytes": garbage.artifact_bytes,
+            "damaged": garbage.damaged,
+            "damaged_bytes": garbage.damaged_bytes,
+        }));
+        return Ok(code::SUCCEEDED);
+    }
+    if let Some(nothing) = nothing {
+        status_line(nothing);
+        return Ok(code::SUCCEEDED);
+    }
+    tell(&garbage, args.apply, &mut out);
+    if keep.is_none() {
+        status_line(
+            "runs are kept for ever: `keep` in [retention] of the configuration, or --older-than, says which may go",
+        );
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn collect(data: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, Failure> {
+    Store::collect(data, unwanted, apply).map_err(|error| match error {
+        OpenError::Held { pid, .. } => {
+            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            let why = match apply {
+                true => "nothing is removed until it has ended".to_owned(),
+                false => format!(
+                    "what could go is found out while nobody writes to it; ask again when {who} has ended"
+                ),
+            };
+            Failure::store(format!("{} is held by {who}: {why}", data.display()))
+        }
+        error => open_failure(data, &error),
+    })
+}
+
+fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
+    let of_runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been set aside")];
+    let of_runs = of_runs.map(|(some, which)| (some, "run", which));
+    let of_pipelines = [
+        (garbage.pipeline_events as usize, "event", " over the quota of their pipeline"),
+        (garbage.stage_records as usize, "record", " of stages that later ones make needless"),
+    ];
+    let records = of_runs.iter().chain(&of_pipelines).filter(|(some, ..)| *some > 0);
+    let records: Vec<String> = records.map(|(some, noun, which)| plural(*some, noun) + which).collect();
+    if records.is_empty() && garbage.artifacts == 0 && garbage.damaged == 0 {
+        return out.line("nothing can go");
+    }
+    let (go, are) = if applied { ("went", "are") } else { ("would go", "would be") };
+    if !records.is_empty() {
+        let (before, after) = (bytes(garbage.journal_bytes_before), bytes(garbage.journal_bytes_after));
+        out.line(format!("{} {go}: of {before} of records, {after} {are} left", records.join(" and ")));
+    }
+    if garbage.artifacts > 0 {
+        let results = plural(garbage.artifacts as usize, "result");
+        out.line(format!("{results} that no record names {go}: {}", bytes(garbage.artifact_bytes)));
+    }
+    if garbage.damaged > 0 {
+        let results = plural(garbage.damaged as usize, "damaged result");
+        out.line(format!("{results} {go}: {}", bytes(garbage.damaged_bytes)));
+    }
+    if !applied {
+        out.line("nothing was removed: --apply does it");
+    }
+}

@@ -1,0 +1,113 @@
+//! The pages of `docs/errors`.
+
+use ostler_kernel::pipeline::SpecFault;
+
+macro_rules! page {
+    ($code:literal) => {
+        ($code, include_str!(concat!("../../../../docs/errors/", $code, ".md")))
+    };
+}
+
+/// Every code, with its page.
+const PAGES: [(&str, &str); 57] = [
+    page!("D00"),
+    page!("D01"),
+    page!("D02"),
+    page!("D03"),
+    page!("D04"),
+    page!("D05"),
+    page!("D06"),
+    page!("D07"),
+    page!("EGRESS_FORBIDDEN"),
+    page!("IMPACT_OVER_INTENT"),
+    page!("IMPACT_OVER_SCOPE_CAP"),
+    page!("IMPACT_OVER_TENANT_CEILING"),
+    page!("OUT_OF_SCOPE"),
+    page!("PARAM_SCHEMA"),
+    page!("PATH_ESCAPE"),
+    page!("PLAN_FIELD_FORBIDDEN"),
+    page!("SCOPE_UNRESOLVED"),
+    page!("V01"),
+    page!("V02"),
+    page!("V03"),
+    page!("V04"),
+    page!("V05"),
+    page!("V06"),
+    page!("V07"),
+    page!("V08"),
+    page!("V09"),
+    page!("V10"),
+    page!("V11"),
+    page!("V12"),
+    page!("V13"),
+    page!("V14"),
+    page!("V15"),
+    page!("V16"),
+    page!("V17"),
+    page!("V18"),
+    page!("V19"),
+    page!("V20"),
+    page!("V21"),
+    page!("V22"),
+    page!("V23"),
+    page!("V24"),
+    page!("V25"),
+    page!("V26"),
+    page!("W01"),
+    page!("W02"),
+    page!("W03"),
+    page!("W04"),
+    page!("W05"),
+    page!("W06"),
+    page!("W07"),
+    page!("W08"),
+    page!("config"),
+    page!("job"),
+    page!("parameter"),
+    page!("pipeline"),
+    page!("shape"),
+    page!("syntax"),
+];
+
+/// All codes that have a page of their own.
+pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
+    PAGES.iter().map(|(code, _)| *code).filter(|code| *code != "pipeline")
+}
+
+/// The page of a code, however its letters are written. All faults of a pipeline share one.
+pub(crate) fn of(code: &str) -> Option<&'static str> {
+    let is_pipeline = SpecFault::CODES.iter().any(|known| known.eq_ignore_ascii_case(code));
+    let code = if is_pipeline { "pipeline" } else { code };
+    PAGES.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| *page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use ostler_kernel::gate::DenialCode;
+    use ostler_kernel::plan::DiagnosticCode;
+
+    #[test]
+    fn every_page_of_the_folder_and_every_rule_is_there() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+        let files = files.map(|name| name.into_string().unwrap().trim_end_matches(".md").to_owned());
+        let files: BTreeSet<String> = files.filter(|name| name != "README").collect();
+        let known: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
+        assert_eq!(known, files);
+        for code in DiagnosticCode::ALL {
+            assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+        }
+        for code in DenialCode::ALL {
+            assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+        }
+        for code in SpecFault::CODES {
+            let page = of(code).unwrap_or_default();
+            assert!(page.starts_with("# pipeline: ") && page.contains(&format!("`{code}`")), "{code}");
+        }
+        assert_eq!(of("v04"), of("V04"));
+        assert_eq!(of("V99"), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! `ostler interject`.
+
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use clap::Args;
+use ostler_kernel::plan::HumanDuration;
+use ostler_server::wire::{InterjectRequest, Interjected};
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::metrics::MetricsOption;
+use crate::cli::arguments::values::{run_name, span};
+use crate::cli::exit::Failure;
+use crate::cli::output::hints;
+use crate::cli::output::terminal::Out;
+use crate::cli::session::api_client::path_segment;
+use crate::cli::session::signals::Signals;
+use crate::cli::session::watch_run::{Done, go_on};
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct InterjectArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// What a person is to decide about
+    #[arg(allow_hyphen_values = true)]
+    text: String,
+    /// How long the answer may take; then the run is cancelled
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span)]
+    within: HumanDuration,
+    #[command(flatten)]
+    metrics: MetricsOption,
+}
+
+/// Holds a run until a person has answered.
+pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<u8, Failure> {
+    let wait_ms = u64::try_from(args.within.ticks(1_000)).ok().and_then(NonZeroU64::new);
+    let wait_ms = wait_ms.ok_or_else(|| Failure::invalid("--within: give a time above 0, such as 10m"))?;
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let mut session =
+        Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
+    let before = match session.summary(&args.run).await {
+        Ok(before) => before,
+        Err(failure) => return session.stop_with(failure).await,
+    };
+    let request = InterjectRequest { text: args.text, wait_ms };
+    let path = format!("/v1/runs/{}/interject", path_segment(&before.run));
+    let node = match session.post::<Interjected>(&path, &request).await {
+        Ok(Interjected { node, .. }) => node,
+        Err(refused) => return session.stop_with(refused).await,
+    };
+    let (run, of) = (&before.run, [before.run.as_str(), &node]);
+    let told = format!(
+        "run {run} is held: {node} asks; `{}` lets it go on, `{}` cancels it",
+        hints::command("approve", &of, ""),
+        hints::command("reject", &of, "")
+    );
+    let done = Done { node: &node, word: "held".to_owned(), told };
+    go_on(session, &mut signals, globals, before.clone(), done, &mut out).await
+}

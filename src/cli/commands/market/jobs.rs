@@ -1,0 +1,97 @@
+//! The table of jobs.
+
+use ostler_server::wire::JobLine;
+
+use crate::cli::output::cells::fit;
+use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::output::terminal::Out;
+use crate::cli::output::units::share;
+
+/// What is told of a job. What it may cost goes first, then what it did, who does it and how well it was done: where it is, is told last.
+const COLUMNS: [Column; 8] = [
+    Column::run("JOB"),
+    Column::text("TITLE").at_most(32).narrows(1, 10).goes(7),
+    Column::text("STAGE").at_least(13).goes(6),
+    Column::name("WINNER").at_most(24).narrows(2, 8).goes(4),
+    Column::number("PRICE").at_least(8).goes(1),
+    Column::number("BUDGET").at_least(8).goes(2),
+    Column::number("SPENT").at_least(8).goes(3),
+    Column::text("SCORE").goes(5),
+];
+
+fn row(line: &JobLine) -> [Cell; 8] {
+    [
+        line.job.as_str().into(),
+        line.title.as_str().into(),
+        line.stage.as_str().into(),
+        Cell::known(line.winner.as_deref()),
+        Cell::known(line.price),
+        line.budget.to_string().into(),
+        line.spent.to_string().into(),
+        Cell::known(line.composite_pm.map(share)),
+    ]
+}
+
+/// The jobs as a table in so many columns.
+pub(crate) fn listed(jobs: &[JobLine], columns: usize, out: &Out) -> Vec<String> {
+    let rows: Vec<[Cell; 8]> = jobs.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    let mut lines = vec![table.head()];
+    for (row, line) in rows.iter().zip(jobs) {
+        lines.push(table.row(row, out));
+        lines.extend(line.reason.as_ref().map(|reason| fit(&format!("  {reason}"), columns)));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::table::tests::no_line_is_longer;
+
+    fn job(title: &str, reason: Option<&str>) -> JobLine {
+        let line = serde_json::json!({
+            "job": "01a20110-76b1-71da-8f72-8ae5e4ba5c62", "client": "acme", "title": title, "stage": "evaluation",
+            "proposals": [], "winner": "jurist-of-the-city", "price": 400, "budget": 500, "oversight": "supervised",
+            "spent": 120, "composite_pm": 912, "reason": reason, "posted_ms": 0, "since_ms": 0,
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn jobs_are_told_in_the_columns_that_there_are() {
+        let jobs = [job("read the contract of the harbour", None)];
+        for (columns, expected) in [
+            (
+                usize::MAX,
+                [
+                    "JOB                                   TITLE                             STAGE          WINNER                 PRICE    BUDGET     SPENT  SCORE",
+                    "01a20110-76b1-71da-8f72-8ae5e4ba5c62  read the contract of the harbour  evaluation     jurist-of-the-city       400       500       120  0.912",
+                ],
+            ),
+            (
+                80,
+                [
+                    "JOB           TITLE       STAGE          WINNER          BUDGET     SPENT  SCORE",
+                    "8ae5e4ba5c62  read the …  evaluation     jurist…-city       500       120  0.912",
+                ],
+            ),
+            (
+                60,
+                [
+                    "JOB           TITLE       STAGE          WINNER        SCORE",
+                    "8ae5e4ba5c62  read the …  evaluation     jurist…-city  0.912",
+                ],
+            ),
+            (40, ["JOB           TITLE        STAGE", "8ae5e4ba5c62  read the c…  evaluation"]),
+        ] {
+            assert_eq!(listed(&jobs, columns, &Out::new()), expected, "{columns}");
+        }
+    }
+
+    #[test]
+    fn no_line_about_a_job_is_longer_than_the_terminal() {
+        let jobs = [job("a", None), job(&"日本語".repeat(20), Some("no agent can do what it asks for"))];
+        no_line_is_longer(|columns| listed(&jobs, columns, &Out::new()));
+    }
+}

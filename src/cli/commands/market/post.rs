@@ -1,0 +1,233 @@
+//! `ostler market post`, and resuming posted jobs.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler::job_file::{JobFile, JobFileError};
+use ostler_actors::new_run_id;
+use ostler_kernel::market::Stage;
+use ostler_server::wire::{JobLine, JobList, JobRequest, Standing};
+
+use crate::cli::arguments::bounds::Bounds;
+use crate::cli::arguments::{Globals, bounds, plan};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::harmless_line;
+use crate::cli::output::findings;
+use crate::cli::output::hints::with_location;
+use crate::cli::output::terminal::{Out, status_line, tagged};
+use crate::cli::output::units::{now_ms, share};
+use crate::cli::session::api_client::{ApiError, Client, path_segment};
+use crate::cli::session::signals::Signals;
+use crate::cli::session::watch_run::{Watch, WatchEnd, report_interrupt, watch_one};
+use crate::cli::session::{AccessMode, Session, settings};
+
+#[derive(Debug, Args)]
+pub(crate) struct PostArgs {
+    /// The job: .yaml, .yml, .json or .toml
+    job: PathBuf,
+    #[command(flatten)]
+    bounds: Bounds,
+    /// Do not wait for its end, if another process holds the data folder and goes on with it
+    #[arg(long)]
+    detach: bool,
+}
+
+pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let request = read(globals, &args, &mut out)?;
+    let mut signals = Signals::listen()?;
+    let mut session = Session::open(globals, Path::new(&request.workspace), AccessMode::Create).await?;
+    if args.detach && !session.client.is_remote() {
+        let what =
+            "--detach leaves the job to the process that holds the data folder, and none does: leave it out";
+        return session.stop_with(Failure::invalid(what.to_owned())).await;
+    }
+    // It names the job: posted twice, it is one, and whoever holds the data folder by then takes it on.
+    let begun = session.with_retry(true, async |client| {
+        let posted = client.post::<JobLine>("/v1/market", &request).await?;
+        at(client, &posted.job, Stage::Execution).await
+    });
+    let begun = match begun.await {
+        Ok(begun) => begun,
+        Err(refused) => return session.stop_with(refused).await,
+    };
+    if globals.json {
+        out.json(&tagged("job", &as_begun(begun.clone())));
+    } else {
+        contract(&begun, &mut out);
+    }
+    if begun.stage == "failed" || args.detach {
+        session.close(&mut signals).await?;
+        return Ok(if begun.stage == "failed" { code::FAILED } else { code::SUCCEEDED });
+    }
+    finish(session, &mut signals, globals, &begun.job, &mut out).await
+}
+
+/// The request that a job file makes.
+fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest, Failure> {
+    let workspace_text = args.bounds.workspace()?;
+    let workspace = PathBuf::from(&workspace_text);
+    let (config, data) = settings::load_settings(globals, &workspace)?;
+    let job = match JobFile::read(&args.job, &config.domains()) {
+        Ok(job) => job,
+        Err(JobFileError::Content { source_text, findings }) => {
+            return Err(findings::tell(&source_text, &findings, globals.json, out));
+        }
+        Err(error) => return Err(Failure::invalid(error.to_string())),
+    };
+    if let Some(data) = data {
+        bounds::apart(&workspace, &data)?;
+    }
+    let folder = args.job.parent().unwrap_or(Path::new("."));
+    let file = plan::read(&folder.join(&job.plan), job.params.into_iter().collect())?;
+    if let Err(findings) = plan::judge(&file, &config) {
+        return Err(findings::tell_plan(&file, &findings, globals.json, out));
+    }
+    Ok(JobRequest {
+        title: job.title,
+        client: job.client,
+        capabilities: job.capabilities,
+        domain: job.domain,
+        budget: job.budget,
+        deadline_ms: job.deadline.map(|span| now_ms().saturating_add(span.ticks(1_000))),
+        oversight: job.oversight,
+        plan: file.draft().expect("a valid plan was read as a whole").clone(),
+        intent: args.bounds.intent,
+        scope: args.bounds.scope.clone(),
+        workspace: workspace_text,
+        // So that it is one job, however often it has to be asked for.
+        job: Some(new_run_id().to_string()),
+    })
+}
+
+/// A job, once it is at this stage or beyond. A process that ends takes no job on any more, and leaves this one to the next.
+async fn at(client: &Client, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
+    let line: JobLine =
+        client.get(&format!("/v1/market/{}?at={}", path_segment(job), stage.as_str())).await?;
+    let data_folder_exists = Stage::ALL.iter().any(|at| *at >= stage && at.as_str() == line.stage);
+    if data_folder_exists { Ok(line) } else { Err(ApiError::NotSent(outcome(&line))) }
+}
+
+/// A job that is taken on if it is not over, once it is at this stage or beyond.
+async fn taken_on(session: &mut Session, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
+    let resume = format!("/v1/market/{}/resume", path_segment(job));
+    // Taken on twice, it is one job: whoever holds the data folder by now does.
+    let taken_on = session.with_retry(true, async |client| {
+        client.post::<JobLine>(&resume, &serde_json::Value::Null).await?;
+        at(client, job, stage).await
+    });
+    taken_on.await
+}
+
+/// Takes on all jobs that are not over. Gives those whose runs were opened by that.
+pub(crate) async fn resume(session: &mut Session) -> Result<Vec<String>, ApiError> {
+    let list: JobList = session.get("/v1/market").await?;
+    let mut running = Vec::new();
+    for line in list.jobs.iter().filter(|line| !is_over(line)) {
+        let stage = if line.outcome.is_some() { Stage::Evaluation } else { Stage::Execution };
+        let begun = taken_on(session, &line.job, stage).await?;
+        if is_over(&begun) {
+            status_line(outcome(&begun));
+        } else if line.stage != stage.as_str() {
+            running.push(begun.job);
+        }
+    }
+    Ok(running)
+}
+
+fn is_over(line: &JobLine) -> bool {
+    matches!(line.stage.as_str(), "evaluation" | "failed")
+}
+
+/// A job as it stood when its run was opened: a short one may be over before anybody has asked.
+fn as_begun(line: JobLine) -> JobLine {
+    match line.stage.as_str() {
+        "execution" | "evaluation" => JobLine {
+            stage: "execution".to_owned(),
+            outcome: None,
+            spent: 0,
+            composite_pm: None,
+            reason: None,
+            ..line
+        },
+        _ => line,
+    }
+}
+
+/// Tells who got the contract, and why.
+fn contract(line: &JobLine, out: &mut Out) {
+    let JobLine { job, title, budget, .. } = line;
+    if let Some(reason) = &line.reason {
+        out.line(format!("job {job} failed: {}", harmless_line(reason)));
+        return;
+    }
+    let (winner, price) = (line.winner.as_deref().unwrap_or("-"), line.price.unwrap_or(0));
+    let score = line.proposals.iter().find(|it| it.agent == winner).map_or(0, |proposal| proposal.score);
+    out.line(format!(
+        "job {job}: {}\n  {winner} has the contract, for {price} of at most {budget} credits; its proposal scores {score} of 10000",
+        harmless_line(title)
+    ));
+}
+
+/// Watches the run of a job to its end, tells what came of the job, and lets go of the data folder.
+async fn finish(
+    mut session: Session,
+    signals: &mut Signals,
+    globals: &Globals,
+    job: &str,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let watch = Watch { run: job.to_owned(), before: None, json: globals.json, labelled: false };
+    let code = match watch_one(&mut session, signals, watch, out).await {
+        Ok(WatchEnd::Settled(code)) => code,
+        Ok(WatchEnd::Interrupted(code)) => {
+            report_interrupt(session, signals, job).await;
+            return Ok(code);
+        }
+        Err(failure) => return session.stop_with(failure).await,
+    };
+    let is_over = match session.summary(job).await {
+        Ok(summary) => summary.standing == Standing::Closed,
+        Err(failure) => return session.stop_with(failure).await,
+    };
+    let stage = if is_over { Stage::Evaluation } else { Stage::Execution };
+    let line = match taken_on(&mut session, job, stage).await {
+        Ok(line) => line,
+        Err(refused) => return session.stop_with(refused).await,
+    };
+    if globals.json {
+        out.json(&tagged("job", &line));
+    } else {
+        out.line(outcome(&line));
+    }
+    session.close(signals).await?;
+    Ok(code)
+}
+
+/// What is said of credits that were reserved and not spent.
+fn rest(spent: u64, budget: u64) -> &'static str {
+    if spent < budget { ", the rest is free" } else { "" }
+}
+
+/// What came of a job, in a line.
+fn outcome(line: &JobLine) -> String {
+    let JobLine { job, spent, budget, .. } = line;
+    match (&line.reason, line.stage.as_str()) {
+        (Some(reason), _) => {
+            let reason = harmless_line(reason);
+            format!("job {job} failed: {reason}; {spent} of {budget} credits spent")
+        }
+        (None, "evaluation") => {
+            let score = line.composite_pm.map_or_else(|| "-".to_owned(), share);
+            let lost = line.outcome.as_deref().filter(|outcome| matches!(*outcome, "failed" | "cancelled"));
+            let came = lost.unwrap_or("is done");
+            format!(
+                "job {job} {came}: score {score}, {spent} of {budget} credits spent{}",
+                rest(*spent, *budget)
+            )
+        }
+        (None, stage) => {
+            with_location(&format!("job {job} is at the stage {stage}; `ostler resume` goes on with it"))
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The commands: one module each, named as the command.
+
+pub(crate) mod agents;
+pub(crate) mod approvals;
+pub(crate) mod approve;
+pub(crate) mod artifact;
+pub(crate) mod cancel;
+pub(crate) mod change_node;
+pub(crate) mod check;
+pub(crate) mod checkpoint;
+pub(crate) mod client;
+pub(crate) mod complete;
+pub(crate) mod completions;
+pub(crate) mod credit;
+pub(crate) mod doctor;
+pub(crate) mod evaluate;
+pub(crate) mod events;
+pub(crate) mod gc;
+pub(crate) mod help;
+pub(crate) mod interject;
+pub(crate) mod man;
+pub(crate) mod market;
+pub(crate) mod pipeline;
+pub(crate) mod ps;
+pub(crate) mod release;
+pub(crate) mod resolve;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod simulate;
+pub(crate) mod skip;
+pub(crate) mod spawn;
+pub(crate) mod top;

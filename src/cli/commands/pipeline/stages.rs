@@ -1,0 +1,150 @@
+//! The table of stages, and the problems of each.
+
+use ostler_server::wire::{GapLine, PipelineLine, StageLine};
+
+use crate::cli::commands::pipeline::{DATA_MAX, NAME_MAX};
+use crate::cli::output::cells::{fit, fit_name};
+use crate::cli::output::hints;
+use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::output::terminal::{Out, Style};
+use crate::cli::output::units::plural;
+
+/// Parked events of a stage that are shown, the newest.
+const PARKED_SHOWN_MAX: usize = 3;
+
+/// What is told of a stage. How far it has come goes first, then what it missed and what was parked, of which lines below tell too.
+const COLUMNS: [Column; 6] = [
+    Column::name("STAGE").at_most(NAME_MAX).narrows(1, 12),
+    Column::text("STATE").at_least(8).goes(5),
+    Column::number("CURSOR").at_least(10).goes(1),
+    Column::number("LAG").at_least(10).goes(4),
+    Column::number("MISSED").goes(2),
+    Column::number("PARKED").goes(3),
+];
+
+fn row(stage: &StageLine) -> [Cell; 6] {
+    let state = match stage.state.as_str() {
+        state @ ("stopped" | "down") => Cell::styled(Style::Error, state),
+        state => state.into(),
+    };
+    let heard = |number: u64| Cell::known((!stage.subscribes.is_empty()).then_some(number));
+    [
+        stage.stage.as_str().into(),
+        state,
+        heard(stage.cursor),
+        heard(stage.lag),
+        heard(stage.missed),
+        heard(stage.parked_total),
+    ]
+}
+
+/// A pipeline and the table of its stages, in so many columns; what is told of one stage below its row is whole.
+pub(crate) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<String> {
+    let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
+    let rows: Vec<[Cell; 6]> = line.stages.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns.saturating_sub(2));
+    let events = plural(line.head as usize, "event");
+    let mut lines = vec![format!("{}: {events}, {kept} kept", line.pipeline), format!("  {}", table.head())];
+    for (row, stage) in rows.iter().zip(&line.stages) {
+        lines.push(format!("  {}", table.row(row, out)));
+        if let Some(GapLine { first, last }) = stage.gap {
+            lines.push(format!(
+                "    events {first} to {last} are gone, which it is told before it hears more"
+            ));
+        }
+        lines.extend(stage_problems(&line.pipeline, stage).iter().map(|told| format!("    {told}")));
+    }
+    lines
+}
+
+/// What is wrong with a stage, and what mends it, a line each.
+pub(crate) fn stage_problems(pipeline: &str, stage: &StageLine) -> Vec<String> {
+    let mut told = Vec::new();
+    let release = hints::command("pipeline release", &[pipeline, &stage.stage], "");
+    let newest = stage.parked.iter().rev().take(PARKED_SHOWN_MAX);
+    for parked in newest {
+        let reason = fit(&parked.reason, 160);
+        told.push(match parked.seq {
+            0 => format!("its end was too much for it: {reason}"),
+            seq => format!("event {seq} is parked: {reason}"),
+        });
+        if let (Some(kind), Some(excerpt)) = (&parked.kind, &parked.excerpt) {
+            told.push(format!("  {}  {}", fit_name(kind, NAME_MAX), fit(excerpt, DATA_MAX)));
+        } else if parked.gone {
+            told.push("  what it said is gone: it is over the quota of the pipeline".to_owned());
+        }
+    }
+    match stage.state.as_str() {
+        "stopped" => {
+            told.push(format!("it goes on without that: {release}"));
+        }
+        "down" => {
+            let reason = fit(stage.reason.as_deref().unwrap_or_default(), 160);
+            told.push(format!("its actor is down: {reason}"));
+            told.push(release);
+        }
+        _ => {}
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    use crate::cli::output::cells::width;
+
+    fn stage(name: &str, subscribes: &[&str], cursor: u64) -> serde_json::Value {
+        json!({
+            "stage": name, "publishes": [], "subscribes": subscribes,
+            "state": if subscribes.is_empty() { "source" } else { "live" },
+            "cursor": cursor, "lag": 3, "missed": 0, "parked_total": 1,
+        })
+    }
+
+    #[test]
+    fn stages_are_told_in_the_columns_that_there_are() {
+        let line = json!({
+            "pipeline": "web", "head": 15, "oldest": 1, "bytes": 0, "keep": {},
+            "stages": [stage("recon-of-the-whole-site", &[], 0), stage("load", &["page"], 12)],
+        });
+        let line: PipelineLine = serde_json::from_value(line).unwrap();
+        for (columns, expected) in [
+            (
+                80,
+                [
+                    "  STAGE                    STATE         CURSOR         LAG  MISSED  PARKED",
+                    "  recon-of-the-whole-site  source             -           -       -       -",
+                    "  load                     live              12           3       0       1",
+                ],
+            ),
+            (
+                60,
+                [
+                    "  STAGE                 STATE            LAG  MISSED  PARKED",
+                    "  recon-of-t…hole-site  source             -       -       -",
+                    "  load                  live               3       0       1",
+                ],
+            ),
+            (
+                40,
+                [
+                    "  STAGE             STATE            LAG",
+                    "  recon-of…le-site  source             -",
+                    "  load              live               3",
+                ],
+            ),
+        ] {
+            let told = listed(&line, columns, &Out::new());
+            assert_eq!(told[0], "web: 15 events, 15 kept");
+            assert_eq!(told[1..], expected, "{columns}");
+        }
+        let one = PipelineLine { head: 1, ..line.clone() };
+        assert_eq!(listed(&one, 80, &Out::new())[0], "web: 1 event, 1 kept");
+        for columns in 2..100 {
+            let told = listed(&line, columns, &Out::new());
+            told[1..].iter().for_each(|told| assert!(width(told) <= columns, "{columns}: {told:?}"));
+        }
+    }
+}

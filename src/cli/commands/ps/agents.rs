@@ -1,0 +1,153 @@
+//! The table of agents.
+
+use ostler_kernel::agent::Profile;
+use ostler_kernel::market::Offer;
+use ostler_server::wire::{AgentLine, AgentList, OfferRequest};
+
+use crate::cli::arguments::Globals;
+use crate::cli::commands::market::offer;
+use crate::cli::exit::Failure;
+use crate::cli::output::cells::fit;
+use crate::cli::output::hints;
+use crate::cli::output::table::{CLIENT_NAME_MAX, Cell, Column, Table};
+use crate::cli::output::terminal::{Out, status_line, tagged};
+use crate::cli::session::Session;
+
+/// What an agent says of itself, in a line.
+fn says(profile: &Profile) -> Option<String> {
+    let Profile { capabilities, domain, input: _, output: _, oversight, price } = profile;
+    let can = (!capabilities.is_empty()).then(|| format!("can {}", capabilities.join(", ")));
+    let parts = [
+        domain.clone(),
+        can,
+        oversight.map(|mode| mode.to_string()),
+        price.map(|price| format!("asks {price} credits")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
+}
+
+/// What an agent offers instead of what it says of itself, in a line.
+fn offers(line: &AgentLine) -> Option<String> {
+    let first = Offer::of(&line.profile).as_ref().map(OfferRequest::from);
+    let offer = line.offer.as_ref().filter(|offer| first.as_ref() != Some(*offer))?;
+    Some(format!("  offers {}", offer::terms(offer)))
+}
+
+/// Lists all agents.
+pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let list: AgentList = session.get("/v1/agents").await?;
+    if globals.json {
+        list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
+        return Ok(());
+    }
+    if list.agents.is_empty() {
+        status_line(
+            "there is no agent: a run without one gets an agent of its own, for as long as it is open",
+        );
+        return Ok(());
+    }
+    let columns = out.columns();
+    listed(&list.agents, columns, out).iter().for_each(|line| out.line(line));
+    Ok(())
+}
+
+/// What is told of an agent. The client is narrowed first, and goes first, then the weight, the number of runs and the state.
+const COLUMNS: [Column; 5] = [
+    Column::name("AGENT").at_least(36).narrows(2, 8),
+    Column::name("CLIENT").at_least(12).at_most(CLIENT_NAME_MAX).narrows(1, 12).goes(1),
+    Column::number("WEIGHT").at_least(7).goes(2),
+    Column::text("STATE").at_least(11).goes(4),
+    Column::text("RUNS").goes(3),
+];
+
+pub(crate) fn row(line: &AgentLine) -> [Cell; 5] {
+    [
+        line.agent.as_str().into(),
+        line.client.as_str().into(),
+        line.weight.to_string().into(),
+        Cell::state(&line.state),
+        line.runs_open.to_string().into(),
+    ]
+}
+
+/// The agents as a table in so many columns; only commands are not cut.
+fn listed(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
+    let rows: Vec<[Cell; 5]> = agents.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    let mut lines = vec![table.head()];
+    for (row, line) in rows.iter().zip(agents) {
+        lines.push(table.row(row, out));
+        lines.extend(says(&line.profile).map(|says| fit(&says, columns)));
+        lines.extend(offers(line).map(|offers| fit(&offers, columns)));
+        if let Some(reason) = &line.reason {
+            lines.push(fit(&format!("  out of service: {reason}"), columns));
+            lines.push(format!("    {}", hints::command("release", &[&line.agent], "")));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ostler_server::wire::TreeLine;
+    use serde_json::{Value, json};
+
+    use crate::cli::commands::ps::tree::{drawn, grow};
+    use crate::cli::output::table::tests::no_line_is_longer;
+
+    fn agent(name: &str, client: &str) -> AgentLine {
+        let line = json!({
+            "agent": name, "client": client, "weight": 100, "state": "quarantined", "runs_open": 1,
+            "profile": {"capabilities": ["contracts", "letters", "law of the sea"], "domain": "legal"},
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn agents_are_told_in_the_columns_that_there_are() {
+        let agents = [agent("auditor", "acme")];
+        let long = [agent("auditor", "a-client-with-a-name-that-is-quite-long")];
+        for (columns, row) in [
+            (usize::MAX, "auditor                               acme              100  quarantined  1"),
+            (80, "auditor                               acme              100  quarantined  1"),
+            (50, "auditor   acme              100  quarantined  1"),
+            (40, "auditor           100  quarantined  1"),
+            (30, "auditor      quarantined  1"),
+            (20, "auditor         1"),
+            (13, "auditor"),
+            (5, "audi…"),
+        ] {
+            assert_eq!(listed(&agents, columns, &Out::new())[1], row, "{columns}");
+        }
+        for (columns, row) in [
+            (
+                usize::MAX,
+                "auditor                               a-client-with-a-…t-is-quite-long      100  quarantined  1",
+            ),
+            (80, "auditor                               a-clien…e-long      100  quarantined  1"),
+            (60, "auditor             a-clie…-long      100  quarantined  1"),
+        ] {
+            assert_eq!(listed(&long, columns, &Out::new())[1], row, "{columns}");
+        }
+    }
+
+    #[test]
+    fn no_line_about_agents_and_of_the_tree_is_longer_than_the_terminal() {
+        let agents = [agent("auditor", "acme"), agent(&"a-very-long-name".repeat(4), &"a-client".repeat(8))];
+        let child = |name: &str, children: Vec<Value>| {
+            json!({"name": name, "kind": "worker", "state": "running", "generation": 1, "restarts": 0,
+                   "last_exit": "it was killed, and nobody knows why", "children": children, "width": 5})
+        };
+        let leaf = child("a-very-long-name", Vec::new());
+        let tree: TreeLine = serde_json::from_value(child("pool", vec![child("agent", vec![leaf])])).unwrap();
+        let mut lines = Vec::new();
+        grow(std::slice::from_ref(&tree), "/", "", &mut lines);
+        no_line_is_longer(|columns| {
+            [listed(&agents, columns, &Out::new()), drawn(&lines, columns, &Out::new())].concat()
+        });
+        let whole = drawn(&lines, usize::MAX, &Out::new());
+        assert!(whole[1].ends_with("it was killed, and nobody knows why"), "{whole:?}");
+    }
+}

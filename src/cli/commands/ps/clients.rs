@@ -1,0 +1,82 @@
+//! The table of clients.
+
+use ostler_server::wire::{ClientLine, ClientList};
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::Failure;
+use crate::cli::output::labels::tier;
+use crate::cli::output::table::{CLIENT_NAME_KEPT, CLIENT_NAME_MAX, Cell, Column, Table};
+use crate::cli::output::terminal::{Out, Style, status_line, tagged};
+use crate::cli::session::Session;
+
+/// Lists all clients.
+pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let list: ClientList = session.get("/v1/clients").await?;
+    if globals.json {
+        list.clients.iter().for_each(|line| out.json(&tagged("client", line)));
+        return Ok(());
+    }
+    if list.clients.is_empty() {
+        status_line("there is no client yet: who runs something without naming one is client local");
+        return Ok(());
+    }
+    let columns = out.columns();
+    listed(&list.clients, columns, out).iter().for_each(|line| out.line(line));
+    Ok(())
+}
+
+/// What is told of a client. What was spent goes first, then the weight, the tier and what waits and runs: whose credits are used up is
+/// told last.
+const COLUMNS: [Column; 8] = [
+    Column::name("CLIENT").at_most(CLIENT_NAME_MAX).narrows(1, CLIENT_NAME_KEPT),
+    Column::text("TIER").at_least(11).goes(3),
+    Column::number("WEIGHT").at_least(7).goes(2),
+    Column::number("RUNNING").goes(5),
+    Column::number("QUEUED").goes(4),
+    Column::number("SPENT").at_least(12).goes(1),
+    Column::number("LEFT").at_least(12).goes(6),
+    Column::text("").goes(7),
+];
+
+fn row(line: &ClientLine) -> [Cell; 8] {
+    [
+        line.client.as_str().into(),
+        tier(line.tier).into(),
+        line.weight.to_string().into(),
+        line.running.to_string().into(),
+        line.queued.to_string().into(),
+        line.spent.to_string().into(),
+        Cell::known(line.left),
+        if line.parked { Cell::styled(Style::Warning, "parked") } else { "".into() },
+    ]
+}
+
+/// The clients as a table in so many columns.
+fn listed(clients: &[ClientLine], columns: usize, out: &Out) -> Vec<String> {
+    let rows: Vec<[Cell; 8]> = clients.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    std::iter::once(table.head()).chain(rows.iter().map(|row| table.row(row, out))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::credits::tests::line;
+    use crate::cli::output::table::tests::no_line_is_longer;
+
+    #[test]
+    fn clients_are_told_in_the_columns_that_there_are() {
+        let clients = [line(-209, true)];
+        for (columns, row) in [
+            (usize::MAX, "acme    marketplace       10        0       0             0          -209  parked"),
+            (80, "acme    marketplace       10        0       0          -209  parked"),
+            (60, "acme    marketplace        0       0          -209  parked"),
+            (40, "acme          0          -209  parked"),
+            (10, "acme"),
+            (3, "ac…"),
+        ] {
+            assert_eq!(listed(&clients, columns, &Out::new())[1], row, "{columns}");
+        }
+        no_line_is_longer(|columns| listed(&clients, columns, &Out::new()));
+    }
+}

@@ -1,0 +1,68 @@
+//! `ostler ps`.
+
+mod agents;
+mod clients;
+mod runs;
+mod tree;
+
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use clap::Args;
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::positive_integer;
+use crate::cli::commands::ps::runs::{STATES, runs};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::terminal::Out;
+use crate::cli::session::settings::has_no_data_folder;
+use crate::cli::session::{AccessMode, Session};
+
+/// Runs that are listed on a terminal, where nobody says how many.
+const RUNS_SHOWN: usize = 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// List agents instead of runs
+    #[arg(long, conflicts_with_all = ["limit", "all", "clients", "tree"])]
+    agents: bool,
+    /// List clients instead of runs: their weights, what runs and waits of them, and their credits
+    #[arg(long, conflicts_with_all = ["limit", "all", "tree"])]
+    clients: bool,
+    /// Show what supervises what in the process that holds the data folder: how often each actor was started, and started again
+    #[arg(long, conflicts_with_all = ["limit", "all"])]
+    tree: bool,
+    /// List at most so many runs, the newest [default: 20 on a terminal, else all]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = positive_integer)]
+    limit: Option<NonZeroU64>,
+    /// List all runs
+    #[arg(short, long, conflicts_with = "limit")]
+    all: bool,
+    /// List only runs that stand so
+    #[arg(long, value_name = "STATE", value_parser = STATES, conflicts_with_all = ["agents", "clients", "tree"])]
+    state: Option<String>,
+}
+
+pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    if has_no_data_folder("run", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let listed = if args.agents {
+        agents::list(&mut session, globals, &mut out).await
+    } else if args.tree {
+        tree::tree(&mut session, globals, &mut out).await
+    } else if args.clients {
+        clients::list(&mut session, globals, &mut out).await
+    } else {
+        let most = match args.limit {
+            Some(limit) => usize::try_from(limit.get()).unwrap_or(usize::MAX),
+            None if args.all || globals.json || !out.is_terminal() => usize::MAX,
+            None => RUNS_SHOWN,
+        };
+        runs(&mut session, globals, args.state.as_deref(), most, &mut out).await
+    };
+    session.stop().await;
+    listed.map(|()| code::SUCCEEDED)
+}

@@ -1,0 +1,261 @@
+//! The table of runs.
+
+use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Standing, Waiting};
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::Failure;
+use crate::cli::output::approval::{deadline_text, dependents, is_expired};
+use crate::cli::output::cells::fit;
+use crate::cli::output::hints::{DigestSource, answer_commands};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::summary::waiting::blocked_by_text;
+use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::output::terminal::{Out, status_line, tagged};
+use crate::cli::output::units::{ago, duration, now_ms, plural};
+use crate::cli::output::{credits, hints};
+use crate::cli::session::Session;
+
+/// Runs that are asked for at once.
+const PAGE: usize = 1_000;
+
+/// Questions that are shown of one run.
+const WAITING_SHOWN_MAX: usize = 3;
+
+/// Columns that the name of a plan or of a client keeps, however narrow the terminal.
+const NAME_MIN: usize = 8;
+
+/// Columns for when a run was opened: how long ago, without how long it took.
+const OPENED_MIN: usize = 9;
+
+/// How a run stands that cannot be read.
+const UNREADABLE: &str = "unreadable";
+
+/// How runs stand, as the column STATE tells it.
+pub(crate) const STATES: [&str; 10] = [
+    "open",
+    "running",
+    "waiting",
+    "checkpointed",
+    UNREADABLE,
+    "quarantined",
+    "succeeded",
+    "concluded",
+    "failed",
+    "cancelled",
+];
+
+/// How a run stands, in a word: how it ended, if it has.
+pub(crate) fn state(line: &RunLine) -> &str {
+    match &line.outcome {
+        Some(outcome) => outcome,
+        None if line.unreadable => UNREADABLE,
+        None => line.standing.as_str(),
+    }
+}
+
+/// Whether a run stands so; `checkpointed` are those too of which that is all that can be told.
+fn stands(line: &RunLine, so: &str) -> bool {
+    state(line) == so || (line.unreadable && line.standing.as_str() == so)
+}
+
+pub(crate) async fn runs(
+    session: &mut Session,
+    globals: &Globals,
+    only: Option<&str>,
+    most: usize,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let mut left = most;
+    let mut lines = Vec::new();
+    let mut after = String::new();
+    let more = loop {
+        let asked = if only.is_some() { PAGE } else { left.min(PAGE) };
+        let mut list: RunList = session.get(&format!("/v1/runs?limit={asked}{after}")).await?;
+        if let Some(only) = only {
+            list.runs.retain(|line| stands(line, only));
+            list.next = list.next.or_else(|| (list.runs.len() > left).then(String::new));
+            list.runs.truncate(left);
+        }
+        left = left.saturating_sub(list.runs.len());
+        if globals.json {
+            list.runs.iter().for_each(|line| out.json(&tagged("run", line)));
+        } else {
+            lines.extend(list.runs);
+        }
+        match list.next {
+            Some(next) if left > 0 && !out.is_closed() => after = format!("&after={next}"),
+            next => break next.is_some(),
+        }
+    };
+    if globals.json {
+        return Ok(());
+    }
+    if lines.is_empty() {
+        match only {
+            Some(only) => status_line(format!("no run is {only}")),
+            None => status_line("there is no run yet"),
+        }
+        return Ok(());
+    }
+    let parked = match lines.iter().any(|line| line.out_of_credit) {
+        true => session.get::<ClientList>("/v1/clients").await?.clients,
+        false => Vec::new(),
+    };
+    listed(&lines, &parked, out).iter().for_each(|line| out.line(line));
+    if lines.iter().any(|line| line.standing == Standing::Open) {
+        out.line(format!(
+            "nobody drives what is open: {} goes on with it",
+            hints::command("resume", &[], "")
+        ));
+    }
+    if more && out.is_terminal() {
+        let all = hints::command("ps", &[], "--all");
+        out.line(format!("… the newest {}; {all} lists all of them", plural(most, "run")));
+    }
+    Ok(())
+}
+
+/// What is told of a run. The name of a plan and of a client are narrowed first, then for how long it took is left out of when it was
+/// opened.
+const COLUMNS: [Column; 6] = [
+    Column::run("RUN"),
+    Column::name("PLAN").narrows(1, NAME_MIN).goes(4),
+    Column::name("CLIENT").narrows(2, NAME_MIN).goes(1),
+    Column::text("STATE").goes(5),
+    Column::number("NODES").goes(3),
+    Column::text("OPENED").narrows(3, OPENED_MIN).goes(2),
+];
+
+/// A run in words.
+fn row(line: &RunLine) -> [Cell; 6] {
+    let ago = ago((now_ms() - line.opened_ms).max(0));
+    let took = line.closed_ms.map(|closed| format!(", took {}", duration(closed - line.opened_ms)));
+    let nodes = match (line.nodes_over, line.nodes) {
+        (Some(over), Some(all)) => format!("{over}/{all}"),
+        _ => String::new(),
+    };
+    [
+        line.run.as_str().into(),
+        line.plan.as_str().into(),
+        line.client.as_str().into(),
+        Cell::state(state(line)),
+        nodes.into(),
+        format!("{ago}{}", took.unwrap_or_default()).into(),
+    ]
+}
+
+/// The runs as a table, each with what it waits for; only commands are not cut.
+pub(crate) fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<String> {
+    let columns = out.columns();
+    let seen = if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen };
+    let rows: Vec<[Cell; 6]> = runs.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    let mut lines = vec![table.head()];
+    for (row, line) in rows.iter().zip(runs) {
+        lines.push(table.row(row, out));
+        lines.extend(set_aside(line, columns));
+        let short = |client: &&ClientLine| client.client == line.client && credits::is_short(client);
+        if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
+            lines.push(format!("  {}", credits::waits(short)));
+        }
+        lines.extend(line.blocked_by.as_deref().map(blocked_by_text));
+        let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
+        lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, columns, seen)));
+    }
+    lines
+}
+
+/// Why a run does not go on, and what mends that, if anything does.
+fn set_aside(line: &RunLine, columns: usize) -> Vec<String> {
+    let Some(reason) = &line.reason else { return Vec::new() };
+    let is_damaged = line.standing == Standing::Quarantined;
+    let told = match is_damaged {
+        true => format!("  damaged: {reason}"),
+        false if line.unreadable => format!("  {reason}"),
+        false => format!("  set aside: {reason}"),
+    };
+    let mut lines = vec![fit(&told, columns)];
+    if !is_damaged {
+        lines.push(format!("    {}", hints::suspended(short_id(&line.run), reason).0));
+    }
+    lines
+}
+
+/// Who waits for whom, and how to answer.
+fn waiting_lines(run: &str, waiting: &Waiting, columns: usize, seen: DigestSource<'_>) -> Vec<String> {
+    let node = &waiting.node;
+    let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
+    let silence = waiting.deadline_ms.map(deadline_text).unwrap_or_default();
+    let told = format!("  {node} {waits}{silence}{}", dependents(&waiting.blocks));
+    let answers = match is_expired(waiting.deadline_ms) {
+        true => Vec::new(),
+        false => answer_commands(run, node, &waiting.ask, seen),
+    };
+    let most = if waiting.id.is_none() { usize::MAX } else { 1 };
+    let answer = answers.into_iter().take(most);
+    std::iter::once(fit(&told, columns)).chain(answer.map(|answer| format!("    {answer}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::table::tests::no_line_is_longer;
+
+    fn row(plan: &str, client: &str, state: &str) -> [Cell; 6] {
+        [
+            "01a20110-76b1-71da-8f72-8ae5e4ba5c62".into(),
+            plan.into(),
+            client.into(),
+            Cell::state(state),
+            "12/12".into(),
+            "3 h 05 m ago, took 1.24 s".into(),
+        ]
+    }
+
+    fn told(rows: &[[Cell; 6]], columns: usize) -> Vec<String> {
+        let table = Table::new(COLUMNS, rows, columns);
+        let told = rows.iter().map(|row| table.row(row, &Out::new()));
+        std::iter::once(table.head()).chain(told).collect()
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_the_terminal_or_whole() {
+        let long = "a-plan-with-a-name-that-does-not-come-to-an-end-soon";
+        for (plan, columns, expected) in [
+            (
+                "look",
+                120,
+                "01a20110-76b1-71da-8f72-8ae5e4ba5c62  look  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
+            ),
+            ("look", 80, "8ae5e4ba5c62  look  local   succeeded  12/12  3 h 05 m ago, took 1.24 s"),
+            (long, 80, "8ae5e4ba5c62  a-plan…d-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s"),
+            (long, 60, "8ae5e4ba5c62  a-pl…oon  local   succeeded  12/12  3 h 05 m …"),
+            (long, 58, "8ae5e4ba5c62  a-pl…oon  succeeded  12/12  3 h 05 m ago, t…"),
+            (long, 40, "8ae5e4ba5c62  a-pl…oon  succeeded  12/12"),
+            ("look", 40, "8ae5e4ba5c62  look  succeeded  12/12"),
+            (long, 36, "8ae5e4ba5c62  a-pla…-soon  succeeded"),
+            (long, 30, "8ae5e4ba5c62  succeeded  12/12"),
+            (long, 29, "8ae5e4ba5c62  succeeded"),
+            (long, 8, "8ae5…c62"),
+            (
+                long,
+                usize::MAX,
+                "01a20110-76b1-71da-8f72-8ae5e4ba5c62  a-plan-with-a-name-that-does-not-come-to-an-end-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
+            ),
+        ] {
+            assert_eq!(told(&[row(plan, "local", "succeeded")], columns)[1], expected, "{columns}");
+        }
+    }
+
+    #[test]
+    fn no_row_is_longer_than_the_terminal_however_narrow_it_is() {
+        for (plan, client, state) in [
+            ("look", "local", "succeeded"),
+            ("a-plan-with-a-long-name", "a-client-with-a-long-name", "checkpointed"),
+            ("日本語日本語日本語", "local", "open"),
+        ] {
+            let rows = [row(plan, client, state), row("p", "c", "succeeded")];
+            no_line_is_longer(|columns| told(&rows, columns));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `ostler resolve`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler_kernel::json::parse_value;
+use ostler_server::wire::{Resolution, ResolveRequest, RunRef};
+use serde_json::Value;
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::metrics::MetricsOption;
+use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::exit::Failure;
+use crate::cli::output::terminal::Out;
+use crate::cli::session::signals::Signals;
+use crate::cli::session::watch_run::{Watch, watch};
+use crate::cli::session::{AccessMode, Session};
+
+/// Bytes of a result that a person gives.
+const RESULT_BYTES_MAX: u64 = 4 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct ResolveArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// The node whose attempt is in doubt
+    #[arg(value_parser = node_name)]
+    node: String,
+    #[command(flatten)]
+    how: HowArgs,
+    #[command(flatten)]
+    metrics: MetricsOption,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct HowArgs {
+    /// It was done: its result, a JSON file, or - for stdin
+    #[arg(long, value_name = "FILE")]
+    done: Option<PathBuf>,
+    /// Do it again
+    #[arg(long)]
+    redo: bool,
+    /// It counts as failed
+    #[arg(long)]
+    fail: bool,
+}
+
+pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let (how, value) = match (&args.how.done, args.how.redo) {
+        (Some(path), _) => (Resolution::Done, Some(result(path)?)),
+        (None, true) => (Resolution::Redo, None),
+        (None, false) => (Resolution::Fail, None),
+    };
+    let mut signals = Signals::listen()?;
+    let mut session =
+        Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
+    let before = match session.summary(&args.run).await {
+        Ok(summary) => summary,
+        Err(failure) => return session.stop_with(failure).await,
+    };
+    // What is in doubt now, and not what a second attempt may leave in doubt by the time this is heard.
+    let attempt = before.waiting.iter().find(|waiting| waiting.node == args.node).and_then(|it| it.attempt);
+    let request = ResolveRequest { node: args.node, attempt, how, value };
+    let path = format!("/v1/runs/{}/resolve", before.run);
+    if let Err(refused) = session.post::<RunRef>(&path, &request).await {
+        return session.stop_with(refused).await;
+    }
+    watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
+}
+
+/// A result that a person gives.
+fn result(path: &Path) -> Result<Value, Failure> {
+    let name = path.display();
+    let refuse = |error: &dyn std::fmt::Display| Failure::invalid(format!("the result {name}: {error}"));
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).map_err(|error| refuse(&error))?)
+    };
+    let mut text = String::new();
+    source.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refuse(&error))?;
+    if text.len() as u64 > RESULT_BYTES_MAX {
+        return Err(refuse(&format!("it has more than {RESULT_BYTES_MAX} bytes")));
+    }
+    parse_value(&text).map_err(|error| refuse(&error))
+}

@@ -1,0 +1,181 @@
+//! `ostler resume`.
+
+use std::path::Path;
+
+use clap::Args;
+use ostler_actors::CHECKPOINTED;
+use ostler_kernel::agent::AgentState;
+use ostler_server::wire::{RunLine, RunList, Standing, Summary};
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::metrics::MetricsOption;
+use crate::cli::arguments::values::run_name;
+use crate::cli::commands::change_node::post;
+use crate::cli::commands::market::post;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::{fit_name, harmless_line};
+use crate::cli::output::hints;
+use crate::cli::output::hints::with_location;
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::units::plural;
+use crate::cli::session::api_client::{ApiError, path_segment};
+use crate::cli::session::settings::has_no_data_folder;
+use crate::cli::session::signals::Signals;
+use crate::cli::session::watch_run::{Watch, WatchEnd, report_interrupt, watch, watch_one};
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The run: its id, a part of it, or @last; absent: all that are open
+    #[arg(value_parser = run_name)]
+    run: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsOption,
+}
+
+pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    if args.run.is_none() && has_no_data_folder("run", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
+    let mut signals = Signals::listen()?;
+    let mut session =
+        Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
+    let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
+    let before = match session.summary(&run).await {
+        Ok(summary) => summary,
+        Err(failure) => return session.stop_with(failure).await,
+    };
+    let mut is_over = before.standing == Standing::Closed;
+    if !is_over {
+        match post(&mut session, &before.run, "resume").await {
+            Ok(_) => {}
+            // Where it waits for its turn or for a person, it is driven already, and watched.
+            Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => {
+                is_over = problem.current.is_none_or(AgentState::is_terminal);
+            }
+            Err(refused) => return session.stop_with(refused).await,
+        }
+    }
+    if is_over && !globals.json {
+        status_line(format!(
+            "run {} is over, nothing is left to resume; this is what came of it:",
+            before.run
+        ));
+    }
+    watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
+}
+
+async fn resume_all(
+    mut session: Session,
+    globals: &Globals,
+    signals: &mut Signals,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let list = match session.get::<RunList>("/v1/runs?open=true").await {
+        Ok(list) => list,
+        Err(refused) => return session.stop_with(refused).await,
+    };
+    let mut open: Vec<String> = list
+        .runs
+        .into_iter()
+        .filter(|line| !matches!(line.standing, Standing::Checkpointed | Standing::Quarantined))
+        .map(|line| line.run)
+        .collect();
+    open.reverse();
+    let jobs = match post::resume(&mut session).await {
+        Ok(jobs) => jobs,
+        Err(refused) => return session.stop_with(refused).await,
+    };
+    let is_new = |job: &String| !open.contains(job);
+    let begun: Vec<String> = jobs.into_iter().filter(is_new).collect();
+    open.extend(begun);
+    if !globals.json
+        && let Err(refused) = tell_set_aside(&mut session, open.is_empty()).await
+    {
+        return session.stop_with(refused).await;
+    }
+    if open.is_empty() {
+        session.stop().await;
+        return Ok(code::SUCCEEDED);
+    }
+    let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
+    for run in open {
+        let resumed = match session.get::<Summary>(&format!("/v1/runs/{}", path_segment(&run))).await {
+            Ok(before) => post(&mut session, &run, "resume?among_all=true").await.map(|_| before),
+            Err(refused) => Err(refused),
+        };
+        match resumed {
+            Ok(before) => watched.push(Watch::from(&before, globals.json)),
+            // One run that cannot be taken up keeps no other from it.
+            Err(ApiError::Problem(problem)) => {
+                // Its job may have ended it meanwhile: that is told as any end.
+                if let Ok(now) = session.summary(&run).await
+                    && now.standing == Standing::Closed
+                {
+                    watched.push(Watch::from(&now, globals.json));
+                    continue;
+                }
+                status_line(format!("run {run} is not taken up: {}", with_location(&problem.detail)));
+                worst = worst.max(code::INTERNAL);
+            }
+            Err(refused) => return session.stop_with(refused).await,
+        }
+    }
+    let labelled = watched.len() > 1;
+    for what in watched {
+        let run = what.run.clone();
+        match watch_one(&mut session, signals, Watch { labelled, ..what }, out).await {
+            Ok(WatchEnd::Settled(code)) => worst = worst.max(code),
+            Ok(WatchEnd::Interrupted(code)) => {
+                report_interrupt(session, signals, &run).await;
+                return Ok(code);
+            }
+            Err(failure) => return session.stop_with(failure).await,
+        }
+    }
+    session.close(signals).await?;
+    Ok(worst)
+}
+
+/// Runs that were set aside, newest first: they are taken up by name only.
+pub(crate) async fn set_aside(session: &mut Session) -> Result<Vec<RunLine>, ApiError> {
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let list: RunList = session.get(&format!("/v1/runs?set_aside=true{after}")).await?;
+        found.extend(list.runs);
+        match list.next {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Tells of the runs that were set aside: each of them, if there are no others.
+async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), ApiError> {
+    let found = set_aside(session).await?;
+    let told = if alone { found.len().min(SET_ASIDE_TOLD_MAX) } else { 0 };
+    if alone {
+        status_line("nothing to resume: no run is open");
+    }
+    for RunLine { run, plan, reason, .. } in &found[..told] {
+        let why = reason.as_deref().unwrap_or(CHECKPOINTED);
+        let (command, comes) = hints::suspended(run, why);
+        let (plan, why) = (fit_name(plan, usize::MAX), harmless_line(why));
+        status_line(format!("run {run} ({plan}) was set aside: {why}; `{command}` {comes}"));
+    }
+    let rest = found.len() - told;
+    if rest > 0 {
+        let (more, were) = (if told > 0 { "more " } else { "" }, if rest == 1 { "was" } else { "were" });
+        let runs = plural(rest, &format!("{more}run"));
+        let ps = hints::command("ps", &[], "--state checkpointed");
+        status_line(format!(
+            "{runs} {were} set aside and {} not taken up: `{ps}` tells why",
+            if rest == 1 { "is" } else { "are" }
+        ));
+    }
+    Ok(())
+}
+
+/// Runs that were set aside and are told one by one.
+const SET_ASIDE_TOLD_MAX: usize = 20;

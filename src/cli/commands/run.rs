@@ -1,0 +1,109 @@
+//! `ostler run`.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use clap::Args;
+use ostler_actors::new_run_id;
+use ostler_kernel::id::CLIENT_DEFAULT;
+use ostler_server::wire::{RunRef, SubmitRequest};
+
+use crate::cli::arguments::bounds::Bounds;
+use crate::cli::arguments::metrics::MetricsOption;
+use crate::cli::arguments::values::positive_integer;
+use crate::cli::arguments::{Globals, bounds, plan};
+use crate::cli::exit::Failure;
+use crate::cli::output::findings;
+use crate::cli::output::hints::with_location;
+use crate::cli::output::terminal::Out;
+use crate::cli::session::api_client::ApiError;
+use crate::cli::session::signals::Signals;
+use crate::cli::session::watch_run::{Watch, watch};
+use crate::cli::session::{AccessMode, Session, settings};
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The plan: .yaml, .yml, .json or .toml; or - for stdin, as YAML, which JSON is a part of
+    plan: PathBuf,
+    /// Who pays
+    #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
+    client: String,
+    /// The agent that runs it, after the runs it has already; its client pays
+    #[arg(long, value_name = "NAME", conflicts_with = "client")]
+    agent: Option<String>,
+    /// Credits that the run may cost at most, all together
+    #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = budget)]
+    budget: Option<NonZeroU64>,
+    /// Value of a parameter ${KEY} of the plan
+    #[arg(long = "param", value_name = "KEY=VALUE", value_parser = plan::key_value)]
+    params: Vec<(String, String)>,
+    #[command(flatten)]
+    bounds: Bounds,
+    #[command(flatten)]
+    metrics: MetricsOption,
+}
+
+/// With none at all, every node would fail.
+fn budget(text: &str) -> Result<NonZeroU64, String> {
+    positive_integer(text).map_err(|why| format!("{why}; without --budget the run may cost whatever it does"))
+}
+
+pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let workspace_text = args.bounds.workspace()?;
+    let workspace = PathBuf::from(&workspace_text);
+    let (config, data) = settings::load_settings(globals, &workspace)?;
+    if let Some(data) = data {
+        bounds::apart(&workspace, &data)?;
+    }
+    let file = plan::read_named(&args.plan, args.params)?;
+    if let Err(findings) = plan::judge(&file, &config) {
+        return Err(findings::tell_plan(&file, &findings, globals.json, &mut out));
+    }
+    let request = SubmitRequest {
+        plan: file.draft().expect("a valid plan was read as a whole").clone(),
+        client: args.client,
+        agent: args.agent,
+        budget: args.budget,
+        intent: args.bounds.intent,
+        scope: args.bounds.scope,
+        workspace: workspace_text,
+        // So that it is one run, however often it has to be asked for.
+        run: Some(new_run_id().to_string()),
+    };
+    let mut signals = Signals::listen()?;
+    let mut session =
+        Session::open_with_metrics(globals, &workspace, AccessMode::Create, args.metrics).await?;
+    // It names the run: asked for twice, it is one.
+    let run = match session.post_idempotent::<RunRef>("/v1/runs", &request).await {
+        Ok(RunRef { run }) => run,
+        Err(refused) => {
+            session.stop().await;
+            return Err(match refused {
+                ApiError::Problem(problem) if !problem.faults.is_empty() => {
+                    // The process that holds the data folder knows other tools than this one.
+                    let found = problem.faults.iter();
+                    let findings: Vec<_> = found
+                        .map(|fault| {
+                            let found = file.found(
+                                &fault.code,
+                                &fault.node,
+                                &fault.pointer,
+                                &fault.detail,
+                                &fault.help,
+                            );
+                            file.on_line(found, fault.line)
+                        })
+                        .collect();
+                    findings::tell(file.source(), &findings, globals.json, &mut out)
+                }
+                ApiError::ConnectionLost(what) => Failure::internal(with_location(&format!(
+                    "{what}; whether the run was opened is unknown: `ostler ps` tells, `ostler resume` goes on"
+                ))),
+                refused => refused.into(),
+            });
+        }
+    };
+    watch(session, &mut signals, Watch { run, before: None, json: globals.json, labelled: false }, &mut out)
+        .await
+}

@@ -1,0 +1,186 @@
+//! `ostler simulate`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use ostler_sim::{graph, queue};
+use serde_json::json;
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::plan::STDIN;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::{fit_name, harmless_line};
+use crate::cli::output::terminal::Out;
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Live through plans with scripted outcomes, one JSON object a line
+    ///
+    /// A line is a case: an `id`, a `plan` as `ostler run` takes it, and what is to happen. `script` has the attempts of each node in
+    /// turn, {"ok": VALUE} or {"fail": "timeout"}, with the ticks that it takes as `dur`. `human` has the answers of people to each
+    /// node, {"approve": TICKS} or {"reject": TICKS}; `control` what an operator does, {"at": TICK, "op": "cancel", "node": NODE};
+    /// `patch` and `replans` what planners answer. What comes of it is printed in the form of `expect`, which a case may have too.
+    #[command(
+        after_help = "Examples:\n  ostler simulate graph cases.jsonl\n  ostler simulate graph cases.jsonl --check"
+    )]
+    Graph(FileArgs),
+    /// Live through a trace of the run queue, one JSON object a line
+    ///
+    /// A line is an operation: `op`, and what it needs. {"op": "client", "id": "ada", "weight": 200} adds a client, {"op": "enqueue",
+    /// "id": "j", "client": "ada", "est": 5} a job, {"op": "dispatch"} says which is next, {"op": "settle", "id": "j", "actual": 7} what
+    /// it cost. There are also config, remove_client, agent, dag, step, cancel, credit, weight, rep, tier, advance and stat. What
+    /// follows is printed, in lines; an operation that cannot be is answered by {"error": CODE, "op": OP}, and the trace goes on.
+    /// --check compares with FILE.expected.jsonl beside FILE.jsonl.
+    #[command(
+        after_help = "Examples:\n  ostler simulate queue trace.jsonl\n  ostler simulate queue trace.jsonl --check"
+    )]
+    Queue(FileArgs),
+}
+
+#[derive(Debug, Args)]
+struct FileArgs {
+    /// The lines; or - for stdin
+    file: PathBuf,
+    /// Compare with what is expected; exit 1 if anything differs
+    #[arg(long)]
+    check: bool,
+}
+
+impl FileArgs {
+    fn is_stdin(&self) -> bool {
+        self.file.as_os_str() == STDIN
+    }
+
+    /// What it is called in what is told.
+    fn name(&self) -> String {
+        if self.is_stdin() { "stdin".to_owned() } else { self.file.display().to_string() }
+    }
+
+    fn open(&self) -> Result<Box<dyn BufRead>, Failure> {
+        if self.is_stdin() {
+            return Ok(Box::new(std::io::stdin().lock()));
+        }
+        let file = std::fs::File::open(&self.file).map_err(|error| unreadable(&self.name(), &error))?;
+        Ok(Box::new(BufReader::new(file)))
+    }
+}
+
+pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Failure> {
+    match args.what {
+        What::Graph(args) => graph_cases(&args, globals.json, &mut Out::new()),
+        What::Queue(args) => queue_trace(&args, globals.json, &mut Out::new()),
+    }
+}
+
+/// Tells how a comparison ended.
+fn compared(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
+    if json {
+        out.json(&json!({"type": "compared", "passed": passed, "failed": failed}));
+    } else {
+        out.line(format!("{passed} passed, {failed} failed"));
+    }
+    if failed == 0 { code::SUCCEEDED } else { code::FAILED }
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::invalid(format!("cannot read {name}: {error}"))
+}
+
+/// A check of nothing is no check that passed.
+fn nothing_to_check(name: &str, lacks: &str) -> Failure {
+    Failure::invalid(format!("{name}: there is {lacks} in it, so nothing was checked"))
+}
+
+fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
+    let (name, lines) = (args.name(), args.open()?.lines());
+    let (mut passed, mut failed) = (0, 0);
+    let mut lines_by_id: BTreeMap<String, usize> = BTreeMap::new();
+    for (at, line) in lines.enumerate() {
+        let line = line.map_err(|error| unreadable(&name, &error))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let lived = graph::run_case(&line).map_err(|error| {
+            let told = harmless_line(&error.to_string());
+            Failure::invalid(format!("{name}:{}: {told}", at + 1))
+        })?;
+        if let Some(before) = lines_by_id.insert(lived.id.clone(), at + 1) {
+            return Err(Failure::invalid(format!(
+                "{name}:{}: case {:?} stands in line {before} already: give each case an id of its own",
+                at + 1,
+                lived.id
+            )));
+        }
+        if !args.check {
+            out.json(&json!({"id": lived.id, "expect": lived.actual}));
+            continue;
+        }
+        if lived.expected.is_none() {
+            return Err(Failure::invalid(format!(
+                "{name}:{}: case {:?} expects nothing, so it cannot be checked",
+                at + 1,
+                lived.id
+            )));
+        }
+        match lived.difference() {
+            None => passed += 1,
+            Some(difference) => {
+                failed += 1;
+                if json {
+                    out.json(&json!({"type": "difference", "id": lived.id, "difference": difference}));
+                } else {
+                    out.line(format!("{}: {}", fit_name(&lived.id, usize::MAX), harmless_line(&difference)));
+                }
+            }
+        }
+    }
+    if !args.check {
+        return Ok(code::SUCCEEDED);
+    }
+    if lines_by_id.is_empty() {
+        return Err(nothing_to_check(&name, "no case"));
+    }
+    Ok(compared(passed, failed, json, out))
+}
+
+fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
+    if args.check && args.is_stdin() {
+        let what = "beside stdin there is no file of what is expected: name a file, or leave --check out";
+        return Err(Failure::invalid(what.to_owned()));
+    }
+    let (name, mut input) = (args.name(), String::new());
+    args.open()?.read_to_string(&mut input).map_err(|error| unreadable(&name, &error))?;
+    let printed = queue::run_trace(&input);
+    if !args.check {
+        out.raw(printed.as_bytes());
+        return Ok(code::SUCCEEDED);
+    }
+    if input.trim().is_empty() {
+        return Err(nothing_to_check(&name, "no operation"));
+    }
+    let beside = args.file.with_extension("expected.jsonl");
+    let expected = std::fs::read_to_string(&beside)
+        .map_err(|error| unreadable(&beside.display().to_string(), &error))?;
+    let (expected, printed): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), printed.lines().collect());
+    let longest = expected.len().max(printed.len());
+    let failed = (0..longest).filter(|&at| expected.get(at) != printed.get(at)).count();
+    if let Some(at) = (0..longest).find(|&at| expected.get(at) != printed.get(at)) {
+        let told = |lines: &[&str]| lines.get(at).map_or("nothing".to_owned(), |line| (*line).to_owned());
+        let (expected, got) = (told(&expected), told(&printed));
+        if json {
+            out.json(&json!({"type": "difference", "line": at + 1, "expected": expected, "got": got}));
+        } else {
+            out.line(format!("line {}: expected {}", at + 1, harmless_line(&expected)));
+            out.line(format!("line {}: got      {}", at + 1, harmless_line(&got)));
+        }
+    }
+    Ok(compared(longest - failed, failed, json, out))
+}

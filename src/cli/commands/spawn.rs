@@ -1,0 +1,89 @@
+//! `ostler spawn`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ostler_kernel::agent::{Oversight, Profile};
+use ostler_kernel::json::parse_value;
+use ostler_scheduler::WEIGHT_MAX;
+use ostler_server::wire::{AgentRef, SpawnRequest};
+use serde_json::Value;
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::{integer_in, unsigned_integer};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::hints;
+use crate::cli::output::hints::option;
+use crate::cli::output::terminal::{Out, tagged};
+use crate::cli::session::api_client::ApiError;
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct SpawnArgs {
+    /// Its name
+    agent: String,
+    /// Who pays for what it does [default: local, or who does already]
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// Its weight among the agents of its client, 1 to 1,000,000 [default: 100, or what it has already]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = weight)]
+    weight: Option<u32>,
+    /// Something it can do, by a name that jobs ask for; may be repeated
+    #[arg(long = "can", value_name = "CAPABILITY")]
+    capabilities: Vec<String>,
+    /// What it is for, such as legal: the domain of plans that name none
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+    /// How far people watch it
+    #[arg(long, value_name = "MODE", value_parser = oversight())]
+    oversight: Option<Oversight>,
+    /// What it asks for a job, in credits
+    #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = unsigned_integer)]
+    price: Option<u64>,
+    /// File with the JSON Schema of what its runs are given: the parameters of the node that a plan begins with
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// File with the JSON Schema of what comes of its runs
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// The words for it, which the scripts of shells offer too.
+pub(crate) fn oversight() -> impl TypedValueParser<Value = Oversight> {
+    let of = |word: String| Oversight::ALL.into_iter().find(|mode| mode.as_str() == word);
+    PossibleValuesParser::new(Oversight::ALL.map(Oversight::as_str))
+        .map(move |word| of(word).expect("these are its words"))
+}
+
+fn weight(text: &str) -> Result<u32, String> {
+    let weight = integer_in(text, 1..=WEIGHT_MAX.into())?;
+    Ok(u32::try_from(weight).expect("a weight is at most WEIGHT_MAX"))
+}
+
+/// Makes an agent.
+pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Failure> {
+    let SpawnArgs { agent, client, weight, capabilities, domain, oversight, price, input, output } = args;
+    let input = input.as_deref().map(schema).transpose()?;
+    let output = output.as_deref().map(schema).transpose()?;
+    let profile = Profile { capabilities, domain, input, output, oversight, price };
+    let request = SpawnRequest { agent, client, weight, profile };
+    let mut out = Out::new();
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
+    let spawned: Result<AgentRef, ApiError> = session.post_idempotent("/v1/agents", &request).await;
+    session.stop().await;
+    let spawned = spawned?;
+    if globals.json {
+        out.json(&tagged("spawned", &spawned));
+    } else {
+        let run = hints::command("run PLAN", &[], &option("agent", spawned.agent.as_ref()));
+        out.line(format!("{} is there; `{run}` gives it work", spawned.agent));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn schema(file: &Path) -> Result<Value, Failure> {
+    let told = |what: String| Failure::invalid(format!("{}: {what}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
+    parse_value(&text).map_err(|error| told(error.to_string()))
+}

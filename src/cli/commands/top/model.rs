@@ -1,0 +1,131 @@
+//! The queue as polled, and the view on it: sort column and scroll position.
+
+use std::time::Duration;
+
+use ostler_server::wire::QueueView;
+
+use crate::cli::commands::top::shares::{ClientShare, ShareHistory};
+use crate::cli::commands::top::table::{Column, sort};
+
+/// What a look at the queue found.
+#[derive(Debug)]
+pub(crate) enum Poll {
+    /// The queue.
+    Queue(QueueView),
+    /// No process holds the data folder.
+    NoProcess,
+    /// There is one, and it does not say.
+    Unresponsive(String),
+}
+
+/// The queue but for its clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) slots: u32,
+    pub(super) running: u32,
+    pub(super) queued: u64,
+    pub(super) marketplace_owed: i64,
+}
+
+impl Totals {
+    /// What waits, and what the marketplace is owed, in words.
+    pub(super) fn text(&self) -> String {
+        let owed = match self.marketplace_owed {
+            0 => "the marketplace is owed nothing".to_owned(),
+            owed @ 1.. => format!("the marketplace is owed {owed} credits"),
+            ahead => format!("the marketplace is {} credits ahead", ahead.unsigned_abs()),
+        };
+        format!("{} queued, {owed}", self.queued)
+    }
+}
+
+/// A key that means something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    Quit,
+    Sort,
+    /// Rows down; up if below zero.
+    Rows(isize),
+    /// Pages down; up if below zero.
+    Pages(isize),
+    First,
+    Last,
+}
+
+/// What is shown.
+#[derive(Debug)]
+pub(crate) struct QueueModel {
+    /// The data folder.
+    pub(super) place: String,
+    pub(super) totals: Totals,
+    pub(super) shares: Vec<ClientShare>,
+    /// Why what is shown is not how things stand.
+    pub(super) stale: Option<String>,
+    pub(super) sorted: Column,
+    /// The first client that is shown.
+    pub(super) top: usize,
+    /// Clients that there was room for.
+    pub(super) page: usize,
+    /// The columns that there was room for.
+    pub(super) shown: Vec<Column>,
+    history: ShareHistory,
+}
+
+impl QueueModel {
+    pub(super) fn new(place: String, sorted: Column) -> QueueModel {
+        QueueModel {
+            place,
+            totals: Totals::default(),
+            shares: Vec::new(),
+            stale: None,
+            sorted,
+            top: 0,
+            page: 1,
+            shown: Vec::new(),
+            history: ShareHistory::default(),
+        }
+    }
+
+    /// Takes what was found, so long after the first look.
+    pub(super) fn update(&mut self, found: Poll, at: Duration) {
+        match found {
+            Poll::Queue(QueueView { slots, running, queued, marketplace_owed, clients }) => {
+                self.stale = None;
+                self.totals = Totals { slots, running, queued, marketplace_owed };
+                self.shares = self.history.shares(clients, at);
+                sort(&mut self.shares, self.sorted);
+            }
+            Poll::NoProcess => {
+                self.stale = Some("nothing runs: no process holds the data folder now".to_owned());
+                // What is charged is counted anew by the next.
+                self.history = ShareHistory::default();
+                self.totals = Totals { slots: self.totals.slots, ..Totals::default() };
+                self.shares.clear();
+            }
+            Poll::Unresponsive(why) => self.stale = Some(why),
+        }
+    }
+
+    /// Does what a key asks for; `false`: to end.
+    pub(super) fn press(&mut self, key: Key) -> bool {
+        let page = self.page.max(1) as isize;
+        match key {
+            Key::Quit => return false,
+            Key::Sort => {
+                self.sorted = self.sorted.next(&self.shown);
+                sort(&mut self.shares, self.sorted);
+            }
+            Key::Rows(rows) => self.top = self.top.saturating_add_signed(rows),
+            Key::Pages(pages) => self.top = self.top.saturating_add_signed(pages * page),
+            Key::First => self.top = 0,
+            Key::Last => self.top = usize::MAX,
+        }
+        self.fit();
+        true
+    }
+
+    /// Goes back as far as there is something to show.
+    pub(super) fn fit(&mut self) {
+        self.top = self.top.min(self.shares.len().saturating_sub(self.page));
+    }
+}

@@ -1,0 +1,214 @@
+//! Approval requests as text.
+
+use ostler_server::wire::ApprovalView;
+use serde_json::{Value, json};
+
+use crate::cli::output::cells::{fit, fit_name, harmless};
+use crate::cli::output::hints;
+use crate::cli::output::units::{duration, now_ms, plural};
+
+/// Hex digits of a digest that are shown.
+const DIGEST_SHOWN: usize = 16;
+
+/// Lines of a text that is shown.
+const TEXT_LINES_MIN: usize = 4;
+
+pub(crate) const TEXT_LINES_MAX: usize = 20;
+
+/// Columns of a line that is shown.
+const COLUMNS_MAX: usize = 160;
+
+/// How much of a question is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// So many lines of every text at most, and of each line what fits.
+    Excerpt(usize),
+    Full,
+}
+
+impl Detail {
+    /// Lines of a text that are shown.
+    fn lines(self) -> usize {
+        match self {
+            Detail::Excerpt(most) => most.clamp(TEXT_LINES_MIN, TEXT_LINES_MAX),
+            Detail::Full => usize::MAX,
+        }
+    }
+
+    /// As much of a text as is shown in a line, and nothing that a terminal obeys. What is left out is told.
+    fn line(self, text: &str) -> String {
+        // A line break is not to hide what follows.
+        let text: String = text.chars().map(harmless).collect();
+        let (whole, shown) = (fit(&text, usize::MAX), fit(&text, COLUMNS_MAX));
+        if self == Detail::Full || shown == whole {
+            return whole;
+        }
+        // `shown` ends in the sign of something cut out.
+        let more = whole.chars().count() + 1 - shown.chars().count();
+        format!("{shown} {}, {} shows all", plural(more, "more character"), show_all_command())
+    }
+}
+
+/// A question as people read it; the first line says what is asked.
+pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<String> {
+    let asked = match question.ask.as_str() {
+        _ if is_expired(question.deadline_ms) => "too late to answer",
+        "before" => "may this be done?",
+        "after" => "may this result be published?",
+        _ => "asks",
+    };
+    let what = match &question.tool {
+        Some(tool) => format!("{tool}, impact {}", question.impact),
+        None => question.kind.clone(),
+    };
+    let plan = fit_name(&question.plan, usize::MAX);
+    let mut lines = vec![format!("{}  {plan}/{}  {asked}  {what}", question.run, question.node)];
+    for (name, value) in question.params.as_object().into_iter().flatten() {
+        value_lines(name, value, detail, &mut lines);
+    }
+    if let Some(workspace) = &question.workspace {
+        lines.push(format!("    in {}", detail.line(workspace)));
+    }
+    for test in &question.tests {
+        let argv = detail.line(&json!(test.argv).to_string());
+        lines.push(format!("    and then the test {argv}, impact {}", test.impact));
+    }
+    match (&question.result, question.result_bytes) {
+        (Some(result), _) => match text_of(result) {
+            Some(text) => value_lines("result", &json!(text), detail, &mut lines),
+            None => value_lines("result", result, detail, &mut lines),
+        },
+        (None, Some(bytes)) if question.refusal.is_none() => {
+            lines.push(format!("    result: {bytes} bytes, {} shows them", show_all_command()));
+        }
+        (None, _) => {}
+    }
+    if let Some(refusal) = &question.refusal {
+        lines.push(format!("    it would come to nothing: {}", detail.line(refusal)));
+    }
+    if question.outdated {
+        lines.push(
+            "    tools or the policy have changed since: it is asked anew when the run goes on".to_owned(),
+        );
+    }
+    let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
+    let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();
+    lines.push(format!("    digest {digest}{silence}{}", dependents(&question.blocks)));
+    lines
+}
+
+/// The command that shows all of every question.
+fn show_all_command() -> String {
+    hints::command("approvals", &[], "--json")
+}
+
+/// A parameter or a result: texts as they are read, anything else as JSON.
+fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String>) {
+    let name: String = name.chars().map(harmless).collect();
+    match value.as_str().filter(|text| text.contains('\n')) {
+        Some(text) => {
+            lines.push(format!("    {name}:"));
+            let shown = text.lines().take(detail.lines());
+            lines.extend(shown.map(|line| format!("    │ {}", detail.line(line))));
+            let more = text.lines().count().saturating_sub(detail.lines());
+            if more > 0 {
+                let more = plural(more, "more line");
+                lines.push(format!("    │ … {more}, {} shows all", show_all_command()));
+            }
+        }
+        None => lines.push(format!("    {name}: {}", detail.line(&value.to_string()))),
+    }
+}
+
+/// Who cannot go on before.
+pub(crate) fn dependents(nodes: &[String]) -> String {
+    const NAMED: usize = 4;
+    match nodes.len() {
+        0 => String::new(),
+        count if count > NAMED => {
+            format!("; {} and {} more wait for it", nodes[..NAMED].join(", "), count - NAMED)
+        }
+        1 => format!("; {} waits for it", nodes[0]),
+        _ => format!("; {} wait for it", nodes.join(", ")),
+    }
+}
+
+/// The beginning of a digest, enough to tell it from others.
+pub(crate) fn short_digest(digest: &str) -> String {
+    let hex = digest.strip_prefix("b3:").unwrap_or(digest);
+    format!("b3:{}", &hex[..hex.len().min(DIGEST_SHOWN)])
+}
+
+/// Whether silence has ended a question: no answer is taken any more.
+pub(crate) fn is_expired(deadline_ms: Option<i64>) -> bool {
+    deadline_ms.is_some_and(|deadline| deadline < now_ms())
+}
+
+/// How long a question stays open.
+pub(crate) fn deadline_text(deadline_ms: i64) -> String {
+    match deadline_ms - now_ms() {
+        left @ 1.. => format!("; silence cancels it in {}", duration(left)),
+        _ => "; its time is over: it is cancelled when the run goes on".to_owned(),
+    }
+}
+
+/// The text of a result that is nothing but text.
+pub(crate) fn text_of(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Object(members) if members.len() == 1 => members.get("text")?.as_str(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_shown_line_by_line_and_no_terminal_obeys_it() {
+        let mut lines = Vec::new();
+        value_lines("text", &json!("a\n\u{1b}[2J\n"), Detail::Excerpt(TEXT_LINES_MAX), &mut lines);
+        value_lines("n", &json!({"x": 1}), Detail::Excerpt(TEXT_LINES_MAX), &mut lines);
+        assert_eq!(lines, ["    text:", "    │ a", "    │ \u{fffd}[2J", "    n: {\"x\":1}"]);
+    }
+
+    #[test]
+    fn what_is_cut_of_a_line_is_told_and_all_of_it_is_all() {
+        let long = "x".repeat(COLUMNS_MAX) + "; rm";
+        let question: ApprovalView = serde_json::from_value(json!({
+            "id": "i", "run": "r", "plan": "p", "client": "c", "node": "n", "ask": "before", "kind": "tool",
+            "effect": "write", "impact": 1, "params": {}, "workspace": format!("/work\n{long}"),
+            "tests": [{"argv": ["sh", "-c", long], "effect": "write", "impact": 2}],
+            "refusal": long, "digest": "b3:00", "outdated": false, "asked_ms": 0, "holds_up": [],
+        }))
+        .expect("a question");
+        let some = approval_lines(&question, Detail::Excerpt(TEXT_LINES_MAX));
+        assert_eq!(some.iter().filter(|line| line.contains("shows all")).count(), 3, "{some:#?}");
+        assert!(some[3].ends_with("… 5 more characters, ostler approvals --json shows all"), "{some:#?}");
+        let all = approval_lines(&question, Detail::Full);
+        assert_eq!(
+            all.iter().filter(|line| line.contains("; rm") && !line.contains("…")).count(),
+            3,
+            "{all:#?}"
+        );
+    }
+
+    #[test]
+    fn of_a_long_text_the_beginning_is_shown_or_all_of_it() {
+        let (long, many) = ("x".repeat(COLUMNS_MAX + 40), TEXT_LINES_MAX + 7);
+        let text = json!(format!("{long}\n").repeat(many));
+        for (detail, plural, last) in [
+            (
+                Detail::Excerpt(TEXT_LINES_MAX),
+                TEXT_LINES_MAX + 2,
+                "    │ … 7 more lines, ostler approvals --json shows all",
+            ),
+            (Detail::Full, many + 1, &*format!("    │ {long}")),
+        ] {
+            let mut lines = Vec::new();
+            value_lines("text", &text, detail, &mut lines);
+            assert_eq!((lines.len(), lines[lines.len() - 1].as_str()), (plural, last), "{detail:?}");
+        }
+    }
+}

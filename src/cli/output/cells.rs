@@ -1,0 +1,225 @@
+//! The width of text in terminal cells, and cutting text to a width.
+//!
+//! Widths are upper bounds: a terminal that draws a sequence narrower leaves a gap, but no line becomes longer than computed.
+
+pub(crate) use ostler::finding::harmless;
+
+use unicode_width::UnicodeWidthChar;
+
+/// Marks without a width of their own that may follow one another; more are dropped.
+const MARKS_MAX: usize = 4;
+
+/// The sign of something cut out.
+const CUT: &str = "…";
+
+/// A text of several lines, harmless.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
+}
+
+/// Cells that a character takes.
+fn cells(c: char) -> usize {
+    match c {
+        // It asks for the picture of a character that is else one cell wide.
+        '\u{fe0f}' => 1,
+        c => c.width().unwrap_or(0),
+    }
+}
+
+/// Cells that a text without control characters takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(cells).sum()
+}
+
+/// Cells that a line takes that holds colours.
+pub(crate) fn visible(line: &str) -> usize {
+    let mut parts = line.split("\u{1b}[");
+    let first = parts.next().map_or(0, width);
+    first + parts.map(|part| part.split_once('m').map_or(0, |(_, rest)| width(rest))).sum::<usize>()
+}
+
+/// The first line of a text, harmless, and whether there was more than it.
+fn first_line(text: &str) -> (String, bool) {
+    let mut lines = text.lines();
+    let line = lines.next().unwrap_or_default();
+    let mut marks = 0;
+    let kept = line.chars().map(harmless).filter(|&c| {
+        marks = if cells(c) == 0 { marks + 1 } else { 0 };
+        marks <= MARKS_MAX
+    });
+    (kept.collect(), lines.next().is_some())
+}
+
+/// The longest beginning of a text that takes no more than so many cells.
+fn beginning(text: &str, columns: usize) -> &str {
+    let mut taken = 0;
+    let over = text.char_indices().find(|&(_, c)| {
+        taken += cells(c);
+        taken > columns
+    });
+    over.map_or(text, |(at, _)| &text[..at])
+}
+
+/// The first line of a text, harmless, in at most so many cells; `…` stands for what is missing.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    let (line, more) = first_line(text);
+    if width(&line) + usize::from(more) <= columns {
+        return if more { line + CUT } else { line };
+    }
+    match columns.checked_sub(1) {
+        None => String::new(),
+        Some(columns) => format!("{}{CUT}", beginning(&line, columns)),
+    }
+}
+
+/// The first line of a text, harmless and whole; `…` stands for those after it.
+pub(crate) fn harmless_line(text: &str) -> String {
+    fit(text, usize::MAX)
+}
+
+/// Like [`fit`], but keeps both ends of a name: names that are made in series differ at their ends.
+pub(crate) fn fit_name(name: &str, columns: usize) -> String {
+    let (line, _) = first_line(name);
+    if width(&line) <= columns {
+        return line;
+    }
+    if columns < 8 {
+        return fit(&line, columns);
+    }
+    let tail = (columns - 1) / 2;
+    let mut taken = 0;
+    let from = line.char_indices().rev().take_while(|&(_, c)| {
+        taken += cells(c);
+        taken <= tail
+    });
+    let from = from.last().map_or(line.len(), |(at, _)| at);
+    format!("{}{CUT}{}", beginning(&line, columns - 1 - tail), &line[from..])
+}
+
+/// A text, harmless, in lines of at most so many cells, which break at blanks where they can: the first has `first`, the others
+/// `columns`. There are no more than `most` of them, and one at least; `…` stands for what is missing.
+pub(crate) fn wrapped(text: &str, first: usize, columns: usize, most: usize) -> Vec<String> {
+    let (line, more) = first_line(text);
+    let whole = if more { line + CUT } else { line };
+    let (mut rest, mut lines) = (whole.as_str(), Vec::new());
+    loop {
+        let room = if lines.is_empty() { first } else { columns };
+        let begins = beginning(rest, room);
+        if begins.len() == rest.len() || lines.len() + 1 >= most || begins.is_empty() {
+            lines.push(fit(rest, room));
+            return lines;
+        }
+        // What is cut at a blank loses that.
+        let is_at_blank = rest[begins.len()..].starts_with(' ');
+        let at = if is_at_blank { begins.len() } else { begins.rfind(' ').unwrap_or(begins.len()) };
+        let at = if at == 0 { begins.len() } else { at };
+        lines.push(rest[..at].trim_end().to_owned());
+        rest = rest[at..].trim_start();
+    }
+}
+
+/// A text that takes so many cells at least, with spaces after it.
+pub(crate) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_fits_is_one_harmless_line() {
+        for (text, columns, expected) in [
+            ("abc", 5, "abc"),
+            ("abcdef", 5, "abcd…"),
+            ("abcdef", 1, "…"),
+            ("abcdef", 0, ""),
+            ("a\nb", 5, "a…"),
+            ("a\u{1b}[31m", 10, "a\u{fffd}[31m"),
+            ("a\tb", 5, "a b"),
+            ("a\u{202e}b", 5, "a\u{fffd}b"),
+            ("", 5, ""),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("🦀🦀", 3, "🦀…"),
+            ("❤\u{fe0f}x", 2, "❤…"),
+            ("e\u{301}e\u{301}", 2, "e\u{301}e\u{301}"),
+        ] {
+            assert_eq!(fit(text, columns), expected, "{text:?} in {columns}");
+        }
+        let heap = format!("z{}y", "\u{336}".repeat(1_000));
+        assert_eq!(fit(&heap, 2).chars().count(), 2 + MARKS_MAX);
+    }
+
+    #[test]
+    fn lines_stay_lines_and_are_harmless() {
+        for (text, expected) in [
+            ("", ""),
+            ("a\nb\n", "a\nb\n"),
+            ("a\u{1b}[31m\nb\u{7}\tc\r", "a\u{fffd}[31m\nb\u{fffd} c\u{fffd}"),
+        ] {
+            assert_eq!(harmless_lines(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn colours_take_no_cells() {
+        for (line, expected) in
+            [("", 0), ("ab", 2), ("\u{1b}[32m✔\u{1b}[0m 日", 4), ("a\u{1b}[1mb\u{1b}[0m", 2)]
+        {
+            assert_eq!(visible(line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_keeps_both_ends() {
+        for (name, columns, expected) in [
+            ("short", 8, "short"),
+            ("render-chapter-0017", 12, "render…-0017"),
+            ("render-chapter-0017", 9, "rend…0017"),
+            ("render-chapter-0017", 5, "rend…"),
+            ("日本語日本語日本語", 9, "日本…本語"),
+        ] {
+            assert_eq!(fit_name(name, columns), expected, "{name:?} in {columns}");
+            assert!(width(expected) <= columns);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_broken_at_blanks_and_cut_only_where_there_is_no_room() {
+        for (text, first, columns, most, expected) in [
+            ("one two three", 20, 10, 3, &["one two three"][..]),
+            ("one two three", 8, 10, 3, &["one two", "three"]),
+            ("one two three", 7, 10, 3, &["one two", "three"]),
+            ("one two three", 6, 4, 9, &["one", "two", "thre", "e"]),
+            ("one two three", 6, 4, 2, &["one", "two…"]),
+            ("one two three", 6, 4, 1, &["one t…"]),
+            ("one\ntwo", 10, 10, 3, &["one…"]),
+            ("日本語 日本", 6, 4, 3, &["日本語", "日本"]),
+            ("日本語", 1, 1, 3, &["…"]),
+            ("", 5, 5, 2, &[""]),
+        ] {
+            assert_eq!(wrapped(text, first, columns, most), expected, "{text:?} in {first} and {columns}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_is_wider_than_what_it_is_wrapped_in(text: String, first in 0usize..50, columns in 0usize..50) {
+            let lines = wrapped(&text, first, columns, 5);
+            assert!((1..=5).contains(&lines.len()));
+            for (at, line) in lines.iter().enumerate() {
+                assert!(width(line) <= if at == 0 { first } else { columns }, "{line:?}");
+            }
+        }
+
+        #[test]
+        fn nothing_is_wider_than_what_it_has_to_fit(text: String, columns in 0usize..50) {
+            for cut in [fit(&text, columns), fit_name(&text, columns)] {
+                assert!(width(&cut) <= columns, "{cut:?}");
+                assert!(!cut.chars().any(char::is_control), "{cut:?}");
+            }
+        }
+    }
+}

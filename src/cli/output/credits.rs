@@ -1,0 +1,80 @@
+//! Texts about clients whose credits are used up.
+
+use ostler_actors::ATTEMPT_CREDITS;
+use ostler_kernel::client_terms::{CREDITS_MAX, REFERENCE_CREDITS};
+use ostler_server::wire::ClientLine;
+
+use crate::cli::output::hints;
+
+/// Credits that let a client go on of whom so many are left: what it owes and a thousand, in thousands.
+pub(crate) fn deposit(left: Option<i64>) -> i64 {
+    let debt = left.unwrap_or(0).min(0).unsigned_abs();
+    let wanted =
+        (debt.saturating_add(REFERENCE_CREDITS.unsigned_abs())).div_ceil(1_000).saturating_mul(1_000);
+    i64::try_from(wanted).unwrap_or(CREDITS_MAX).min(CREDITS_MAX)
+}
+
+/// Whether nothing of a client starts for lack of credits, as far as anybody knows: where nobody drives its runs, it
+/// is not parked as long as anything is left, and yet that may be less than an attempt holds.
+pub(crate) fn is_short(line: &ClientLine) -> bool {
+    line.parked || line.left.is_some_and(|left| left < ATTEMPT_CREDITS.cast_signed())
+}
+
+/// What a run waits for whose client is parked, and what mends it.
+pub(crate) fn waits(line: &ClientLine) -> String {
+    let ClientLine { client, left, .. } = line;
+    format!("it waits for credits of client {client}: {}", hints::deposit(client, deposit(*left)))
+}
+
+/// What is told of a client whose credits were used up, by how it stands now.
+pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
+    let left = line.and_then(|line| line.left);
+    let deposit = hints::deposit(client, deposit(left));
+    match (line, left) {
+        (Some(line), Some(left)) if !is_short(line) => {
+            format!("the credits of client {client} were used up; now {left} are left ({deposit} adds more)")
+        }
+        _ => format!(
+            "the credits of client {client} are used up: nothing more starts until there are more: {deposit}"
+        ),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn line(left: i64, parked: bool) -> ClientLine {
+        let line = serde_json::json!({
+            "client": "acme", "tier": "marketplace", "weight": 10, "weight_served": 10, "weight_from": "credits",
+            "deposited": 100, "spent": 0, "reserved": 0, "left": left, "parked": parked, "running": 0, "queued": 0,
+            "charged": 0, "lag": 0,
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn a_deposit_that_is_advised_pays_the_debt_and_a_thousand_more() {
+        for (left, advised) in
+            [(None, 1_000), (Some(99), 1_000), (Some(0), 1_000), (Some(-1), 2_000), (Some(-1_000), 2_000)]
+        {
+            assert_eq!(deposit(left), advised, "{left:?}");
+        }
+        assert_eq!(deposit(Some(-12_345)), 14_000);
+        assert_eq!(deposit(Some(i64::MIN)), CREDITS_MAX);
+    }
+
+    #[test]
+    fn what_was_used_up_is_told_by_what_is_left_now() {
+        let told = |line: Option<&ClientLine>| used_up("acme", line);
+        let short =
+            "the credits of client acme are used up: nothing more starts until there are more: ostler credit";
+        assert_eq!(told(None), format!("{short} acme +1000"));
+        assert_eq!(told(Some(&line(-1_500, true))), format!("{short} acme +3000"));
+        assert_eq!(told(Some(&line(60, false))), format!("{short} acme +1000"));
+        assert_eq!(
+            told(Some(&line(791, false))),
+            "the credits of client acme were used up; now 791 are left (ostler credit acme +1000 adds more)"
+        );
+    }
+}

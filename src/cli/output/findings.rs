@@ -1,0 +1,219 @@
+//! Faults of plans and other files, as text or JSON. Text output omits faults that follow from others, and shows only the first of many alike.
+
+use std::collections::HashSet;
+
+use ostler::finding::{Finding, Look, Source};
+use ostler::plan_file::PlanFile;
+use serde_json::json;
+
+use crate::cli::exit::Failure;
+use crate::cli::output::cells::fit_name;
+use crate::cli::output::terminal::{Out, status_line, stderr_finding_look};
+use crate::cli::output::units::plural;
+
+/// Findings of one code that are shown in full.
+const ADVICE_SHOWN_MAX: usize = 3;
+
+const FAULTS_SHOWN_MAX: usize = 8;
+
+/// Code of a cycle, which has a fault for each of its nodes.
+const CYCLE: &str = "V04";
+
+/// Tells what is wrong with a plan, as [`tell`] does, and whether there may be more.
+pub(crate) fn tell_plan(file: &PlanFile, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    told(file.source(), findings, file.hides_more(), json, out)
+}
+
+/// Tells what is wrong with a file: to a machine on stdout, to a person on stderr.
+/// A person is told the causes only.
+pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    told(source, findings, false, json, out)
+}
+
+fn told(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out: &mut Out) -> Failure {
+    let findings = &in_order(findings);
+    let more = |many: usize| match (hides_more, many) {
+        (false, _) => "",
+        (true, 1) => "; there may be more behind it",
+        (true, _) => "; there may be more behind them",
+    };
+    if json {
+        findings.iter().for_each(|finding| out.json(&line(source, finding)));
+        let many = findings.len();
+        return Failure::invalid(format!("{} has {}{}", source.name(), plural(many, "fault"), more(many)));
+    }
+    let (causes, follow) = causes(findings);
+    shown(source, &causes, stderr_finding_look()).iter().for_each(status_line);
+    let rest = match follow {
+        0 => String::new(),
+        1 => "; 1 more comes of it, and goes with it".to_owned(),
+        many => format!("; {many} more come of that, and go with it"),
+    };
+    let many = causes.len();
+    Failure::invalid(format!("{} has {}{rest}{}", source.name(), plural(many, "fault"), more(many)))
+}
+
+/// In the order of the file; what has no place comes last.
+pub(crate) fn in_order(findings: &[Finding]) -> Vec<Finding> {
+    let mut sorted = findings.to_vec();
+    sorted.sort_by_key(|finding| finding.place.map_or(usize::MAX, |place| place.offset));
+    sorted
+}
+
+/// The faults that are mended by themselves, a cycle once, and how many others go with them.
+fn causes(findings: &[Finding]) -> (Vec<&Finding>, usize) {
+    let (mut causes, mut follow): (Vec<&Finding>, usize) = (Vec::new(), 0);
+    let leads_nowhere = findings.iter().any(|finding| finding.code == "V03");
+    let without_tool: HashSet<_> =
+        findings.iter().filter(|finding| finding.code == "V20").map(|finding| &finding.node).collect();
+    let mut cycles = HashSet::new();
+    for finding in findings {
+        // An edge that leads nowhere leaves its source without a purpose, and a tool that is not there has no contract.
+        let follows = match finding.code.as_str() {
+            "V05" => leads_nowhere,
+            "V08" => without_tool.contains(&finding.node),
+            _ => false,
+        };
+        if follows {
+            follow += 1;
+        } else if finding.code != CYCLE || cycles.insert(&finding.detail) {
+            // All nodes of a cycle tell it in the same words.
+            causes.push(finding);
+        }
+    }
+    (causes, follow)
+}
+
+/// Findings for people, in order: the first of each code in full, then how many more there are like them.
+pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<String> {
+    let mut codes: Vec<&str> = Vec::new();
+    for finding in findings {
+        if !codes.contains(&finding.code.as_str()) {
+            codes.push(&finding.code);
+        }
+    }
+    let (mut full, mut rest) = (Vec::new(), Vec::new());
+    for code in codes {
+        let alike: Vec<&Finding> = findings.iter().copied().filter(|finding| finding.code == code).collect();
+        let most = if alike[0].is_advice() { ADVICE_SHOWN_MAX } else { FAULTS_SHOWN_MAX };
+        // To say that there is one more would take as long as to say which.
+        let most = if alike.len() == most + 1 { alike.len() } else { most.min(alike.len()) };
+        full.extend_from_slice(&alike[..most]);
+        if most < alike.len() {
+            rest.push(more(code, &alike[most..]));
+        }
+    }
+    full.sort_by_key(|finding| finding.place.map_or(usize::MAX, |place| place.offset));
+    full.into_iter().map(|finding| source.show(finding, look)).chain(rest).collect()
+}
+
+/// What stands for findings that are not shown: how many, and of which nodes or lines.
+fn more(code: &str, rest: &[&Finding]) -> String {
+    let nodes = rest.iter().filter_map(|finding| finding.node.as_deref());
+    let mut nodes: Vec<String> = nodes.map(|node| fit_name(node, usize::MAX)).collect();
+    nodes.dedup();
+    let lines = rest.iter().filter_map(|finding| finding.place).map(|place| place.line.to_string());
+    let mut lines: Vec<String> = lines.collect();
+    lines.dedup();
+    let of = match (nodes.as_slice(), lines.as_slice()) {
+        ([], []) => String::new(),
+        ([], [line]) => format!(", in line {line}"),
+        ([], lines) => format!(", in lines {}", first(lines)),
+        ([node], _) => format!(", of node {node}"),
+        (nodes, _) => format!(", of nodes {}", first(nodes)),
+    };
+    format!("{code}: {} more like these{of}; --json tells all\n", rest.len())
+}
+
+/// The first of these names.
+fn first(names: &[impl AsRef<str>]) -> String {
+    let more = if names.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
+    let named: Vec<&str> = names.iter().take(NAMES_SHOWN_MAX).map(AsRef::as_ref).collect();
+    format!("{}{more}", named.join(", "))
+}
+
+/// A finding for machines.
+pub(crate) fn line(source: &Source, finding: &Finding) -> serde_json::Value {
+    json!({
+        "type": if finding.is_advice() { "advice" } else { "fault" },
+        "code": finding.code, "node": finding.node, "detail": finding.detail, "mend": finding.help,
+        "file": source.name(), "line": finding.place.map(|place| place.line),
+        "column": finding.place.map(|place| place.column),
+        "source": finding.place.map(|place| source.line(place)), "url": finding.url(),
+    })
+}
+
+/// Names of a list that are shown.
+pub(crate) const NAMES_SHOWN_MAX: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(code: &str, node: Option<&str>, line: usize, detail: &str) -> Finding {
+        let source = Source::new("p", &"x\n".repeat(100));
+        let (code, node, help) = (code.to_owned(), node.map(str::to_owned), String::new());
+        Finding { code, node, detail: detail.to_owned(), help, place: Some(source.place(2 * (line - 1))) }
+    }
+
+    #[test]
+    fn of_many_that_are_alike_the_first_are_shown_and_the_rest_is_named() {
+        let source = Source::new("p", &"x\n".repeat(100));
+        for (code, many, has_nodes, full, rest) in [
+            ("W01", 4, true, 4, None),
+            ("W01", 5, true, 3, Some("W01: 2 more like these, of nodes n4, n5; --json tells all\n")),
+            ("W01", 5, false, 3, Some("W01: 2 more like these, in lines 4, 5; --json tells all\n")),
+            ("V03", 9, true, 9, None),
+            ("V03", 10, true, 8, Some("V03: 2 more like these, of nodes n9, n10; --json tells all\n")),
+            (
+                "W01",
+                50,
+                true,
+                3,
+                Some(
+                    "W01: 47 more like these, of nodes n4, n5, n6, n7, n8, n9, n10, n11, n12, n13, n14, n15, …; \
+                     --json tells all\n",
+                ),
+            ),
+        ] {
+            let name = |at: usize| has_nodes.then(|| format!("n{at}"));
+            let found: Vec<Finding> =
+                (1..=many).map(|at| finding(code, name(at).as_deref(), at, "is so")).collect();
+            let told = shown(&source, &found.iter().collect::<Vec<_>>(), Look::default());
+            let in_full = told.iter().filter(|told| told.contains("is so")).count();
+            let last = told.last().map(String::as_str).filter(|told| told.contains("more like these"));
+            assert_eq!((in_full, last), (full, rest), "{code} {many}");
+        }
+    }
+
+    #[test]
+    fn findings_are_told_in_the_order_of_the_file() {
+        let found = [
+            finding("V03", Some("b"), 7, "third"),
+            finding("V03", Some("c"), 2, "first"),
+            finding("V20", Some("a"), 5, "second"),
+            Finding { place: None, ..finding("parameter", None, 1, "last") },
+        ];
+        let source = Source::new("p", &"x\n".repeat(100));
+        let sorted = in_order(&found);
+        let details: Vec<&str> = sorted.iter().map(|finding| finding.detail.as_str()).collect();
+        assert_eq!(details, ["first", "second", "third", "last"]);
+        let told = shown(&source, &found.iter().collect::<Vec<_>>(), Look::default());
+        let places = told.iter().zip(details).map(|(told, detail)| told.contains(detail));
+        assert_eq!(places.collect::<Vec<_>>(), [true; 4], "{told:?}");
+    }
+
+    #[test]
+    fn a_cycle_is_one_cause_and_what_follows_is_counted() {
+        let found = [
+            finding("V03", Some("x"), 1, "needs y"),
+            finding("V04", Some("a"), 1, "waits for itself: a -> b -> a"),
+            finding("V04", Some("b"), 2, "waits for itself: a -> b -> a"),
+            finding("V04", Some("c"), 3, "waits for itself: c -> d -> c"),
+            finding("V05", Some("e"), 4, "leads nowhere"),
+        ];
+        let (causes, follow) = causes(&found);
+        let causes: Vec<_> = causes.iter().filter_map(|finding| finding.node.as_deref()).collect();
+        assert_eq!((causes, follow), (vec!["x", "a", "c"], 1));
+    }
+}

@@ -1,0 +1,210 @@
+//! Commands that are printed for the user to run next.
+//!
+//! Each names the data folder and the configuration as this command line does; else it would act on another folder.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use crate::cli::output::labels::short_id;
+use crate::cli::output::terminal::Out;
+
+/// What every command that is printed ends with: the options of this one that name places.
+static LOCATION: OnceLock<String> = OnceLock::new();
+
+/// Options that name places.
+const LOCATION_OPTIONS: [&str; 2] = ["data", "config"];
+
+/// Keeps the options of this command line that name places. What the environment names, the next command finds there.
+pub(crate) fn remember_location(matches: &ArgMatches) {
+    let given =
+        LOCATION_OPTIONS.iter().filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine));
+    let options = given.filter_map(|name| {
+        let value = matches.try_get_one::<PathBuf>(name).ok().flatten()?;
+        Some(format!(" {}", option(name, value)))
+    });
+    let _ = LOCATION.set(options.collect());
+}
+
+fn location() -> &'static str {
+    LOCATION.get().map_or("", String::as_str)
+}
+
+/// An option with its value.
+pub(crate) fn option(name: &str, value: &Path) -> String {
+    let bytes = value.as_os_str().as_bytes();
+    let between = if bytes.starts_with(b"-") { '=' } else { ' ' };
+    format!("--{name}{between}{}", quoted(bytes))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(byte);
+    match std::str::from_utf8(word) {
+        Ok(text) if !word.is_empty() && word.iter().all(is_plain) => text.to_owned(),
+        Ok(text) if !text.chars().any(char::is_control) => format!("'{}'", text.replace('\'', r"'\''")),
+        _ => {
+            let escaped = word.iter().map(|byte| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                _ => format!("\\x{byte:02x}"),
+            });
+            format!("$'{}'", escaped.collect::<String>())
+        }
+    }
+}
+
+/// A command with the names that it is about and its options. A name that begins like an option stands behind all of them.
+pub(crate) fn command(words: &str, names: &[&str], options: &str) -> String {
+    command_at(words, names, options, location())
+}
+
+fn command_at(words: &str, names: &[&str], options: &str, place: &str) -> String {
+    let options = if options.is_empty() { String::new() } else { format!(" {options}") };
+    let names: String = names.iter().map(|name| format!(" {name}")).collect();
+    if names.contains(" -") {
+        format!("ostler {words}{options}{place} --{names}")
+    } else {
+        format!("ostler {words}{names}{options}{place}")
+    }
+}
+
+/// The command that goes on with a run.
+pub(crate) fn resume(run: &str) -> String {
+    command("resume", &[run], "")
+}
+
+/// What to do about a run that was set aside for this reason: the command, and what comes of it.
+pub(crate) fn suspended(run: &str, reason: &str) -> (String, &'static str) {
+    if is_unreadable(reason) {
+        (command("doctor", &[], ""), "tells what is wrong with it")
+    } else {
+        (resume(run), "goes on with it")
+    }
+}
+
+/// Whether a run was set aside because its records cannot be read: to resume it would only be to fail again.
+fn is_unreadable(reason: &str) -> bool {
+    reason.starts_with("it cannot be read")
+}
+
+/// The command that deposits so many credits.
+pub(crate) fn deposit(client: &str, credits: i64) -> String {
+    command("credit", &[client, &format!("+{credits}")], "")
+}
+
+/// The command that shows a run.
+pub(crate) fn show(run: &str) -> String {
+    command("show", &[run], "")
+}
+
+/// A text, each command of which that stands in backticks is made one to be pasted here.
+pub(crate) fn with_location(text: &str) -> String {
+    insert_location(text, location())
+}
+
+fn insert_location(text: &str, place: &str) -> String {
+    let mut parts = text.split('`');
+    let mut told = parts.next().unwrap_or_default().to_owned();
+    let mut is_quoted = true;
+    for part in parts {
+        told.push('`');
+        told.push_str(part);
+        let is_command =
+            is_quoted && part.strip_prefix("ostler ").is_some_and(|rest| !rest.starts_with("help "));
+        if is_command && !part.contains(place) {
+            told.push_str(place);
+        }
+        is_quoted = !is_quoted;
+    }
+    told
+}
+
+/// What a yes is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DigestSource<'a> {
+    /// What was shown here, with this digest.
+    Shown(&'a str),
+    /// What the command shows before it asks: there is a terminal.
+    AtTerminal,
+    /// What has to be looked at first.
+    Unseen,
+}
+
+impl DigestSource<'_> {
+    /// Of what is told on `out` without being shown.
+    pub(crate) fn on(out: &Out) -> DigestSource<'static> {
+        if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen }
+    }
+}
+
+/// The commands that answer what a node waits for; the first is the one that is meant most often.
+pub(crate) fn answer_commands(run: &str, node: &str, ask: &str, seen: DigestSource<'_>) -> Vec<String> {
+    let run = short_id(run);
+    if ask == "in_doubt" {
+        return ["--done FILE", "--redo", "--fail"].map(|how| command("resolve", &[run, node], how)).into();
+    }
+    let yes = match seen {
+        DigestSource::Shown(digest) => command("approve", &[run, node], &format!("--digest {digest}")),
+        DigestSource::AtTerminal => command("approve", &[run, node], ""),
+        DigestSource::Unseen => command("approvals", &[], ""),
+    };
+    vec![yes, command("reject", &[run, node], "--note WHY")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_quoted_for_a_shell() {
+        for (path, expected) in [
+            ("broken", "--data broken"),
+            ("../a b", "--data '../a b'"),
+            ("it's", r"--data 'it'\''s'"),
+            ("~x", "--data '~x'"),
+            ("-x", "--data=-x"),
+            ("a\nb'", r"--data $'a\x0ab\''"),
+        ] {
+            assert_eq!(option("data", Path::new(path)), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_that_begins_like_an_option_stands_behind_all_options() {
+        for (node, expected) in [
+            ("b", "ostler resolve 12 b --redo --data d"),
+            ("-b", "ostler resolve --redo --data d -- 12 -b"),
+            ("b-c", "ostler resolve 12 b-c --redo --data d"),
+        ] {
+            assert_eq!(command_at("resolve", &["12", node], "--redo", " --data d"), expected);
+        }
+        assert_eq!(command_at("ps", &[], "", ""), "ostler ps");
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_read_is_not_resumed() {
+        for (reason, expected) in
+            [("it was checkpointed", "ostler resume 12"), ("it cannot be read: record 3", "ostler doctor")]
+        {
+            assert_eq!(suspended("12", reason).0, expected);
+        }
+    }
+
+    #[test]
+    fn commands_in_a_text_are_made_ones_to_be_pasted() {
+        for (text, expected) in [
+            ("`ostler doctor --repair` mends it", "`ostler doctor --repair --data d` mends it"),
+            ("see `keep` and `ostler ps --data d`", "see `keep` and `ostler ps --data d`"),
+            ("`ostler help run` tells; `ostler ps`", "`ostler help run` tells; `ostler ps --data d`"),
+            ("a ` alone", "a ` alone"),
+            ("", ""),
+        ] {
+            assert_eq!(insert_location(text, " --data d"), expected);
+        }
+        assert_eq!(insert_location("`ostler ps`", ""), "`ostler ps`");
+    }
+}

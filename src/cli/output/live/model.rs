@@ -1,0 +1,421 @@
+//! The state of a run as known from its records. It reads neither terminal nor clock.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ostler_kernel::run::attempt_started_at;
+use ostler_server::wire::EventLine;
+use serde_json::Value;
+
+/// Where a node stands, as far as it makes a difference to who watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum DisplayState {
+    /// What it needs is not there yet.
+    #[default]
+    Pending,
+    /// It may start.
+    Ready,
+    /// A dependency is lost, while a new plan may help.
+    Blocked,
+    /// An operator holds it.
+    Held,
+    /// An attempt is under way.
+    Running,
+    /// It was stopped while it acts on the world: it goes on to its true end.
+    Draining,
+    /// A person is asked.
+    Waiting,
+    /// It failed, and is tried again or patched.
+    Retrying,
+    /// It is done.
+    Executed,
+    /// It is lost.
+    Failed,
+    /// It was stopped, or what it needs is lost.
+    Cancelled,
+    /// It is not needed.
+    Skipped,
+}
+
+impl DisplayState {
+    /// The states, in the order in which they are counted out.
+    pub(crate) const ALL: [DisplayState; 12] = [
+        DisplayState::Executed,
+        DisplayState::Failed,
+        DisplayState::Waiting,
+        DisplayState::Running,
+        DisplayState::Retrying,
+        DisplayState::Draining,
+        DisplayState::Held,
+        DisplayState::Cancelled,
+        DisplayState::Skipped,
+        DisplayState::Blocked,
+        DisplayState::Ready,
+        DisplayState::Pending,
+    ];
+
+    /// The state that a transition leads to; a word that is not known counts as pending.
+    fn after(to: &str, reason: &str) -> DisplayState {
+        match to {
+            "ready" => DisplayState::Ready,
+            "blocked" if reason == "hold" => DisplayState::Held,
+            "blocked" => DisplayState::Blocked,
+            "running" => DisplayState::Running,
+            "waiting_human" => DisplayState::Waiting,
+            "failed_retryable" => DisplayState::Retrying,
+            "executed" => DisplayState::Executed,
+            "failed" => DisplayState::Failed,
+            "cancelled" => DisplayState::Cancelled,
+            "skipped" => DisplayState::Skipped,
+            _ => DisplayState::Pending,
+        }
+    }
+
+    /// Whether nothing can follow.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(
+            self,
+            DisplayState::Executed | DisplayState::Failed | DisplayState::Cancelled | DisplayState::Skipped
+        )
+    }
+
+    /// Whether something goes on, or went wrong, or somebody is needed.
+    pub(crate) fn is_notable(self) -> bool {
+        match self {
+            DisplayState::Running
+            | DisplayState::Draining
+            | DisplayState::Waiting
+            | DisplayState::Retrying => true,
+            DisplayState::Failed | DisplayState::Held => true,
+            DisplayState::Pending | DisplayState::Ready | DisplayState::Blocked => false,
+            DisplayState::Executed | DisplayState::Cancelled | DisplayState::Skipped => false,
+        }
+    }
+
+    /// The word for people.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            DisplayState::Pending => "pending",
+            DisplayState::Ready => "ready",
+            DisplayState::Blocked => "blocked",
+            DisplayState::Held => "held",
+            DisplayState::Running => "running",
+            DisplayState::Draining => "draining",
+            DisplayState::Waiting => "waiting",
+            DisplayState::Retrying => "retrying",
+            DisplayState::Executed => "executed",
+            DisplayState::Failed => "failed",
+            DisplayState::Cancelled => "cancelled",
+            DisplayState::Skipped => "skipped",
+        }
+    }
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NodeModel {
+    pub(crate) name: String,
+    /// Longest path to it.
+    pub(crate) level: usize,
+    pub(crate) state: DisplayState,
+    /// When it came there.
+    pub(crate) since_ms: i64,
+    /// When the attempt under way began.
+    pub(crate) started_ms: Option<i64>,
+    /// How long the last attempt took.
+    pub(crate) took_ms: Option<i64>,
+    /// When it goes on by itself: the end of a sleep, of a back-off, of the patience with a person.
+    pub(crate) until_ms: Option<i64>,
+    pub(crate) attempt: u64,
+    /// What the last failed attempt met.
+    pub(crate) failure: Option<String>,
+    pub(crate) reason: String,
+    /// What a person is asked: `before`, `after`, `node`, `in_doubt`.
+    pub(crate) ask: String,
+    sources: Vec<usize>,
+}
+
+/// The nodes of a run, and how far it is.
+#[derive(Debug, Default)]
+pub(crate) struct RunModel {
+    pub(crate) run: String,
+    pub(crate) plan: String,
+    pub(crate) version: u64,
+    pub(crate) opened_ms: Option<i64>,
+    /// Credits spent.
+    pub(crate) cost: u64,
+    /// The planner is asked for a new version.
+    pub(crate) replanning: bool,
+    pub(crate) parked: bool,
+    /// Who pays.
+    pub(crate) client: String,
+    /// The client's credits are used up.
+    pub(crate) out_of_credit: bool,
+    /// Credits that would mend that, once it was asked for.
+    pub(crate) deposit: Option<i64>,
+    nodes: Vec<NodeModel>,
+    index: HashMap<String, usize>,
+    levels_outdated: bool,
+}
+
+pub(crate) fn text<'a>(body: &'a Value, key: &str) -> &'a str {
+    body[key].as_str().unwrap_or_default()
+}
+
+impl RunModel {
+    /// The nodes, in the order in which they became known. Their levels are right after [`Board::settle`].
+    pub(crate) fn nodes(&self) -> &[NodeModel] {
+        &self.nodes
+    }
+
+    /// The node of this name.
+    #[cfg(test)]
+    pub(crate) fn node(&self, name: &str) -> Option<&NodeModel> {
+        self.index.get(name).map(|&place| &self.nodes[place])
+    }
+
+    /// How many nodes stand where.
+    pub(crate) fn counts(&self) -> BTreeMap<DisplayState, usize> {
+        let mut counts = BTreeMap::new();
+        for node in &self.nodes {
+            *counts.entry(node.state).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Takes a record in; gives the place of the node that moved.
+    pub(crate) fn record(&mut self, line: &EventLine) -> Option<&NodeModel> {
+        let body = &line.body;
+        match line.kind.as_str() {
+            "run_opened" => {
+                line.run.clone_into(&mut self.run);
+                text(&body["plan"], "id").clone_into(&mut self.plan);
+                text(body, "client").clone_into(&mut self.client);
+                (self.opened_ms, self.version) = (Some(line.at_ms), 1);
+                self.add_nodes(&body["plan"]["nodes"], line.at_ms);
+            }
+            "plan_version" => {
+                self.version = body["version"].as_u64().unwrap_or(self.version);
+                self.replanning = false;
+                self.add_nodes(&body["revision"]["nodes"], line.at_ms);
+            }
+            "plan_refused" => self.replanning = false,
+            "replan_asked" => self.replanning = true,
+            "out_of_credit" => (self.out_of_credit, self.deposit) = (body["out"] == true, None),
+            "parked" => self.parked = true,
+            "run_recovered" => self.parked = false,
+            "attempt_result" | "late_result" => {
+                let cost = body["cost"].as_u64().unwrap_or(0);
+                self.cost = self.cost.saturating_add(cost);
+                if line.kind == "attempt_result" {
+                    let node = self.node_entry(text(body, "node"), line.at_ms);
+                    node.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
+                    if let (Some(started), Some(took)) = (&mut node.started_ms, body["duration_ms"].as_u64())
+                    {
+                        *started = attempt_started_at(*started, line.at_ms, took, cost);
+                    }
+                }
+            }
+            "draining" => self.node_entry(text(body, "node"), line.at_ms).state = DisplayState::Draining,
+            "human_request" => {
+                let node = self.node_entry(text(body, "node"), line.at_ms);
+                text(body, "kind").clone_into(&mut node.ask);
+                node.until_ms = body["deadline_ms"].as_i64();
+            }
+            "timer_set" => self.node_entry(text(body, "node"), line.at_ms).until_ms = body["at_ms"].as_i64(),
+            "timer_fired" | "human_answer" => self.node_entry(text(body, "node"), line.at_ms).until_ms = None,
+            "node_transition" => return Some(self.transition(body, line.at_ms)),
+            _ => {}
+        }
+        None
+    }
+
+    fn transition(&mut self, body: &Value, at_ms: i64) -> &NodeModel {
+        let node = self.node_entry(text(body, "node"), at_ms);
+        text(body, "reason").clone_into(&mut node.reason);
+        if (text(body, "from"), text(body, "to"), node.reason.as_str())
+            == ("waiting_human", "failed", "in_doubt")
+        {
+            node.failure = Some("a person settled it as failed".to_owned());
+        }
+        node.state = DisplayState::after(text(body, "to"), &node.reason);
+        node.since_ms = at_ms;
+        node.attempt = body["attempt"].as_u64().unwrap_or(0);
+        if node.state == DisplayState::Running {
+            (node.started_ms, node.took_ms) = (Some(at_ms), None);
+        } else if let Some(started) = node.started_ms.take() {
+            node.took_ms = Some(at_ms - started);
+        }
+        // What was set before the move may be for it: a back-off, the patience with a person.
+        if !matches!(node.state, DisplayState::Running | DisplayState::Waiting | DisplayState::Retrying) {
+            node.until_ms = None;
+        }
+        node
+    }
+
+    /// The node of this name, which exists from here on.
+    fn node_entry(&mut self, name: &str, at_ms: i64) -> &mut NodeModel {
+        let place = match self.index.get(name) {
+            Some(&place) => place,
+            None => {
+                self.nodes.push(NodeModel { name: name.to_owned(), since_ms: at_ms, ..NodeModel::default() });
+                self.index.insert(name.to_owned(), self.nodes.len() - 1);
+                self.levels_outdated = true;
+                self.nodes.len() - 1
+            }
+        };
+        &mut self.nodes[place]
+    }
+
+    /// Nodes of a plan, or those that are new or changed in its next version.
+    fn add_nodes(&mut self, nodes: &Value, at_ms: i64) {
+        let nodes = nodes.as_array().map(Vec::as_slice).unwrap_or_default();
+        for node in nodes {
+            self.node_entry(text(node, "id"), at_ms);
+        }
+        for node in nodes {
+            let deps = node["deps"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let sources = deps.iter().filter_map(|dep| self.index.get(text(dep, "n")).copied()).collect();
+            let place = self.index[text(node, "id")];
+            self.nodes[place].sources = sources;
+        }
+        self.levels_outdated = true;
+    }
+
+    /// Sets the levels right after the plan has changed. Time: nodes and edges.
+    pub(crate) fn update_levels(&mut self) {
+        if !std::mem::take(&mut self.levels_outdated) {
+            return;
+        }
+        let mut consumers = vec![Vec::new(); self.nodes.len()];
+        let mut open: Vec<usize> = vec![0; self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate() {
+            open[at] = node.sources.len();
+            node.sources.iter().for_each(|&source| consumers[source].push(at));
+        }
+        self.nodes.iter_mut().for_each(|node| node.level = 0);
+        let mut next: Vec<usize> = (0..open.len()).filter(|&at| open[at] == 0).collect();
+        while let Some(at) = next.pop() {
+            let below = self.nodes[at].level + 1;
+            for &consumer in &consumers[at] {
+                self.nodes[consumer].level = self.nodes[consumer].level.max(below);
+                open[consumer] -= 1;
+                if open[consumer] == 0 {
+                    next.push(consumer);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A record of the run `0198f3c2-…-1a2b3c4d5e6f`, at this time.
+    pub(crate) fn line(at_ms: i64, kind: &str, body: Value) -> EventLine {
+        let run = "0198f3c2-0000-7000-8000-1a2b3c4d5e6f".to_owned();
+        EventLine { line_type: "event".to_owned(), seq: 1, at_ms, run, kind: kind.to_owned(), body }
+    }
+
+    /// A board of a plan: each node with what it depends on.
+    pub(crate) fn model(plan: &[(&str, &[&str])]) -> RunModel {
+        let mut model = RunModel::default();
+        let body = json!({"plan": {"id": "p", "nodes": nodes(plan)}});
+        model.record(&line(0, "run_opened", body));
+        model
+    }
+
+    fn nodes(plan: &[(&str, &[&str])]) -> Vec<Value> {
+        let deps = |deps: &[&str]| deps.iter().map(|dep| json!({"n": dep})).collect::<Vec<_>>();
+        plan.iter().map(|(id, sources)| json!({"id": id, "deps": deps(sources)})).collect()
+    }
+
+    pub(crate) fn move_to(model: &mut RunModel, at_ms: i64, node: &str, to: &str, reason: &str) {
+        let attempt = u64::from(to != "ready");
+        let body = json!({"node": node, "to": to, "reason": reason, "attempt": attempt});
+        model.record(&line(at_ms, "node_transition", body));
+    }
+
+    fn check_levels(model: &mut RunModel, expected: &[(&str, usize)]) {
+        model.update_levels();
+        let levels: Vec<(&str, usize)> =
+            model.nodes().iter().map(|node| (node.name.as_str(), node.level)).collect();
+        assert_eq!(levels, expected);
+    }
+
+    #[test]
+    fn levels_are_the_longest_paths() {
+        let mut model = model(&[("c", &["b", "a"]), ("b", &["a"]), ("a", &[]), ("d", &[])]);
+        check_levels(&mut model, &[("c", 2), ("b", 1), ("a", 0), ("d", 0)]);
+    }
+
+    #[test]
+    fn a_new_version_puts_its_nodes_and_those_after_them_right() {
+        let mut model = model(&[("a", &[]), ("b", &["a"]), ("c", &["b"])]);
+        check_levels(&mut model, &[("a", 0), ("b", 1), ("c", 2)]);
+        let revision = json!({"nodes": nodes(&[("b", &["x"]), ("x", &["y"]), ("y", &["a"])])});
+        model.record(&line(5, "plan_version", json!({"version": 2, "revision": revision})));
+        check_levels(&mut model, &[("a", 0), ("b", 3), ("c", 4), ("x", 2), ("y", 1)]);
+        assert_eq!(model.version, 2);
+    }
+
+    #[test]
+    fn a_chain_of_ten_thousand_nodes_settles_at_once() {
+        let names: Vec<String> = (0..10_000).map(|at| format!("n{at}")).collect();
+        let deps: Vec<Vec<&str>> =
+            (0..10_000).map(|at| (at > 0).then(|| names[at - 1].as_str()).into_iter().collect()).collect();
+        let plan: Vec<(&str, &[&str])> =
+            names.iter().zip(&deps).map(|(name, deps)| (name.as_str(), deps.as_slice())).collect();
+        let mut model = model(&plan);
+        model.update_levels();
+        assert_eq!(model.nodes()[9_999].level, 9_999);
+    }
+
+    #[test]
+    fn a_node_knows_its_attempt_its_time_and_its_failure() {
+        let mut model = model(&[("a", &[])]);
+        move_to(&mut model, 20, "a", "running", "attempt:1");
+        let outcome = json!({"failed": {"message": "no such file"}});
+        let body = json!({"node": "a", "outcome": outcome, "cost": 3});
+        model.record(&line(50, "attempt_result", body));
+        move_to(&mut model, 50, "a", "failed_retryable", "transient");
+        model.record(&line(50, "timer_set", json!({"node": "a", "kind": "backoff", "at_ms": 250})));
+        let node = model.node("a").unwrap();
+        assert_eq!((node.state, node.took_ms, node.until_ms), (DisplayState::Retrying, Some(30), Some(250)));
+        assert_eq!((node.failure.as_deref(), model.cost), (Some("no such file"), 3));
+        move_to(&mut model, 250, "a", "pending", "retry");
+        assert_eq!(model.node("a").unwrap().until_ms, None);
+    }
+
+    #[test]
+    fn an_attempt_took_what_its_result_says() {
+        for (duration_ms, cost, took) in [(0, 1, 0), (20, 20, 20), (90, 90, 30), (0, 0, 30)] {
+            let mut model = model(&[("a", &[])]);
+            move_to(&mut model, 20, "a", "running", "attempt:1");
+            let body = json!({"node": "a", "outcome": {}, "duration_ms": duration_ms, "cost": cost});
+            model.record(&line(50, "attempt_result", body));
+            move_to(&mut model, 50, "a", "executed", "ok");
+            assert_eq!(model.node("a").unwrap().took_ms, Some(took), "{duration_ms} {cost}");
+        }
+    }
+
+    #[test]
+    fn what_is_stopped_while_it_acts_drains() {
+        let mut model = model(&[("a", &[])]);
+        move_to(&mut model, 20, "a", "running", "attempt:1");
+        model.record(&line(30, "draining", json!({"node": "a"})));
+        assert_eq!(model.node("a").unwrap().state, DisplayState::Draining);
+        move_to(&mut model, 40, "a", "executed", "ok");
+        assert_eq!(model.node("a").unwrap().state, DisplayState::Executed);
+    }
+
+    #[test]
+    fn a_record_that_nobody_knows_changes_nothing() {
+        let mut model = model(&[("a", &[])]);
+        for kind in ["gate_decision", "something_new", "plan_version", "timer_set"] {
+            model.record(&line(1, kind, json!({"node": "a"})));
+        }
+        assert_eq!((model.nodes().len(), model.node("a").unwrap().state), (1, DisplayState::Pending));
+    }
+}

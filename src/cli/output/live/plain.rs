@@ -1,0 +1,157 @@
+//! The records of a run as plain lines.
+
+use ostler_server::wire::{ClientLine, EventLine};
+
+use crate::cli::output::cells::{fit, fit_name, harmless_line, padded, width};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::live::View;
+use crate::cli::output::live::model::{DisplayState, NodeModel, RunModel, text};
+use crate::cli::output::terminal::{Out, style_of};
+use crate::cli::output::units::{clock_time, elapsed, now_ms, plural};
+use crate::cli::output::{credits, labels};
+
+/// Columns of a node's name.
+const NAME_MAX: usize = 28;
+
+/// Columns of what a failed attempt met.
+const FAILURE_MAX: usize = 100;
+
+/// One line for each node that comes to an end, or needs somebody.
+#[derive(Debug, Default)]
+pub(crate) struct Plain {
+    model: RunModel,
+    name_columns: usize,
+    has_first_record: bool,
+    credits: CreditNotice,
+    /// What each line begins with.
+    label: String,
+}
+
+/// What was told of the credits of the client.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum CreditNotice {
+    #[default]
+    None,
+    /// They are used up since then, which is still to be told.
+    Pending {
+        at_ms: i64,
+    },
+    Shown,
+}
+
+impl View for Plain {
+    fn record(&mut self, line: &EventLine, out: &mut Out) {
+        self.has_first_record |= line.kind == "run_opened";
+        if let Some(told) = self.record_text(line, out) {
+            out.line(format!("{}{told}", self.label));
+        }
+    }
+
+    fn out_of_credit(&mut self) -> Option<String> {
+        matches!(self.credits, CreditNotice::Pending { .. }).then(|| self.model.client.clone())
+    }
+
+    fn credits(&mut self, line: Option<&ClientLine>, out: &mut Out) {
+        if let CreditNotice::Pending { at_ms } = std::mem::replace(&mut self.credits, CreditNotice::Shown) {
+            let told = credits::used_up(&self.model.client, line);
+            out.line(format!("{}{} {told}", self.label, clock_time(at_ms)));
+        }
+    }
+
+    fn has_shown_nodes(&self) -> bool {
+        self.has_first_record
+    }
+}
+
+impl Plain {
+    /// Of a run that goes on: what it waits for is told at once.
+    pub(crate) fn after(before: PriorState) -> Plain {
+        let mut plain = Plain::default();
+        (plain.model.client, plain.model.parked) = (before.client, before.suspended);
+        if before.out_of_credit {
+            plain.credits = CreditNotice::Pending { at_ms: now_ms() };
+        }
+        plain
+    }
+
+    /// Of a run that is told of among others: each line begins with what tells it from them.
+    pub(crate) fn labelled(self, run: &str) -> Plain {
+        Plain { label: format!("{} ", short_id(run)), ..self }
+    }
+
+    /// What is told of a record.
+    fn record_text(&mut self, line: &EventLine, out: &Out) -> Option<String> {
+        let (time, was_parked) = (clock_time(line.at_ms), self.model.parked);
+        if let Some(node) = self.model.record(line) {
+            self.name_columns = self.name_columns.max(width(&node.name)).min(NAME_MAX);
+            return node_text(node, self.name_columns, out).map(|told| format!("{time} {told}"));
+        }
+        if matches!(line.kind.as_str(), "run_opened" | "plan_version") {
+            let name_columns = self.model.nodes().iter().map(|node| width(&node.name));
+            self.name_columns = name_columns.max().unwrap_or(0).min(NAME_MAX);
+        }
+        match line.kind.as_str() {
+            "run_opened" => {
+                let nodes = plural(self.model.nodes().len(), "node");
+                let plan = fit_name(&self.model.plan, usize::MAX);
+                Some(format!("{time} run {} opened: {plan}, {nodes}", line.run))
+            }
+            // A process took leave of it.
+            "run_recovered" if line.body["count"] == 0 && !was_parked => None,
+            "run_recovered" => Some(format!("{time} taken up again")),
+            "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
+            "out_of_credit" if self.model.out_of_credit => {
+                if self.credits == CreditNotice::None {
+                    self.credits = CreditNotice::Pending { at_ms: line.at_ms };
+                }
+                None
+            }
+            "out_of_credit" => {
+                self.credits = CreditNotice::None;
+                Some(format!("{time} client {} has credits again", self.model.client))
+            }
+            "parked" => Some(format!("{time} set aside: {}", harmless_line(text(&line.body, "reason")))),
+            _ => None,
+        }
+    }
+}
+
+/// What a node has come to; nothing, where more is to come by itself.
+fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String> {
+    let (word, state) = match node.state {
+        DisplayState::Pending
+        | DisplayState::Ready
+        | DisplayState::Running
+        | DisplayState::Blocked
+        | DisplayState::Held => return None,
+        DisplayState::Waiting if node.reason == "in_doubt" => ("in doubt", "waiting_human"),
+        DisplayState::Waiting => ("waits for a person:", "waiting_human"),
+        DisplayState::Retrying => ("tried again", "failed_retryable"),
+        state => (state.as_str(), state.as_str()),
+    };
+    let took = node.took_ms.filter(|_| node.state != DisplayState::Waiting).map(elapsed).unwrap_or_default();
+    let again = if node.attempt > 1 { format!("attempt {}", node.attempt) } else { String::new() };
+    let detail = match (node.state, &node.failure) {
+        (DisplayState::Failed | DisplayState::Retrying | DisplayState::Waiting, Some(failure)) => {
+            fit(failure, FAILURE_MAX)
+        }
+        (DisplayState::Executed, _) => String::new(),
+        _ => labels::reason(&node.reason),
+    };
+    let parts: Vec<String> = [took, again, detail].into_iter().filter(|part| !part.is_empty()).collect();
+    let word = out.styled(style_of(state), &padded(word, 9));
+    let told = format!("{}  {word} {}", padded(&node.name, name_columns), parts.join("  "));
+    Some(told.trim_end().to_owned())
+}
+
+/// How a run stood that goes on.
+pub(crate) struct PriorState {
+    /// Sequence number of the last record that is not told.
+    pub(crate) seq: u64,
+    /// Who pays.
+    pub(crate) client: String,
+    /// Nothing more of it started, because the credits of its client were used up.
+    pub(crate) out_of_credit: bool,
+    /// It was set aside.
+    pub(crate) suspended: bool,
+}

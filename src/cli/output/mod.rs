@@ -1,0 +1,14 @@
+//! Formatting of results for terminals, pipes and programs. Nothing here sends a request.
+
+pub(crate) mod approval;
+pub(crate) mod cells;
+pub(crate) mod credits;
+pub(crate) mod findings;
+pub(crate) mod hints;
+pub(crate) mod labels;
+pub(crate) mod live;
+pub(crate) mod screen;
+pub(crate) mod summary;
+pub(crate) mod table;
+pub(crate) mod terminal;
+pub(crate) mod units;

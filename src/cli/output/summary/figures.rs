@@ -1,0 +1,92 @@
+//! The figures of a run: nodes, rounds, makespan, reliability, cost.
+
+use std::collections::BTreeSet;
+
+use ostler_server::wire::Summary;
+
+use crate::cli::output::cells::{fit, width};
+use crate::cli::output::labels;
+use crate::cli::output::summary::{INTERRUPTED, Page};
+use crate::cli::output::units::{elapsed, plural};
+
+/// Rounds that are told.
+const ROUNDS_MAX: usize = 20;
+
+/// How it went, in numbers.
+pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+    let mut states: Vec<(&str, usize)> = Vec::new();
+    let interrupted: BTreeSet<&String> = summary.interrupted.iter().collect();
+    for (node, state) in &summary.nodes {
+        let state = if cut_off.contains(node) { INTERRUPTED } else { state };
+        match states.iter_mut().find(|(name, _)| *name == state) {
+            Some((_, count)) => *count += 1,
+            None => states.push((state, 1)),
+        }
+    }
+    let states: Vec<String> =
+        states.iter().map(|(state, count)| format!("{count} {}", labels::state(state))).collect();
+    let attempts = format!("  ({})", plural(summary.dispatches as usize, "attempt"));
+    let before = "  rounds         ";
+    let rounds = rounds_text(&summary.rounds, &attempts, page.columns.saturating_sub(before.len()));
+    let mut lines = vec![
+        fit(&format!("  nodes          {}", states.join(", ")), page.columns),
+        fit(&format!("{before}{rounds}"), page.columns),
+        fit(&makespan_text(summary), page.columns),
+    ];
+    // Of a run that lost what it was for, there is no result to rely on.
+    if let (Some(bounds), Some("succeeded" | "concluded")) = (summary.reliability, summary.outcome.as_deref())
+    {
+        let text = format!(
+            "  reliability    at least {:.3}; {:.3} if nodes err independently",
+            bounds.always, bounds.independent
+        );
+        lines.push(fit(&text, page.columns));
+    }
+    if summary.cost > 0 {
+        let budget = summary.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
+        let text = format!("  cost           {}{budget}", plural(summary.cost as usize, "credit"));
+        lines.push(fit(&text, page.columns));
+    }
+    if let Some(parent) = &summary.parent {
+        let text =
+            format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
+        lines.push(fit(&text, page.columns));
+    }
+    lines
+}
+
+/// How long it took, and how much of that its nodes were at work. Of work that took no time that is measured, nobody can say how
+/// much of it went on at once.
+fn makespan_text(summary: &Summary) -> String {
+    let (path, parallelism) = match (summary.dispatches, summary.critical_path_ms) {
+        (0, _) => ("-".to_owned(), "-".to_owned()),
+        (_, ..1) => (elapsed(0), "-".to_owned()),
+        (_, path) => (elapsed(path), format!("{:.2}", summary.parallelism)),
+    };
+    let whole = elapsed(summary.makespan_ms);
+    format!("  makespan       {whole}  critical path {path}  parallelism {parallelism}")
+}
+
+/// The first rounds, as many as fit; how many there are, if that is not all of them; and beside them how many attempts that
+/// were, if there is room for a round too.
+fn rounds_text(rounds: &[u32], attempts: &str, columns: usize) -> String {
+    let many = rounds.len();
+    let told = |some: usize| {
+        if many == 0 {
+            return "-".to_owned();
+        }
+        let mut told: Vec<String> = rounds[..some].iter().map(ToString::to_string).collect();
+        if some < many {
+            told.push(format!("… {many} in all"));
+        }
+        told.join(", ")
+    };
+    let most = many.min(ROUNDS_MAX);
+    let fitting =
+        |least: usize, columns: usize| (least..=most).rev().map(told).find(|told| width(told) <= columns);
+    let beside = columns.checked_sub(width(attempts)).and_then(|columns| fitting(most.min(1), columns));
+    match beside {
+        Some(told) => told + attempts,
+        None => fitting(0, columns).unwrap_or_else(|| fit(&told(most), columns)),
+    }
+}

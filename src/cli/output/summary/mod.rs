@@ -1,0 +1,152 @@
+//! The report about a run, on one page.
+
+pub(crate) mod figures;
+pub(crate) mod outputs;
+pub(crate) mod root_causes;
+#[cfg(test)]
+mod tests;
+pub(crate) mod waiting;
+
+use ostler_server::wire::{ClientLine, GraphNode, GraphView, Standing, Summary};
+
+use crate::cli::output::cells::{fit, fit_name, padded, visible, width};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::summary::figures::figure_lines;
+use crate::cli::output::summary::outputs::{Output, content, output_lines};
+use crate::cli::output::summary::root_causes::root_cause_lines;
+use crate::cli::output::summary::waiting::waiting_lines;
+use crate::cli::output::terminal::{Out, Style, style_of};
+use crate::cli::output::units::{date, elapsed, plural};
+use crate::cli::output::{hints, labels};
+
+/// Columns for who is no terminal.
+const COLUMNS_ELSE: usize = 160;
+
+/// Rows of a summary: at least those of the smallest usual terminal, less one for what is typed next.
+const ROWS_MIN: usize = 23;
+
+const ROWS_MAX: usize = 40;
+
+/// Columns of a node's name in a table.
+const NAME_MAX: usize = 28;
+
+/// Columns of a plan's name that are always there.
+const PLAN_MIN: usize = 12;
+
+/// Culprits that are told where not all of them are.
+const ROOT_CAUSES_MAX: usize = 8;
+
+/// How a node stands whose attempt ended with its process, and is done again.
+pub(crate) const INTERRUPTED: &str = "cut off";
+
+/// How much there is to write on, and whether in colours.
+pub(crate) struct Page<'a> {
+    out: &'a Out,
+    columns: usize,
+    rows: usize,
+}
+
+impl<'a> Page<'a> {
+    /// The terminal, or what stands for it in a pipe.
+    pub(crate) fn of(out: &'a Out) -> Page<'a> {
+        if out.is_terminal() {
+            let (columns, rows) = out.size();
+            Page { out, columns: columns.max(PLAN_MIN), rows: (rows.max(1) - 1).clamp(ROWS_MIN, ROWS_MAX) }
+        } else {
+            Page { out, columns: COLUMNS_ELSE, rows: ROWS_MAX }
+        }
+    }
+
+    /// Rows that a line takes: a command is not cut, and may need two.
+    fn rows_of(&self, line: &str) -> usize {
+        visible(line).div_ceil(self.columns).max(1)
+    }
+}
+
+/// All of it, in no more rows than there are.
+pub(crate) fn layout(
+    page: &Page<'_>,
+    summary: &Summary,
+    short: Option<&ClientLine>,
+    graph: Option<&GraphView>,
+    outputs: &[Output],
+) -> Vec<String> {
+    let head = header_lines(page, summary);
+    let figures = figure_lines(page, summary);
+    let mut left = page.rows.saturating_sub(head.len() + figures.len());
+    let take = |lines: Vec<String>, left: &mut usize| {
+        *left = left.saturating_sub(lines.iter().map(|line| page.rows_of(line)).sum());
+        lines
+    };
+    let waiting = take(waiting_lines(page, summary, short, left / 2), &mut left);
+    let culprits = take(root_cause_lines(page, summary, ROOT_CAUSES_MAX, left / 2), &mut left);
+    let (mut told, rest) = output_lines(page, summary, outputs, left / 2);
+    left = left.saturating_sub(rest);
+    let nodes = match graph {
+        Some(graph) if graph.nodes.len() <= left => node_lines(page, graph),
+        Some(graph) => {
+            let nodes = plural(graph.nodes.len(), "node");
+            vec![format!("  {nodes}: {} lists them", hints::show(short_id(&summary.run)))]
+        }
+        None => Vec::new(),
+    };
+    left = left.saturating_sub(nodes.len());
+    let outputs = told.iter_mut().flat_map(|(line, output)| {
+        let content = output.map_or_else(Vec::new, |output| content(page, output, left));
+        left -= content.len();
+        std::iter::once(std::mem::take(line)).chain(content)
+    });
+    let outputs: Vec<String> = outputs.collect();
+    [head, nodes, figures, culprits, waiting, outputs].concat()
+}
+
+/// The first line: how it stands.
+pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+    let word = match (&summary.outcome, summary.standing) {
+        (Some(outcome), standing) if standing != Standing::Quarantined => outcome.as_str(),
+        (_, standing) => standing.as_str(),
+    };
+    let version = if summary.version > 1 { format!(", version {}", summary.version) } else { String::new() };
+    let took = elapsed(summary.makespan_ms);
+    let rest = width(word) + width(&version) + width(&summary.run) + width(&took) + 6;
+    let plan = fit_name(&summary.plan, page.columns.saturating_sub(rest).max(PLAN_MIN));
+    let mut when = format!("{}, ", date(summary.opened_ms));
+    if rest + width(&plan) + width(&when) > page.columns {
+        when = String::new();
+    }
+    let (state, plan) = (page.out.styled(style_of(word), word), page.out.styled(Style::Bold, &plan));
+    let mut lines = vec![format!("{state}  {plan}{version}  {}  {when}{took}", summary.run)];
+    if let Some(reason) = &summary.reason {
+        lines.push(fit(&format!("  set aside: {reason}"), page.columns));
+        if !summary.past && summary.standing != Standing::Quarantined {
+            lines.push(format!("  {} takes it up again", hints::resume(&summary.run)));
+        }
+    }
+    lines
+}
+
+/// A line for each node.
+pub(crate) fn node_lines(page: &Page<'_>, graph: &GraphView) -> Vec<String> {
+    let names = graph.nodes.iter().map(|node| width(&node.id)).max().unwrap_or(0).min(NAME_MAX);
+    graph.nodes.iter().map(|node| node_line(page, node, names)).collect()
+}
+
+fn node_line(page: &Page<'_>, node: &GraphNode, names: usize) -> String {
+    let took = node.busy_ms.map(elapsed).unwrap_or_default();
+    let word = if node.interrupted { INTERRUPTED } else { labels::state(&node.state) };
+    let detail = match (node.state.as_str(), &node.failure, &node.reason) {
+        _ if node.interrupted => "its process ended; it is done again when the run goes on".to_owned(),
+        ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),
+        ("executed" | "pending" | "ready" | "running", ..) => String::new(),
+        ("failed" | "waiting_human" | "failed_retryable", Some(failure), reason) => {
+            labels::loss(reason.as_deref().unwrap_or_default(), Some(failure))
+        }
+        (_, _, reason) => reason.as_deref().map(labels::reason).unwrap_or_default(),
+    };
+    let paint = if node.interrupted { Style::Warning } else { style_of(&node.state) };
+    let state = page.out.styled(paint, &padded(word, 9));
+    let name = padded(&node.id, names);
+    let before = 2 + width(&name) + 2 + width(word).max(9) + 1 + width(&took).max(9) + 2;
+    let detail = fit(&detail, page.columns.saturating_sub(before));
+    format!("  {name}  {state} {took:>9}  {detail}").trim_end().to_owned()
+}

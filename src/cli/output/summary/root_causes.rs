@@ -1,0 +1,88 @@
+//! The failures that other losses of a run come from.
+
+use ostler_kernel::gate::REMEDY;
+use ostler_server::wire::{RootCause, Summary};
+
+use crate::cli::output::cells::{fit, fit_name, width, wrapped};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::summary::Page;
+use crate::cli::output::terminal::Style;
+use crate::cli::output::{hints, labels};
+
+/// The first culprit of every loss: `most` of them, in no more than so many rows, of which there is one at least. What there is room
+/// for beside their first lines goes to those that come first.
+pub(crate) fn root_cause_lines(page: &Page<'_>, summary: &Summary, most: usize, rows: usize) -> Vec<String> {
+    let many = summary.root_causes.len();
+    let most = most.min(rows);
+    let told = if many <= most { many } else { most.saturating_sub(1) };
+    let mut spare = rows.saturating_sub(told + usize::from(told < many));
+    let mut lines = Vec::new();
+    for culprit in &summary.root_causes[..told] {
+        let of_it = root_cause_line(page, culprit, spare.saturating_add(1));
+        spare = spare.saturating_sub(of_it.len() - 1);
+        lines.extend(of_it);
+    }
+    if told < many {
+        lines.push(format!("  … and {} more: {}", many - told, hints::show(short_id(&summary.run))));
+    }
+    lines
+}
+
+/// What was lost first, and below it what would mend it, in no more than `rows` rows, of which there is one at least.
+fn root_cause_line(page: &Page<'_>, culprit: &RootCause, rows: usize) -> Vec<String> {
+    let what = labels::loss(&culprit.reason, culprit.message.as_deref());
+    let (what, mend) = match what.split_once(REMEDY) {
+        Some((what, mend)) => (what.to_owned(), Some(format!("if this is intended, {mend}"))),
+        None => (what, None),
+    };
+    let mend = mend.or_else(|| labels::mend(&what).map(str::to_owned));
+    let help_page = what.split(": ").find(|word| labels::is_of_gate(word));
+    let help_page = help_page.map(|code| format!("`ostler help {code}` tells more"));
+    let mut lost = match culprit.lost.as_slice() {
+        [] => String::new(),
+        lost => format!("  (lost with it: {})", lost.join(", ")),
+    };
+    if width(&lost) > page.columns / 2 {
+        lost = format!("  ({} lost with it)", culprit.lost.len());
+    }
+    let state = page.out.styled(Style::Error, &culprit.state);
+    // What concerns the plan as a whole is told of its results.
+    let node = if culprit.node == "*" { "what it gave" } else { &culprit.node };
+    let node = fit_name(node, page.columns / 2);
+    let before = 2 + width(&culprit.state) + 1 + width(&node) + 2;
+    let below = page.columns.saturating_sub(BELOW.len());
+    let room = rows.min(REASON_LINES_MAX);
+    let told = reason_lines(&what, &lost, page.columns.saturating_sub(before), below, room);
+    let left = rows - told.len();
+    let mut told = told.into_iter();
+    let first = format!("  {state} {node}: {}", told.next().unwrap_or_default());
+    let beside = [mend, help_page].into_iter().flatten().take(left).map(|line| fit(&line, below));
+    std::iter::once(first).chain(told.chain(beside).map(|line| format!("{BELOW}{line}"))).collect()
+}
+
+/// A reason and what was lost with it, in no more than `most` lines: the first has `first` columns, the others `below`.
+fn reason_lines(reason: &str, lost: &str, first: usize, below: usize, most: usize) -> Vec<String> {
+    if most <= 1 {
+        return vec![fit(reason, first.saturating_sub(width(lost))) + lost];
+    }
+    let has_room = |lines: &[String]| {
+        let room = if lines.len() == 1 { first } else { below };
+        lines.last().is_some_and(|last| width(last) + width(lost) <= room)
+    };
+    let mut lines = wrapped(reason, first, below, most);
+    if !has_room(&lines) && lines.len() == most {
+        lines = wrapped(reason, first, below, most - 1);
+    }
+    if !has_room(&lines) {
+        lines.push(lost.trim_start().to_owned());
+    } else if let Some(last) = lines.last_mut() {
+        last.push_str(lost);
+    }
+    lines
+}
+
+/// What comes before the lines below the first of a culprit.
+const BELOW: &str = "    ";
+
+/// Lines of a reason that are told.
+const REASON_LINES_MAX: usize = 5;

@@ -1,0 +1,78 @@
+//! What a run waits for: people, credits, another run.
+
+use ostler_server::wire::{ClientLine, Standing, Summary};
+
+use crate::cli::output::approval::{deadline_text, dependents, is_expired};
+use crate::cli::output::cells::{fit, fit_name};
+use crate::cli::output::hints::{DigestSource, answer_commands};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::summary::Page;
+use crate::cli::output::terminal::Style;
+use crate::cli::output::{credits, hints, labels};
+
+/// What a run waits for that comes behind another one of its agent.
+pub(crate) fn blocked_by_text(first: &str) -> String {
+    format!(
+        "  waits behind run {first} of its agent, which waits for a person: {}",
+        hints::show(short_id(first))
+    )
+}
+
+/// What a person has to do, in no more than `most` rows, of which there are some at least. `short`: the client, if it has
+/// to get credits first.
+pub(crate) fn waiting_lines(
+    page: &Page<'_>,
+    summary: &Summary,
+    short: Option<&ClientLine>,
+    most: usize,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rows = 0;
+    for (at, waiting) in summary.waiting.iter().enumerate() {
+        let is_set_aside = summary.standing == Standing::Checkpointed;
+        let answers = match summary.past || is_set_aside || is_expired(waiting.deadline_ms) {
+            true => Vec::new(),
+            false => answer_commands(&summary.run, &waiting.node, &waiting.ask, DigestSource::on(page.out)),
+        };
+        let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
+        let needed = 1 + answers.iter().map(|answer| page.rows_of(answer)).sum::<usize>();
+        if at > 0 && rows + needed + 1 > most {
+            let show = hints::show(short_id(&summary.run));
+            lines.push(format!("  … and {} more: {show}", summary.waiting.len() - at));
+            break;
+        }
+        rows += needed;
+        let node = fit_name(&waiting.node, page.columns / 2);
+        lines.push(if waiting.ask == "in_doubt" {
+            let met = waiting.why.as_deref().unwrap_or("it was started");
+            let rest = format!(" {node}: {met}; what became of it is not known");
+            let doubt = page.out.styled(Style::Warning, "in doubt");
+            format!("  {doubt}{}", fit(&rest, page.columns.saturating_sub(10)))
+        } else {
+            let what = labels::asked(&waiting.ask);
+            let (silence, listed) = match waiting.deadline_ms {
+                _ if summary.past => (String::new(), String::new()),
+                deadline => {
+                    let listed = format!(" ({})", hints::command("approvals", &[], ""));
+                    (deadline.map(deadline_text).unwrap_or_default(), listed)
+                }
+            };
+            let rest = format!(" {node}: {what}{listed}{silence}{}", dependents(&waiting.blocks));
+            let waits = page.out.styled(Style::Warning, "waits");
+            format!("  {waits}{}", fit(&rest, page.columns.saturating_sub(7)))
+        });
+        lines.extend(answers);
+    }
+    lines.extend(summary.blocked_by.as_deref().map(blocked_by_text));
+    let resume = format!("{} goes on", hints::resume(&summary.run));
+    match (short, summary.standing == Standing::Open && !summary.past) {
+        (Some(short), true) => {
+            lines.push(format!("  {}", credits::waits(short)));
+            lines.push(format!("  then {resume}"));
+        }
+        (Some(short), false) => lines.push(format!("  {}", credits::waits(short))),
+        (None, true) => lines.push(format!("  it stands still: {resume}")),
+        (None, false) => {}
+    }
+    lines
+}

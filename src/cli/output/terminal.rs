@@ -1,0 +1,213 @@
+//! Standard output and standard error: colours, sizes and write errors.
+
+use std::io;
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::sync::OnceLock;
+
+use ostler::finding::Look;
+use serde_json::{Value, json};
+
+use crate::cli::output::screen::{StatusWriter, size_of_stdout};
+
+/// Columns and rows of a terminal that does not say.
+pub(crate) const WIDTH: usize = 80;
+
+/// Why standard output was not written, if somebody was still to read it.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Why something that was told did not arrive, if that is so: a disk that is full, and not a reader who left.
+pub(crate) fn write_error() -> Option<&'static io::Error> {
+    LOST.get()
+}
+
+/// Takes in how writing to standard output came out: that nobody reads it any more is no error.
+pub(crate) fn record_write_result(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error);
+    }
+}
+
+/// Standard output. Once nobody reads it any more, nothing is written; that is no error.
+pub(crate) struct Out {
+    closed: bool,
+    terminal: bool,
+    colour: bool,
+}
+
+/// Colours of a word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Style {
+    Success,
+    Error,
+    Warning,
+    Dim,
+    Bold,
+    Plain,
+}
+
+impl Out {
+    pub(crate) fn new() -> Out {
+        let terminal = stdout().is_terminal();
+        Out { closed: false, terminal, colour: wants_colour(terminal, &variable) }
+    }
+
+    /// Whether a person may be looking at a screen that can be redrawn.
+    pub(crate) fn is_screen(&self) -> bool {
+        self.terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+    }
+
+    /// Whether it is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Whether colours are wanted.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Whether anybody still reads.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        if !self.closed {
+            let mut to = stdout().lock();
+            let written = to.write_all(bytes).and_then(|()| to.flush());
+            self.closed = written.is_err();
+            record_write_result(written);
+        }
+    }
+
+    /// Writes a line.
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) {
+        self.raw(format!("{}\n", text.as_ref()).as_bytes());
+    }
+
+    /// Writes an object as a line.
+    pub(crate) fn json(&mut self, value: &impl serde::Serialize) {
+        self.line(serde_json::to_string(value).expect("what is told is names, numbers and JSON"));
+    }
+
+    /// A word in a colour, where there are any.
+    pub(crate) fn styled(&self, style: Style, text: &str) -> String {
+        styled_if(self.colour, style, text)
+    }
+
+    /// How findings are shown here.
+    pub(crate) fn finding_look(&self) -> Look {
+        Look { colour: self.colour, width: self.terminal.then(|| text_width(self.size().0)) }
+    }
+
+    /// Columns that a line may take: those of the terminal, or as many as it likes.
+    pub(crate) fn columns(&self) -> usize {
+        if self.terminal { self.size().0 } else { usize::MAX }
+    }
+
+    /// Columns and rows of the screen.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        size_of_stdout()
+    }
+}
+
+/// A word in a colour, if there are any.
+pub(crate) fn styled_if(colour: bool, style: Style, text: &str) -> String {
+    let code = match style {
+        Style::Success => "32",
+        Style::Error => "31",
+        Style::Warning => "33",
+        Style::Dim => "2",
+        Style::Bold => "1",
+        Style::Plain => return text.to_owned(),
+    };
+    if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+/// Says something on stderr; that nobody reads it is no error.
+pub(crate) fn status_line(text: impl AsRef<str>) {
+    let _ = StatusWriter.write_all(format!("{}\n", text.as_ref()).as_bytes());
+}
+
+/// How findings are shown on stderr: in a pipe without colours, unless these are asked for, and each text in one line.
+pub(crate) fn stderr_finding_look() -> Look {
+    let terminal = stderr().is_terminal();
+    let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
+    Look {
+        colour: wants_colour(terminal, &variable),
+        width: terminal.then(|| text_width(if columns > 0 { columns } else { WIDTH })),
+    }
+}
+
+/// Columns that text is wrapped at on a screen of this width.
+fn text_width(columns: usize) -> usize {
+    columns.clamp(40, 120)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Whether colours are wanted: `NO_COLOR` (<https://no-color.org>) forbids them, then `CLICOLOR_FORCE`
+/// (<https://bixense.com/clicolors>) asks for them wherever the text goes, else a terminal gets them that is not
+/// `dumb`, unless `CLICOLOR` is 0.
+fn wants_colour(terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let says = |name| variable(name).filter(|value| !value.is_empty());
+    if says("NO_COLOR").is_some() {
+        false
+    } else if says("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+        true
+    } else {
+        terminal && says("TERM").as_deref() != Some("dumb") && says("CLICOLOR").as_deref() != Some("0")
+    }
+}
+
+/// How a state is painted.
+pub(crate) fn style_of(state: &str) -> Style {
+    match state {
+        "executed" | "succeeded" | "concluded" => Style::Success,
+        "failed" | "cancelled" => Style::Error,
+        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "parked" | "checkpointed"
+        | "unreadable" => Style::Warning,
+        "running" => Style::Bold,
+        _ => Style::Dim,
+    }
+}
+
+pub(crate) fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
+    let mut value = serde_json::to_value(line).expect("a line is names and numbers");
+    value["type"] = json!(kind);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_says_whether_there_are_colours() {
+        for (terminal, variables, expected) in [
+            (true, &[][..], true),
+            (false, &[], false),
+            (true, &[("NO_COLOR", "1")], false),
+            (true, &[("NO_COLOR", "0")], false),
+            (true, &[("NO_COLOR", "")], true),
+            (true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false),
+            (false, &[("CLICOLOR_FORCE", "1")], true),
+            (false, &[("CLICOLOR_FORCE", "0")], false),
+            (true, &[("CLICOLOR", "0")], false),
+            (true, &[("CLICOLOR", "1")], true),
+            (true, &[("TERM", "dumb")], false),
+            (true, &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], true),
+            (true, &[("TERM", "xterm")], true),
+        ] {
+            let variable = |name: &str| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(wants_colour(terminal, &variable), expected, "{terminal} {variables:?}");
+        }
+    }
+}

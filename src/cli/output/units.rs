@@ -1,0 +1,108 @@
+//! Durations, times, sizes, counts and scores as text.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ostler_kernel::plan::HumanDuration;
+
+/// A span of time for people.
+pub(crate) fn duration(ms: i64) -> String {
+    match ms {
+        ..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{:02} s", ms / 1_000, ms % 1_000 / 10),
+        60_000..3_600_000 => format!("{} m {:02} s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{} h {:02} m", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}
+
+/// A span of time as a person writes it: in the largest unit that tells all of it.
+pub(crate) fn duration_exact(span: HumanDuration) -> String {
+    let ms = span.ticks(1_000);
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+    match units.into_iter().find(|(_, unit)| ms != 0 && ms % unit == 0) {
+        Some((name, unit)) => format!("{}{name}", ms / unit),
+        None => format!("{ms}ms"),
+    }
+}
+
+/// How long something took. Less than a millisecond is not nothing.
+pub(crate) fn elapsed(ms: i64) -> String {
+    if ms < 1 { "<1 ms".to_owned() } else { duration(ms) }
+}
+
+/// How long ago something was, as coarsely as people tell.
+pub(crate) fn ago(ms: i64) -> String {
+    match ms / 1_000 {
+        ..60 => format!("{} s ago", ms / 1_000),
+        60..3_600 => format!("{} m ago", ms / 60_000),
+        3_600..86_400 => format!("{} h ago", ms / 3_600_000),
+        _ => format!("{} d ago", ms / 86_400_000),
+    }
+}
+
+/// So many of these: the noun in the form that goes with the number.
+pub(crate) fn plural(many: usize, noun: &str) -> String {
+    if many == 1 { format!("1 {noun}") } else { format!("{many} {noun}s") }
+}
+
+/// Bytes for people.
+pub(crate) fn bytes(bytes: u64) -> String {
+    match bytes {
+        ..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
+        _ => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
+    }
+}
+
+/// The time of day of a moment, in the zone of this machine.
+pub(crate) fn clock_time(at_ms: i64) -> String {
+    moment(at_ms, "%H:%M:%S")
+}
+
+/// The date and the time of a moment.
+pub(crate) fn date(at_ms: i64) -> String {
+    moment(at_ms, "%Y-%m-%d %H:%M:%S")
+}
+
+fn moment(at_ms: i64, format: &str) -> String {
+    match Timestamp::from_millisecond(at_ms) {
+        Ok(at) => at.to_zoned(TimeZone::system()).strftime(format).to_string(),
+        Err(_) => format!("{at_ms} ms"),
+    }
+}
+
+/// Now, in milliseconds since the Unix epoch.
+pub(crate) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// A score in thousandths, from 0 to 1.
+pub(crate) fn share(pm: u16) -> String {
+    format!("{:.3}", f64::from(pm) / 1_000.0)
+}
+
+/// A score in millionths, from 0 to 1.
+pub(crate) fn fine(micro: u32) -> String {
+    format!("{:.4}", f64::from(micro) / 1_000_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_sizes_read_well() {
+        let spans = [0, 999, 1_000, 1_240, 59_999, 60_000, 125_000, 3_600_000];
+        assert_eq!(
+            spans.map(duration),
+            ["0 ms", "999 ms", "1.00 s", "1.24 s", "59.99 s", "1 m 00 s", "2 m 05 s", "1 h 00 m"]
+        );
+        let written = [0, 1, 1_500, 30_000, 90_000, 5_400_000, 43_200_000, 2_592_000_000];
+        let written = written.map(|ms| duration_exact(HumanDuration::Millis(ms)));
+        assert_eq!(written, ["0ms", "1ms", "1500ms", "30s", "90s", "90m", "12h", "30d"]);
+        assert_eq!([0, 1, 1_240].map(elapsed), ["<1 ms", "1 ms", "1.24 s"]);
+        let agos = [0, 59_999, 60_000, 3_600_000, 86_399_999, 86_400_000].map(ago);
+        assert_eq!(agos, ["0 s ago", "59 s ago", "1 m ago", "1 h ago", "23 h ago", "1 d ago"]);
+        assert_eq!([0, 1, 2].map(|many| plural(many, "node")), ["0 nodes", "1 node", "2 nodes"]);
+        assert_eq!([999, 4_200, 7_654_321].map(bytes), ["999 B", "4.2 kB", "7.6 MB"]);
+    }
+}

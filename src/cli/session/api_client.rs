@@ -1,0 +1,210 @@
+//! Requests to the `/v1` API, over the control socket or within the process.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use http_body_util::BodyExt;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use ostler_kernel::agent::AgentState;
+use ostler_server::SHUTTING_DOWN;
+use ostler_server::wire::ProblemDetails;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tower::ServiceExt;
+
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::harmless_lines;
+use crate::cli::output::hints::with_location;
+
+/// What is said of a process that ends while it is asked; how the connection broke says nothing more.
+pub(crate) const CONNECTION_LOST: &str = "the process that holds the data folder went away";
+
+/// Bytes of an answer that is taken as a whole.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+/// The way to the API.
+#[derive(Clone)]
+pub(crate) enum Client {
+    /// Another process holds the data folder and answers here.
+    Socket {
+        path: PathBuf,
+        /// The path may lead through the descriptor of the data folder.
+        _folder: Option<Arc<File>>,
+    },
+    /// This process holds it.
+    InProcess(Router),
+}
+
+/// Why a request was not answered as wanted.
+#[derive(Debug)]
+pub(crate) enum ApiError {
+    /// The API said no.
+    Problem(Box<ProblemDetails>),
+    /// The other process is gone; whether it took the request is unknown.
+    ConnectionLost(String),
+    /// The other process was gone before it was asked, or has done nothing of it.
+    NotSent(String),
+    /// No other way was found.
+    Failed(Failure),
+}
+
+impl From<ApiError> for Failure {
+    fn from(refused: ApiError) -> Failure {
+        match refused {
+            ApiError::ConnectionLost(what) | ApiError::NotSent(what) => Failure::internal(what),
+            ApiError::Failed(failure) => failure,
+            ApiError::Problem(problem) => {
+                let code = match (problem.code.as_str(), problem.status) {
+                    (
+                        "run_quarantined" | "journal_damaged" | "journal_illegal" | "journal_failed"
+                        | "artifact_damaged",
+                        _,
+                    ) => code::STORE,
+                    (_, 400..500) => code::INVALID,
+                    _ => code::INTERNAL,
+                };
+                let mut what = problem.detail;
+                if problem.code == "run_quarantined" {
+                    what += "; `ostler gc --quarantined --apply` removes what is left of it";
+                }
+                if problem.code == "journal_damaged" && !what.contains("ostler doctor") {
+                    what +=
+                        "; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";
+                }
+                if problem.current == Some(AgentState::Checkpointed) {
+                    what += ": `ostler resume RUN` takes it up";
+                }
+                if problem.code == "disk_full" {
+                    what += ": nothing of it was written down; say it again when there is room";
+                }
+                Failure { code, what: with_location(&what) }
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Whether another process answers.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Client::Socket { .. })
+    }
+
+    /// Sends a request and gives the answer, whatever it is.
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+        let gone = || ApiError::ConnectionLost(CONNECTION_LOST.to_owned());
+        match self {
+            Client::InProcess(router) => {
+                Ok(router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}))
+            }
+            Client::Socket { path, .. } => {
+                let stream = UnixStream::connect(path).await.map_err(|error| {
+                    ApiError::NotSent(format!("nobody answers at {}: {error}", path.display()))
+                })?;
+                let (mut sender, connection) =
+                    hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| gone())?;
+                tokio::spawn(connection);
+                let response = sender.send_request(request).await.map_err(|_| gone())?;
+                Ok(response.map(Body::new))
+            }
+        }
+    }
+
+    /// Sends a request; an answer that is no success is a problem.
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response<Body>, ApiError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, "ostler")
+            .header(ACCEPT, accept)
+            .header(CONTENT_TYPE, "application/json")
+            .body(body.map_or_else(Body::empty, Body::from))
+            .map_err(|error| problem(StatusCode::BAD_REQUEST, "request", error.to_string()))?;
+        let response = self.send(request).await?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let bytes = read_body(response.into_body()).await?;
+        Err(match serde_json::from_slice::<ProblemDetails>(&bytes) {
+            Ok(details) if details.code == SHUTTING_DOWN => ApiError::NotSent(details.detail),
+            // It quotes what somebody wrote, and whoever is refused prints it.
+            Ok(details) => {
+                let detail = harmless_lines(&details.detail);
+                ApiError::Problem(Box::new(ProblemDetails { detail, ..details }))
+            }
+            Err(_) => problem(status, "answer", format!("the answer is {status}")),
+        })
+    }
+
+    /// Gets a JSON document.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        read(self.request(Method::GET, path, "application/json", None).await?).await
+    }
+
+    /// Posts a JSON document and reads the answer.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ApiError> {
+        let body = serde_json::to_vec(body).expect("a request is names, numbers and JSON");
+        read(self.request(Method::POST, path, "application/json", Some(body)).await?).await
+    }
+}
+
+fn problem(status: StatusCode, code: &str, detail: String) -> ApiError {
+    ApiError::Problem(Box::new(ProblemDetails {
+        kind: "about:blank".to_owned(),
+        title: status.canonical_reason().unwrap_or("Error").to_owned(),
+        status: status.as_u16(),
+        detail,
+        code: code.to_owned(),
+        faults: Vec::new(),
+        current: None,
+        expected: Vec::new(),
+    }))
+}
+
+async fn read<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiError> {
+    let status = response.status();
+    let bytes = read_body(response.into_body()).await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| problem(status, "answer", format!("the answer is of another version: {error}")))
+}
+
+/// All of a body.
+pub(crate) async fn read_body(body: Body) -> Result<Vec<u8>, ApiError> {
+    let limited = http_body_util::Limited::new(body, ANSWER_BYTES_MAX);
+    match limited.collect().await {
+        Ok(collected) => Ok(collected.to_bytes().to_vec()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::ConnectionLost(format!("the answer has more than {ANSWER_BYTES_MAX} bytes")))
+        }
+        Err(_) => Err(ApiError::ConnectionLost(CONNECTION_LOST.to_owned())),
+    }
+}
+
+/// A part of a path, with everything that has a meaning there escaped.
+pub(crate) fn path_segment(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte) {
+            escaped.push(byte as char);
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}

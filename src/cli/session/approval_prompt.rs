@@ -1,0 +1,329 @@
+//! The prompt for approvals at the terminal, while the run goes on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+
+use ostler_server::wire::{
+    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunRef, Summary,
+};
+use rustix::termios::{QueueSelector, tcflush};
+use tokio::sync::mpsc;
+
+use crate::cli::output::approval::{Detail, approval_lines};
+use crate::cli::output::labels;
+use crate::cli::output::live::View;
+use crate::cli::output::screen::{StatusWriter, size_of_stdout};
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::session::api_client::{ApiError, Client, path_segment};
+use crate::cli::session::signals::{ContinueSignal, is_foreground};
+
+/// What can be typed while a question stands.
+const REPLIES: &str = "  y or n (and a note); v: all of it; Enter: the run now; ^C leaves it waiting";
+
+/// Asks a person, one question at a time.
+pub(crate) struct ApprovalPrompt {
+    run: String,
+    /// Nodes that ask, in the order they began to.
+    pending: VecDeque<String>,
+    /// The question on the screen.
+    shown: Option<ApprovalView>,
+    /// Nodes that came to an end while a question stood on the screen, by what they came to.
+    meanwhile: BTreeMap<String, usize>,
+    /// What is typed, line by line, once somebody was asked.
+    lines_typed: Option<mpsc::UnboundedReceiver<String>>,
+    /// Whether the process was stopped meanwhile.
+    resumed: ContinueSignal,
+}
+
+/// What comes while a question stands.
+#[derive(Debug)]
+pub(crate) enum PromptInput {
+    /// A line; `None` if nothing more will be typed.
+    Line(Option<String>),
+    /// The process was stopped, and goes on: a shell has had the terminal since.
+    Resumed,
+}
+
+/// What somebody typed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Answer(Decision, String),
+    /// All that is asked is to be shown.
+    ShowAll,
+    /// How the run stands is to be shown.
+    ShowRun,
+    Invalid,
+}
+
+impl ApprovalPrompt {
+    /// Somebody to ask about this run, if there is a person at this terminal.
+    pub(crate) fn new(run: &str) -> Option<ApprovalPrompt> {
+        is_interactive().then(|| ApprovalPrompt {
+            run: run.to_owned(),
+            pending: VecDeque::new(),
+            shown: None,
+            meanwhile: BTreeMap::new(),
+            lines_typed: None,
+            resumed: ContinueSignal::listen(),
+        })
+    }
+
+    /// Takes up what the run asks already.
+    pub(crate) fn load_pending(&mut self, summary: &Summary) {
+        let asked = summary.waiting.iter().filter(|waiting| waiting.id.is_some());
+        self.pending = asked.map(|waiting| waiting.node.clone()).collect();
+    }
+
+    /// Whether there is something to ask.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether a question stands on the screen.
+    pub(crate) fn is_prompting(&self) -> bool {
+        self.shown.is_some()
+    }
+
+    /// A record came: a node asks, or asks no more.
+    pub(crate) fn record(&mut self, line: &EventLine) {
+        let text = |key: &str| line.body[key].as_str().unwrap_or_default();
+        let node = text("node").to_owned();
+        let is_shown = self.shown.as_ref().is_some_and(|shown| shown.node == node);
+        match line.kind.as_str() {
+            "human_request" if text("kind") != "in_doubt" => {
+                if !self.pending.contains(&node) {
+                    self.pending.push_back(node);
+                } else if is_shown
+                    && self.shown.as_ref().and_then(|shown| shown.digest.as_deref()) != Some(text("shown"))
+                {
+                    self.shown = None; // it is asked anew
+                    status_line("\n  it shows something else by now:");
+                }
+            }
+            "node_transition" if text("from") == "waiting_human" => {
+                self.pending.retain(|pending| *pending != node);
+                if is_shown {
+                    self.shown = None;
+                    let (state, why) = (labels::state(text("to")), labels::reason(text("reason")));
+                    status_line(format!("\n  {node} asks no more, it is {state}: {why}"));
+                }
+            }
+            "node_transition" if self.is_prompting() && has_ended(text("to")) => {
+                *self.meanwhile.entry(text("to").to_owned()).or_default() += 1;
+            }
+            "run_closed" => self.pending.clear(),
+            _ => {}
+        }
+    }
+
+    /// Puts the next question on the screen, if none stands there.
+    pub(crate) async fn show_next(
+        &mut self,
+        client: &Client,
+        view: &mut (dyn View + Send),
+    ) -> Result<(), ApiError> {
+        while self.shown.is_none()
+            && let Some(node) = self.pending.front().cloned()
+        {
+            let path = format!("/v1/approvals?run={}", path_segment(&self.run));
+            let list: ApprovalList = client.get(&path).await?;
+            match list.approvals.into_iter().find(|question| question.node == node) {
+                // It was answered by now, or asks again in a moment.
+                None => {
+                    self.pending.pop_front();
+                }
+                Some(question) => {
+                    view.pause();
+                    let meanwhile: Vec<String> = std::mem::take(&mut self.meanwhile)
+                        .into_iter()
+                        .map(|(state, count)| format!("{count} {state}"))
+                        .collect();
+                    if !meanwhile.is_empty() {
+                        status_line(format!("  meanwhile: {}", meanwhile.join(", ")));
+                    }
+                    self.shown = Some(question);
+                    self.display();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the question that stands, and asks for an answer.
+    fn display(&mut self) {
+        if let Some(question) = &self.shown {
+            let half = Detail::Excerpt(size_of_stdout().1 / 2);
+            approval_lines(question, half).iter().for_each(status_line);
+            status_line(REPLIES);
+            self.listen();
+            // A stop before the question stood there took nothing of it away.
+            self.resumed = ContinueSignal::listen();
+            self.prompt();
+        }
+    }
+
+    /// Asks for an answer.
+    pub(crate) fn prompt(&self) {
+        if let Some(question) = &self.shown {
+            let mut to = StatusWriter;
+            let _ = write!(to, "  {} > ", question.node);
+            let _ = to.flush();
+        }
+    }
+
+    /// From here on what is typed counts; what was typed before was for something else.
+    fn listen(&mut self) {
+        match &mut self.lines_typed {
+            Some(lines_typed) => {
+                let _ = tcflush(stdin(), QueueSelector::IFlush);
+                while lines_typed.try_recv().is_ok() {}
+            }
+            None => self.lines_typed = Some(read_lines()),
+        }
+    }
+
+    /// Waits for a line, or for the process to be back. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> PromptInput {
+        let Some(lines_typed) = &mut self.lines_typed else { return std::future::pending().await };
+        tokio::select! {
+            line = lines_typed.recv() => PromptInput::Line(line),
+            () = self.resumed.next() => PromptInput::Resumed,
+        }
+    }
+
+    /// Takes what came while a question stands on the screen: an answer, or a wish to see more first.
+    pub(crate) async fn handle(
+        &mut self,
+        input: PromptInput,
+        client: &Client,
+        view: &mut (dyn View + Send),
+        out: &Out,
+    ) -> Result<(), ApiError> {
+        let line = match input {
+            PromptInput::Line(Some(line)) => line,
+            PromptInput::Line(None) => {
+                status_line("  left waiting");
+                self.pending.clear();
+                self.shown = None;
+                return Ok(());
+            }
+            PromptInput::Resumed => {
+                status_line("");
+                self.display();
+                return Ok(());
+            }
+        };
+        match parse_reply(&line) {
+            Reply::Answer(decision, note) => return self.answer(decision, note, client).await,
+            Reply::ShowAll => self.show_full(client).await?,
+            Reply::ShowRun => view.status_lines(out).iter().for_each(status_line),
+            Reply::Invalid => {
+                status_line(format!("  {:?} is no answer. Possible are:\n{REPLIES}", line.trim()))
+            }
+        }
+        self.prompt();
+        Ok(())
+    }
+
+    /// Shows all of the question on the screen, however large.
+    async fn show_full(&self, client: &Client) -> Result<(), ApiError> {
+        let Some(question) = &self.shown else { return Ok(()) };
+        let whole: Result<ApprovalView, _> =
+            client.get(&format!("/v1/approvals/{}", path_segment(&question.id))).await;
+        match whole {
+            Ok(whole) => approval_lines(&whole, Detail::Full).iter().for_each(status_line),
+            // It was withdrawn in this moment: the records tell.
+            Err(ApiError::Problem(problem)) => status_line(format!("  {}", problem.detail)),
+            Err(gone) => return Err(gone),
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, decision: Decision, note: String, client: &Client) -> Result<(), ApiError> {
+        let Some(question) = self.shown.take() else { return Ok(()) };
+        let digest = question.digest.clone().unwrap_or_default();
+        let request = AnswerRequest { decision, digest, note, by: user_name() };
+        let path = format!("/v1/approvals/{}", path_segment(&question.id));
+        match client.post::<RunRef>(&path, &request).await {
+            Ok(_) => self.pending.retain(|pending| *pending != question.node),
+            // It was withdrawn or asked anew in this moment: the records tell, or it is shown again.
+            Err(ApiError::Problem(problem)) => status_line(format!("  not taken: {}", problem.detail)),
+            Err(gone) => {
+                self.shown = Some(question);
+                return Err(gone);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is a person at this terminal.
+pub(crate) fn is_interactive() -> bool {
+    stdin().is_terminal() && stderr().is_terminal() && is_foreground()
+}
+
+/// The lines that are typed from now on.
+pub(crate) fn read_lines() -> mpsc::UnboundedReceiver<String> {
+    let _ = tcflush(stdin(), QueueSelector::IFlush);
+    let (sender, lines_typed) = mpsc::unbounded_channel();
+    // Reading a terminal cannot be given up; a thread of its own ends with the process.
+    std::thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        // It ended behind the prompt: what is said next begins a line.
+        status_line("");
+    });
+    lines_typed
+}
+
+/// Whether nothing follows a node's state of this name.
+fn has_ended(state: &str) -> bool {
+    matches!(state, "executed" | "failed" | "cancelled" | "skipped")
+}
+
+/// Reads an answer: a clear yes or no, and a note; or what else is wanted.
+pub(crate) fn parse_reply(line: &str) -> Reply {
+    let line = line.trim();
+    let (word, note) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
+    let decision = match word.to_lowercase().as_str() {
+        "y" | "yes" | "approve" => Decision::Approve,
+        "n" | "no" | "reject" => Decision::Reject,
+        "v" | "view" if note.is_empty() => return Reply::ShowAll,
+        "" => return Reply::ShowRun,
+        _ => return Reply::Invalid,
+    };
+    Reply::Answer(decision, note.trim().to_owned())
+}
+
+/// Who answers: the name of the user, as the shell has it.
+pub(crate) fn user_name() -> Option<String> {
+    let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
+    let fits = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);
+    fits.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_or_no_is_an_answer() {
+        let answer = |decision, note: &str| Reply::Answer(decision, note.to_owned());
+        for (line, expected) in [
+            ("y", answer(Decision::Approve, "")),
+            (" Yes, looks good ", answer(Decision::Approve, "looks good")),
+            ("n too early", answer(Decision::Reject, "too early")),
+            ("no", answer(Decision::Reject, "")),
+            ("", Reply::ShowRun),
+            (" V ", Reply::ShowAll),
+            ("v all", Reply::Invalid),
+            ("yep", Reply::Invalid),
+            ("maybe y", Reply::Invalid),
+        ] {
+            assert_eq!(parse_reply(line), expected, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Streaming the records of a run, and reconnecting when the process that holds the data folder ends.
+
+use futures::StreamExt;
+use hyper::Method;
+use ostler_actors::CHECKPOINTED;
+use ostler_server::wire::{ClientLine, EventLine, RunRef, Standing, Summary};
+use serde_json::Value;
+use tokio::time::MissedTickBehavior;
+
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::hints;
+use crate::cli::output::live::{REDRAW, View};
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_segment};
+use crate::cli::session::approval_prompt::{ApprovalPrompt, PromptInput};
+use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
+
+/// Bytes of a line of records.
+const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// What somebody has to do with a run that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FollowMode {
+    /// It is to get on: if the process that drives it goes away, this one does.
+    Execute,
+    /// It is looked at, as long as there is something to see.
+    Observe,
+}
+
+/// Gives every record after `after` to the view, until nothing goes on in the run (`settled`) or it is over
+/// (`closed`), or nobody is asked any more by an asker who had something to ask.
+/// The process that drives it may end right after the run does, with a request under way.
+#[allow(clippy::too_many_arguments)] // what is followed, how far, for whom, and where it is told
+pub(crate) async fn follow_until(
+    session: &mut Session,
+    run: &str,
+    after: &mut u64,
+    until: &str,
+    mode: FollowMode,
+    view: &mut (dyn View + Send),
+    mut prompt: Option<&mut ApprovalPrompt>,
+    out: &mut Out,
+) -> Result<(), ApiError> {
+    let path = format!("/v1/runs/{}", path_segment(run));
+    for _ in 0..RECONNECTS_MAX {
+        let lost = match stream_events(&session.client, &path, after, until, view, prompt.as_deref_mut(), out)
+            .await
+        {
+            Ok(()) if mode == FollowMode::Execute && resume_if_idle(session, run).await? => continue,
+            Ok(()) => return Ok(()),
+            Err(ApiError::ConnectionLost(what) | ApiError::NotSent(what)) => what,
+            Err(refused) => return Err(refused),
+        };
+        let want = if mode == FollowMode::Execute { AccessMode::Execute } else { AccessMode::Read };
+        session.reconnect(want).await.map_err(|_| ApiError::ConnectionLost(lost.clone()))?;
+        match mode {
+            FollowMode::Execute => {
+                resume_if_idle(session, run).await?;
+            }
+            FollowMode::Observe if session.client.is_remote() => {}
+            FollowMode::Observe => {
+                let summary: Summary = session.client.get(&path).await?;
+                return match summary.standing {
+                    Standing::Open | Standing::Running => Err(ApiError::ConnectionLost(lost)),
+                    _ => stream_events(&session.client, &path, after, "now", view, None, out).await,
+                };
+            }
+        }
+    }
+    stream_events(&session.client, &path, after, until, view, prompt, out).await
+}
+
+/// Takes a run up that nobody drives: whoever holds the data folder by now may have come for something else. Whether it stood
+/// still.
+async fn resume_if_idle(session: &mut Session, run: &str) -> Result<bool, ApiError> {
+    let path = format!("/v1/runs/{}", path_segment(run));
+    if session.get::<Summary>(&path).await?.standing != Standing::Open {
+        return Ok(false);
+    }
+    if !session.client.is_remote() {
+        status_line("the process that held the data folder went away: the run goes on in this one");
+    }
+    match session.post::<RunRef>(&format!("{path}/resume"), &Value::Null).await {
+        // Somebody else was quicker.
+        Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => Ok(true),
+        taken_up => taken_up.map(|_| true),
+    }
+}
+
+/// What is said when the other process is gone.
+pub(crate) fn connection_lost(refused: ApiError, run: &str) -> Failure {
+    match refused {
+        ApiError::ConnectionLost(what) | ApiError::NotSent(what) => {
+            Failure::internal(format!("{what}; `{}` goes on", hints::resume(run)))
+        }
+        refused => refused.into(),
+    }
+}
+
+/// The exit code of a run that is over or at rest.
+pub(crate) fn exit_code(summary: &Summary) -> u8 {
+    match (summary.standing, summary.outcome.as_deref()) {
+        (Standing::Closed, Some("succeeded" | "concluded")) => code::SUCCEEDED,
+        (Standing::Closed, _) => code::FAILED,
+        (Standing::Waiting, _) => code::WAITS,
+        (Standing::Checkpointed, _) if summary.reason.as_deref() == Some(CHECKPOINTED) => code::WAITS,
+        (Standing::Quarantined, _) => code::STORE,
+        (Standing::Checkpointed | Standing::Running | Standing::Open, _) => code::INTERNAL,
+    }
+}
+
+/// Gives every record after `after` to the view; `after` is then the last one.
+pub(crate) async fn stream_events(
+    client: &Client,
+    path: &str,
+    after: &mut u64,
+    until: &str,
+    view: &mut (dyn View + Send),
+    mut prompt: Option<&mut ApprovalPrompt>,
+    out: &mut Out,
+) -> Result<(), ApiError> {
+    let had_open = prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
+    let path = format!("{path}/events?after={after}&until={until}");
+    let response = client.request(Method::GET, &path, "application/x-ndjson", None).await?;
+    let mut bytes = response.into_body().into_data_stream();
+    show_credits(client, view, out).await;
+    let mut rest: Vec<u8> = Vec::new();
+    let mut ticks = tokio::time::interval(REDRAW);
+    // While a question stands nothing ticks; after it, what came meanwhile is drawn once, and at once.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let gone = |what: String| ApiError::ConnectionLost(format!("{CONNECTION_LOST}: {what}"));
+    loop {
+        let mut asking = false;
+        if let Some(prompt) = &mut prompt {
+            prompt.show_next(client, view).await?;
+            if had_open && !prompt.has_pending() {
+                return Ok(());
+            }
+            asking = prompt.is_prompting();
+        }
+        let chunk = tokio::select! {
+            chunk = bytes.next() => chunk,
+            _ = ticks.tick(), if view.moves() && !asking => {
+                view.tick(out);
+                continue;
+            }
+            came = prompt_input(&mut prompt), if asking => {
+                if let Some(prompt) = &mut prompt {
+                    prompt.handle(came, client, view, out).await?;
+                }
+                continue;
+            }
+        };
+        let Some(chunk) = chunk else { break };
+        rest.extend_from_slice(&chunk.map_err(|_| ApiError::ConnectionLost(CONNECTION_LOST.to_owned()))?);
+        let mut from = 0;
+        while let Some(end) = rest[from..].iter().position(|&byte| byte == b'\n') {
+            let line = &rest[from..from + end];
+            let line: EventLine = serde_json::from_slice(line).map_err(|error| gone(error.to_string()))?;
+            view.record(&line, out);
+            show_credits(client, view, out).await;
+            if let Some(prompt) = &mut prompt {
+                prompt.record(&line);
+            }
+            *after = line.seq;
+            from += end + 1;
+        }
+        rest.drain(..from);
+        if rest.len() > LINE_BYTES_MAX {
+            return Err(gone(format!("a record has more than {LINE_BYTES_MAX} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// Asks how the client stands whose credits are used up, if the view has that to tell.
+async fn show_credits(client: &Client, view: &mut (dyn View + Send), out: &mut Out) {
+    if let Some(whose) = view.out_of_credit() {
+        let line = client.get::<ClientLine>(&format!("/v1/clients/{}", path_segment(&whose))).await;
+        view.credits(line.ok().as_ref(), out);
+    }
+}
+
+async fn prompt_input(prompt: &mut Option<&mut ApprovalPrompt>) -> PromptInput {
+    match prompt {
+        Some(prompt) => prompt.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Records for machines.
+pub(crate) struct JsonLines;
+
+impl View for JsonLines {
+    fn record(&mut self, line: &EventLine, out: &mut Out) {
+        out.json(line);
+    }
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,137 @@
+//! The process that holds a data folder: this one, or another that answers at `control.sock`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use ostler::{InDoubt, Ostler};
+use ostler_kernel::plan::HumanDuration;
+use ostler_server::wire::Health;
+use ostler_server::{ChildPrograms, ControlSocket, router, socket_path};
+use ostler_store::Opened;
+
+use crate::cli::exit::Failure;
+use crate::cli::output::hints::with_location;
+use crate::cli::output::terminal::status_line;
+use crate::cli::output::units::{duration_exact, plural};
+use crate::cli::session::AccessMode;
+use crate::cli::session::api_client::Client;
+use crate::cli::session::open_errors::TO_REPAIR;
+
+/// How long a process that holds the data folder may take to say that it is well.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(crate) struct InProcessSystem {
+    pub(crate) os: Ostler,
+    /// Where others ask: with whom the data folder was opened to drive.
+    pub(crate) listener: Option<Listener>,
+}
+
+pub(crate) struct Listener {
+    pub(crate) socket: ControlSocket,
+    pub(crate) data: PathBuf,
+    pub(crate) router: Router,
+}
+
+/// Lets go of the data folder: who looks and who cancels is answered as long as it waits for what acts. Whoever follows something there
+/// hears of it by the end of the system.
+pub(crate) async fn shut_down(os: Ostler, listener: Option<Listener>) {
+    if let Some(listener) = &listener {
+        listener.socket.leave();
+        os.system().start_nothing().await;
+        listener.socket.answered().await;
+    }
+    report_in_doubt(&os.shutdown().await);
+    if let Some(listener) = listener {
+        let _ = listener.socket.close(); // one that stays there refuses, and is replaced
+        listener.socket.finish().await;
+    }
+}
+
+/// What was stopped while it acted, as the process would not wait for it any longer.
+fn report_in_doubt(in_doubt: &[InDoubt]) {
+    for InDoubt { run, node } in in_doubt {
+        status_line(format!(
+            "{node} of run {run} was not done in time and was stopped: it is in doubt, and whoever takes the run up is asked ([shutdown] wait in ostler.toml gives it longer)"
+        ));
+    }
+}
+
+/// What was found and done when the data folder was opened.
+fn report_open(opened: &Opened, data: &Path, keep: Option<HumanDuration>) {
+    let place = data.display();
+    if let Some(torn) = &opened.torn {
+        status_line(format!(
+            "note: the last write to {place} was cut short; {} bytes that nobody was told of were dropped ({})",
+            torn.bytes, torn.what
+        ));
+    }
+    if let Some(lost) = &opened.lost_end {
+        status_line(with_location(&format!(
+            "note: {place} is damaged: {lost}; what is listed is what the index knows, and nothing is written; {TO_REPAIR}"
+        )));
+    }
+    if opened.format_missing {
+        status_line(format!("note: {place} had records and no format file, which was written anew"));
+    }
+    if let Some(keep) = keep.filter(|_| opened.removed > 0) {
+        let (runs, were) = (plural(opened.removed, "run"), if opened.removed == 1 { "was" } else { "were" });
+        status_line(format!("note: {runs} older than keep = {} {were} removed", duration_exact(keep)));
+    }
+}
+
+pub(crate) async fn open_in_process(
+    os: Ostler,
+    data: &Path,
+    want: AccessMode,
+    keep: Option<HumanDuration>,
+) -> Result<(Client, InProcessSystem), Failure> {
+    if let Some(opened) = os.opened() {
+        report_open(opened, data, keep);
+    }
+    if os.ended() > 0 {
+        status_line(format!(
+            "note: the process that held {} before died; what its steps had left running was ended",
+            data.display()
+        ));
+    }
+    let router = router(os.system().clone());
+    let client = Client::InProcess(router.clone());
+    if want == AccessMode::Read {
+        return Ok((client, InProcessSystem { os, listener: None }));
+    }
+    match open_listener(data, router) {
+        Ok(listener) => Ok((client, InProcessSystem { os, listener: Some(listener) })),
+        Err(error) => {
+            os.shutdown().await;
+            let at = data.join("control.sock");
+            Err(Failure::store(format!("cannot listen at {}: {error}", at.display())))
+        }
+    }
+}
+
+pub(crate) fn open_listener(data: &Path, router: Router) -> std::io::Result<Listener> {
+    let socket = ControlSocket::bind(data, router.clone(), ChildPrograms::Steps)?;
+    Ok(Listener { socket, data: data.to_owned(), router })
+}
+
+/// What is said when the disk is full that the process writes to that holds the data folder.
+pub(crate) fn disk_full_text(why: &str) -> String {
+    format!("the disk is full ({why}): what has no room waits for some")
+}
+
+/// The way to a process that holds the data folder, if one answers, and how it is.
+pub(crate) async fn connect(data: &Path) -> Option<(Client, Health)> {
+    let (path, folder) = socket_path(data).ok()?;
+    let client = Client::Socket { path, _folder: folder.map(Arc::new) };
+    // A suspended process takes connections, but answers none.
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, client.get::<Health>("/healthz")).await;
+    let health = answer.ok()?.ok()?;
+    Some((client, health))
+}
+
+/// Whether the process that holds the data folder lets go of it.
+pub(crate) async fn is_shutting_down(data: &Path) -> bool {
+    connect(data).await.is_some_and(|(_, health)| health.leaving_within_ms.is_some())
+}

@@ -1,0 +1,73 @@
+//! Error messages for a data folder that cannot be opened.
+
+use std::path::Path;
+
+use ostler::StartError;
+use ostler_kernel::port::JournalError;
+use ostler_store::OpenError;
+
+use crate::cli::exit::Failure;
+use crate::cli::output::hints::with_location;
+use crate::cli::output::units::duration;
+
+/// The data folder is held by a process that ends, and waits for what acts on the world no longer than so many milliseconds.
+pub(crate) fn holder_stopping(held: &OpenError, wait_ms: u64) -> Failure {
+    let wait = duration(i64::try_from(wait_ms).unwrap_or(i64::MAX));
+    let what = format!(
+        "{held}, which is ending and waits up to {wait} for work that acts on the world: until then it answers `ostler ps` and `ostler cancel RUN`; ask again when it is gone, nothing is lost"
+    );
+    Failure::store(with_location(&what))
+}
+
+pub(crate) fn start_failure(error: StartError) -> Failure {
+    match error {
+        StartError::Metrics { .. } => Failure::invalid(error.to_string()),
+        StartError::System(ostler_actors::StartError::Journal(error @ JournalError::Damaged { .. })) => {
+            let what =
+                format!("{error}, in what is on record of a client, which every command reads: {TO_REPAIR}");
+            Failure::store(with_location(&what))
+        }
+        error => Failure::internal(error.to_string()),
+    }
+}
+
+pub(crate) fn open_failure(data: &Path, error: &OpenError) -> Failure {
+    let place = data.display();
+    if !data.is_dir() {
+        match error {
+            OpenError::Io { error, .. } => {
+                return Failure::store(format!("cannot make the data folder {place}: {error}"));
+            }
+            OpenError::ReadOnly { .. } => {
+                return Failure::store(format!(
+                    "cannot make the data folder {place}: you may not write where it would lie; name another with --data, or OSTLER_DATA"
+                ));
+            }
+            _ => {}
+        }
+    }
+    let nothing_written = format!(": nothing was written; {TO_REPAIR}");
+    let advice = match error {
+        OpenError::Held { .. } => {
+            ", which does not answer at control.sock: wait for it, or end it; nothing is lost"
+        }
+        OpenError::Damaged { .. } => &nothing_written,
+        OpenError::NewerFormat { .. } => "; use that one",
+        OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
+            "; --data names another folder"
+        }
+        OpenError::LeadsNowhere { .. } => "; make that folder, or name another with --data",
+        OpenError::NotAFile { .. } => "; see what it is, and remove it",
+        OpenError::Lost { .. } => "; see who holds it, and try again",
+        OpenError::ReadOnly { .. } => ": copy it to where you may write, and name that with --data",
+        OpenError::Io { .. } => "",
+    };
+    let told = error.to_string();
+    let place = place.to_string();
+    let told = if told.contains(&place) { told } else { format!("{place}: {told}") };
+    Failure::store(with_location(&format!("{told}{advice}")))
+}
+
+/// What to do about damage.
+pub(crate) const TO_REPAIR: &str =
+    "`ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";

@@ -1,0 +1,61 @@
+//! Requests for what a report about a run shows.
+
+use std::collections::BTreeMap;
+
+use ostler_server::wire::{ClientLine, GraphView, Summary};
+use serde_json::Value;
+
+use crate::cli::output::approval::text_of;
+use crate::cli::output::credits::is_short;
+use crate::cli::output::summary::outputs::{OUTPUT_BYTES_MAX, OUTPUTS_MAX, Output};
+use crate::cli::output::summary::{Page, layout};
+use crate::cli::output::terminal::Out;
+use crate::cli::session::api_client::{Client, path_segment, read_body};
+
+/// Tells what came of a run.
+pub(crate) async fn print_report(client: &Client, summary: &Summary, nodes_shown: bool, out: &mut Out) {
+    let graph = client.get::<GraphView>(&format!("/v1/runs/{}/graph", path_segment(&summary.run))).await.ok();
+    let outputs = match &graph {
+        Some(graph) => outputs(client, summary, graph).await,
+        None => Vec::new(),
+    };
+    let page = Page::of(out);
+    let short = short(client, summary).await;
+    let lines = layout(&page, summary, short.as_ref(), graph.as_ref().filter(|_| !nodes_shown), &outputs);
+    out.line(lines.join("\n"));
+}
+
+/// The first outputs.
+pub(crate) async fn outputs(client: &Client, summary: &Summary, graph: &GraphView) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    let sizes: BTreeMap<&str, Option<u64>> =
+        graph.nodes.iter().map(|node| (node.id.as_str(), node.bytes)).collect();
+    for node in summary.outputs.keys().take(OUTPUTS_MAX) {
+        let bytes = sizes.get(node.as_str()).copied().flatten().unwrap_or(0);
+        let value = if bytes <= OUTPUT_BYTES_MAX { value(client, &summary.run, node).await } else { None };
+        let text = value.as_ref().and_then(text_of);
+        let lines = match (text, &value) {
+            (Some(text), _) => text.lines().map(str::to_owned).collect(),
+            (None, Some(value)) => vec![value.to_string()],
+            (None, None) => Vec::new(),
+        };
+        outputs.push(Output { node: node.clone(), bytes, is_text: text.is_some(), lines });
+    }
+    outputs
+}
+
+pub(crate) async fn value(client: &Client, run: &str, node: &str) -> Option<Value> {
+    let path = format!("/v1/runs/{}/nodes/{}/artifact", path_segment(run), path_segment(node));
+    let response = client.request(hyper::Method::GET, &path, "*/*", None).await.ok()?;
+    serde_json::from_slice(&read_body(response.into_body()).await.ok()?).ok()
+}
+
+/// The client of a run that waits for credits; `None` if it does not, or not any more.
+pub(crate) async fn short(client: &Client, summary: &Summary) -> Option<ClientLine> {
+    if !summary.out_of_credit || summary.past {
+        return None;
+    }
+    let line =
+        client.get::<ClientLine>(&format!("/v1/clients/{}", path_segment(&summary.client))).await.ok()?;
+    is_short(&line).then_some(line)
+}

@@ -1,0 +1,103 @@
+//! The configuration of a command, and the location of its data folder.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use ostler::config::{Config, ConfigError, StoreUrl};
+use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_store::Store;
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::Failure;
+use crate::cli::output::cells::harmless_line;
+use crate::cli::output::findings;
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::session::open_errors::open_failure;
+
+/// The configuration that counts and the data folder; `None`: memory.
+pub(crate) fn load_settings(
+    globals: &Globals,
+    workspace: &Path,
+) -> Result<(Config, Option<PathBuf>), Failure> {
+    let named = globals.data.clone();
+    let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
+    // Who may not look into it cannot know by which configuration it is to be gone.
+    data_folder_exists(&data)?;
+    let config = match Config::find(globals.config.as_deref(), &data, workspace) {
+        Some(path) => Config::read_for(&path, &tools()).map_err(|error| refused(error, globals))?,
+        None => Config::default(),
+    };
+    let data = match (named, &config.store.url) {
+        (None, Some(StoreUrl::File(path))) => Some(path.clone()),
+        (None, Some(StoreUrl::Memory)) => None,
+        _ => Some(data),
+    };
+    Ok((config, data))
+}
+
+/// Names of the tools that the command has, those that a configuration can switch off among them.
+fn tools() -> BTreeSet<String> {
+    let tools = builtin(&ToolConfig::default(), None);
+    tools.iter().map(|tool| tool.spec().name.clone()).collect()
+}
+
+/// Whether there is a data folder.
+///
+/// # Errors
+///
+/// Nobody can say: it may not be looked into, say.
+pub(crate) fn data_folder_exists(data: &Path) -> Result<bool, Failure> {
+    // Where one of them is, runs were kept, even if the others are gone.
+    let found = ["format", "journal", "index.redb"].map(|part| std::fs::metadata(data.join(part)));
+    match found.into_iter().reduce(Result::or).expect("there are three") {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => {
+            let advice = match error.kind() {
+                ErrorKind::PermissionDenied => "ask as the user whose it is, or name another with --data",
+                _ => "see what stands there, or name another with --data",
+            };
+            let place = data.display();
+            Err(Failure::store(format!("cannot look into the data folder {place}: {error}; {advice}")))
+        }
+    }
+}
+
+/// What is said of runs where there is no data folder; `None` if there is one.
+pub(crate) fn no_runs_text(data: Option<&Path>) -> Result<Option<String>, Failure> {
+    missing_folder_text("run", data)
+}
+
+/// What is said of something that stands in a data folder where there is none; `None` if there is one.
+pub(crate) fn missing_folder_text(what: &str, data: Option<&Path>) -> Result<Option<String>, Failure> {
+    Ok(match data {
+        Some(data) if data_folder_exists(data)? => None,
+        Some(data) => {
+            Store::check_place(data).map_err(|error| open_failure(data, &error))?;
+            let data = harmless_line(&data.display().to_string());
+            Some(format!("there is no {what} yet: no data folder at {data} (--data names another)"))
+        }
+        None => Some(format!("there is no {what} yet: what is kept in memory is gone with its process")),
+    })
+}
+
+/// Tells what is wrong with a configuration.
+fn refused(error: ConfigError, globals: &Globals) -> Failure {
+    match error {
+        ConfigError::Content { source_text, findings } => {
+            findings::tell(&source_text, &findings, globals.json, &mut Out::new())
+        }
+        ConfigError::Read(_) => Failure::invalid(error.to_string()),
+    }
+}
+
+/// Whether there is nothing to list or to go on with, since there is no data folder; that is said then, and is no fault.
+pub(crate) fn has_no_data_folder(what: &str, globals: &Globals) -> Result<bool, Failure> {
+    let (_, data) = load_settings(globals, Path::new("."))?;
+    let nothing = missing_folder_text(what, data.as_deref())?;
+    if let Some(nothing) = nothing.as_ref().filter(|_| !globals.json) {
+        status_line(nothing);
+    }
+    Ok(nothing.is_some())
+}

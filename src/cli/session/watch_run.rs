@@ -1,0 +1,215 @@
+//! Watching a run until it is closed or waits, and reporting the result.
+
+use ostler_server::wire::Summary;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::hints;
+use crate::cli::output::live::plain::{Plain, PriorState};
+use crate::cli::output::live::{Live, View};
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::session::api_client::ApiError;
+use crate::cli::session::approval_prompt::ApprovalPrompt;
+use crate::cli::session::follow::{FollowMode, JsonLines, connection_lost, exit_code, follow_until};
+use crate::cli::session::holder::disk_full_text;
+use crate::cli::session::signals::Signals;
+use crate::cli::session::{Session, report};
+
+/// What to watch.
+pub(crate) struct Watch {
+    pub(crate) run: String,
+    /// How it stood before; `None`: it begins.
+    pub(crate) before: Option<PriorState>,
+    pub(crate) json: bool,
+    /// Others are watched too: its lines tell which it is.
+    pub(crate) labelled: bool,
+}
+
+impl Watch {
+    /// Of a run that goes on.
+    pub(crate) fn from(before: &Summary, json: bool) -> Watch {
+        let Summary { run, seq, client, out_of_credit, reason, .. } = before;
+        let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
+        let before = PriorState { seq: *seq, client: client.clone(), out_of_credit, suspended };
+        Watch { run: run.clone(), before: Some(before), json, labelled: false }
+    }
+}
+
+/// Watches a run until nothing goes on in it, tells what came of it, and lets go of the data folder. Gives the
+/// exit code.
+pub(crate) async fn watch(
+    mut session: Session,
+    signals: &mut Signals,
+    watch: Watch,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let run = watch.run.clone();
+    match watch_one(&mut session, signals, watch, out).await {
+        Ok(WatchEnd::Settled(code)) => {
+            session.close(signals).await?;
+            Ok(code)
+        }
+        Ok(WatchEnd::Interrupted(code)) => {
+            report_interrupt(session, signals, &run).await;
+            Ok(code)
+        }
+        Err(failure) => {
+            session.stop().await;
+            Err(failure)
+        }
+    }
+}
+
+/// Lets go after ^C, and says what becomes of the run.
+pub(crate) async fn report_interrupt(session: Session, signals: &Signals, run: &str) {
+    if session.client.is_remote() {
+        status_line(format!(
+            "the run goes on in the process that holds the data folder; `{}` stops it",
+            hints::command("cancel", &[run], "")
+        ));
+    } else {
+        let resume = hints::resume(run);
+        signals.kill_on_exit(session.programs());
+        status_line(
+            "stopping: work that acts on the world is brought to its end; ^C again ends it, and this, at once",
+        );
+        signals.set_exit_message(format!("ended at once, state is kept: `{resume}` goes on"));
+        session.stop().await;
+        status_line(format!("stopped, state is kept: `{resume}` goes on"));
+    }
+}
+
+/// How watching one run ended.
+pub(crate) enum WatchEnd {
+    Settled(u8),
+    Interrupted(u8),
+}
+
+/// Watches one run and tells what came of it.
+pub(crate) async fn watch_one(
+    session: &mut Session,
+    signals: &mut Signals,
+    watch: Watch,
+    out: &mut Out,
+) -> Result<WatchEnd, Failure> {
+    let Watch { run, before, json, labelled } = watch;
+    let after = before.as_ref().map_or(0, |before| before.seq);
+    let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
+        (true, _) => (Box::new(JsonLines), after),
+        // A tree shows how things stand, whatever led there.
+        (false, true) => (Box::new(Live::new()), 0),
+        (false, false) => {
+            let plain = before.map_or_else(Plain::default, Plain::after);
+            (Box::new(if labelled { plain.labelled(&run) } else { plain }), after)
+        }
+    };
+    let mut prompt = if json { None } else { ApprovalPrompt::new(&run) };
+    if let Some(prompt) = prompt.as_mut().filter(|_| after > 0) {
+        prompt.load_pending(&session.summary(&run).await?);
+    }
+    let mut disk_full = session.disk_full_changes();
+    if let Some(disk_full) = disk_full.as_mut().filter(|disk_full| disk_full.borrow().is_some()) {
+        // It may have been full before anybody watched.
+        disk_full.mark_changed();
+    }
+    let followed = {
+        let followed = follow_and_prompt(session, &run, after, &mut *view, prompt.as_mut(), out);
+        tokio::pin!(followed);
+        loop {
+            tokio::select! {
+                followed = &mut followed => break Ok(followed),
+                () = report_disk_space(&mut disk_full) => {}
+                code = signals.next() => break Err(code),
+            }
+        }
+    };
+    if !matches!(followed, Ok(Ok(()))) && prompt.as_ref().is_some_and(ApprovalPrompt::is_prompting) {
+        // What is said next begins a line.
+        status_line("");
+    }
+    view.end(out);
+    match followed {
+        Err(code) => return Ok(WatchEnd::Interrupted(code)),
+        Ok(Err(refused)) => return Err(connection_lost(refused, &run)),
+        Ok(Ok(())) => {}
+    }
+    let summary = session.summary(&run).await?;
+    if json {
+        out.json(&summary);
+    } else {
+        report::print_report(&session.client, &summary, view.has_shown_nodes(), out).await;
+    }
+    Ok(WatchEnd::Settled(exit_code(&summary)))
+}
+
+/// Says it once when the disk that this process writes to is full, or has room again.
+async fn report_disk_space(disk_full: &mut Option<watch::Receiver<Option<String>>>) {
+    let Some(changes) = disk_full else { return std::future::pending().await };
+    if changes.changed().await.is_err() {
+        *disk_full = None;
+        return;
+    }
+    let why = changes.borrow_and_update().clone();
+    status_line(match why {
+        Some(why) => {
+            let cost = "^C ends this; a step that has acted, and whose result waits, is in doubt then";
+            format!("{}; {cost}", disk_full_text(&why))
+        }
+        None => "there is room on the disk again".to_owned(),
+    });
+}
+
+/// Gives every record after `after` to the view, until nothing goes on in the run; asks the person at the terminal,
+/// if there is one, whatever the run asks.
+async fn follow_and_prompt(
+    session: &mut Session,
+    run: &str,
+    mut after: u64,
+    view: &mut (dyn View + Send),
+    mut prompt: Option<&mut ApprovalPrompt>,
+    out: &mut Out,
+) -> Result<(), ApiError> {
+    loop {
+        // While somebody is asked, nothing else may go on, and yet it is not at rest.
+        let asks = prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
+        let until = if asks { "closed" } else { "settled" };
+        follow_until(session, run, &mut after, until, FollowMode::Execute, view, prompt.as_deref_mut(), out)
+            .await?;
+        if !asks && prompt.as_ref().is_none_or(|prompt| !prompt.has_pending()) {
+            return Ok(());
+        }
+    }
+}
+
+/// What was done to a node.
+pub(crate) struct Done<'a> {
+    pub(crate) node: &'a str,
+    /// For machines.
+    pub(crate) word: String,
+    /// For people.
+    pub(crate) told: String,
+}
+
+/// After something was done to a node: watches the run if it goes on in this process, else says where it does.
+pub(crate) async fn go_on(
+    session: Session,
+    signals: &mut Signals,
+    globals: &Globals,
+    before: Summary,
+    done: Done<'_>,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    if !session.client.is_remote() {
+        return watch(session, signals, Watch::from(&before, globals.json), out).await;
+    }
+    let (run, Done { node, word, told }) = (&before.run, done);
+    if globals.json {
+        out.json(&json!({"type": "done", "run": run, "node": node, "done": word}));
+    } else {
+        out.line(format!("{told}; the run goes on in the process that holds the data folder"));
+    }
+    session.stop().await;
+    Ok(code::SUCCEEDED)
+}
