@@ -1,4 +1,4 @@
-//! Code checks: small questions about one place of an output.
+//! Code checks: predicates over one path of an output.
 
 use regex::Regex;
 use serde_json::Value;
@@ -12,10 +12,10 @@ use crate::template::project;
 /// Longest pattern, in bytes.
 const PATTERN_TEXT_BYTES_MAX: usize = 4096;
 
-/// Where `status` looks unless told otherwise.
+/// Default path of the `status` check.
 const STATUS_PATH: &str = "status";
 
-/// A code check, ready to judge.
+/// A compiled code check.
 #[derive(Debug)]
 pub(super) struct CodeCheck {
     path: String,
@@ -27,19 +27,22 @@ enum Question {
     NonEmpty,
     MaxBytes(u64),
     MinItems(u64),
-    /// And the size that it counts as.
+    /// The pattern and its accounted size in bytes.
     Matches(Box<Regex>, usize),
     Equals(Json),
     Status(Vec<i64>),
 }
 
-/// The checks there are.
 const CHECKS: [&str; 6] = ["non_empty", "max_bytes", "min_items", "matches", "equals", "status"];
 
 impl CodeCheck {
     pub(super) fn compile(spec: &Value) -> Result<CodeCheck, SpecError> {
         let Value::Object(spec) = spec else {
-            return Err(SpecError::new("", format!("a code rule is a map, not {}", describe_kind(spec)), SHAPE));
+            return Err(SpecError::new(
+                "",
+                format!("a code rule is a map, not {}", describe_kind(spec)),
+                SHAPE,
+            ));
         };
         known_keys(spec, &["check", "path", "value"])?;
         let check = match spec.get("check") {
@@ -66,12 +69,12 @@ impl CodeCheck {
         Ok(CodeCheck { path, question: question(check, spec.get("value"))? })
     }
 
-    /// What its pattern takes, compiled, if it has one.
+    /// Accounted size of the compiled pattern, 0 without a pattern.
     pub(super) fn pattern_bytes(&self) -> usize {
         if let Question::Matches(_, size) = &self.question { *size } else { 0 }
     }
 
-    /// Holds, or gives what was expected and what was found.
+    /// Checks an output; the error is the expected and the found value.
     pub(super) fn judge(&self, output: &Value) -> Result<(), (String, String)> {
         let place = if self.path.is_empty() { String::new() } else { format!(" at {}", excerpt(&self.path)) };
         let Some(value) = project(output, &self.path) else {
@@ -177,7 +180,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A string as it is, anything else as canonical JSON; `None` if it has none.
+/// A string as is, any other value as canonical JSON; `None` without a canonical form.
 fn text_of(value: &Value) -> Option<std::borrow::Cow<'_, str>> {
     match value {
         Value::String(text) => Some(text.into()),

@@ -1,16 +1,16 @@
-//! Contracts: what an output must be before its node counts as executed.
+//! Contracts: conditions on an output before the node counts as executed.
 //!
-//! A contract is compiled once and judges any number of outputs. Schemas and code checks are judged here; a
-//! test is work for the caller (a shell call, through the gate like any other), and what a model or a person
-//! must say cannot be judged by a function at all. [`Judgement`] names all three.
+//! A contract is compiled once and judges any number of outputs. Schemas and code checks run here; the caller
+//! runs tests as tool calls through the gate, and models or people judge the rest. [`Judgement`] has all
+//! three.
 
 mod code_check;
-mod schema_graph;
 mod patterns;
 mod reliability;
 mod schema;
-mod spec_error;
 mod schema_cost;
+mod schema_graph;
+mod spec_error;
 
 use std::fmt::{self, Write};
 
@@ -19,26 +19,26 @@ use serde_json::{Map, Value};
 use crate::plan::{Method, Rule};
 
 use code_check::CodeCheck;
-pub(crate) use schema_graph::{Subschema, schema_graph};
 pub use patterns::CONTRACT_PATTERNS_BYTES_MAX;
 pub(crate) use patterns::PATTERNS_HELP;
 pub use reliability::{Reliability, precision, reliability};
 use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError};
-pub use spec_error::{SpecError, describe_kind, regex_error};
 pub use schema_cost::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
+pub(crate) use schema_graph::{Subschema, schema_graph};
+pub use spec_error::{SpecError, describe_kind, regex_error};
 
-/// Longest text about what was found or expected, in bytes.
+/// Longest excerpt of a value in a message, in bytes.
 const EXCERPT_BYTES_MAX: usize = 300;
 
-/// Most elements of the argument list of a test.
+/// Most elements in the argument list of a test.
 pub const TEST_ARGUMENTS_MAX: usize = 256;
 
-/// Rules of one contract, at most.
+/// Most rules in one contract.
 pub const CONTRACT_RULES_MAX: usize = 256;
 
-/// A contract that is ready to judge.
+/// A compiled contract.
 ///
 /// ```
 /// use ostler_kernel::contract::Contract;
@@ -59,7 +59,7 @@ pub struct Contract {
 
 #[derive(Debug)]
 enum Compiled {
-    /// A schema rule without a schema: passes everything.
+    /// A schema rule without a schema; accepts every output.
     Anything,
     Schema(Box<Schema>),
     Code(CodeCheck),
@@ -67,45 +67,44 @@ enum Compiled {
     External(Method),
 }
 
-/// A rule that cannot be judged by, because its `spec` is malformed.
+/// A rule with a malformed `spec`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("contract[{rule}]: {what}")]
 pub struct ContractError {
-    /// Place of the rule in its contract, from 0.
+    /// Index of the rule in the contract.
     pub rule: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
 }
 
-/// What a contract says of an output.
+/// Result of judging an output by a contract.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Judgement {
-    /// The rules that do not hold, in their order.
+    /// Broken rules, in contract order.
     pub broken: Vec<BrokenRule>,
-    /// The tests that must be run before the contract holds, in their order.
+    /// Tests to run before the contract holds, in contract order.
     pub tests: Vec<Test>,
-    /// The rules that a model or a person must judge: their places and methods.
+    /// Rules for a model or a person: index and method.
     pub external: Vec<(usize, Method)>,
 }
 
 impl Judgement {
-    /// Whether every rule that could be judged here holds. Tests, and what a model or a person must say, are
-    /// not among them.
+    /// Returns whether every rule judged here holds. Tests and external rules are not included.
     pub fn holds(&self) -> bool {
         self.broken.is_empty()
     }
 }
 
-/// A rule that does not hold.
+/// A rule that an output breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenRule {
-    /// Place of the rule in its contract, from 0.
+    /// Index of the rule in the contract.
     pub rule: usize,
-    /// How it is judged.
+    /// Method of the rule.
     pub method: Method,
-    /// What should have been, in a sentence of bounded length.
+    /// Expected value, of bounded length.
     pub expected: String,
-    /// What was there, of bounded length.
+    /// Found value, of bounded length.
     pub found: String,
 }
 
@@ -116,23 +115,24 @@ impl fmt::Display for BrokenRule {
     }
 }
 
-/// A test to be run as a call of [`TEST_TOOL`](crate::plan::TEST_TOOL), through the gate. It passes if that call succeeds.
+/// A test, to run as a call of [`TEST_TOOL`](crate::plan::TEST_TOOL) through the gate. The test passes if the
+/// call succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Test {
-    /// Place of the rule in its contract, from 0.
+    /// Index of the rule in the contract.
     pub rule: usize,
     /// The program and its arguments.
     pub argv: Vec<String>,
 }
 
 impl Test {
-    /// What that tool is called with.
+    /// Parameters for the tool call.
     pub fn params(&self) -> Map<String, Value> {
         Map::from_iter([("argv".to_owned(), Value::from(self.argv.clone()))])
     }
 }
 
-/// The tests of a contract, in their order. Rules that are malformed are none.
+/// The tests of a contract, in order. Malformed rules are skipped.
 pub fn tests(rules: &[Rule]) -> Vec<Test> {
     let tests = rules.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
     let tests =
@@ -145,7 +145,7 @@ impl Contract {
     ///
     /// # Errors
     ///
-    /// The first rule whose `spec` is malformed, or with which there are too many rules or too much of patterns.
+    /// The first malformed rule, or the first rule beyond the limits on rules or patterns.
     pub fn compile(rules: &[Rule]) -> Result<Contract, ContractError> {
         let mut contract = Contract { rules: Vec::new(), pattern_bytes: 0 };
         for (rule, made) in rules.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Contract {
         Ok(contract)
     }
 
-    /// About what its patterns take.
+    /// Accounted size of the compiled patterns, in bytes.
     pub fn pattern_bytes(&self) -> usize {
         self.pattern_bytes
     }
@@ -188,7 +188,7 @@ impl Contract {
     }
 }
 
-/// Compiles rules and judges one output by them. Whoever judges more than one keeps a [`Contract`].
+/// Compiles rules and judges one output. Keep a [`Contract`] to judge several.
 ///
 /// # Errors
 ///
@@ -197,28 +197,28 @@ pub fn judge(rules: &[Rule], output: &Value) -> Result<Judgement, ContractError>
     Ok(Contract::compile(rules)?.judge(output))
 }
 
-/// What is said of a contract with so many rules.
+/// Message for a contract with too many rules.
 pub(crate) fn too_many_rules(rules: usize) -> String {
     format!("a contract of {rules} rules, at most {CONTRACT_RULES_MAX} are allowed")
 }
 
-/// What is said of the rule with which the patterns of a contract take more than they may.
+/// Message for the rule that exceeds the pattern budget of the contract.
 pub(crate) fn patterns_too_large() -> String {
     format!(
         "with it, the patterns of the contract take more than {CONTRACT_PATTERNS_BYTES_MAX} bytes once they are compiled"
     )
 }
 
-/// Whether the `spec` of a rule can be judged by; if so, what its patterns take once they are compiled.
+/// Checks the `spec` of a rule and returns the accounted size of its patterns in bytes.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The problem, with its place in the spec.
 pub fn check_spec(rule: &Rule) -> Result<usize, SpecError> {
     compile_rule(rule).map(|compiled| compiled.pattern_bytes())
 }
 
-/// The most that the patterns of a rule can take which cannot be judged by: how far they were compiled, nobody knows.
+/// Upper bound on the pattern size of a rule that failed to compile.
 pub(crate) fn pattern_bytes_at_most(rule: &Rule) -> usize {
     match (rule.method, rule.spec.as_deref()) {
         (Method::Schema, Some(schema)) => patterns::at_most(schema),
@@ -280,7 +280,10 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, SpecError> {
         match argument {
             Value::String(text) => argv.push(text.clone()),
             other => {
-                return wrong(&format!("/argv/{at}"), format!("`argv` holds {}, not a text", describe_kind(other)));
+                return wrong(
+                    &format!("/argv/{at}"),
+                    format!("`argv` holds {}, not a text", describe_kind(other)),
+                );
             }
         }
     }
@@ -320,7 +323,7 @@ fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<BrokenRu
     })
 }
 
-/// The beginning of what a thing prints; the rest is never made.
+/// A bounded prefix of the displayed value; formatting stops at the bound.
 pub(crate) fn excerpt(thing: impl fmt::Display) -> String {
     struct Beginning(String);
     impl Write for Beginning {
@@ -356,7 +359,9 @@ mod tests {
     fn check(method: Method, spec: Value, output: &Value, expected: Expect) {
         let found = match judge(&[rule(method, spec)], output) {
             Ok(judgement) if judgement.holds() => "holds".to_owned(),
-            Ok(judgement) => judgement.broken.iter().map(BrokenRule::to_string).collect::<Vec<_>>().join("\n"),
+            Ok(judgement) => {
+                judgement.broken.iter().map(BrokenRule::to_string).collect::<Vec<_>>().join("\n")
+            }
             Err(error) => format!("error: {error}"),
         };
         expected.assert_eq(&found);

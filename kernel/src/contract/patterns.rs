@@ -1,27 +1,29 @@
-//! What patterns take once they are compiled: that depends on little of their text, so it is found out by compiling them.
+//! Accounting of compiled pattern sizes. The size depends little on the length of the text, so a pattern is
+//! compiled to find the size.
 
 use std::collections::BTreeSet;
 
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// Largest compiled pattern, in bytes, and largest cache of its automaton.
+/// Largest compiled pattern, and largest cache of its automaton, in bytes.
 pub(super) const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Most bytes that the patterns of one contract take, compiled. Each counts as the least of a few sizes that it fits into.
+/// Most bytes of compiled patterns in one contract. Each pattern counts as the smallest of [`SIZES`] that
+/// holds the pattern.
 pub const CONTRACT_PATTERNS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The sizes that patterns count as.
+/// Size classes of patterns.
 const SIZES: [usize; 5] = [4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, PATTERN_BYTES_MAX];
 
-/// The least that the cache of an automaton may take: with less it would begin anew all the time.
+/// Smallest cache of an automaton; a smaller cache would be cleared constantly.
 const CACHE_BYTES_MIN: usize = 64 * 1024;
 
-/// What would mend patterns that take too much, as a sentence without a full stop.
+/// Help for patterns beyond the budget.
 pub(crate) const PATTERNS_HELP: &str = "use fewer patterns, or smaller ones: {1,1000} repeats what stands before it a thousand times, and \\w holds \
      the letters of all scripts, [a-z] only those";
 
-/// Compiles a pattern, and gives the size that it counts as.
+/// Compiles a pattern and returns its size class.
 pub(super) fn compile(pattern: &str) -> Result<(Regex, usize), regex::Error> {
     let built = |size: usize| {
         let cache = size.max(CACHE_BYTES_MIN);
@@ -37,14 +39,14 @@ pub(super) fn compile(pattern: &str) -> Result<(Regex, usize), regex::Error> {
     last
 }
 
-/// How many patterns a schema has, and the sizes they count as, together; beyond [`CONTRACT_PATTERNS_BYTES_MAX`] nobody
-/// counts on. The same pattern is compiled once, however often it stands there.
+/// Number of distinct patterns in a schema, and their size classes in all. Counting stops beyond
+/// [`CONTRACT_PATTERNS_BYTES_MAX`].
 pub(super) fn of_schema(schema: &Value) -> (usize, usize) {
     let mut patterns = BTreeSet::new();
     collect(schema, &mut patterns);
     let mut bytes = 0;
     for pattern in &patterns {
-        // As the engine of schemas reads it.
+        // Translated as the schema engine does.
         let read = jsonschema_regex::to_rust_regex(pattern).ok();
         let compiled = read.and_then(|read| compile(&read).ok());
         bytes += compiled.map_or(PATTERN_BYTES_MAX, |(_, size)| size);
@@ -55,7 +57,7 @@ pub(super) fn of_schema(schema: &Value) -> (usize, usize) {
     (patterns.len(), bytes)
 }
 
-/// The most that the patterns of a schema can count as.
+/// Upper bound on the pattern size of a schema.
 pub(super) fn at_most(schema: &Value) -> usize {
     let mut patterns = BTreeSet::new();
     collect(schema, &mut patterns);
@@ -68,7 +70,7 @@ fn collect<'a>(schema: &'a Value, patterns: &mut BTreeSet<&'a str>) {
         Value::Object(members) => {
             for (key, value) in members {
                 match (key.as_str(), value) {
-                    // Values, whatever they are made of.
+                    // Literal values, not schemas.
                     ("enum" | "const" | "default" | "examples", _) => continue,
                     ("pattern", Value::String(pattern)) => drop(patterns.insert(pattern)),
                     ("patternProperties", Value::Object(named)) => {

@@ -1,21 +1,21 @@
-//! What contracts let a run say about its result.
+//! Reliability of a run's result, from the precision of contracts.
 
 use serde::Serialize;
 
 use crate::plan::{Method, Rule};
 
-/// How likely everything that was accepted is correct, as far as the precision of the contracts tells.
+/// Bounds on the probability that everything accepted is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Reliability {
-    /// Product of the precisions: valid if the nodes fail independently.
+    /// Product of the precisions; valid if the nodes fail independently.
     pub independent: f64,
-    /// `max(0, 1 - sum(1 - p))`: valid always.
+    /// `max(0, 1 - sum(1 - p))`; always valid (union bound).
     pub always: f64,
 }
 
-/// Precision of one node's contract, P(correct | accepted): that of its weakest rule, since nothing is known of
-/// how its rules depend on each other. A missing `p` is 1 for a schema and unknown otherwise; one unknown rule
-/// makes it unknown, and so does an empty contract.
+/// Precision P(correct | accepted) of one contract: the smallest `p` of its rules, because the dependence
+/// between rules is unknown. A missing `p` is 1 for `schema` and unknown otherwise. An unknown rule or an
+/// empty contract gives `None`.
 pub fn precision(rules: &[Rule]) -> Option<f64> {
     rules.iter().map(|rule| rule.p.or((rule.method == Method::Schema).then_some(1.0))).reduce(
         |left, right| {
@@ -25,7 +25,7 @@ pub fn precision(rules: &[Rule]) -> Option<f64> {
     )?
 }
 
-/// The bounds over the precisions of all nodes, or `None` if one of them is unknown.
+/// Bounds over the precisions of all nodes; `None` if any precision is unknown.
 ///
 /// ```
 /// use ostler_kernel::contract::reliability;

@@ -1,4 +1,4 @@
-//! JSON Schema, compiled once and bounded.
+//! Compilation of JSON Schema with bounds on size, patterns and evaluation steps.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
@@ -11,43 +11,43 @@ use crate::json::canonical;
 /// Largest schema, in bytes of canonical JSON.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 
-/// Why a schema is none.
+/// Reason to reject a schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// It is larger than [`SCHEMA_BYTES_MAX`], nested too deep, or holds a number that JSON cannot carry.
+    /// The schema exceeds [`SCHEMA_BYTES_MAX`].
     #[error("schema of {bytes} bytes, at most {SCHEMA_BYTES_MAX} are allowed")]
     TooLarge {
-        /// Bytes of its canonical JSON.
+        /// Bytes of canonical JSON.
         bytes: usize,
     },
-    /// It has no canonical form.
+    /// The schema has no canonical form.
     #[error("schema: {0}")]
     NotCanonical(#[from] crate::json::JsonError),
-    /// It is no JSON Schema, or refers to something outside itself.
+    /// Invalid JSON Schema, or a reference to an external resource.
     #[error("schema at {place:?}: {what}")]
     Invalid {
         /// JSON pointer into the schema.
         place: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
-    /// Its patterns take more than [`CONTRACT_PATTERNS_BYTES_MAX`].
+    /// The patterns exceed [`CONTRACT_PATTERNS_BYTES_MAX`].
     #[error(
         "the patterns of the schema take more than {CONTRACT_PATTERNS_BYTES_MAX} bytes once they are compiled"
     )]
     Patterns,
-    /// It takes more than [`SCHEMA_STEPS_MAX`] steps for one value.
+    /// One value may take more than [`SCHEMA_STEPS_MAX`] steps.
     #[error(
         "the schema holds one value against more than {SCHEMA_STEPS_MAX} of its parts, every reference followed"
     )]
     TooManySteps,
-    /// A reference leads back to where it stands without going into the value.
+    /// A reference leads back to itself without descending into the value.
     #[error("the schema has no end: the reference {reference:?} leads back to itself for the same value")]
     Endless {
         /// The reference.
         reference: String,
     },
-    /// The names of parameters are of a format that the gate judges, which judges values.
+    /// Parameter names have a format judged by the gate, and the gate judges values only.
     #[error(
         "`propertyNames` with `format: {format}`: names of parameters are not judged; take them as values, \
          such as {{properties: {{names: {{type: array, items: {{type: string, format: {format}}}}}}}}}"
@@ -56,13 +56,13 @@ pub enum SchemaError {
         /// The format.
         format: &'static str,
     },
-    /// What a dynamic reference leads to depends on where one comes from.
+    /// The target of a dynamic reference would depend on the evaluation path.
     #[error("the schema has more than one `$dynamicAnchor` or `$recursiveAnchor`, at most one is allowed")]
     DynamicAnchors,
 }
 
 impl SchemaError {
-    /// What would mend it, as a sentence without a full stop.
+    /// Suggested fix.
     pub(super) fn help(&self) -> &'static str {
         match self {
             SchemaError::TooLarge { .. } | SchemaError::NotCanonical(_) | SchemaError::Invalid { .. } => {
@@ -83,17 +83,17 @@ impl SchemaError {
     }
 }
 
-/// A schema that is ready to judge.
+/// A compiled schema.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) validator: Validator,
     pub(super) cost: SchemaCost,
-    /// What its patterns take, compiled.
+    /// Accounted size of the compiled patterns, in bytes.
     pub(super) pattern_bytes: usize,
 }
 
-/// Compiles a schema. References outside the schema are refused, patterns take time linear in their input, and how many steps
-/// it takes is known.
+/// Compiles a schema. External references are rejected, patterns match in linear time, and the number of
+/// evaluation steps is bounded.
 ///
 /// # Errors
 ///

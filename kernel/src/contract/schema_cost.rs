@@ -1,30 +1,45 @@
-//! How many steps a schema takes, told before anything is held against it: a judgement cannot be stopped half-way, and a
-//! few lines that refer to one another can ask for more steps than anybody can wait for.
+//! Upper bounds on the evaluation steps of a schema, computed before any evaluation.
+//!
+//! An evaluation cannot be interrupted, and a small schema can be exponentially expensive: forty definitions,
+//! each with `allOf` of two references to the next, take 2^40 steps. A step is one subschema applied to one
+//! value, with every reference followed.
+//!
+//! The schema graph has two kinds of edges. *Same-value* edges (`allOf`, `$ref`, `if`, …) apply another
+//! subschema to the same value; *within* edges (`properties`, `items`, …) apply a subschema to a member or an
+//! item. A cycle of same-value edges never terminates and is rejected as [`SchemaError::Endless`]; without
+//! such a cycle the same-value edges form a DAG, and one pass over its nodes in topological order sums the
+//! steps of each node.
+//!
+//! Within edges may be cyclic, because each one descends into the value. The pass is therefore repeated per
+//! depth: `steps(d)` of a node uses `steps(d - 1)` for the parts of the value. Keywords such as `properties`
+//! apply one of their subschemas to a part (take the maximum), others such as `contains` apply all (take the
+//! sum). The result is the cost along one path of a value; multiplied by the number of values in the
+//! document, the result bounds the whole evaluation. `unevaluatedProperties` and `unevaluatedItems` evaluate
+//! earlier subschemas again and are counted twice.
 
 use serde_json::Value;
 
 use super::excerpt;
-use super::schema_graph::{LIST, MAP, Role, Subschema, schema_graph};
 use super::schema::SchemaError;
+use super::schema_graph::{LIST, MAP, Role, Subschema, schema_graph};
 use crate::json::MAX_DEPTH;
 
-/// Most steps of a schema for one value, what stands within that value left out: a step is a subschema that it is held
-/// against, with every reference followed.
+/// Most steps of a schema for one value, excluding the parts of the value.
 pub const SCHEMA_STEPS_MAX: u64 = 10_000;
 
-/// Most steps of one judgement.
+/// Most steps of one evaluation.
 pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
 
-/// Steps of a schema along one path of a value, by the depth of the value. A deeper one takes as many as the last.
+/// Steps along one path of a value, by the depth of the value. Deeper values cost as much as the last entry.
 #[derive(Debug)]
 pub(super) struct SchemaCost(Vec<u64>);
 
 impl SchemaCost {
-    /// Counts the steps of a schema that the engine has compiled.
+    /// Bounds the steps of a compiled schema.
     ///
     /// # Errors
     ///
-    /// That there are too many, or without an end.
+    /// The schema takes too many steps, or never terminates.
     pub(super) fn of(schema: &Value) -> Result<SchemaCost, SchemaError> {
         let nodes = schema_graph(schema, CostNode::of)?;
         let order = targets_before_sources(&nodes)?;
@@ -44,7 +59,7 @@ impl SchemaCost {
         Ok(SchemaCost(steps))
     }
 
-    /// The most steps that it may take to hold a value against the schema.
+    /// Upper bound on the steps to evaluate `value`.
     pub(super) fn for_value(&self, value: &Value) -> u64 {
         let (values, depth) = extent(value);
         let along_a_path = self.0.get(depth).or(self.0.last()).copied().unwrap_or_default();
@@ -52,7 +67,7 @@ impl SchemaCost {
     }
 }
 
-/// How many values there are in one, itself included, and how deep it is.
+/// Number of values in `value`, including `value`, and its depth.
 fn extent(value: &Value) -> (u64, usize) {
     let inner = |values: &mut dyn Iterator<Item = &Value>| {
         values.map(extent).fold((1, 1), |(count, depth), (more, below)| (count + more, depth.max(below + 1)))
@@ -64,12 +79,12 @@ fn extent(value: &Value) -> (u64, usize) {
     }
 }
 
-/// What is counted of a subschema, and where those stand that it leads to.
+/// Cost-relevant part of a subschema.
 #[derive(Debug, Default)]
 struct CostNode {
-    /// Those that the same value is held against; whether `unevaluated…` holds it against them once more.
+    /// Subschemas for the same value; `true` if `unevaluated…` evaluates the subschema again.
     same: Vec<(usize, bool)>,
-    /// Those for what stands within a map, and within a list.
+    /// Subschemas for members of a map, and for items of a list.
     within: [Within; 2],
     unevaluated: bool,
     reference: Option<String>,
@@ -77,14 +92,13 @@ struct CostNode {
 
 #[derive(Debug, Default)]
 struct Within {
-    /// A value there is held against one of these,
+    /// Each part is evaluated against one of these.
     one: Vec<usize>,
-    /// and against each of these.
+    /// Each part is evaluated against all of these.
     each: Vec<usize>,
 }
 
 impl CostNode {
-    /// What is counted of a subschema.
     fn of(subschema: &Subschema<'_>) -> CostNode {
         let mut node = CostNode::default();
         for lead in &subschema.edges {
@@ -103,7 +117,7 @@ impl CostNode {
     }
 }
 
-/// The places of all nodes: behind those that the same value is held against.
+/// Orders the nodes topologically over same-value edges, targets before sources; an error for a cycle.
 fn targets_before_sources(nodes: &[CostNode]) -> Result<Vec<usize>, SchemaError> {
     let mut open: Vec<usize> = nodes.iter().map(|node| node.same.len()).collect();
     let mut sources = vec![Vec::new(); nodes.len()];
@@ -122,7 +136,7 @@ fn targets_before_sources(nodes: &[CostNode]) -> Result<Vec<usize>, SchemaError>
         }
     }
     let Some(mut at) = open.iter().position(|&open| open > 0) else { return Ok(order) };
-    // Whoever goes on among those that are left goes round in the end, and passes a reference.
+    // Every remaining node has a remaining successor, so the walk enters a cycle and passes a reference.
     let mut reference = None;
     for _ in 0..2 * nodes.len() {
         let CostNode { same, reference: here, .. } = &nodes[at];
@@ -133,11 +147,11 @@ fn targets_before_sources(nodes: &[CostNode]) -> Result<Vec<usize>, SchemaError>
     Err(SchemaError::Endless { reference: reference.cloned().unwrap_or_default() })
 }
 
-/// The steps of every node for a map and for a list, from those for what stands within.
+/// Steps of every node for a map and for a list, from the steps of the parts.
 fn count(nodes: &[CostNode], order: &[usize], within: &[[u64; 2]]) -> Vec<[u64; 2]> {
     let within = |at: usize| within[at][MAP].max(within[at][LIST]);
     let mut steps = vec![[0; 2]; nodes.len()];
-    // What finding out takes which members and items were evaluated: where subschemas hold is judged once more.
+    // Steps to find the evaluated members and items: applicable subschemas are evaluated again.
     let mut again = vec![[0_u64; 2]; nodes.len()];
     for &at in order {
         let CostNode { same, within: inner, unevaluated, .. } = &nodes[at];
@@ -168,7 +182,7 @@ mod tests {
     use super::*;
     use crate::contract::schema::compile;
 
-    /// `$defs` from a0 to the last, each of which is made from the name of the one after it.
+    /// Definitions `a0` to the last, each built from a reference to the next.
     fn chain(links: usize, link: impl Fn(Value) -> Value) -> Value {
         let mut definitions = serde_json::Map::new();
         for at in 0..links {
@@ -178,7 +192,6 @@ mod tests {
         json!({"$defs": definitions, "$ref": "#/$defs/a0"})
     }
 
-    /// A map within a map, so many times.
     fn nested(depth: usize) -> Value {
         (0..depth).fold(json!({}), |inner, _| json!({"x": inner}))
     }

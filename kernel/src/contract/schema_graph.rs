@@ -1,4 +1,5 @@
-//! All subschemas that a schema leads to, with every reference resolved as the engine resolves it.
+//! Graph of all subschemas reachable from a schema, with references resolved as the schema engine resolves
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +9,33 @@ use serde_json::Value;
 use super::excerpt;
 use super::schema::SchemaError;
 
-/// The base of a schema that has no `$id`.
+/// Base URI of a schema without `$id`.
 const BASE: &str = "json-schema:///";
 
-/// What values hold others: maps, and lists.
+/// Kinds of values with parts: maps and lists.
 pub(super) const MAP: usize = 0;
 pub(super) const LIST: usize = 1;
 
-/// A subschema, and those that it leads to.
+/// A subschema and its outgoing edges.
 #[derive(Debug)]
 pub(crate) struct Subschema<'a> {
     pub(crate) schema: &'a Value,
     pub(crate) edges: Vec<SchemaEdge<'a>>,
 }
 
-/// That a keyword leads from one subschema to another.
+/// An edge from a subschema to another, through a keyword.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchemaEdge<'a> {
     pub(crate) keyword: &'a str,
-    /// Under which name, if the keyword gives its subschemas names.
+    /// Name of the subschema under the keyword, if any.
     pub(crate) name: Option<&'a str>,
     pub(super) role: Role,
-    /// Where the other stands in the graph.
+    /// Index of the target in the graph.
     pub(crate) to: usize,
 }
 
 impl SchemaEdge<'_> {
-    /// Whether both are about the same value.
+    /// Returns whether both subschemas apply to the same value.
     pub(crate) fn is_of_same_value(&self) -> bool {
         matches!(self.role, Role::Same { .. })
     }
@@ -44,16 +45,16 @@ impl SchemaEdge<'_> {
     }
 }
 
-/// What the subschemas under a keyword are for.
+/// Application of the subschemas under a keyword.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role {
-    /// The value itself; whether `unevaluated…` holds it against them once more.
+    /// To the same value; `again` if `unevaluated…` evaluates the subschema a second time.
     Same { again: bool },
-    /// What stands within it: there it is held against one of these,
+    /// To a part of the value: one of the subschemas per part.
     OneWithin(usize),
-    /// or against each of these.
+    /// To a part of the value: all of the subschemas per part.
     EachWithin(usize),
-    /// What a text says, which nobody judges.
+    /// To the content of a text; never evaluated.
     InText,
 }
 
@@ -83,12 +84,16 @@ fn subschemas<'a>(keyword: &str, value: &'a Value) -> Vec<(Option<&'a str>, &'a 
     listed.into_iter().filter(|(_, schema)| schema.is_object() || schema.is_boolean()).collect()
 }
 
-/// What there is to keep of all subschemas that one leads to, itself first.
+/// Maps every subschema reachable from `schema` with `keep`, the schema itself first. Breadth-first over
+/// subschemas and resolved references; a subschema is identified by its address, so cycles terminate.
 ///
 /// # Errors
 ///
-/// A reference leads nowhere, or one cannot tell where to.
-pub(crate) fn schema_graph<T>(schema: &Value, keep: impl Fn(&Subschema<'_>) -> T) -> Result<Vec<T>, SchemaError> {
+/// A reference cannot be resolved, or a dynamic reference is ambiguous.
+pub(crate) fn schema_graph<T>(
+    schema: &Value,
+    keep: impl Fn(&Subschema<'_>) -> T,
+) -> Result<Vec<T>, SchemaError> {
     if dynamic_anchors(schema) > 1 {
         return Err(SchemaError::DynamicAnchors);
     }
@@ -113,7 +118,8 @@ pub(crate) fn schema_graph<T>(schema: &Value, keep: impl Fn(&Subschema<'_>) -> T
         for (keyword, value) in schema.as_object().into_iter().flatten() {
             let target = match (keyword.as_str(), value.as_str()) {
                 ("$ref", Some(text)) => Some(resolver.lookup(text).map_err(unresolved)?),
-                // Of some drafts only: where one counts, the engine has found its target.
+                // Defined in some drafts only; an applicable reference was resolved by the engine during
+                // compilation.
                 ("$dynamicRef", Some(text)) => resolver.lookup(text).ok(),
                 ("$recursiveRef", Some(_)) => resolver.lookup_recursive_ref().ok(),
                 _ => None,
@@ -140,7 +146,7 @@ fn unresolved(error: ReferencingError) -> SchemaError {
     SchemaError::Invalid { place: String::new(), what: excerpt(error) }
 }
 
-/// How many places a dynamic reference may lead to, at most.
+/// Number of dynamic anchors: possible targets of a dynamic reference.
 fn dynamic_anchors(schema: &Value) -> usize {
     match schema {
         Value::Array(list) => list.iter().map(dynamic_anchors).sum(),

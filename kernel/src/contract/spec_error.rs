@@ -1,4 +1,4 @@
-//! What is wrong with the `spec` of a rule, told so that its author can mend it.
+//! Errors in the `spec` of a rule, with help for the author.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 use super::excerpt;
 use crate::plan::nearest;
 
-/// Pairs of letters compared to find out which word was meant.
+/// Character pairs compared for a suggestion.
 pub(super) const PAIRS_MAX: usize = 100_000;
 
-/// What is wrong with the `spec` of a rule.
+/// An error in the `spec` of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
-    /// Where in the spec, as a JSON pointer; empty: the whole.
+    /// JSON pointer into the spec; empty for the whole spec.
     pub pointer: String,
-    /// What is wrong, as a sentence without a full stop.
+    /// Problem, a sentence without a full stop.
     pub what: String,
-    /// What would mend it, as a sentence without a full stop.
+    /// Suggested fix, a sentence without a full stop.
     pub help: String,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for SpecError {
     }
 }
 
-/// Refuses a key that is not known.
+/// Rejects unknown keys.
 pub(super) fn known_keys(spec: &Map<String, Value>, known: &[&str]) -> Result<(), SpecError> {
     let Some(unknown) = spec.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let help = match nearest(unknown, known.iter().copied(), &mut PAIRS_MAX.clone()) {
@@ -44,7 +44,7 @@ pub(super) fn known_keys(spec: &Map<String, Value>, known: &[&str]) -> Result<()
     Err(SpecError { pointer, what: format!("unknown key {:?}", excerpt(unknown)), help })
 }
 
-/// What a value is, in the words of plan files: `a text`, `a list`.
+/// Describes the kind of a value in the words of plan files: `a text`, `a list`.
 pub fn describe_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -59,7 +59,7 @@ pub fn describe_kind(value: &Value) -> &'static str {
     }
 }
 
-/// What is wrong with a regular expression, in one line: the parser's drawing of it is left out.
+/// A regular expression error in one line, without the parser's drawing.
 pub fn regex_error(error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(bytes) => format!("it becomes larger than {bytes} bytes"),

@@ -1,4 +1,4 @@
-//! What could be better about a valid plan. Advice never refuses anything.
+//! Advice (`W..`) about valid plans. Advice never rejects a plan.
 
 mod templates;
 
@@ -12,43 +12,43 @@ use super::pointer::{Origin, Pointer};
 use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings};
 use crate::id::NodeId;
 
-/// A piece of advice.
+/// A piece of advice about a valid plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What kind of advice.
+    /// The rule behind the advice.
     pub code: AdviceCode,
-    /// The node it is about, or `*` for the plan.
+    /// Node id, or `*` for the plan.
     pub node: String,
-    /// Where it stands in the plan as written, as a JSON pointer (RFC 6901); empty: the plan as a whole.
+    /// JSON pointer (RFC 6901) into the plan as written; empty for the plan as a whole.
     pub pointer: String,
-    /// What was seen, as a sentence without a full stop.
+    /// Problem, a sentence without a full stop.
     pub detail: String,
-    /// What would be better, as a sentence without a full stop.
+    /// Suggested fix, a sentence without a full stop.
     #[serde(rename = "mend")]
     pub help: String,
 }
 
-/// Kinds of advice.
+/// Codes of advice. W06 depends on the bounds of a run and is found by the command, not by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdviceCode {
-    /// An edge whose data and effect nobody uses.
+    /// An edge with unused data and an unused effect.
     W01,
-    /// A plan that is one linear chain.
+    /// A plan with the shape of one chain.
     W02,
-    /// A join that waits for more than it reads.
+    /// A join over more nodes than the node reads.
     W03,
-    /// Nodes one after the other that could run together.
+    /// A longest path lengthened by unused edges.
     W04,
-    /// A schema rule that says no schema.
+    /// A schema rule without a schema.
     W05,
-    /// A template that takes what is never there. (W06 depends on the bounds of a run, which nobody knows here.)
+    /// A template path that no value can have.
     W07,
-    /// A rule that nothing here judges.
+    /// A rule without a judge in this system.
     W08,
 }
 
 impl AdviceCode {
-    /// Every code, in order.
+    /// Every code, ascending.
     pub const ALL: [AdviceCode; 7] = [
         AdviceCode::W01,
         AdviceCode::W02,
@@ -59,7 +59,7 @@ impl AdviceCode {
         AdviceCode::W08,
     ];
 
-    /// The code as it is written everywhere, such as `W01`.
+    /// The code as text, such as `W01`.
     pub fn as_str(self) -> &'static str {
         match self {
             AdviceCode::W01 => "W01",
@@ -85,10 +85,11 @@ impl Serialize for AdviceCode {
     }
 }
 
-/// A chain shorter than this is no news.
+/// Shortest chain worth a W02.
 const CHAIN_NODES_MIN: usize = 3;
 
-/// Advice for a plan that is valid by these settings, sorted by code and name. `origin` tells where its parts were written.
+/// Returns the advice for a plan valid under `settings`, sorted by code and node. `origin` supplies the
+/// pointers.
 pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     let graph = Graph::new(&plan.nodes);
@@ -105,10 +106,11 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
     advice
 }
 
-/// Per node: the sources it waits for though it uses neither their data nor what they do.
+/// Returns, per node, the sources with neither their result nor their effect used by the node.
 ///
-/// Candidates of an any_of compete for being there at all; a terminal edge, a control node and a person are
-/// waited for on purpose. A person is asked when what comes before is done, which is use enough of it.
+/// Candidates of an `any_of`, sources over a terminal edge, control nodes, nodes with effects and people are
+/// awaited on purpose, so none of these edges is idle. A `human_approval` node uses every source, because the
+/// question follows the work.
 fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
     let idle = |(node, sources): (&Node, &[(usize, On)])| {
         if node.join != Some(Join::AllOf) || node.is_control() || node.kind == Kind::HumanApproval {
@@ -155,7 +157,7 @@ fn edges(
     advice.push(Advice { code, node, pointer, detail, help });
 }
 
-/// Whether more of the plan could run at the same time.
+/// W02 and W04: compares the depth of the plan with the depth after removing idle edges.
 fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<Advice>) {
     let deepest = |levels: &[u32]| levels.iter().max().map_or(0, |level| level + 1);
     let depth = deepest(&graph.level);
@@ -170,7 +172,7 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
         });
     }
     let lean: Vec<Node> =
-        (0..count).map(|at| without(&plan.nodes[at], &graph.sources[at], &idle[at])).collect();
+        (0..count).map(|at| without_edges(&plan.nodes[at], &graph.sources[at], &idle[at])).collect();
     let lean_depth = deepest(&Graph::new(&lean).level);
     if lean_depth < depth {
         advice.push(Advice {
@@ -185,8 +187,8 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
     }
 }
 
-/// The node, rid of the edges that nobody uses.
-fn without(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node {
+/// Copy of the node without idle edges.
+fn without_edges(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node {
     let mut node = node.clone();
     let mut sources = sources.iter(); // in a valid plan one for each dependency
     node.deps.retain(|_| sources.next().is_none_or(|(source, _)| !idle.contains(source)));

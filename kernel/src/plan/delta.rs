@@ -1,46 +1,46 @@
-//! Changes of a running plan: every graft, patch, replan, cancel and interjection makes the next version, or
-//! is refused whole.
+//! Changes of a running plan. Every graft, patch, replan, cancel and interjection makes the next version or
+//! is rejected whole.
 //!
-//! A [`Change`] is what somebody asks for. [`merge`] judges it and, if it holds, gives a [`Revision`]: what is
-//! different in the next version, in absolute terms. The journal keeps the revision, and recovery hands it to
-//! [`apply_change`], the function that live merging ends with too: no rule, no tool and no default is asked
-//! again, so a plan comes back as it was even if the tools have changed since.
+//! [`merge`] judges a [`Change`] and returns a [`Revision`]: the difference to the next version as absolute
+//! values. The journal keeps the revision, and recovery passes it to [`apply_change`], the last step of live
+//! merging too. Recovery evaluates no rule, tool or default again, so a plan recovers unchanged even if the
+//! tools changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::diagnostic::{Diagnostic, DiagnosticCode, sort_and_limit};
 use super::draft::{DepDraft, NodeDraft, NodeFields};
-use super::diagnostic::{Diagnostic, DiagnosticCode, in_order};
 use super::normalise::{PatternBudget, connect, rules, tests_class};
 use super::pointer::Pointer;
 use super::{Join, Method, Node, Plan, Rule, Settings, validate};
 use crate::id::NodeId;
 use crate::json::Object;
 
-/// What somebody wants a running plan to become.
+/// A requested change of a running plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(clippy::large_enum_variant)] // one at a time is judged and dropped
 pub enum Change {
     /// A change of the graph.
     Delta(Delta),
-    /// New fields for a node that failed; its edges stay.
+    /// New fields for a failed node; its edges stay.
     Patch {
-        /// The node.
+        /// The failed node.
         node: NodeId,
-        /// What it gets; `None` tries again with what it has.
+        /// The new fields; `None` retries with the present ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set: Option<NodeFields>,
     },
 }
 
-/// A change of the graph, as written. What it adds does not exist for the rest of it, except as what a
-/// dependency, a replacement or an output may name.
+/// A change of the graph, as written. Only dependencies, replacements and outputs may name nodes of `add`;
+/// the rest of the delta cannot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delta {
-    /// The version it was written for; absent: whichever is current when it arrives.
+    /// The version the delta was written for; `None` means the current version on arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<u32>,
     /// New nodes.
@@ -49,8 +49,8 @@ pub struct Delta {
     /// New dependencies of nodes that have not started.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rewire: BTreeMap<NodeId, Vec<DepDraft>>,
-    /// Old name to new, in dependencies, references and reads of nodes that have not started, and in the
-    /// outputs.
+    /// Old id to new id, applied to dependencies, references and reads of nodes that have not started, and to
+    /// the outputs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub replace: BTreeMap<NodeId, NodeId>,
     /// New fields of nodes that have not started.
@@ -59,32 +59,32 @@ pub struct Delta {
     /// Nodes to cancel.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cancel: Vec<NodeId>,
-    /// New outputs, be it none.
+    /// New outputs, possibly none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<NodeId>>,
 }
 
-/// What a change may still do to a node.
+/// Progress of a node, as far as a change depends on the progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeProgress {
-    /// Pending or blocked: it may be rewired and set.
+    /// Pending or blocked: may be rewired and set.
     NotStarted,
-    /// Neither, but not terminal: it may be cancelled.
+    /// Started but not terminal: may be cancelled.
     Started,
-    /// Nothing can follow.
+    /// Terminal: may not change.
     Terminal,
 }
 
-/// What is different in the next version of a plan, in absolute terms. This is what the journal keeps.
+/// Difference to the next version of a plan, in absolute values; the journaled form of a change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revision {
-    /// The nodes that are new or changed, normalised, ascending.
+    /// New and changed nodes, normalised, ascending by id.
     pub nodes: Vec<Node>,
-    /// The outputs, if they changed.
+    /// The outputs, if changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<NodeId>>,
-    /// Whether the outputs are declared from here on.
+    /// True if the outputs count as declared from this version on.
     pub outputs_declared: bool,
     /// Nodes to cancel, ascending.
     pub cancel: Vec<NodeId>,
@@ -93,32 +93,35 @@ pub struct Revision {
 /// The next version of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MergedPlan {
-    /// The plan, one version on.
+    /// The plan with `version` incremented.
     pub plan: Plan,
-    /// The nodes that existed before and whose normalised description changed, ascending: they lose their
-    /// approval.
+    /// Existing nodes with a changed normalised description, ascending. They lose their approval.
     pub changed: Vec<NodeId>,
-    /// The nodes that did not exist before, ascending.
+    /// New nodes, ascending.
     pub added: Vec<NodeId>,
-    /// To be cancelled, ascending.
+    /// Nodes to cancel, ascending.
     pub cancel: Vec<NodeId>,
-    /// What the journal keeps of it.
+    /// The journaled form.
     pub revision: Revision,
 }
 
-/// Judges a change of a running plan and merges it, or gives every fault.
+/// Validates a change and merges it into `plan`.
 ///
-/// `standing` tells how the nodes of `plan` stand; `closed`, whether the run is cancelled or concluded. The
-/// node of a patch is taken to be waiting for it. Deterministic: the same arguments give the same answer.
+/// `progress` returns the progress of each node of `plan`; `closed` says that the run is cancelled or
+/// concluded. The node of a patch counts as waiting for the patch. The result depends on the arguments alone.
+///
+/// # Errors
+///
+/// Every diagnostic of the change, sorted by code and node.
 pub fn merge(
     plan: &Plan,
     change: &Change,
-    standing: &dyn Fn(&NodeId) -> NodeProgress,
+    progress: &dyn Fn(&NodeId) -> NodeProgress,
     closed: bool,
     settings: &Settings<'_>,
 ) -> Result<MergedPlan, Vec<Diagnostic>> {
     let (new, room) = (plan.clone(), PatternBudget::default());
-    let mut draft = Draft { old: plan, new, standing, settings, room, faults: Vec::new() };
+    let mut draft = Merge { old: plan, new, progress, settings, room, faults: Vec::new() };
     draft.check_run(closed);
     let cancel = match change {
         Change::Delta(delta) => draft.delta(delta),
@@ -129,11 +132,11 @@ pub fn merge(
         let revision = revision(plan, draft.new, cancel);
         Ok(apply_change(plan, &revision))
     } else {
-        Err(in_order(draft.faults))
+        Err(sort_and_limit(draft.faults))
     }
 }
 
-/// Makes the next version of a plan from what was accepted. Judges nothing.
+/// Builds the next version from an accepted revision, without any validation.
 pub fn apply_change(plan: &Plan, revision: &Revision) -> MergedPlan {
     let mut nodes: BTreeMap<&NodeId, &Node> = plan.nodes.iter().map(|node| (&node.id, node)).collect();
     let (mut changed, mut added) = (Vec::new(), Vec::new());
@@ -158,7 +161,6 @@ pub fn apply_change(plan: &Plan, revision: &Revision) -> MergedPlan {
     MergedPlan { plan: next, changed, added, cancel: revision.cancel.clone(), revision: revision.clone() }
 }
 
-/// The difference between a plan and what a change made of it.
 fn revision(old: &Plan, new: Plan, cancel: Vec<NodeId>) -> Revision {
     let before: BTreeMap<&NodeId, &Node> = old.nodes.iter().map(|node| (&node.id, node)).collect();
     Revision {
@@ -169,23 +171,23 @@ fn revision(old: &Plan, new: Plan, cancel: Vec<NodeId>) -> Revision {
     }
 }
 
-/// A change while it is being merged.
-struct Draft<'a> {
+/// A change during merging.
+struct Merge<'a> {
     old: &'a Plan,
-    /// The next version, as far as it is made. Every node of `old` keeps its index until nodes are added.
+    /// The next version so far. Nodes of `old` keep their index until nodes are added.
     new: Plan,
-    standing: &'a dyn Fn(&NodeId) -> NodeProgress,
+    progress: &'a dyn Fn(&NodeId) -> NodeProgress,
     settings: &'a Settings<'a>,
     room: PatternBudget,
     faults: Vec<Diagnostic>,
 }
 
-impl Draft<'_> {
+impl Merge<'_> {
     fn fault(&mut self, code: DiagnosticCode, node: impl std::fmt::Display, detail: &str, help: &str) {
         self.faults.push(Diagnostic::new(code, node, detail, help));
     }
 
-    /// What holds for every change: D02 and D05.
+    /// Rules for every change: D02 and D05.
     fn check_run(&mut self, closed: bool) {
         self.faults.extend(is_last_version(self.old));
         if closed {
@@ -198,7 +200,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The index of a node that existed before the change; else D03.
+    /// Index of a node of the old version, or a D03.
     fn existing(&mut self, id: &NodeId, verb: &str) -> Option<usize> {
         let found = self.old.position(id);
         if found.is_none() {
@@ -209,8 +211,8 @@ impl Draft<'_> {
         found
     }
 
-    fn movable(&mut self, id: &NodeId, verb: &str) {
-        if (self.standing)(id) != NodeProgress::NotStarted {
+    fn require_not_started(&mut self, id: &NodeId, verb: &str) {
+        if (self.progress)(id) != NodeProgress::NotStarted {
             let detail = format!("{verb} a node that is neither pending nor blocked");
             self.fault(DiagnosticCode::D01, id, &detail, "add a new node and let it replace this one");
         }
@@ -226,20 +228,25 @@ impl Draft<'_> {
     fn delta(&mut self, delta: &Delta) -> Vec<NodeId> {
         if let Some(base) = delta.base.filter(|base| *base != self.old.version) {
             let detail = format!("was made for version {base}, the present one is {}", self.old.version);
-            self.fault(DiagnosticCode::D07, Diagnostic::PLAN, &detail, "make it anew for the present version");
+            self.fault(
+                DiagnosticCode::D07,
+                Diagnostic::PLAN,
+                &detail,
+                "make it anew for the present version",
+            );
         }
         for (id, fields) in &delta.set {
             match self.existing(id, "sets") {
                 Some(at) => {
-                    self.movable(id, "sets");
+                    self.require_not_started(id, "sets");
                     self.set(at, fields);
                 }
-                None => forbid(id, fields, &mut self.faults),
+                None => check_forbidden(id, fields, &mut self.faults),
             }
         }
         for (id, deps) in &delta.rewire {
             if let Some(at) = self.existing(id, "rewires") {
-                self.movable(id, "rewires");
+                self.require_not_started(id, "rewires");
                 self.rewire(at, deps);
             }
         }
@@ -286,7 +293,7 @@ impl Draft<'_> {
             }
         };
         for node in &mut self.new.nodes {
-            if (self.standing)(&node.id) == NodeProgress::NotStarted {
+            if (self.progress)(&node.id) == NodeProgress::NotStarted {
                 node.deps.iter_mut().for_each(|dep| rename(&mut dep.n));
                 node.param_refs.values_mut().for_each(|reference| rename(&mut reference.from));
                 node.reads.iter_mut().for_each(rename);
@@ -295,7 +302,7 @@ impl Draft<'_> {
         self.new.outputs.iter_mut().for_each(rename);
     }
 
-    /// Checks what is to be cancelled, settles the outputs, and gives the nodes to cancel, ascending.
+    /// Checks the nodes to cancel, sets the new outputs, and returns the nodes to cancel, ascending.
     fn cancel(&mut self, delta: &Delta) -> Vec<NodeId> {
         if let Some(outputs) = &delta.outputs {
             self.new.outputs.clone_from(outputs);
@@ -307,7 +314,7 @@ impl Draft<'_> {
             if self.existing(id, "cancels").is_none() {
                 continue;
             }
-            if (self.standing)(id) == NodeProgress::Terminal {
+            if (self.progress)(id) == NodeProgress::Terminal {
                 let detail = "cancels a node that is already terminal";
                 self.fault(DiagnosticCode::D01, id, detail, "leave it out: it cannot run any more");
             } else {
@@ -330,8 +337,8 @@ impl Draft<'_> {
         cancelled.into_iter().cloned().collect()
     }
 
-    /// Judges what came of it by the rules of plans. What is over is not judged again, except that its id
-    /// cannot be used twice and that an aggregator gets no consumers.
+    /// Validates the merged plan. Terminal nodes are exempt, except from V01 (duplicate id) and V19
+    /// (aggregator with consumers).
     fn judge(&mut self) {
         let mut found = std::mem::take(&mut self.faults);
         validate::changed(&self.new, self.settings, &mut found);
@@ -341,14 +348,14 @@ impl Draft<'_> {
             DiagnosticCode::V01 | DiagnosticCode::V19 => true,
             _ => {
                 let id = NodeId::from(fault.node.as_str());
-                !exists(&fault.node) || (self.standing)(&id) != NodeProgress::Terminal
+                !exists(&fault.node) || (self.progress)(&id) != NodeProgress::Terminal
             }
         });
         self.faults = found;
     }
 }
 
-/// The fault of any change of a plan that can have no further version.
+/// D02, if the plan has reached the last version allowed.
 pub(super) fn is_last_version(plan: &Plan) -> Option<Diagnostic> {
     let most = plan.policy.max_versions;
     let detail = format!("version {} is the last of {most}", plan.version);
@@ -356,15 +363,15 @@ pub(super) fn is_last_version(plan: &Plan) -> Option<Diagnostic> {
     (plan.version >= most).then(|| Diagnostic::new(DiagnosticCode::D02, Diagnostic::PLAN, detail, help))
 }
 
-fn forbid(id: &NodeId, fields: &NodeFields, faults: &mut Vec<Diagnostic>) {
+fn check_forbidden(id: &NodeId, fields: &NodeFields, faults: &mut Vec<Diagnostic>) {
     for name in fields.forbidden() {
         let help = "rewire or replace the node: set changes no structure";
         faults.push(Diagnostic::new(DiagnosticCode::D06, id, format!("sets `{name}`"), help));
     }
 }
 
-/// Sets fields of a node. Nothing is normalised; only in a real run a tool node stays as dangerous as its tool is
-/// with the new parameters.
+/// Sets fields of a node without normalising. In a real run the impact, effect and idempotency stay at least
+/// those of the tool with the new parameters.
 pub(super) fn set(
     node: &mut Node,
     fields: &NodeFields,
@@ -372,7 +379,7 @@ pub(super) fn set(
     room: &mut PatternBudget,
     faults: &mut Vec<Diagnostic>,
 ) {
-    forbid(&node.id, fields, faults);
+    check_forbidden(&node.id, fields, faults);
     let bare = settings.ticks_per_second;
     fn put<T: Clone>(field: &mut T, said: &Option<T>) {
         if let Some(said) = said {
@@ -401,17 +408,17 @@ pub(super) fn set(
     }
     if settings.real_run {
         if matches!(fields.tool, Some(Some(_))) {
-            take_from_tool(node, fields, settings);
+            reset_to_tool(node, fields, settings);
         }
-        hold_to_tool(node, fields, settings);
+        raise_to_tool_floor(node, fields, settings);
         if fields.contract.is_some() {
             node.tests = tests_class(&node.contract, fields.idem, settings);
         }
     }
 }
 
-/// A node that gets another tool has nothing of the one before: what is not said anew is what the new tool says of itself.
-fn take_from_tool(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>) {
+/// Resets a node to the defaults of a new tool, except for fields set by the same change.
+fn reset_to_tool(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>) {
     let Some(known) = node.tool.as_ref().and_then(|tool| settings.tools?.defaults(tool, &node.params)) else {
         return;
     };
@@ -434,7 +441,7 @@ fn take_from_tool(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>)
     }
 }
 
-fn hold_to_tool(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>) {
+fn raise_to_tool_floor(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>) {
     let Some(known) = node.tool.as_ref().and_then(|tool| settings.tools?.defaults(tool, &node.params)) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What is wrong with a plan, or with a change of one.
+//! Diagnostics about a plan or a change of a plan.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use serde::{Serialize, Serializer};
 
 use super::pointer::Pointer;
 
-/// One fault of a plan or of a change.
+/// A broken rule of a plan or a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// Which rule is broken.
+    /// The broken rule.
     pub code: DiagnosticCode,
-    /// The node that breaks it, the name that is missing, or [`Fault::PLAN`].
+    /// The offending node, the missing name, or [`Diagnostic::PLAN`].
     pub node: String,
-    /// Where it stands in the plan as written, as a JSON pointer (RFC 6901): `/nodes/3/deps/0`. Empty: the plan as
-    /// a whole, or a change of a running one. What is missing is pointed at where it should stand.
+    /// JSON pointer (RFC 6901) into the plan as written, such as `/nodes/3/deps/0`. Empty for the plan as a
+    /// whole and for changes of a running plan. A missing key has the pointer of its expected place.
     pub pointer: String,
-    /// What is wrong, as a sentence without a full stop.
+    /// Problem, a sentence without a full stop.
     pub detail: String,
-    /// What would mend it, as a sentence without a full stop.
+    /// Suggested fix, a sentence without a full stop.
     #[serde(rename = "mend")]
     pub help: String,
-    /// The line where that is, from 1, within the text that stands there; `None`: the text as a whole.
+    /// Line within the text at `pointer`, from 1; `None` means the text as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
 
 impl Diagnostic {
-    /// The name under which faults of the plan as a whole are reported.
+    /// Node name of diagnostics about the plan as a whole.
     pub const PLAN: &'static str = "*";
 
-    /// A fault of `node` (or of the plan as a whole), of which nobody says where it stands.
+    /// Creates a diagnostic without a pointer.
     pub fn new(
         code: DiagnosticCode,
         node: impl fmt::Display,
@@ -47,7 +47,7 @@ impl Diagnostic {
         }
     }
 
-    /// The same fault, standing there.
+    /// Sets the pointer.
     pub fn at(self, place: &Pointer) -> Diagnostic {
         Diagnostic { pointer: place.as_str().to_owned(), ..self }
     }
@@ -59,53 +59,54 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Faults of one code and name that are told; of more, only how many there are.
+/// Diagnostics kept per code and node; the last one counts the rest.
 pub const SAME_DIAGNOSTICS_MAX: usize = 8;
 
-/// Sorts faults by code and name, those of the same in the order of the plan, and tells each once.
-pub(super) fn in_order(mut faults: Vec<Diagnostic>) -> Vec<Diagnostic> {
+/// Sorts diagnostics by code and node, in plan order within one pair, drops duplicates and keeps at most
+/// [`SAME_DIAGNOSTICS_MAX`] per pair.
+pub(super) fn sort_and_limit(mut faults: Vec<Diagnostic>) -> Vec<Diagnostic> {
     faults.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
-    let mut told: Vec<Diagnostic> = Vec::with_capacity(faults.len());
+    let mut kept: Vec<Diagnostic> = Vec::with_capacity(faults.len());
     let (mut same, mut more) = (0usize, 0usize);
     for fault in faults {
-        let alike = told.last().is_some_and(|last| (last.code, &last.node) == (fault.code, &fault.node));
+        let alike = kept.last().is_some_and(|last| (last.code, &last.node) == (fault.code, &fault.node));
         if !alike {
-            tell_more(&mut told, more);
+            append_count(&mut kept, more);
             (same, more) = (0, 0);
         }
-        if told[told.len() - same..].contains(&fault) {
+        if kept[kept.len() - same..].contains(&fault) {
             continue;
         }
         if same < SAME_DIAGNOSTICS_MAX {
-            told.push(fault);
+            kept.push(fault);
             same += 1;
         } else {
             more += 1;
         }
     }
-    tell_more(&mut told, more);
-    told
+    append_count(&mut kept, more);
+    kept
 }
 
-fn tell_more(told: &mut [Diagnostic], more: usize) {
-    if let (Some(last), true) = (told.last_mut(), more > 0) {
+fn append_count(kept: &mut [Diagnostic], more: usize) {
+    if let (Some(last), true) = (kept.last_mut(), more > 0) {
         last.detail = format!("{} (and {more} more such faults of {})", last.detail, last.node);
     }
 }
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident,)*) => {
-        /// The rules a plan (`V..`) and a change of a running plan (`D..`) must keep.
+        /// Rules of a plan (`V..`) and of a change of a running plan (`D..`).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum DiagnosticCode {
             $($(#[$doc])* $code,)*
         }
 
         impl DiagnosticCode {
-            /// Every code, in order.
+            /// Every code, ascending.
             pub const ALL: &'static [DiagnosticCode] = &[$(DiagnosticCode::$code),*];
 
-            /// The code as it is written everywhere, such as `V03`.
+            /// The code as text, such as `V03`.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(DiagnosticCode::$code => stringify!($code),)*
@@ -116,71 +117,71 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Rewires or sets a node that is neither pending nor blocked, or cancels a terminal one.
+    /// Rewires or sets a started node, or cancels a terminal one.
     D01,
-    /// The version is already the last one allowed.
+    /// The plan has no version left.
     D02,
-    /// Rewires, sets, cancels or replaces a node that does not exist.
+    /// Rewires, sets, cancels or replaces an unknown node.
     D03,
     /// Cancels a declared output, or every output.
     D04,
-    /// The plan is cancelled or concluded.
+    /// The run is cancelled or concluded.
     D05,
-    /// Sets an id, deps, a join or a dispatch.
+    /// Sets an id, dependencies, a join or a dispatch.
     D06,
-    /// Was made for another version of the plan than the present one.
+    /// Written for another version.
     D07,
-    /// An id used twice, or malformed.
+    /// Duplicate or malformed id.
     V01,
     /// An edge from a node to itself.
     V02,
-    /// A dependency, a reference or an output names no node.
+    /// A dependency, reference or output names an unknown node.
     V03,
-    /// A cycle, order edges of ordered joins included.
+    /// A cycle over edges and the candidate order of ordered joins.
     V04,
-    /// A node that leads to no output and no control node.
+    /// A node without a path to an output or a control node.
     V05,
-    /// An any_of without two distinct candidates, or with a repeated one.
+    /// An `any_of` with fewer than two distinct candidates, or a repeated one.
     V06,
-    /// An explicit all_of over nothing.
+    /// An explicit `all_of` without dependencies.
     V07,
     /// No contract rule.
     V08,
-    /// A rule without method, or with `p` outside (0, 1].
+    /// A rule with a malformed spec, without a method, or with `p` outside (0, 1].
     V09,
     /// A declared read that is neither a dependency nor a reference.
     V10,
-    /// A reference that its join does not allow.
+    /// A reference forbidden by the join of its node.
     V11,
     /// A speculative effect.
     V12,
-    /// No nodes, too many, or too deep.
+    /// No nodes, too many nodes, or too deep.
     V13,
-    /// A timeout, heartbeat timeout, budget of attempts or human timeout out of bounds.
+    /// A time or an attempt budget out of range.
     V14,
     /// Effect and impact disagree.
     V15,
-    /// Impact 2 that only a model judges.
+    /// Impact 2 judged by a model only.
     V16,
-    /// A malformed path.
+    /// A malformed or unreachable path.
     V17,
-    /// A terminal edge as a candidate.
+    /// A terminal edge to a candidate.
     V18,
     /// An aggregator with consumers.
     V19,
-    /// An unknown tool, or a tool node without one.
+    /// An unknown tool, or a tool node without a tool.
     V20,
-    /// A kind that nothing here executes.
+    /// A kind without an executor, or a tool or model unused by the kind.
     V21,
     /// A parameter given both literally and by reference.
     V22,
-    /// A parameter that its tool does not take, or one that it needs and does not get.
+    /// A parameter unknown to the tool, or a missing required one.
     V23,
-    /// A parameter whose value its tool cannot work with.
+    /// A parameter with an invalid value.
     V24,
-    /// A test among the rules of the plan as a whole.
+    /// A `test` rule in the contract of the plan.
     V25,
-    /// A domain that nobody has given weights to.
+    /// An unknown domain.
     V26,
 }
 
@@ -212,18 +213,19 @@ mod tests {
     #[test]
     fn faults_of_one_code_and_node_stand_each_for_themselves_up_to_a_limit() {
         let fault = |code, node: &str, detail: String| Diagnostic::new(code, node, detail, "mend it");
-        let mut faults: Vec<Diagnostic> =
-            (0..SAME_DIAGNOSTICS_MAX + 2).map(|at| fault(DiagnosticCode::V03, "b", format!("lacks {at}"))).collect();
+        let mut faults: Vec<Diagnostic> = (0..SAME_DIAGNOSTICS_MAX + 2)
+            .map(|at| fault(DiagnosticCode::V03, "b", format!("lacks {at}")))
+            .collect();
         faults.push(fault(DiagnosticCode::V03, "b", "lacks 0".into()));
         faults.push(fault(DiagnosticCode::V03, "a", "lacks x".into()));
         faults.push(fault(DiagnosticCode::D01, "z", "has started".into()));
-        let told: Vec<String> = in_order(faults).iter().map(|f| f.to_string()).collect();
-        assert_eq!(told.len(), 2 + SAME_DIAGNOSTICS_MAX);
+        let kept: Vec<String> = sort_and_limit(faults).iter().map(|f| f.to_string()).collect();
+        assert_eq!(kept.len(), 2 + SAME_DIAGNOSTICS_MAX);
         assert_eq!(
-            (told[0].as_str(), told[1].as_str(), told[2].as_str()),
+            (kept[0].as_str(), kept[1].as_str(), kept[2].as_str()),
             ("D01 z: has started; mend it", "V03 a: lacks x; mend it", "V03 b: lacks 0; mend it")
         );
         let last = "V03 b: lacks 7 (and 2 more such faults of b); mend it";
-        assert_eq!(told.last().map(String::as_str), Some(last));
+        assert_eq!(kept.last().map(String::as_str), Some(last));
     }
 }

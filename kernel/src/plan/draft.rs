@@ -1,5 +1,5 @@
 //! Plans as people and models write them: one serde form for YAML, JSON, TOML and the conformance cases.
-//! Nothing is judged here but the shape; defaults come with [`normalise`](super::normalise).
+//! Deserialising checks the shape only; [`normalise`](super::normalise) fills in defaults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use crate::agent::Oversight;
 use crate::id::NodeId;
 use crate::run::{FailureCategory, RecoveryStrategy};
 
-/// A plan as written. Unknown fields are refused.
+/// A plan as written. Unknown fields are rejected.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a plan: a map with an `id` and a list of `nodes`")]
 pub struct PlanDraft {
-    /// The author's name for it.
+    /// The author's name for the plan.
     pub id: String,
-    /// One line for people.
+    /// A line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// 1, if given: a plan file is always a first version.
@@ -29,10 +29,10 @@ pub struct PlanDraft {
     pub version: Option<u32>,
     /// The nodes, in the author's order.
     pub nodes: Vec<NodeDraft>,
-    /// What the run is for; absent: the exits.
+    /// Nodes the run is for; `None` means the exits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<NodeId>>,
-    /// Whether a reference adds no edge.
+    /// True if references add no edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
     /// Limits and choices that differ from the defaults.
@@ -43,11 +43,11 @@ pub struct PlanDraft {
     pub contract: Option<Vec<RuleDraft>>,
 }
 
-/// The node of a plan that is one call.
+/// Id of the node in a plan made of one call.
 const CALL: &str = "call";
 
 impl PlanDraft {
-    /// A plan of one node, `call`, which calls a tool.
+    /// Creates a plan of one node, `call`, for one tool call.
     pub fn call(tool: &str, params: Map<String, Value>) -> PlanDraft {
         let (tool, params) = (Some(tool.to_owned()), Some(params));
         let node = NodeDraft { tool: tool.clone(), params, ..NodeDraft::named(CALL) };
@@ -55,7 +55,7 @@ impl PlanDraft {
     }
 }
 
-/// A node as written; see [`Node`](super::Node) for what the fields mean.
+/// A node as written; [`Node`](super::Node) documents the fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a node: a map with an `id` and a `tool`")]
 #[allow(missing_docs)] // the fields are those of Node
@@ -104,7 +104,7 @@ pub struct NodeDraft {
 }
 
 impl NodeDraft {
-    /// A node of which nothing but the id is said.
+    /// Creates a node with nothing but an id.
     pub fn named(id: impl Into<NodeId>) -> NodeDraft {
         NodeDraft {
             id: id.into(),
@@ -132,8 +132,8 @@ impl NodeDraft {
     }
 }
 
-/// Fields of a node that a change sets. Absent fields stay; `null` takes a tool, a model, a contract, a
-/// heartbeat timeout or a human timeout away.
+/// Node fields set by a change. Absent fields stay; `null` removes a tool, model, contract, heartbeat timeout
+/// or human timeout.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a map of fields of a node")]
 #[allow(missing_docs)] // the fields are those of Node
@@ -171,7 +171,8 @@ pub struct NodeFields {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub human_timeout: Option<Option<HumanDuration>>,
 
-    // What a change may not set. Read all the same, so that the refusal is a fault beside the others (D06).
+    // A change may not set the fields below. Deserialising accepts them, so validation reports D06 beside
+    // other diagnostics.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub id: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -183,7 +184,7 @@ pub struct NodeFields {
 }
 
 impl NodeFields {
-    /// The names of the fields it holds that no change may set.
+    /// Names of the present fields that no change may set.
     pub fn forbidden(&self) -> impl Iterator<Item = &'static str> {
         [("id", &self.id), ("deps", &self.deps), ("join", &self.join), ("dispatch", &self.dispatch)]
             .into_iter()
@@ -191,7 +192,7 @@ impl NodeFields {
     }
 }
 
-/// A contract rule as written. Without a method it is a fault (V09), not a wrong shape.
+/// A contract rule as written. A missing method is a V09, not a shape error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a rule: a map with a `method` and a `spec`")]
 #[allow(missing_docs)] // the fields are those of Rule
@@ -235,18 +236,18 @@ pub struct PolicyDraft {
     pub recovery: Option<BTreeMap<FailureCategory, RecoveryStrategy>>,
 }
 
-/// 0 observe, 1 operate, 2 control.
+/// Impact of a node: 0 observe, 1 operate, 2 control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Impact(u8);
 
 impl Impact {
-    /// The impact, or `None` above 2.
+    /// Returns the impact, or `None` above 2.
     pub fn new(impact: u8) -> Option<Impact> {
         (impact <= 2).then_some(Impact(impact))
     }
 
-    /// 0, 1 or 2.
+    /// The number: 0, 1 or 2.
     pub fn get(self) -> u8 {
         self.0
     }
@@ -261,7 +262,7 @@ impl<'de> Deserialize<'de> for Impact {
     }
 }
 
-/// An edge as written: the source alone, or `{n, on}`.
+/// An edge as written: the id of the source, or `{n, on}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct DepDraft(pub Dep);
@@ -288,7 +289,7 @@ impl<'de> Deserialize<'de> for DepDraft {
     }
 }
 
-/// Tells a field that is there, be it `null`, from one that is not.
+/// Deserialises a present field to `Some`, even for `null`; absent fields stay `None` by default.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! Spans of time as people write them.
+//! Durations as people write them.
 
 use std::fmt;
 
@@ -7,28 +7,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::id::Ticks;
 
-/// A span of time as written: a bare number (seconds in a real run, ticks in a simulation), or a number with
-/// a unit: `500ms`, `30s`, `1.5m`, `2h`, `1d`.
+/// A duration as written: a bare number (seconds in a real run, ticks in a simulation), or a number with a
+/// unit, such as `500ms`, `30s`, `1.5m`, `2h`, `1d`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HumanDuration {
     /// A bare integer.
     Whole(i64),
-    /// A bare number with a fraction; finite.
+    /// A bare finite number with a fraction.
     Fraction(f64),
     /// A number with a unit, in milliseconds.
     Millis(i64),
 }
 
-/// What [`Span::with_unit`] takes, in words.
+/// The syntax of [`HumanDuration::with_unit`], for messages.
 pub const DURATION_RULE: &str = "a number with a unit, such as 500ms, 30s, 10m, 12h or 30d";
 
-/// Milliseconds in a second.
 const SECOND_MS: i64 = 1_000;
 
 impl HumanDuration {
-    /// How long it is where a second is worth `second` ticks (1 in a simulation, 1,000 in a real run). What
-    /// is no whole tick is rounded away from zero, so nothing that was written becomes no time at all; what
-    /// is beyond the range of ticks is the nearest that is not.
+    /// Converts to ticks, with `second` ticks in a second (1 in a simulation, 1,000 in a real run). Fractions
+    /// of a tick round away from zero, so no written duration becomes zero; values out of range saturate.
     pub fn ticks(self, second: Ticks) -> Ticks {
         match self {
             HumanDuration::Whole(seconds) => seconds.saturating_mul(second),
@@ -42,7 +40,8 @@ impl HumanDuration {
         }
     }
 
-    /// A number with a unit ([`DURATION_RULE`]); `None`: this is none. What is beyond the range of milliseconds is the nearest that is not.
+    /// Parses a number with a unit ([`DURATION_RULE`]), or returns `None`. Values beyond the range of
+    /// milliseconds saturate.
     pub fn with_unit(text: &str) -> Option<HumanDuration> {
         let text = text.trim();
         let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -68,7 +67,7 @@ impl HumanDuration {
     }
 }
 
-/// The nearest integer away from zero; `as` keeps to the range.
+/// Rounds away from zero; `as` saturates.
 fn outward(number: f64) -> i64 {
     (number.abs().ceil() as i64).saturating_mul(if number < 0.0 { -1 } else { 1 })
 }
@@ -170,7 +169,8 @@ mod tests {
         for written in
             texts.map(|text| json!(text)).into_iter().chain([json!(u64::MAX), json!(true), json!([1])])
         {
-            let refused = serde_json::from_value::<HumanDuration>(written.clone()).expect_err(&written.to_string());
+            let refused =
+                serde_json::from_value::<HumanDuration>(written.clone()).expect_err(&written.to_string());
             assert!(refused.to_string().contains("\"30s\""), "{written}: {refused}");
         }
     }

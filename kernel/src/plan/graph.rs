@@ -1,28 +1,28 @@
-//! The edges of a plan by index, for whoever walks them often.
+//! Edges of a plan by node index.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::node_index::NodeIndex;
-use super::{PackedLists, Node, On};
+use super::{Node, On, PackedLists};
 use crate::id::{Digest, NodeId};
 
-/// Adjacency of nodes that are sorted by id and whose edges all lead somewhere.
+/// Adjacency of nodes sorted by id. Every edge leads to an existing node.
 #[derive(Debug, Clone)]
 pub struct Graph {
-    /// Per node: its sources, in the author's order.
+    /// Per node: sources, in the author's order.
     pub sources: PackedLists<(usize, On)>,
-    /// Per node: its consumers, ascending.
+    /// Per node: consumers, ascending.
     pub consumers: PackedLists<(usize, On)>,
-    /// Per node: edges on the longest path from an entry, over edges of either kind.
+    /// Per node: number of edges on the longest path from an entry, over edges of either kind.
     pub level: Vec<u32>,
-    /// Per node: edges on the longest path to an exit, over edges of either kind.
+    /// Per node: number of edges on the longest path to an exit, over edges of either kind.
     pub height: Vec<u32>,
     names: NodeIndex,
 }
 
 impl Graph {
-    /// Builds the adjacency. Edges to nodes that do not exist are left out; on a cycle levels are 0.
+    /// Builds the adjacency. Edges to unknown nodes are dropped; nodes on a cycle get level 0.
     pub fn new(nodes: &[Node]) -> Graph {
         let mut names = NodeIndex::new(nodes);
         let named = std::mem::take(&mut names.sources);
@@ -36,22 +36,22 @@ impl Graph {
         Graph { sources, consumers, level, height, names }
     }
 
-    /// The place of a node, in the same time however many there are.
+    /// Index of a node, in constant expected time.
     pub fn position(&self, id: &NodeId) -> Option<usize> {
         self.names.find(id)
     }
 }
 
-/// What follows from a plan, once somebody has asked for it: the runs of a plan share it. A copy of the plan makes its own, as
-/// it may be changed; and plans do not differ by it.
+/// Values computed from a plan on first use and shared by all runs of the plan. A clone starts empty, because
+/// the clone may change; comparison ignores the cache.
 #[derive(Default)]
 pub(super) struct Derived {
     graph: OnceLock<Arc<Graph>>,
-    /// Per node that is given nothing but its literal parameters: by which digest of what runs its work was identified, and how.
+    /// Per node with literal parameters only: the identity of the node's work.
     constant: OnceLock<Box<[Identified]>>,
 }
 
-/// A digest of what runs, and the identity of the work that follows from it.
+/// Digest of the executable, and the work identity computed with that digest.
 type Identified = OnceLock<(Digest, Digest)>;
 
 impl Derived {
@@ -59,7 +59,8 @@ impl Derived {
         self.graph.get_or_init(|| Arc::new(Graph::new(nodes)))
     }
 
-    /// The identity of such a node's work, as `identify` gives it. Whoever runs it by something else identifies it anew.
+    /// Returns the work identity of a node with literal parameters only, computing the identity again for
+    /// another executable digest.
     pub(super) fn identity(
         &self,
         nodes: &[Node],
@@ -93,7 +94,7 @@ impl fmt::Debug for Derived {
     }
 }
 
-/// Per node, the edges on the longest path that leads to it along `consumers`.
+/// Computes, per node, the edges on the longest path to the node along `consumers`.
 fn longest(sources: &PackedLists<(usize, On)>, consumers: &PackedLists<(usize, On)>) -> Vec<u32> {
     let mut level = vec![0; sources.len()];
     let mut missing: Vec<usize> = sources.iter().map(<[_]>::len).collect();

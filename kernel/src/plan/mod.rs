@@ -1,7 +1,7 @@
-//! A plan: an immutable, versioned graph of nodes.
+//! Plans: immutable, versioned graphs of nodes.
 //!
-//! [`PlanDraft`] is a plan as written. [`normalise`] fills in every default, [`validate()`] gives a [`Plan`] or
-//! all faults, [`merge`] makes the next version of a running one.
+//! [`PlanDraft`] is a plan as written. [`normalise`] fills in every default, [`validate()`] returns a
+//! [`Plan`] or every diagnostic, and [`merge`] makes the next version of a running plan.
 //!
 //! ```
 //! use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
@@ -16,34 +16,34 @@
 //! ```
 
 mod advice;
-mod policy_floor;
-mod unreachable_path;
 mod delta;
-mod draft;
-mod stats;
 mod diagnostic;
-mod graph;
-mod packed_lists;
-mod model;
-mod suggest;
-mod normalise;
-mod pointer;
-mod settings;
+mod draft;
 mod duration;
+mod graph;
+mod model;
 mod node_index;
+mod normalise;
+mod packed_lists;
+mod pointer;
+mod policy_floor;
+mod settings;
+mod stats;
+mod suggest;
+mod unreachable_path;
 mod validate;
 
 pub use advice::{Advice, AdviceCode, advise};
 pub use delta::{Change, Delta, MergedPlan, NodeProgress, Revision, apply_change, merge};
-pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft, RuleDraft};
-pub use stats::PlanStats;
 pub use diagnostic::{Diagnostic, DiagnosticCode, SAME_DIAGNOSTICS_MAX};
+pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft, RuleDraft};
+pub use duration::{DURATION_RULE, HumanDuration};
 pub use graph::Graph;
-pub use packed_lists::PackedLists;
 pub use model::*;
-pub use suggest::nearest;
 pub use normalise::{PLAN_PATTERNS_BYTES_MAX, UncheckedPlan, normalise};
+pub use packed_lists::PackedLists;
 pub use pointer::{Origin, Pointer, pointer_steps};
 pub use settings::{BadParam, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools};
-pub use duration::{DURATION_RULE, HumanDuration};
+pub use stats::PlanStats;
+pub use suggest::nearest;
 pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};

@@ -1,4 +1,4 @@
-//! What a valid plan is made of. Every default is filled in.
+//! Parts of a valid plan, with every default filled in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,48 +10,47 @@ use super::Graph;
 use super::draft::NodeFields;
 use super::graph::Derived;
 use crate::agent::Oversight;
-use crate::gate::{OnLostResult, CallClass};
+use crate::gate::{CallClass, OnLostResult};
 use crate::id::{Digest, NodeId, Ticks};
-use crate::json::{Object, has_canonical_numbers, canonicalize_numbers};
+use crate::json::{Object, canonicalize_numbers, has_canonical_numbers};
 use crate::run::{FailureCategory, RecoveryStrategy};
 
-/// An immutable version of a graph of nodes. Only validation makes one.
+/// An immutable version of a graph of nodes. Validation is the only constructor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The author's name for it.
+    /// The author's name for the plan.
     pub id: String,
-    /// One line for people.
+    /// A line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// 1 at first; every accepted change adds one.
     pub version: u32,
-    /// All nodes ever, in ascending order of their ids (bytes).
+    /// All nodes of this and earlier versions, ascending by the bytes of their ids.
     pub nodes: Vec<Node>,
-    /// What the run is for.
+    /// Nodes the run is for.
     pub outputs: Vec<NodeId>,
-    /// Whether the author (or a delta) named the outputs; else they are the exits of version 1.
+    /// True if the author or a delta named the outputs; otherwise the outputs are the exits of version 1.
     pub outputs_declared: bool,
     /// Limits and choices.
     pub policy: Policy,
     /// Rules over the map of the outputs, checked once per version at quiescence; empty means none.
     #[serde(default)]
     pub contract: Vec<Rule>,
-    /// Whether nothing is normalised: a reference adds no edge.
+    /// True if normalisation adds no edges for references.
     #[serde(default)]
     pub strict: bool,
-    /// See [`Plan::graph`].
     #[serde(skip)]
     pub(super) derived: Derived,
 }
 
 impl Plan {
-    /// Its edges. Made when it is first asked for, so not before the plan has all its nodes.
+    /// Returns the adjacency, computed on first use. Call only after the plan has all its nodes.
     pub fn graph(&self) -> &Arc<Graph> {
         self.derived.graph(&self.nodes)
     }
 
-    /// The identity of the work of the node at `at`, which is given nothing but its literal parameters and is run by `sigma`:
-    /// `identify` gives it once for all runs of the plan.
+    /// Returns the work identity of the node at `at`, a node with literal parameters only, run by the
+    /// executable `sigma`. All runs of the plan share one call of `identify`.
     pub(crate) fn constant_identity(
         &self,
         at: usize,
@@ -61,17 +60,18 @@ impl Plan {
         self.derived.identity(&self.nodes, at, sigma, identify)
     }
 
-    /// The node of this id.
+    /// Finds a node by id.
     pub fn node(&self, id: &NodeId) -> Option<&Node> {
         self.position(id).map(|at| &self.nodes[at])
     }
 
-    /// Its place among the nodes.
+    /// Index of a node.
     pub fn position(&self, id: &NodeId) -> Option<usize> {
         self.nodes.binary_search_by(|probe| probe.id.cmp(id)).ok()
     }
 
-    /// Whether [`Plan::canonicalize_numbers`] would leave it as it is, for sure.
+    /// Returns whether [`Plan::canonicalize_numbers`] would change nothing. May return `false` for a plan without
+    /// changes.
     pub fn has_canonical_numbers(&self) -> bool {
         let fallbacks = self.nodes.iter().filter_map(|node| node.fallback.as_ref()?.params.as_ref());
         let params = self.nodes.iter().map(|node| &*node.params).chain(fallbacks);
@@ -80,7 +80,8 @@ impl Plan {
         params.flat_map(|params| params.values()).chain(specs).all(has_canonical_numbers)
     }
 
-    /// Makes its numbers those that its canonical text says, so that it is the same plan as one read from there.
+    /// Replaces every number by the number that its canonical text parses to, so the plan equals a plan read
+    /// back from the journal.
     pub fn canonicalize_numbers(&mut self) {
         for node in &mut self.nodes {
             let fallback = node.fallback.iter_mut().filter_map(|fields| fields.params.as_mut());
@@ -98,13 +99,13 @@ impl Plan {
     }
 }
 
-/// One node, as it stands after normalisation. Its serde form has the field names of plan files.
+/// A normalised node. The serde form has the field names of plan files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
     /// Unique in the run, never reused.
     pub id: NodeId,
-    /// What executes it.
+    /// The executor.
     pub kind: Kind,
     /// Name of the tool, for tool nodes.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -112,13 +113,13 @@ pub struct Node {
     /// Name of the model, for model nodes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub model: Option<String>,
-    /// What it waits for, in the author's order (which matters for ordered joins).
+    /// Edges from sources, in the author's order (significant for ordered joins).
     #[serde(default, skip_serializing_if = "is_default")]
     pub deps: Vec<Dep>,
-    /// `None` for an entry.
+    /// Rule that combines the edges; `None` for an entry.
     #[serde(default, skip_serializing_if = "is_default")]
     pub join: Option<Join>,
-    /// How an any_of starts its candidates.
+    /// Start order of the candidates of an `any_of`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dispatch: Dispatch,
     /// Literal parameters.
@@ -127,27 +128,27 @@ pub struct Node {
     /// Parameters taken from results.
     #[serde(default, skip_serializing_if = "is_default")]
     pub param_refs: BTreeMap<String, ParamRef>,
-    /// Nodes it declares to read.
+    /// Nodes declared as read.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reads: Vec<NodeId>,
-    /// All must pass before it is executed.
+    /// Rules for the result; all must pass before the node counts as executed.
     #[serde(default)]
     pub contract: Vec<Rule>,
-    /// What it does to the world.
+    /// Effect on the world.
     #[serde(default)]
     pub effect: Effect,
-    /// 0 observe, 1 operate, 2 control: a floor under what the gate sees.
+    /// 0 observe, 1 operate, 2 control; a lower bound for the gate.
     #[serde(default)]
     pub impact: u8,
-    /// What a lost result permits.
+    /// Permitted reaction to a lost result.
     #[serde(default)]
     pub idem: Idempotency,
-    /// What the tests of its contract do to the world, all together; `None` if it has none, or in a simulation.
+    /// Combined class of the contract's tests; `None` without tests and in a simulation.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tests: Option<CallClass>,
-    /// Per attempt.
+    /// Timeout of one attempt, in ticks.
     pub timeout: Ticks,
-    /// After which silence an attempt counts as dead.
+    /// Longest silence of an attempt before the run declares the attempt dead, in ticks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub heartbeat_timeout: Option<Ticks>,
     /// Retries within one patch.
@@ -156,25 +157,25 @@ pub struct Node {
     /// Patches in all.
     #[serde(default, skip_serializing_if = "is_default")]
     pub patches: i64,
-    /// Whether a person is asked.
+    /// Moment to ask a person.
     #[serde(default, skip_serializing_if = "is_default")]
     pub approval: Approval,
-    /// After which silence cancels.
+    /// Longest wait for a person before the node is cancelled, in ticks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub human_timeout: Option<Ticks>,
-    /// What the node becomes once retries cannot help: a patch written beforehand.
+    /// Patch applied once retries cannot help.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fallback: Option<Box<NodeFields>>,
 }
 
-/// What a reader fills in need not be written: the plan stands in the first record of every run of it. What is
-/// completed from the tool where nothing is said is always written.
+/// Skips default values in the journal, since the first record of every run holds the plan. Fields completed
+/// from the tool are always written.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 impl Node {
-    /// What an attempt of it does to the world, the tests of its contract included.
+    /// Class of an attempt: the node's own class combined with the class of its contract's tests.
     pub fn reach(&self) -> CallClass {
         self.tests.map_or(self.own(), |tests| self.own().and(tests))
     }
@@ -183,27 +184,26 @@ impl Node {
         CallClass { impact: self.impact, effect: self.effect, idem: self.idem }
     }
 
-    /// Whether it does something to the world that stopping it half-way would leave undone: such a node drains instead
-    /// of being stopped.
+    /// Returns whether stopping an attempt half-way could leave an effect incomplete. Such nodes drain instead of
+    /// being stopped.
     pub fn acts(&self) -> bool {
         self.reach().acts()
     }
 
-    /// What may be done about an attempt of it if nobody knows what it came to: what the pickier of its own work and
-    /// the tests of its contract permits. Whether a lost attempt is in doubt is decided here and nowhere else.
+    /// Reaction to a lost result: the stricter answer of the node's own class and the class of its
+    /// tests. The only place that decides whether a lost attempt is in doubt.
     pub fn on_lost_result(&self) -> OnLostResult {
         let own = self.own().on_lost_result();
         self.tests.map_or(own, |tests| own.max(tests.on_lost_result()))
     }
 
-    /// Whether it steers a run rather than working for it (reflection, observer, micro-planner, interjection,
-    /// aggregator).
+    /// Returns whether the node steers the run (reflection, observer, micro-planner, interjection, aggregator).
     pub fn is_control(&self) -> bool {
         self.kind.is_control()
     }
 }
 
-/// What executes a node.
+/// Executor of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the variants are the words of the plan format
@@ -261,46 +261,46 @@ impl Kind {
     }
 }
 
-/// An edge, seen from its consumer.
+/// An edge, seen from the consumer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "the id of a node, or {n: id, on: success | terminal}")]
 pub struct Dep {
     /// The source.
     pub n: NodeId,
-    /// What it must have become.
+    /// The state required of the source.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on: On,
 }
 
-/// What satisfies an edge.
+/// Condition that satisfies an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
     /// The source is executed.
     #[default]
     Success,
-    /// The source is in any terminal state. Carries no data, creates no demand.
+    /// The source is in any terminal state. Carries no data and creates no demand.
     Terminal,
 }
 
-/// How edges combine.
+/// Rule that combines edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Join {
     /// Every edge holds.
     AllOf,
-    /// One candidate is executed.
+    /// At least one candidate is executed.
     AnyOf,
 }
 
-/// How an any_of starts its candidates.
+/// Start order of the candidates of an `any_of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispatch {
     /// All at once.
     #[default]
     Parallel,
-    /// One after the other, each when those before are lost.
+    /// In list order, each after the ones before have failed.
     Ordered,
 }
 
@@ -308,35 +308,35 @@ pub enum Dispatch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a reference: {from: NODE, path: PATH}")]
 pub struct ParamRef {
-    /// A node id, or `$winner` in an any_of node.
+    /// A node id, or `$winner` in an `any_of` node.
     pub from: NodeId,
-    /// Dot path into the result; keys, and list indices without leading zeros.
+    /// Dot path into the result: keys, and list indices without leading zeros.
     pub path: Option<String>,
-    /// Text in which every `{}` becomes the value.
+    /// Text with `{}` in place of the value.
     #[serde(default)]
     pub template: Option<String>,
 }
 
 impl ParamRef {
-    /// The source that means "whichever candidate won".
+    /// The source "the candidate that won".
     pub const WINNER: &'static str = "$winner";
 }
 
-/// One rule of a contract.
+/// A rule of a contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// How it is judged.
+    /// Method of judging.
     pub method: Method,
-    /// P(correct | accepted), in (0, 1]; `None` is unknown (1 for `schema`).
+    /// P(correct | accepted), in (0, 1]; `None` means unknown (1 for `schema`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub p: Option<f64>,
-    /// What is asked for; its form depends on the method. Nodes of one tool share what the tool says of its result.
+    /// The requirement; the form depends on the method. Nodes of one tool share the tool's result schema.
     #[serde(default, skip_serializing_if = "is_default")]
     pub spec: Option<Arc<Value>>,
 }
 
-/// How a contract rule is judged.
+/// Method of judging a contract rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the variants are the words of the plan format
@@ -349,7 +349,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Who judges by it, if nothing here does.
+    /// The judge outside this system; `None` for methods judged by the kernel or a tool call.
     pub fn external_judge(self) -> Option<&'static str> {
         match self {
             Method::Schema | Method::Code | Method::Test => None,
@@ -359,7 +359,7 @@ impl Method {
     }
 }
 
-/// What a node does to the world.
+/// Effect of a node on the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the variants are the words of the plan format
@@ -372,7 +372,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Whether it changes anything.
+    /// Returns whether the effect changes anything.
     pub fn acts(self) -> bool {
         match self {
             Effect::Write | Effect::External => true,
@@ -381,20 +381,20 @@ impl Effect {
     }
 }
 
-/// What may be done about an attempt whose result was lost.
+/// Permitted reaction to a lost result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Idempotency {
-    /// Doing it twice is doing it once.
+    /// Repeating is harmless.
     #[default]
     Natural,
-    /// The receiver recognises the key.
+    /// The receiver recognises the idempotency key.
     Keyed,
-    /// Nothing: only a person can tell.
+    /// Nothing; only a person can tell.
     None,
 }
 
-/// When a person is asked.
+/// Moment to ask a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
@@ -407,13 +407,13 @@ pub enum Approval {
     After,
 }
 
-/// What becomes of an effectful attempt of unknown outcome.
+/// Treatment of an effectful attempt with an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubt {
-    /// The operator is asked (real runs).
+    /// Ask the operator (real runs).
     Ask,
-    /// It has failed (simulation).
+    /// Count the attempt as failed (simulation).
     Fail,
 }
 
@@ -421,37 +421,37 @@ pub enum InDoubt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// Attempts that may run at once; 0 is unlimited.
+    /// Attempts running at once; 0 means unlimited.
     pub slots: u32,
     /// Requests to the planner.
     pub max_replans: u32,
     /// Versions of the plan.
     pub max_versions: u32,
-    /// Nodes ever.
+    /// Nodes over all versions.
     pub max_nodes: u32,
     /// Nodes on a path.
     pub max_depth: u32,
-    /// (retries + 1)(patches + 1) of any node.
+    /// Upper bound of (retries + 1)(patches + 1) of any node.
     pub max_attempts: i64,
-    /// First wait before a retry.
+    /// First wait before a retry, in ticks.
     pub backoff_base: Ticks,
-    /// Longest wait before a retry.
+    /// Longest wait before a retry, in ticks.
     pub backoff_cap: Ticks,
-    /// What becomes of an effectful attempt of unknown outcome.
+    /// Treatment of an effectful attempt with an unknown outcome.
     pub in_doubt: InDoubt,
-    /// How far people watch the run; `None`: they are asked where nodes say so.
+    /// Degree to which people watch the run; `None` asks people only where nodes say so.
     #[serde(default, skip_serializing_if = "is_default")]
     pub oversight: Option<Oversight>,
-    /// What the run is about, such as `legal`: decides how failures are met.
+    /// Subject of the run, such as `legal`; selects recovery strategies and evaluation weights.
     #[serde(default, skip_serializing_if = "is_default")]
     pub domain: Option<String>,
-    /// What is done about failures where that is more than the default and the domain ask for.
+    /// Recovery strategies stronger than the default and the domain ask for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recovery: BTreeMap<FailureCategory, RecoveryStrategy>,
 }
 
 impl Policy {
-    /// The defaults of `conformance/README.md`.
+    /// Defaults of simulations.
     pub const SIMULATION: Policy = Policy {
         slots: 0,
         max_replans: 0,
@@ -467,7 +467,7 @@ impl Policy {
         recovery: BTreeMap::new(),
     };
 
-    /// The defaults of plan files, in milliseconds; `slots` is twice the cores of the machine.
+    /// Defaults of real runs, in milliseconds; `slots` is twice the cores of the machine.
     pub const fn real(slots: u32) -> Policy {
         Policy {
             slots,

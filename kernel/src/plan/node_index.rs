@@ -1,22 +1,23 @@
-//! Nodes by name, where ids may repeat and edges may lead nowhere.
+//! Hash index from node ids to positions, for plans with duplicate ids and edges to unknown nodes.
 
-use super::{PackedLists, Node};
+use super::{Node, PackedLists};
 use crate::id::NodeId;
 
-/// What the names in a list of nodes stand for. The nodes are sorted by id; of several descriptions of one
-/// id the last one counts as the node.
+/// Resolves the names in a list of nodes sorted by id. Of several nodes with one id the last is the effective
+/// one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NodeIndex {
-    /// Side by side, which the nodes are too large for.
+    /// The ids of the nodes, contiguous for cache locality.
     ids: Vec<NodeId>,
-    /// Per description and dependency, in the author's order: the node it names, if there is one.
+    /// Per node and dependency, in the author's order: the position of the source, if known.
     pub(super) sources: PackedLists<Option<usize>>,
-    /// A hash of each id and the node it names, each near the place its hash gives; a power of two of them.
+    /// Open addressing with linear probing: hash of an id and position of the node. The length is a power of
+    /// two.
     slots: Vec<Option<(u32, u32)>>,
 }
 
-/// Places looked at before a name is searched for among the sorted ids instead. So names that were chosen to
-/// have one and the same hash cost little more than others.
+/// Slots probed before [`NodeIndex::find`] falls back to binary search. The bound keeps ids with colliding
+/// hashes, chosen on purpose, cheap.
 const PROBES_MAX: usize = 16;
 
 impl NodeIndex {
@@ -46,7 +47,7 @@ impl NodeIndex {
         (0..PROBES_MAX).map(move |probe| (hash as usize).wrapping_add(probe) & mask)
     }
 
-    /// The node of that name.
+    /// Position of the effective node with this id.
     pub(super) fn find(&self, id: &NodeId) -> Option<usize> {
         let hash = hash(id);
         for place in self.places(hash) {
@@ -63,24 +64,24 @@ impl NodeIndex {
         (self.ids[at] == *id).then_some(at)
     }
 
-    /// The description that counts among those with the id of the one at `at`.
+    /// Position of the effective node with the id of the node at `at`.
     pub(super) fn effective(&self, at: usize) -> usize {
         if self.is_effective(at) { at } else { self.find(&self.ids[at]).unwrap_or(at) }
     }
 
-    /// Whether the description at `at` is the one that counts for its id.
+    /// Returns whether the node at `at` is the effective one for its id.
     pub(super) fn is_effective(&self, at: usize) -> bool {
         self.ids.get(at + 1).is_none_or(|next| *next != self.ids[at])
     }
 
-    /// How many nodes there are room for: indices of nodes are below it.
+    /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 }
 
-/// As FNV-1a, but eight bytes at a time, and with its high bits folded into the low ones: good enough to spread names, the same on
-/// every machine.
+/// FNV-1a over eight bytes at a time, with high bits folded into low ones. The result is the same on every
+/// machine.
 fn hash(id: &NodeId) -> u32 {
     let mix = |hash: u64, word: u64| {
         let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

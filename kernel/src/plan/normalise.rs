@@ -1,14 +1,22 @@
-//! From a plan as written to one with every default filled in, before anybody judges it.
+//! Normalisation: fills in every default of a plan as written, before validation.
+//!
+//! The steps run in a fixed order, because later steps read earlier results. Per node: (1) in a real run,
+//! fields left out are completed from the tool and the kind; (2) the kind is inferred from `tool` and
+//! `model`; (3) absent fields take the values of [`Settings`]; (4) unless the plan is strict, each
+//! `param_refs` source without a dependency gets a success edge, except in an `any_of`, which reads from
+//! `$winner`; (5) a node with edges and no join gets `all_of`. Then, for the plan: nodes are sorted by id,
+//! the exits become the outputs if none are declared, and the policy is layered: settings, plan, overrides.
+//! Normalising a normalised plan changes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::diagnostic::{Diagnostic, DiagnosticCode};
-use super::pointer::{Origin, Pointer};
+use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::node_index::NodeIndex;
+use super::pointer::{Origin, Pointer};
 use super::{
     Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, TEST_TOOL,
     ToolDefaults, policy_floor,
@@ -17,32 +25,30 @@ use crate::contract::{self, CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX, PAT
 use crate::gate::CallClass;
 use crate::id::NodeId;
 
-/// A plan with every default filled in that nobody has judged yet: [`validate`](super::validate) does.
+/// A normalised plan before [`validate`](super::validate).
 #[derive(Debug, Clone, PartialEq)]
 pub struct UncheckedPlan {
     pub(super) plan: Plan,
-    /// Where its nodes stood in the plan as written.
     pub(super) origin: Origin,
-    /// What the names in it stand for.
     pub(super) index: NodeIndex,
-    /// Faults of what a [`Plan`] cannot even hold, such as a rule without a method.
+    /// Diagnostics about parts that a [`Plan`] cannot hold, such as a rule without a method.
     pub(super) faults: Vec<Diagnostic>,
 }
 
 impl UncheckedPlan {
-    /// The plan as it would be. Not to be run: its ids may repeat, its edges lead nowhere.
+    /// The normalised plan. Ids may repeat and edges may lead nowhere, so the plan must not run.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Where the nodes of the plan stood in the plan as written.
+    /// Positions of the nodes in the plan as written.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 }
 
-/// Fills in every default: fields left out take what [`Settings`] say, kinds are inferred, references add
-/// edges, edges add joins, and the exits become the outputs if none are named.
+/// Fills in every default: absent fields take the values of [`Settings`], kinds are inferred, references add
+/// edges, edges add joins, and the exits become the outputs unless outputs are declared.
 pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> UncheckedPlan {
     let (mut faults, mut room) = (Vec::new(), PatternBudget::default());
     let strict = draft.strict.unwrap_or(false);
@@ -56,7 +62,7 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> UncheckedPlan {
             node.normalise(strict, settings, &|| root.key("nodes").item(at), &mut room, &mut faults)
         })
         .collect();
-    // Both sorts are stable: of one id used twice, the later stays the later.
+    // Both sorts are stable: of two nodes with one id, the later stays later and is the effective one.
     places.sort_by(|a, b| nodes[a.0].id.cmp(&nodes[b.0].id));
     nodes.sort_by(|a, b| a.id.cmp(&b.id));
     let index = NodeIndex::new(&nodes);
@@ -86,14 +92,18 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> UncheckedPlan {
 }
 
 impl PlanDraft {
-    /// Normalises and validates: a plan to run, or every fault.
+    /// Normalises and validates.
+    ///
+    /// # Errors
+    ///
+    /// Every diagnostic of the plan, sorted by code and node.
     pub fn validate(self, settings: &Settings<'_>) -> Result<Plan, Vec<Diagnostic>> {
         super::validate(normalise(self, settings), settings)
     }
 }
 
 impl NodeDraft {
-    /// Fills in the defaults of one node, which stands at `place`; what a [`Node`] cannot hold goes to `faults`.
+    /// Fills in the defaults of one node. Parts that a [`Node`] cannot hold go to `faults`.
     pub(super) fn normalise(
         self,
         strict: bool,
@@ -104,7 +114,7 @@ impl NodeDraft {
     ) -> Node {
         let mut draft = self;
         let said = draft.idem;
-        // What a tool says of its own result needs no check, and is the same for many nodes.
+        // A tool's own result schema needs no check, and many nodes share one.
         let authored = draft.contract.is_some() || draft.tool.is_none();
         if settings.real_run {
             draft.complete(settings);
@@ -150,7 +160,7 @@ impl NodeDraft {
         node
     }
 
-    /// What a real run knows of a node beyond what its author wrote: how its tool behaves and what comes of it.
+    /// Completes a node from its tool and kind, for a real run.
     fn complete(&mut self, settings: &Settings<'_>) {
         let params = self.params.get_or_insert_default();
         let kind = self.kind.unwrap_or(match (&self.tool, &self.model) {
@@ -161,12 +171,13 @@ impl NodeDraft {
         if let Some(defaults) = &defaults {
             self.effect.get_or_insert(defaults.effect);
             self.idem.get_or_insert(defaults.idem);
-            // What the plan says is a floor: nobody makes a tool harmless by calling it so.
+            // The impact in the plan is a lower bound: naming a tool harmless does not make the tool
+            // harmless.
             let floor = self.impact.map_or(0, |impact| impact.get());
             self.impact = super::Impact::new(floor.max(defaults.impact)).or(self.impact);
         }
         if kind == Kind::Model {
-            // `model: m` and `params: {model: m}` are two ways of saying one thing.
+            // `model: m` and `params: {model: m}` mean the same.
             let referred = self.param_refs.as_ref().is_some_and(|refs| refs.contains_key("model"));
             match &self.model {
                 Some(model) if !referred => {
@@ -194,13 +205,12 @@ impl NodeDraft {
     }
 }
 
-/// What an aggregator without a schema of its own produces.
+/// Result schema of an aggregator without a declared schema.
 fn text_schema() -> Value {
     json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})
 }
 
-/// What the tests among these rules do to the world, all together. An author who says what a lost result permits says so
-/// of the tests too.
+/// Combined class of the tests among these rules. An author's `idem` covers the tests too.
 pub(super) fn tests_class(
     rules: &[Rule],
     said: Option<Idempotency>,
@@ -214,8 +224,7 @@ pub(super) fn tests_class(
     classes.reduce(CallClass::and)
 }
 
-/// Gives a node the edges its references need and, if it has any edges, a join. Doing it twice is doing it
-/// once.
+/// Adds the edges that references need and, if the node has edges, a join. Idempotent.
 pub(super) fn connect(node: &mut Node, strict: bool) {
     if !strict && node.join != Some(Join::AnyOf) && !node.param_refs.is_empty() {
         let mut named: BTreeSet<&NodeId> = node.deps.iter().map(|dep| &dep.n).collect();
@@ -232,11 +241,11 @@ pub(super) fn connect(node: &mut Node, strict: bool) {
     }
 }
 
-/// Bytes that the patterns of all contracts of a plan take once they are compiled, at most, those that are the same counted
-/// each time: so long does it take to judge them.
+/// Bytes of compiled patterns in all contracts of a plan, repeated patterns counted each time. Bounds the
+/// time of validation.
 pub const PLAN_PATTERNS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What the patterns of a plan may still take.
+/// Bytes of compiled patterns left for a plan; `None` after the budget was exceeded.
 pub(super) struct PatternBudget(Option<usize>);
 
 impl Default for PatternBudget {
@@ -246,7 +255,7 @@ impl Default for PatternBudget {
 }
 
 impl PatternBudget {
-    /// Whether there was none for some: that is told, and what comes after is not looked at.
+    /// Returns whether the budget was exceeded. The first excess is reported, later patterns are not compiled.
     fn is_over(&self) -> bool {
         self.0.is_none()
     }
@@ -256,9 +265,9 @@ impl PatternBudget {
     }
 }
 
-/// The rules of `node`, which stand at `place`. One without a method cannot be held: it is a fault, and counts as
-/// one of another method than `model`. With room for `specs`, so is one that nothing can be judged by; as every rule
-/// passes here once, when it is written, nobody has to look at it again.
+/// Normalises the rules of `node`. A rule without a method becomes a V09 and a `human` rule, so V16 does not
+/// count the rule as `model`. With a budget in `specs`, each spec is compiled once to check the spec; no
+/// later stage checks specs again.
 pub(super) fn rules(
     node: impl std::fmt::Display + Copy,
     drafts: Vec<RuleDraft>,
@@ -289,10 +298,9 @@ pub(super) fn rules(
     judged.collect()
 }
 
-/// The specs of one contract.
 struct SpecChecker<'a> {
     room: &'a mut PatternBudget,
-    /// What its patterns take so far.
+    /// Compiled size of the contract's patterns so far.
     bytes: usize,
 }
 
@@ -335,7 +343,7 @@ impl SpecChecker<'_> {
     }
 }
 
-/// The nodes that no dependency of either kind names, ascending.
+/// Nodes that no dependency of either kind names, ascending.
 fn exits(nodes: &[Node], index: &NodeIndex) -> Vec<NodeId> {
     let mut named = vec![false; nodes.len()];
     for source in index.sources.items().iter().flatten() {
@@ -348,7 +356,7 @@ fn exits(nodes: &[Node], index: &NodeIndex) -> Vec<NodeId> {
 }
 
 impl PolicyDraft {
-    /// Puts what is said here over `policy`.
+    /// Overlays the present fields on `policy`.
     pub fn overlay(&self, policy: &mut Policy, settings: &Settings<'_>) {
         let PolicyDraft {
             slots,
@@ -371,8 +379,10 @@ impl PolicyDraft {
         put(&mut policy.max_nodes, max_nodes);
         put(&mut policy.max_depth, max_depth);
         policy.max_attempts = max_attempts.unwrap_or(policy.max_attempts);
-        policy.backoff_base = backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.ticks_per_second));
-        policy.backoff_cap = backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.ticks_per_second));
+        policy.backoff_base =
+            backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.ticks_per_second));
+        policy.backoff_cap =
+            backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.ticks_per_second));
         policy.in_doubt = in_doubt.unwrap_or(policy.in_doubt);
         policy.oversight = oversight.or(policy.oversight);
         policy_floor::keep_domain_floor(&mut policy.recovery, domain.as_deref(), policy.domain.as_deref());

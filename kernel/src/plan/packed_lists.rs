@@ -1,17 +1,17 @@
-//! Many short lists in two allocations.
+//! Adjacency lists in compressed sparse row form: many short lists in two allocations.
 
 use std::ops::Index;
 
-/// Lists that are found by their index. They are written once, one after the other, and read often.
+/// Lists by index, written once in order and then read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackedLists<T> {
-    /// Where each list ends; it begins where the one before it ends.
+    /// End of each list in `items`; the start is the end of the list before.
     ends: Vec<usize>,
     items: Vec<T>,
 }
 
 impl<T> PackedLists<T> {
-    /// No list yet, with room for so many, and for so many items in all of them.
+    /// Creates an empty collection with room for `lists` lists and `items` items in all.
     pub(super) fn with_capacity(lists: usize, items: usize) -> PackedLists<T> {
         PackedLists { ends: Vec::with_capacity(lists), items: Vec::with_capacity(items) }
     }
@@ -22,12 +22,12 @@ impl<T> PackedLists<T> {
         self.ends.push(self.items.len());
     }
 
-    /// How many lists there are.
+    /// Number of lists.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no list.
+    /// Returns whether the collection has no list.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -44,13 +44,13 @@ impl<T> PackedLists<T> {
 }
 
 impl<T: Copy> PackedLists<T> {
-    /// So many lists, filled with the items that name their list; those of one list keep their order.
+    /// Groups items by list number with a counting sort; items of one list keep their order.
     pub(super) fn grouped(lists: usize, items: impl Iterator<Item = (usize, T)> + Clone) -> PackedLists<T> {
         let mut ends = vec![0; lists];
         items.clone().for_each(|(list, _)| ends[list] += 1);
         let mut count = 0;
         for end in &mut ends {
-            // Where the list begins, until its items are there.
+            // Holds the start of the list until the items are placed.
             count += std::mem::replace(end, count);
         }
         let Some((_, any)) = items.clone().next() else { return PackedLists { ends, items: Vec::new() } };
@@ -64,7 +64,7 @@ impl<T: Copy> PackedLists<T> {
 }
 
 impl<T: Copy> PackedLists<(usize, T)> {
-    /// The same edges from their other ends: where there are lists of sources, those of consumers, ascending.
+    /// Reverses every edge: lists of sources become lists of consumers, ascending.
     pub(super) fn transposed(&self) -> PackedLists<(usize, T)> {
         let edges = self.iter().enumerate().flat_map(|(at, list)| list.iter().map(move |edge| (at, edge)));
         PackedLists::grouped(self.len(), edges.map(|(at, &(other, what))| (other, (at, what))))

@@ -2,7 +2,7 @@
 
 use super::Node;
 
-/// A place in a plan as written, or nowhere: what was made by a change of a running plan stands in no file.
+/// A place in a plan as written, or nowhere. Nodes made by a change of a running plan are in no file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pointer(Option<String>);
 
@@ -12,23 +12,23 @@ impl Pointer {
         Pointer(Some(String::new()))
     }
 
-    /// What stands under a key of this map.
+    /// The value under `key` of this map.
     pub fn key(&self, key: &str) -> Pointer {
         self.step(&key.replace('~', "~0").replace('/', "~1"))
     }
 
-    /// An item of this list, 0 for the first.
+    /// The item at index `at` of this list.
     pub fn item(&self, at: usize) -> Pointer {
         self.step(&at.to_string())
     }
 
-    /// What stands under a key beside this part.
+    /// The value under `key` of the map around this place.
     pub fn sibling(&self, key: &str) -> Pointer {
         let above = |pointer: &String| pointer.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
         Pointer(self.0.as_ref().map(above)).key(key)
     }
 
-    /// What a pointer that begins here leads to.
+    /// Appends a pointer relative to this place.
     pub fn join(&self, below: &str) -> Pointer {
         Pointer(self.0.as_ref().map(|pointer| format!("{pointer}{below}")))
     }
@@ -37,13 +37,13 @@ impl Pointer {
         Pointer(self.0.as_ref().map(|pointer| format!("{pointer}/{step}")))
     }
 
-    /// The pointer as text; empty for the whole plan, and for nowhere.
+    /// The pointer as text; empty for the whole plan and for nowhere.
     pub fn as_str(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
     }
 }
 
-/// The keys and indices that a pointer goes through.
+/// Returns the unescaped keys and indices of a pointer.
 ///
 /// ```
 /// use ostler_kernel::plan::pointer_steps;
@@ -54,11 +54,10 @@ pub fn pointer_steps(pointer: &str) -> impl Iterator<Item = String> + '_ {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Where the nodes of a normalised plan stood in the plan as written. That of a running plan knows nothing.
+/// Positions of the nodes of a normalised plan in the plan as written. Empty for a running plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Per node, in the order of the normalised plan: its place in the list, and how many of its dependencies
-    /// were written as such.
+    /// Per node of the normalised plan: position in the written list, and number of written dependencies.
     nodes: Vec<(usize, usize)>,
     written: bool,
 }
@@ -73,7 +72,7 @@ impl Origin {
         if self.written { Pointer::root() } else { Pointer::default() }
     }
 
-    /// The node that stands at `at` in the normalised plan.
+    /// The node at position `at` of the normalised plan.
     pub fn node(&self, at: usize) -> Pointer {
         match self.nodes.get(at) {
             Some(&(place, _)) => Pointer::root().key("nodes").item(place),
@@ -81,13 +80,13 @@ impl Origin {
         }
     }
 
-    /// Whether dependency `edge` of the node at `at` was written as one: else it was made for a reference.
+    /// Returns whether dependency `edge` of the node at `at` was written, not added for a reference.
     pub fn is_written(&self, at: usize, edge: usize) -> bool {
         self.nodes.get(at).is_none_or(|&(_, written)| edge < written)
     }
 
-    /// Dependency `edge` of `node`, which stands at `at`: where it was written, or the reference that it was made
-    /// for.
+    /// Place of dependency `edge` of `node`, at position `at`: the written dependency, or the reference
+    /// behind an added edge.
     pub fn edge(&self, node: &Node, at: usize, edge: usize) -> Pointer {
         let place = self.node(at);
         match self.nodes.get(at) {

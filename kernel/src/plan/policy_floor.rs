@@ -1,4 +1,7 @@
-//! What a plan is bound to by who has it run: its agent, the run that opens it, the contract that it fulfils.
+//! Lower bounds on the policy of a plan, from the agent, the enclosing run and the job.
+//!
+//! Oversight and recovery strategies only ever get stricter. If several parties name different domains, one
+//! domain is in effect, and the strategies of the others become explicit lower bounds.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +10,8 @@ use crate::agent::Oversight;
 use crate::run::{FailureCategory, RecoveryStrategy};
 
 impl Policy {
-    /// By its agent: people watch at least so closely, and it is about `domain` unless it says otherwise. Failures are met at least as
-    /// strongly as that domain asks for all the same.
+    /// Applies the agent's bounds: at least the agent's oversight, the agent's `domain` if the plan names
+    /// none, and recovery at least as strong as that domain asks for.
     pub fn restrict_by_agent(&mut self, oversight: Option<Oversight>, domain: Option<&str>) {
         self.oversight = self.oversight.max(oversight);
         keep_domain_floor(&mut self.recovery, self.domain.as_deref(), domain);
@@ -17,7 +20,8 @@ impl Policy {
         }
     }
 
-    /// By the run that opens it: whoever watches that watches what it opens, and failures are met at least as strongly.
+    /// Applies the bounds of the run that opens this plan: at least the oversight and the recovery of that
+    /// run.
     pub fn inherit(&mut self, of: &Policy) {
         self.restrict_by_agent(of.oversight, of.domain.as_deref());
         raise_to(&mut self.recovery, &of.recovery);
@@ -25,8 +29,8 @@ impl Policy {
 }
 
 impl PolicyDraft {
-    /// By the contract that it fulfils: people watch at least so closely, and it is about what the job is about, if that says so.
-    /// Failures are met at least as strongly as the plan's own domain asks for all the same.
+    /// Applies the job's bounds: at least the job's oversight, and the job's domain if given. Recovery stays
+    /// at least as strong as the plan's own domain asks for.
     pub fn restrict_by_job(&mut self, oversight: Oversight, domain: Option<&str>) {
         self.oversight = self.oversight.max(Some(oversight));
         if let Some(domain) = domain {
@@ -36,15 +40,22 @@ impl PolicyDraft {
     }
 }
 
-/// Makes failures be met at least as strongly as in a domain that is not the one that counts.
-pub(super) fn keep_domain_floor(recovery: &mut BTreeMap<FailureCategory, RecoveryStrategy>, counts: Option<&str>, other: Option<&str>) {
+/// Raises `recovery` to the strategies of `other`, a domain that is not in effect.
+pub(super) fn keep_domain_floor(
+    recovery: &mut BTreeMap<FailureCategory, RecoveryStrategy>,
+    counts: Option<&str>,
+    other: Option<&str>,
+) {
     let Some(other) = other.filter(|other| counts.is_some_and(|counts| counts != *other)) else { return };
     let asked = FailureCategory::ALL.into_iter();
     raise_to(recovery, &asked.filter_map(|it| Some((it, RecoveryStrategy::of_domain(other, it)?))).collect());
 }
 
-/// Makes failures be met at least so strongly.
-pub(super) fn raise_to(recovery: &mut BTreeMap<FailureCategory, RecoveryStrategy>, least: &BTreeMap<FailureCategory, RecoveryStrategy>) {
+/// Raises each strategy to at least the one in `least`.
+pub(super) fn raise_to(
+    recovery: &mut BTreeMap<FailureCategory, RecoveryStrategy>,
+    least: &BTreeMap<FailureCategory, RecoveryStrategy>,
+) {
     for (category, strategy) in least {
         let own = recovery.entry(*category).or_insert(*strategy);
         *own = own.or_stronger(*strategy);
@@ -61,12 +72,13 @@ mod tests {
 
     #[test]
     fn what_is_opened_is_watched_and_helped_no_less_than_what_opens_it() {
-        let policy = |oversight, domain: Option<&str>, recovery: &[(FailureCategory, RecoveryStrategy)]| Policy {
-            oversight,
-            domain: domain.map(str::to_owned),
-            recovery: recovery.iter().copied().collect(),
-            ..Policy::SIMULATION
-        };
+        let policy =
+            |oversight, domain: Option<&str>, recovery: &[(FailureCategory, RecoveryStrategy)]| Policy {
+                oversight,
+                domain: domain.map(str::to_owned),
+                recovery: recovery.iter().copied().collect(),
+                ..Policy::SIMULATION
+            };
         let (weak, strong) = (RecoveryStrategy::Patch, RecoveryStrategy::HumanEscalation);
         let (crash, timeout) = (FailureCategory::Crash, FailureCategory::Timeout);
         for (lower, oversight) in OVERSIGHT.into_iter().enumerate() {
@@ -93,8 +105,11 @@ mod tests {
 
     fn policy() -> impl Strategy<Value = PolicyDraft> {
         let strategies = prop::sample::select(RecoveryStrategy::ALL.as_slice());
-        let recovery =
-            prop::collection::btree_map(prop::sample::select(FailureCategory::ALL.as_slice()), strategies, 0..4);
+        let recovery = prop::collection::btree_map(
+            prop::sample::select(FailureCategory::ALL.as_slice()),
+            strategies,
+            0..4,
+        );
         (domain(), prop::option::of(recovery)).prop_map(|(domain, recovery)| PolicyDraft {
             domain,
             recovery,
@@ -103,8 +118,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever has a say in what is done about a failure, nobody has it met more weakly than another asked for: the
-        /// configuration, the plan, the contract, the agent, and the runs around, each with an agent of its own.
+        /// No party weakens a strategy of another: configuration, plan, job, agent, and enclosing runs with
+        /// agents of their own.
         #[test]
         fn nobody_lowers_a_level_that_another_asked_for(
             configured in policy(),

@@ -1,4 +1,4 @@
-//! What a plan means depends on where it runs: a simulation or a real run.
+//! Defaults and rules of a plan that depend on where the plan runs: a simulation or a real run.
 
 use crate::evaluation::Domains;
 use crate::gate::DENIALS_MAX;
@@ -11,36 +11,36 @@ use super::draft::PolicyDraft;
 use super::{Effect, Idempotency, Kind, Policy};
 use crate::id::Ticks;
 
-/// Where a plan is to run, as far as its defaults and rules depend on it.
+/// The environment of a plan, as far as defaults and rules depend on the environment.
 #[derive(Clone)]
 pub struct Settings<'a> {
-    /// Defaults under what the plan says.
+    /// Defaults below the plan's policy.
     pub policy: Policy,
-    /// What counts over the plan, key by key.
+    /// Values above the plan's policy, key by key.
     pub overrides: PolicyDraft,
-    /// What a bare second of time is worth in ticks: 1 in a simulation, 1,000 in a real run.
+    /// Ticks in a bare second: 1 in a simulation, 1,000 in a real run.
     pub ticks_per_second: Ticks,
-    /// Of an attempt, where the plan says nothing.
+    /// Default timeout of an attempt, in ticks.
     pub timeout: Ticks,
-    /// Retries of a node, where the plan says nothing.
+    /// Default number of retries.
     pub retries: fn(Idempotency) -> i64,
-    /// The tools that exist; `None`: nobody knows (V20 is not judged).
+    /// The tools; `None` skips V20.
     pub tools: Option<&'a dyn Tools>,
-    /// The domains that exist; `None`: nobody knows (V26 is not judged).
+    /// The domains; `None` skips V26.
     pub domains: Option<&'a Domains>,
-    /// Which kinds something here executes (V21).
+    /// Kinds with an executor (V21).
     pub executes: fn(Kind) -> bool,
-    /// Whether what a plan leaves out is completed from what its tools and kinds are known to do, and a
-    /// parameter may be given only once (V22). True in real runs.
+    /// True if the plan is for a real run: fields left out are completed from tools and kinds, parameters and
+    /// specs are checked, and ticks are milliseconds.
     pub real_run: bool,
-    /// Whether the wait before a retry is drawn between nothing and its full length.
+    /// True if a wait before a retry is drawn uniformly from zero to the full length.
     pub jitter: bool,
-    /// Calls of a run that the gate refuses before it is cancelled; `None`: however many, as in a simulation.
+    /// Calls denied by the gate before the run is cancelled; `None` for no limit, as in a simulation.
     pub denials_max: Option<u32>,
 }
 
 impl<'a> Settings<'a> {
-    /// Virtual time: ticks, scripted outcomes, tools that at most exist.
+    /// Virtual time in ticks, scripted outcomes, and tools known by name at most.
     pub fn simulation(overrides: PolicyDraft, tools: Option<&'a dyn Tools>) -> Settings<'a> {
         Settings {
             policy: Policy::SIMULATION,
@@ -57,7 +57,8 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Real time: milliseconds, and tools that say what they do. `slots` is twice the cores of the machine.
+    /// Real time in milliseconds, and tools that declare their class. `slots` is twice the cores of the
+    /// machine.
     pub fn real(slots: u32, tools: &'a dyn Tools) -> Settings<'a> {
         Settings {
             policy: Policy::real(slots),
@@ -78,79 +79,84 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The tool that runs the tests of contracts. Tools say themselves what they take and do, and the kernel knows none by its name
-/// but two: this one, which a plan has called without naming it, and [`RENDER_TOOL`], of which one parameter says what the
-/// other must hold, which no schema can.
+/// The tool that runs the tests of contracts. Tools declare their parameters and class; the kernel names only
+/// two: this one, called without being named in the plan, and [`RENDER_TOOL`], whose `template` constrains
+/// its `values` in a way no schema can express.
 pub const TEST_TOOL: &str = "shell.run";
 
-/// The tool that fills a template in, over `values`.
+/// The tool that renders a template over `values`.
 pub const RENDER_TOOL: &str = "text.render";
 
-/// The tools that a plan may name.
+/// The tools available to a plan.
 pub trait Tools: Send + Sync {
-    /// What calls of `tool` do when these parameters are known and others may come; `None`: no such tool.
+    /// Class and result schema of calls with the literal parameters known and others still open; `None` for
+    /// an unknown tool.
     fn defaults(&self, tool: &str, literal: &Map<String, Value>) -> Option<ToolDefaults>;
 
-    /// The names of all of them, to find the one that was meant.
+    /// All tool names, for suggestions.
     fn names(&self) -> Vec<String>;
 
-    /// What is wrong with the parameters of `tool` before any call, when `literal` are known and those named in
-    /// `referred` are yet to come. What depends on values that are to come is not judged. Unless overridden:
-    /// nothing is known to be wrong.
-    fn check_params(&self, _tool: &str, _literal: &Map<String, Value>, _referred: &BTreeSet<&str>) -> Vec<BadParam> {
+    /// Checks parameters before any call: `literal` are known, `referred` come from results later. Checks
+    /// that depend on later values are skipped. The default implementation accepts everything.
+    fn check_params(
+        &self,
+        _tool: &str,
+        _literal: &Map<String, Value>,
+        _referred: &BTreeSet<&str>,
+    ) -> Vec<BadParam> {
         Vec::new()
     }
 }
 
-/// A parameter that a tool cannot take. Pointers are JSON pointers into the literal parameters.
+/// An invalid parameter. Pointers are JSON pointers into the literal parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadParam {
-    /// There is no parameter of that name.
+    /// The tool has no such parameter.
     Unknown {
-        /// Where it stands.
+        /// Place of the parameter.
         pointer: String,
-        /// What it is called.
+        /// Name of the parameter.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: Vec<String>,
     },
-    /// It is needed, and neither given nor referred to.
+    /// A required parameter is neither given nor referred to.
     Missing {
-        /// The map that it should stand in.
+        /// The map that lacks the parameter.
         pointer: String,
-        /// What it is called.
+        /// Name of the parameter.
         name: String,
-        /// What it says; may be empty.
+        /// Description from the tool's schema; may be empty.
         says: String,
     },
-    /// Its value cannot be worked with.
+    /// The value is invalid.
     Wrong {
-        /// Where it stands.
+        /// Place of the value.
         pointer: String,
-        /// What is wrong, as a sentence without a full stop. The value itself is not repeated: it may have come from
-        /// a parameter of the plan that nobody else is to see.
+        /// Problem, a sentence without a full stop. Omits the value, because the value may come from a secret
+        /// plan parameter.
         what: String,
-        /// What would mend it, as a sentence without a full stop.
+        /// Suggested fix, a sentence without a full stop.
         help: String,
-        /// The line of its text where that is, from 1, if it is known.
+        /// Line within the value's text, from 1, if known.
         line: Option<usize>,
     },
 }
 
-/// What a node takes from its tool where its author says nothing.
+/// Node defaults from a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolDefaults {
-    /// What it does to the world.
+    /// Effect on the world.
     pub effect: Effect,
-    /// 0..=2, the worst that parameters not known yet could make of it.
+    /// Impact 0 to 2: the worst case over parameters not known yet.
     pub impact: u8,
-    /// What a lost result permits.
+    /// Permitted reaction to a lost result.
     pub idem: Idempotency,
     /// JSON Schema of the result.
     pub result_schema: Option<Arc<Value>>,
 }
 
-/// Names alone: what a simulation knows of its tools.
+/// Known names without further knowledge, for simulations.
 impl Tools for BTreeSet<String> {
     fn defaults(&self, tool: &str, _literal: &Map<String, Value>) -> Option<ToolDefaults> {
         self.contains(tool).then(ToolDefaults::default)

@@ -1,4 +1,4 @@
-//! What can be said of a valid plan before it runs.
+//! Statistics of a valid plan before it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,36 +8,35 @@ use super::{Graph, Method, Node, Plan};
 use crate::contract::{Reliability, precision, reliability};
 use crate::id::NodeId;
 
-/// The size and reach of a plan.
+/// Size and reach of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlanStats {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Edges of either kind.
+    /// Number of edges of either kind.
     pub edges: usize,
-    /// Nodes on the longest path: no run has fewer rounds.
+    /// Nodes on the longest path: a lower bound on rounds.
     pub depth: usize,
-    /// Nodes on the fullest level, where a node's level is the longest path to it: about as many may run at
-    /// once.
+    /// Largest number of nodes on one level (longest path from an entry): an estimate of parallelism.
     pub width: usize,
-    /// A longest path, from an entry on; of several, the first by the ids of its nodes from the end.
+    /// A longest path, from an entry on. Ties are broken by node id, from the end of the path.
     pub critical_path: Vec<NodeId>,
-    /// The most that any node may do, the tests of its contract included: 0 observe, 1 operate, 2 control.
+    /// Largest impact of any node with its contract's tests: 0 observe, 1 operate, 2 control.
     pub impact_max: u8,
-    /// The tools it names, ascending.
+    /// Tools in the plan, ascending.
     pub tools: BTreeSet<String>,
-    /// The models it names, ascending.
+    /// Models in the plan, ascending.
     pub models: BTreeSet<String>,
-    /// How likely everything that its contracts accept is correct; `None` if one of them says nothing of it.
+    /// Probability that everything accepted by the contracts is correct; `None` if any precision is unknown.
     pub reliability: Option<Reliability>,
-    /// The methods that its contracts judge by, and how many nodes each, ascending.
+    /// Contract methods and the number of nodes with each.
     pub methods: BTreeMap<Method, usize>,
-    /// The nodes whose contract says nothing of its precision, ascending: why there is no bound.
+    /// Nodes with a contract of unknown precision, ascending: the reason for a missing `reliability`.
     pub unknown_precision: Vec<NodeId>,
 }
 
 impl PlanStats {
-    /// The facts of a valid plan.
+    /// Computes the statistics of a valid plan.
     pub fn of(plan: &Plan) -> PlanStats {
         let graph = plan.graph();
         let critical_path = critical_path(plan, graph);
@@ -66,7 +65,7 @@ impl PlanStats {
     }
 }
 
-/// The tool of a node, and that of its fallback.
+/// Tools of a node and of its fallback.
 fn tools(node: &Node) -> impl Iterator<Item = String> {
     let fallback = node.fallback.as_ref().and_then(|fields| fields.tool.clone().flatten());
     node.tool.clone().into_iter().chain(fallback)

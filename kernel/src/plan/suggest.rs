@@ -1,11 +1,11 @@
-//! Which known name somebody meant by an unknown one.
+//! "Did you mean" suggestions for unknown names.
 
 use std::cell::Cell;
 
-/// How many pairs of letters one judgement compares to say what was meant; then it says no more.
+/// Character pairs compared per validation; beyond the budget no more suggestions are made.
 const PAIRS_MAX: usize = 4_000_000;
 
-/// Finds names that were meant, as long as it does not take too long.
+/// Suggests names within a shared budget.
 pub(super) struct Suggestions {
     pairs_left: Cell<usize>,
 }
@@ -15,29 +15,34 @@ impl Suggestions {
         Suggestions { pairs_left: Cell::new(PAIRS_MAX) }
     }
 
-    /// `did you mean "x"?`, or `otherwise`.
+    /// `did you mean "x"?`, or `otherwise` without a close name.
     pub(super) fn help<'a>(
         &self,
         name: &str,
         known: impl IntoIterator<Item = &'a str>,
         otherwise: &str,
     ) -> String {
-        match self.meant(name, known) {
-            Some(meant) => format!("did you mean {meant:?}?"),
+        match self.closest(name, known) {
+            Some(closest) => format!("did you mean {closest:?}?"),
             None => otherwise.to_owned(),
         }
     }
 
-    /// The name that was meant, if one is near.
-    pub(super) fn meant<'a>(&self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// The closest known name, if close enough.
+    pub(super) fn closest<'a>(
+        &self,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Option<&'a str> {
         let mut pairs_left = self.pairs_left.get();
-        let meant = nearest(name, known, &mut pairs_left);
+        let closest = nearest(name, known, &mut pairs_left);
         self.pairs_left.set(pairs_left);
-        meant
+        closest
     }
 }
 
-/// The known name nearest to `name`, if it is near: at most a third of its letters are wrong.
+/// Returns the known name closest to `name` with at most a third of the characters wrong. Each comparison
+/// takes its character pairs from `pairs_left`; `None` once the budget is spent.
 pub fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -59,11 +64,10 @@ pub fn nearest<'a>(
     found
 }
 
-/// Letters of a name that are compared.
+/// Characters of a name to compare.
 const LETTERS_MAX: usize = 64;
 
-/// Insertions, deletions, substitutions and transpositions of neighbours between two names: their optimal string
-/// alignment distance.
+/// Optimal string alignment distance: insertions, deletions, substitutions and transpositions of neighbours.
 fn distance(letters: &[char], other: &str) -> usize {
     let columns = letters.len() + 1;
     let (mut two_up, mut up): (Vec<usize>, Vec<usize>) = (vec![0; columns], (0..columns).collect());
@@ -91,7 +95,7 @@ mod tests {
     #[test]
     fn a_slip_finds_the_name_that_was_meant() {
         let known = ["fs.list", "fs.read", "text.search", "a", "run"];
-        for (name, meant) in [
+        for (name, closest) in [
             ("fs.raed", Some("fs.read")),
             ("fs.lst", Some("fs.list")),
             ("textsearch", Some("text.search")),
@@ -102,7 +106,7 @@ mod tests {
             ("urn", Some("run")),
             ("nur", None),
         ] {
-            assert_eq!(nearest(name, known, &mut PAIRS_MAX.clone()), meant, "{name}");
+            assert_eq!(nearest(name, known, &mut PAIRS_MAX.clone()), closest, "{name}");
         }
     }
 

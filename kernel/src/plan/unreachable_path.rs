@@ -1,4 +1,4 @@
-//! What the schemas of a result rule out: for V17, which judges references, and for W07, which judges templates.
+//! Paths into results that the result schemas rule out, for V17 (references) and W07 (templates).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::{Method, Node, Settings};
 
-/// What is known of results before there are any. They pass the contract of their node and the schema of their tool before anybody
-/// reads them, so what one of these rules out is never there.
+/// Schemas of results before any run. A result passes the contract of its node and the schema of its tool
+/// before any reader, so a path ruled out by one of these schemas never exists.
 pub(super) struct ResultSchemas<'a> {
     settings: &'a Settings<'a>,
-    /// Schemas of what tools give, as far as they were asked for.
+    /// Result schemas by tool, filled on demand.
     of_tools: RefCell<BTreeMap<String, Option<Arc<Value>>>>,
 }
 
@@ -21,7 +21,7 @@ impl<'a> ResultSchemas<'a> {
         ResultSchemas { settings, of_tools: RefCell::default() }
     }
 
-    /// Where a path into what `node` gives leads to nothing.
+    /// First unreachable step of a path into the result of `node`; `None` if the path may exist.
     pub(super) fn unreachable_path<'p>(
         &self,
         node: &Node,
@@ -33,7 +33,7 @@ impl<'a> ResultSchemas<'a> {
         schemas.find_map(|schema| unreachable_path(schema, path.clone()))
     }
 
-    /// The schema of what a tool gives, whatever its parameters are.
+    /// Result schema of a tool, independent of parameters.
     fn of_tool(&self, tool: &str) -> Option<Arc<Value>> {
         if let Some(known) = self.of_tools.borrow().get(tool) {
             return known.clone();
@@ -44,19 +44,20 @@ impl<'a> ResultSchemas<'a> {
     }
 }
 
-/// Where a path leads to nothing.
+/// A path step that no valid result has.
 pub(super) struct UnreachablePath {
     pub(super) segment: String,
-    /// The path as far as it leads to something; empty: not at all.
+    /// The reachable prefix; empty for none.
     walked: String,
-    /// Whether what stands there is a list.
+    /// True if the value at `walked` is a list.
     list: bool,
     pub(super) what: String,
     pub(super) known: Vec<String>,
 }
 
 impl UnreachablePath {
-    /// What to write in a reference where there are no names to choose from. A path has a step: none takes a whole result.
+    /// Suggested reference, for values without named parts. A reference path has at least one step, so no
+    /// reference takes a whole result.
     pub(super) fn help(&self) -> String {
         let UnreachablePath { walked, list, .. } = self;
         match (walked.as_str(), list) {
@@ -70,7 +71,8 @@ impl UnreachablePath {
     }
 }
 
-/// Words that say something of the parts of a value besides `properties` and `items`: nothing is known there.
+/// Keywords that constrain parts beside `properties` and `items`. A schema with any of them is treated as
+/// open.
 const COMPOSED: [&str; 10] = [
     "$ref",
     "$dynamicRef",
@@ -84,7 +86,11 @@ const COMPOSED: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
-/// The first segment of a path that values under the schema never have.
+/// Walks `path` through `schema` and returns the first step that no valid value has.
+///
+/// The walk follows `properties` of objects and `items` of arrays, and stops without a finding at the first
+/// schema whose parts are not fully known: a missing or multiple `type`, any of [`COMPOSED`], an open object,
+/// or `prefixItems`. The result therefore has no false positives.
 fn unreachable_path<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> Option<UnreachablePath> {
     let mut schema = schema;
     let mut walked: Vec<&'p str> = Vec::new();
@@ -158,7 +164,11 @@ mod tests {
             ("any.x", None),
             ("some.x", None),
         ] {
-            assert_eq!(unreachable_path(&schema, path.split('.')).map(|end| end.what).as_deref(), what, "{path}");
+            assert_eq!(
+                unreachable_path(&schema, path.split('.')).map(|end| end.what).as_deref(),
+                what,
+                "{path}"
+            );
         }
         assert!(unreachable_path(&json!(true), ["x"].into_iter()).is_none());
     }

@@ -1,33 +1,40 @@
-//! What a template may ask for. A template can be written by a model, so it must not be able to take the
-//! process's memory: fuel bounds the steps, but a step that doubles a string forty times over needs no fuel to
-//! speak of. Hence a template here binds names only to what is there already (never to something larger),
-//! captures no output, and puts only so much together within one tag.
+//! Static bounds on templates.
+//!
+//! A model may write a template, so rendering must not exhaust memory. Fuel bounds the number of
+//! instructions, but not their size: forty assignments that each double a string cost forty instructions and
+//! a terabyte. Four rules close the gap. (1) `set` and `for` bind names to existing values or filtered ones,
+//! never to operators or list literals, so no binding is larger than an existing value or a budgeted filter
+//! result. (2) Statements that capture output (`macro`, `filter`, `set` blocks) do not exist. (3) Within one
+//! tag the numbers of growing operators, commas and tokens are limited, so one expression grows its inputs by
+//! a constant factor. (4) Nested loops, `set` tags and `elif` branches are counted, which bounds live values
+//! and the recursion of the engine. Rendered output and filter results have byte budgets of their own
+//! (`environment.rs`).
 
 use super::names;
 
-/// Most of the operators `~`, `+` and `*` within one tag.
+/// Most operators `~`, `+` and `*` in one tag.
 const GROWING_OPERATORS_MAX: usize = 8;
 
-/// Most commas within one tag, outside strings.
+/// Most commas in one tag, outside strings.
 const COMMAS_MAX: usize = 32;
 
-/// Most words and signs within one tag: the engine goes as deep as a chain of them is long.
+/// Most tokens in one tag; the engine recurses once per token in a chain.
 pub(super) const WORDS_MAX: usize = 500;
 
-/// Most `elif` in a template: each is an `if` within the one before.
+/// Most `elif` tags in a template; the engine nests each in the one before.
 pub(super) const ELIFS_MAX: usize = 250;
 
-/// Most `for` within one another: each holds what it goes through.
+/// Deepest nesting of `for`; each loop holds its iterated value.
 pub(super) const FOR_NESTING_MAX: usize = 8;
 
-/// Most `set` in a template: each may hold a part of a text.
+/// Most `set` tags in a template; each may hold a part of a text.
 pub(super) const SETS_MAX: usize = 64;
 
-/// The statements there are.
+/// Allowed statements.
 const STATEMENTS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", "raw", "endraw"];
 
-/// Checks every tag of a template, and has `judge` check its code, in which texts are empty; the error is the line and
-/// what is wrong.
+/// Checks every tag of a template, and calls `judge` with the code of each tag, string literals emptied. The
+/// error is a line, from 1, and a message.
 pub(super) fn check(
     template: &str,
     judge: &mut dyn FnMut(&str) -> Result<(), String>,
@@ -56,7 +63,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What a template holds at once.
+/// Counts of tags over a template.
 #[derive(Default)]
 struct TagCounts {
     loops: usize,
@@ -89,8 +96,8 @@ impl TagCounts {
     }
 }
 
-/// Splits at the end of the tag, which stands within no string, and, as the engine has it, within no brackets. No end: the
-/// engine will say so.
+/// Splits after the end of the tag. As in the engine, an end inside a string or brackets does not count.
+/// Without an end the engine reports the error.
 fn split_tag<'a>(body: &'a str, end: &str) -> (&'a str, &'a str) {
     let mut quote = None;
     let mut escaped = false;
@@ -115,7 +122,7 @@ fn split_tag<'a>(body: &'a str, end: &str) -> (&'a str, &'a str) {
     (body, "")
 }
 
-/// What follows the beginning of a raw block, from the tag on that ends it: nothing within it is a tag.
+/// Skips a raw block up to its end tag; a raw block contains no tags.
 fn skip_raw(after: &str) -> &str {
     let ends = |(at, _): &(usize, &str)| {
         let inner = &after[at + 2..];
@@ -126,7 +133,7 @@ fn skip_raw(after: &str) -> &str {
     after.match_indices("{%").find(ends).map_or("", |(at, _)| &after[at..])
 }
 
-/// The tag with an empty string in place of every string.
+/// The tag with every string literal emptied.
 fn unquoted(tag: &str) -> String {
     let mut code = String::with_capacity(tag.len());
     let mut quote = None;
@@ -191,7 +198,7 @@ fn check_statement<'a>(
     Ok(word)
 }
 
-/// A binding names something that is there: a path, with filters.
+/// A binding names an existing value: a path with filters.
 fn check_binding(word: &str, code: &str) -> Result<(), String> {
     if code
         .split(|character: char| !character.is_alphanumeric() && character != '_')

@@ -1,4 +1,4 @@
-//! What templates may call: the engine without what has no bound, and with filters that book what they build.
+//! The template engine without unbounded functions, and with filters that charge results to a budget.
 
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
@@ -11,16 +11,16 @@ use serde_json::Value;
 use super::render::{RENDER_BYTES_MAX, RENDER_COPIES_BYTES_MAX, RENDER_FUEL};
 use crate::json::{MAX_DEPTH, canonical};
 
-/// What an item of a list takes, however small it is.
+/// Accounted bytes per list item.
 pub(super) const ITEM_BYTES: usize = 32;
 
-/// Filters of the engine whose result can be out of all proportion to their input.
+/// Engine filters with results out of proportion to their input.
 const UNBOUNDED_FILTERS: [&str; 7] = ["batch", "chain", "format", "indent", "pprint", "slice", "zip"];
 
-/// Functions that build a value out of values, or show what the engine knows.
+/// Functions that build values from values or expose engine internals.
 const UNBOUNDED_FUNCTIONS: [&str; 3] = ["debug", "dict", "namespace"];
 
-/// What every rendering shares: made once, and cloning it copies references.
+/// Shared environment of all renderings; cloning copies references only.
 pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -58,18 +58,18 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     environment
 });
 
-/// What a filter copies.
+/// Result form of a copying filter.
 #[derive(Debug, Clone, Copy)]
 enum Copies {
-    /// Into a text.
+    /// A text.
     Text,
-    /// The items of what it is given, each character of a text, into a list.
+    /// A list of the input's items, or of a text's characters.
     Items,
-    /// Parts of a text, into a list.
+    /// A list of parts of a text.
     Parts,
 }
 
-/// The filters of the engine whose results are as large as what they are given.
+/// Engine filters with results as large as their input.
 fn copying_filters() -> [(&'static [&'static str], Copies, Engine); 21] {
     use Copies::{Items, Parts, Text};
     [
@@ -97,7 +97,7 @@ fn copying_filters() -> [(&'static [&'static str], Copies, Engine); 21] {
     ]
 }
 
-/// Calls a filter, and books what it copies.
+/// Calls a filter and charges the copied bytes.
 fn copy(
     filter: &Engine,
     copies: Copies,
@@ -120,7 +120,7 @@ fn copy(
     Ok(result)
 }
 
-/// Adds numbers up. The engine would add texts and lists up as well, in a time that grows with the square of their number.
+/// Sums numbers only. The engine would concatenate texts and lists, in quadratic time.
 fn sum(state: &mut State<'_, '_>, args: &[Engine]) -> Result<Engine, Error> {
     let (given, named): (&[Engine], Kwargs) = from_args(args)?;
     let start = given.get(2).cloned().or(named.get("start")?);
@@ -130,7 +130,7 @@ fn sum(state: &mut State<'_, '_>, args: &[Engine]) -> Result<Engine, Error> {
     Engine::from_function(filters::sum).call(state, args)
 }
 
-/// What the filters of one rendering have built.
+/// Bytes built and copied by the filters of one rendering.
 #[derive(Default)]
 struct FilterBudget {
     bytes: usize,
@@ -149,7 +149,7 @@ fn refused(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidOperation, error.to_string())
 }
 
-/// Text that a filter builds, out of the budget of the rendering.
+/// Filter output charged to the rendering's budget.
 struct BudgetedText<'a> {
     text: String,
     budget: &'a mut FilterBudget,
@@ -163,13 +163,13 @@ impl fmt::Write for BudgetedText<'_> {
     }
 }
 
-/// Books bytes that a filter is about to build.
+/// Charges bytes before a filter builds them.
 fn charge(bytes: usize, budget: &mut FilterBudget) -> Result<(), Error> {
     budget.bytes = budget.bytes.saturating_add(bytes);
     if budget.bytes <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
 }
 
-/// Books bytes that a filter copies.
+/// Charges bytes copied by a filter.
 fn charge_copy(bytes: usize, budget: &mut FilterBudget) -> Result<(), Error> {
     budget.copies_bytes = budget.copies_bytes.saturating_add(bytes);
     if budget.copies_bytes <= RENDER_COPIES_BYTES_MAX {
@@ -199,7 +199,7 @@ fn replace(text: &str, from: &str, to: &str, budget: &mut FilterBudget) -> Resul
     Ok(text.replace(from, to))
 }
 
-/// Writes a value as text: a string as it is, what is undefined as nothing, all else as JSON.
+/// Writes a string as is, an undefined value as nothing, any other value as JSON.
 fn write_text(value: &Engine, out: &mut impl fmt::Write) -> Result<(), Error> {
     match value.as_str() {
         Some(text) => out.write_str(text).map_err(over_budget),
@@ -208,7 +208,7 @@ fn write_text(value: &Engine, out: &mut impl fmt::Write) -> Result<(), Error> {
     }
 }
 
-/// Writes a value as JSON, piece by piece, so that a bound of `out` ends it.
+/// Writes a value as JSON piecewise, so that the bound of `out` stops the writing.
 fn write_json(value: &Engine, room: usize, out: &mut impl fmt::Write) -> Result<(), Error> {
     let deeper = || room.checked_sub(1).ok_or_else(|| refused("a value is nested too deep"));
     match value.kind() {

@@ -1,5 +1,4 @@
-//! Taking a value apart and putting it into text: dot paths, the `{}` of references, and the templates of
-//! reports and prompts.
+//! Dot paths into values, `{}` templates of references, and templates of reports and prompts.
 
 mod bounds;
 mod environment;
@@ -13,12 +12,12 @@ use serde_json::Value;
 use crate::json::{JsonError, write_value};
 
 pub use render::{
-    TemplateError, RENDER_BYTES_MAX, RENDER_COPIES_BYTES_MAX, RENDER_FUEL, RENDER_VALUES_BYTES_MAX,
-    RenderError, TEMPLATE_BYTES_MAX, check_paths, check_template, check_values, render,
+    RENDER_BYTES_MAX, RENDER_COPIES_BYTES_MAX, RENDER_FUEL, RENDER_VALUES_BYTES_MAX, RenderError,
+    TEMPLATE_BYTES_MAX, TemplateError, check_paths, check_template, check_values, render,
 };
 
-/// The part of a value that a dot path leads to: keys of objects, and digits without leading zeros into
-/// lists. An empty path is the whole value; `None` if the path leads nowhere (null is somewhere).
+/// Follows a dot path: keys of objects, and indices without leading zeros into lists. An empty path is the
+/// whole value. `None` if a step is missing; an existing null is `Some`.
 ///
 /// ```
 /// use ostler_kernel::template::project;
@@ -43,26 +42,26 @@ fn index(segment: &str) -> Option<usize> {
     if plain && digits { segment.parse().ok() } else { None }
 }
 
-/// Why the template of a reference is not filled.
+/// Reason for not filling the template of a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FillError {
     /// The value has no canonical form.
     #[error(transparent)]
     NotCanonical(#[from] JsonError),
-    /// It would become too long.
+    /// The text would exceed the limit.
     #[error(
         "the text would have {bytes} bytes, at most {room} are allowed here: take a smaller part, or fewer {{}}"
     )]
     TooLong {
-        /// What it would have.
+        /// Length of the text.
         bytes: usize,
-        /// What it may have.
+        /// The limit.
         room: usize,
     },
 }
 
-/// The template of a reference with every `{}` replaced by the value: a string as it is, anything else as
-/// canonical JSON. Replaced once: a `{}` inside the value stays. What would have more than `room` bytes is never made.
+/// Replaces every `{}` of a reference's template by the value: a string as is, any other value as canonical
+/// JSON. A `{}` inside the value is kept. Checks the length against `room` before building the text.
 ///
 /// # Errors
 ///
@@ -85,7 +84,6 @@ pub fn fill(template: &str, value: &Value, room: usize) -> Result<String, FillEr
     Ok(template.replace(PLACE, &text))
 }
 
-/// What the value is put in place of.
 const PLACE: &str = "{}";
 
 #[cfg(test)]

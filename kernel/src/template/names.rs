@@ -1,4 +1,5 @@
-//! That a template names filters, tests and functions that there are. The engine would say so only when it comes there.
+//! Static check that filters, tests and functions of a template exist. The engine would only report an
+//! unknown name on evaluation.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +7,10 @@ use minijinja::{Environment, ErrorKind};
 
 use crate::plan::nearest;
 
-/// Words after which a parenthesis opens a group, not a call.
+/// Keywords before a parenthesis that opens a group, not a call.
 const WORDS: [&str; 10] = ["and", "elif", "else", "for", "if", "in", "is", "not", "or", "set"];
 
-/// Filters that may have been meant by another name: those of the engine that are used here.
+/// Engine filters to suggest for unknown ones.
 const FILTERS: [&str; 36] = [
     "abs",
     "attr",
@@ -49,21 +50,21 @@ const FILTERS: [&str; 36] = [
     "upper",
 ];
 
-/// Pairs of letters that are compared to find out which filter was meant.
+/// Character pairs compared for a suggestion.
 const LETTERS_COMPARED_MAX: usize = 10_000;
 
-/// What stands before a name that may have been meant.
+/// Separator between a message and a suggestion.
 pub(super) const SUGGESTION: &str = ": did you mean ";
 
-/// The first value that a tag takes among these.
-pub(super) fn first_of<'a>(code: &'a str, names: &BTreeSet<String>) -> Option<&'a str> {
+/// First value in a tag among `names`.
+pub(super) fn first_value<'a>(code: &'a str, names: &BTreeSet<String>) -> Option<&'a str> {
     let words = words(code);
     let is_value = |at: usize| at == 0 || !matches!(words[at - 1], "." | "|");
     (0..words.len()).find(|&at| is_value(at) && names.contains(words[at])).map(|at| words[at])
 }
 
-/// The first of these paths that a tag takes whole, as far as names lead.
-pub(super) fn first_path_of(code: &str, paths: &BTreeSet<String>) -> Option<String> {
+/// First full path in a tag among `paths`; a path ends at the first step that is no name.
+pub(super) fn first_path(code: &str, paths: &BTreeSet<String>) -> Option<String> {
     let words = words(code);
     let is_name = |at: usize| {
         let in_front = |first: char| first.is_alphabetic() || first == '_';
@@ -82,13 +83,13 @@ pub(super) fn first_path_of(code: &str, paths: &BTreeSet<String>) -> Option<Stri
     (0..words.len()).filter(|&at| is_value(at)).map(whole).find(|path| paths.contains(path))
 }
 
-/// Whether a tag asks what something is, or has something else for what is not there.
-pub(super) fn asks(code: &str) -> bool {
+/// Returns whether a tag tests a value (`is …`) or has a `default` for a missing one.
+pub(super) fn tests_existence(code: &str) -> bool {
     words(code).windows(2).any(|pair| matches!(pair, ["|", "default" | "d"] | ["is", _]))
 }
 
-/// The names that a tag gives to something.
-pub(super) fn given_by(code: &str) -> Vec<String> {
+/// Names bound by a tag.
+pub(super) fn bound_names(code: &str) -> Vec<String> {
     given(&words(code)).map(str::to_owned).collect()
 }
 
@@ -97,7 +98,7 @@ fn given<'a>(words: &[&'a str]) -> impl Iterator<Item = &'a str> {
     words.iter().copied().take_while(move |word| gives && !matches!(*word, "=" | "in")).skip(1)
 }
 
-/// What a template calls by name.
+/// Kind of a called name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CalledKind {
     Filter,
@@ -105,12 +106,12 @@ enum CalledKind {
     Function,
 }
 
-/// The names of one template, as far as they were met.
+/// Checks the names of one template.
 pub(super) struct NameChecker<'a> {
     environment: &'a Environment<'a>,
-    /// What there is.
+    /// Names already checked.
     known: BTreeSet<(CalledKind, String)>,
-    /// Names that the template gave to something: it may be a function.
+    /// Names bound by the template, possibly to functions.
     bound: BTreeSet<String>,
 }
 
@@ -119,7 +120,7 @@ impl<'a> NameChecker<'a> {
         NameChecker { environment, known: BTreeSet::new(), bound: BTreeSet::new() }
     }
 
-    /// Checks the code of a tag, in which texts are empty.
+    /// Checks the code of a tag, string literals emptied.
     pub(super) fn check(&mut self, code: &str) -> Result<(), String> {
         let words = words(code);
         let at = |at: usize| words.get(at).copied().unwrap_or_default();
@@ -159,7 +160,7 @@ impl<'a> NameChecker<'a> {
         Ok(())
     }
 
-    /// Asks the engine, which looks the name up before anything else.
+    /// Probes the engine with a one-tag template; name lookup precedes evaluation.
     fn is_known(&self, called: CalledKind, name: &str) -> bool {
         let (template, unknown) = match called {
             CalledKind::Filter => (format!("{{{{ 0|{name} }}}}"), ErrorKind::UnknownFilter),
@@ -170,7 +171,7 @@ impl<'a> NameChecker<'a> {
     }
 }
 
-/// Names and numbers, and every other sign by itself.
+/// Tokens: names and numbers, and every other character by itself.
 pub(super) fn words(code: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = code.trim_start();

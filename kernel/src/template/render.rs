@@ -1,4 +1,4 @@
-//! Templates of reports and prompts (minijinja), with every bound named.
+//! Bounded rendering of templates (minijinja).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::bounds;
 use super::environment::ENVIRONMENT;
-use super::names::{self, SUGGESTION, NameChecker};
+use super::names::{self, NameChecker, SUGGESTION};
 use crate::json::measure;
 
 /// Longest template, in bytes.
@@ -19,55 +19,56 @@ pub const TEMPLATE_BYTES_MAX: usize = 256 * 1024;
 /// Largest values, in bytes of canonical JSON.
 pub const RENDER_VALUES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Largest result, in bytes. The filters `join`, `replace` and `tojson` may build as much again, in all.
+/// Largest result, in bytes. The filters `join`, `replace` and `tojson` may build as many bytes again, in
+/// all.
 pub const RENDER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Most bytes that the other filters of one rendering may copy, in all: texts, and 32 bytes for each item of a list.
+/// Most bytes copied by the other filters of one rendering: texts, and 32 bytes per list item.
 pub const RENDER_COPIES_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Most instructions of one rendering.
 pub const RENDER_FUEL: u64 = 1_000_000;
 
-/// Longest excerpt of a template in an error, in characters.
+/// Longest excerpt of a template in a message, in characters.
 const EXCERPT_CHARS: usize = 80;
 
-/// Why a template gave no text.
+/// Reason for a failed rendering or check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// The template is no template, or asks for what templates may not do here.
+    /// Invalid or forbidden template code.
     #[error("template, line {line}: {what}")]
     Template {
-        /// Where, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
-    /// The template names a value that is not there.
+    /// The template reads a missing value.
     #[error("template, line {line}: {name} is not there")]
     Undefined {
-        /// Where, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What the template calls it.
+        /// Path in the template.
         name: String,
     },
     /// A limit was reached.
     #[error("template: {what} is limited to {limit}")]
     Limit {
-        /// What is limited, with its unit.
+        /// The limited quantity with its unit.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
 }
 
-/// What is wrong with a template, for its author.
+/// A template error for the author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
-    /// What is wrong, with its line.
+    /// The problem, with its line.
     pub what: String,
-    /// What would mend it.
+    /// Suggested fix.
     pub help: String,
-    /// Where, from 1, if it is one line.
+    /// Line, from 1; `None` for the whole template.
     pub line: Option<usize>,
 }
 
@@ -86,7 +87,7 @@ impl From<RenderError> for TemplateError {
     }
 }
 
-/// Checks that a template takes no value but those that `is_there`. Of one that is no template nothing is said.
+/// Checks that a template reads no value outside `is_there`. Accepts invalid templates.
 ///
 /// ```
 /// use ostler_kernel::template::check_values;
@@ -97,7 +98,7 @@ impl From<RenderError> for TemplateError {
 ///
 /// # Errors
 ///
-/// [`RenderError::Undefined`]: the first one in the text.
+/// [`RenderError::Undefined`] with the first such value.
 pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(), RenderError> {
     let environment: Environment<'_> = ENVIRONMENT.clone();
     let Ok(compiled) = compiled(&environment, template) else { return Ok(()) };
@@ -106,7 +107,7 @@ pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(
     if taken.is_empty() {
         return Ok(());
     }
-    let first = |code: &str| names::first_of(code, &taken).map_or(Ok(()), |name| Err(name.to_owned()));
+    let first = |code: &str| names::first_value(code, &taken).map_or(Ok(()), |name| Err(name.to_owned()));
     let (line, name) = match bounds::check(template, &mut { first }) {
         Err((line, name)) if taken.contains(&name) => (line, name),
         _ => (1, taken.first().cloned().unwrap_or_default()),
@@ -114,9 +115,9 @@ pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(
     Err(RenderError::Undefined { line, name: excerpt(&name) })
 }
 
-/// Checks that a template takes no value, and no part of one, but those that `is_there`, as far as names lead: it is asked for
-/// paths such as `a.result.count`. Nothing is said of what the template itself gives a name to, nor of a template that is none
-/// or that asks whether something is there (`default`, `is defined`).
+/// Checks that a template reads no path outside `is_there`, called with paths such as `a.result.count`.
+/// Accepts invalid templates, names bound by the template, and templates that test for existence (`default`,
+/// `is defined`).
 ///
 /// ```
 /// use ostler_kernel::template::check_paths;
@@ -128,7 +129,7 @@ pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(
 ///
 /// # Errors
 ///
-/// [`RenderError::Undefined`]: the first one in the text.
+/// [`RenderError::Undefined`] with the first such path.
 pub fn check_paths(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(), RenderError> {
     if !template.contains('{') {
         return Ok(()); // no tag
@@ -142,22 +143,22 @@ pub fn check_paths(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<()
     }
     let (mut asks, mut named) = (false, BTreeSet::new());
     let mut look = |code: &str| -> Result<(), String> {
-        asks |= names::asks(code);
-        named.extend(names::given_by(code));
+        asks |= names::tests_existence(code);
+        named.extend(names::bound_names(code));
         Ok(())
     };
     if bounds::check(template, &mut look).is_err() || asks {
         return Ok(());
     }
     taken.retain(|path| path.split('.').next().is_some_and(|name| !named.contains(name)));
-    let first = |code: &str| names::first_path_of(code, &taken).map_or(Ok(()), Err);
+    let first = |code: &str| names::first_path(code, &taken).map_or(Ok(()), Err);
     match bounds::check(template, &mut { first }) {
         Ok(()) => Ok(()),
         Err((line, path)) => Err(RenderError::Undefined { line, name: excerpt(&path) }),
     }
 }
 
-/// Checks a template without values: that it is one, and that there is every filter, test and function it names.
+/// Checks a template without values: syntax, bounds, and the names of filters, tests and functions.
 ///
 /// # Errors
 ///
@@ -176,7 +177,7 @@ pub fn check_template(template: &str) -> Result<(), RenderError> {
         .map_err(|(line, what)| RenderError::Template { line, what })
 }
 
-/// Renders a template over values. A value that is not there is an error, never an empty text.
+/// Renders a template over values. A missing value is an error, never an empty text.
 ///
 /// ```
 /// use ostler_kernel::template::render;
@@ -208,7 +209,7 @@ pub fn render(template: &str, values: &Map<String, Value>) -> Result<String, Ren
     }
 }
 
-/// A template for the engine, which goes as deep as some of it is long: within bounds first.
+/// Compiles a template after checking the bounds; the engine would recurse without limit on some inputs.
 fn compiled<'e>(
     environment: &'e Environment<'_>,
     template: &'e str,
@@ -217,7 +218,7 @@ fn compiled<'e>(
     environment.template_from_str(template).map_err(|error| explain(template, &error))
 }
 
-/// Collects the result up to its limit.
+/// Collects the result up to the limit.
 struct BoundedOutput {
     bytes: Vec<u8>,
     full: bool,
@@ -259,7 +260,7 @@ fn explain(template: &str, error: &Error) -> RenderError {
     }
 }
 
-/// The engine names the last step of a path; the reader wants all of it.
+/// Extends the engine's range, the last step of a path, to the whole path.
 fn whole_path(template: &str, range: Range<usize>) -> &str {
     let Some(before) = template.get(..range.start) else { return "" };
     let in_path = |character: char| character.is_alphanumeric() || "_.[]".contains(character);

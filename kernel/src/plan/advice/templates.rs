@@ -1,27 +1,26 @@
-//! What a template takes and never gets (W07): what no result of a dependency has, and what values that stand in the
-//! plan do not have.
+//! W07: template paths that neither the results of dependencies nor literal values can have.
 
 use serde_json::Value;
 
-use super::super::unreachable_path::ResultSchemas;
-use super::super::suggest::Suggestions;
 use super::super::pointer::Origin;
+use super::super::suggest::Suggestions;
+use super::super::unreachable_path::ResultSchemas;
 use super::super::{Kind, Node, Plan, RENDER_TOOL, Settings};
 use super::{Advice, AdviceCode};
 use crate::id::NodeId;
 use crate::template::{RenderError, check_paths, render};
 
-/// Names that are told of those that there are.
+/// Known names listed in a message.
 const NAMES_TOLD_MAX: usize = 12;
 
-/// Templates of a plan that are filled in to see whether they come to what is not there.
+/// Templates rendered per plan to find out whether a missing value is used.
 const RENDERS_MAX: usize = 100;
 
-/// Judges the templates of one plan.
+/// Checks the templates of one plan.
 pub(super) struct TemplateChecker<'a> {
     suggestions: Suggestions,
     results: ResultSchemas<'a>,
-    /// Templates that were filled in.
+    /// Templates rendered so far.
     renders: usize,
 }
 
@@ -30,26 +29,29 @@ impl<'a> TemplateChecker<'a> {
         TemplateChecker { suggestions: Suggestions::new(), results: ResultSchemas::new(settings), renders: 0 }
     }
 
-    /// What the template of the node at `at` takes and never gets.
+    /// Returns advice for the first unreachable path in the template of the node at `at`.
     pub(super) fn check(&mut self, plan: &Plan, at: usize, origin: &Origin) -> Option<Advice> {
         let node = &plan.nodes[at];
         let template = literal(node, "template")?.as_str()?;
         let (line, path, help) = match (node.kind, node.tool.as_deref()) {
             (Kind::Aggregator, _) => {
                 let otherwise = "leave the last step out: what stands there has no parts with names";
-                self.first_lack(template, otherwise, &|path| of_fates(plan, &self.results, path))?
+                self.first_unreachable(template, otherwise, &|path| {
+                    missing_in_dependency(plan, &self.results, path)
+                })?
             }
             (Kind::Tool, Some(RENDER_TOOL)) => {
                 let values = literal(node, "values").filter(|values| values.is_object())?;
-                let of_values = |path: &str| of_values(values, path);
-                let lack = self.first_lack(template, "add it to params.values", &of_values)?;
+                let missing_in_values = |path: &str| missing_in_values(values, path);
+                let missing =
+                    self.first_unreachable(template, "add it to params.values", &missing_in_values)?;
                 self.renders += 1;
-                // What no tag comes to is not missed.
+                // A missing value in a branch never taken is no problem.
                 let is_filled = || values.as_object().is_some_and(|values| render(template, values).is_ok());
                 if self.renders <= RENDERS_MAX && is_filled() {
                     return None;
                 }
-                lack
+                missing
             }
             _ => return None,
         };
@@ -62,63 +64,65 @@ impl<'a> TemplateChecker<'a> {
         })
     }
 
-    /// The first path of a template that leads to nothing: its line, how it is written, and what would mend it. `otherwise`
-    /// mends it where there are no names.
-    fn first_lack(
+    /// First unreachable path of a template: line, path and help. `otherwise` is the help without known
+    /// names.
+    fn first_unreachable(
         &self,
         template: &str,
         otherwise: &str,
-        lack: &dyn Fn(&str) -> Option<MissingStep>,
+        missing: &dyn Fn(&str) -> Option<MissingStep>,
     ) -> Option<(usize, String, String)> {
         let Err(RenderError::Undefined { line, name: path }) =
-            check_paths(template, &|path| lack(path).is_none())
+            check_paths(template, &|path| missing(path).is_none())
         else {
             return None;
         };
-        let there = |lack: &MissingStep| {
-            let told = &lack.known[..lack.known.len().min(NAMES_TOLD_MAX)];
+        let there = |missing: &MissingStep| {
+            let told = &missing.known[..missing.known.len().min(NAMES_TOLD_MAX)];
             let otherwise = match told {
                 [] => otherwise.to_owned(),
                 told => format!("there are {}", told.join(", ")),
             };
-            self.suggestions.help(&lack.step, lack.known.iter().map(String::as_str), &otherwise)
+            self.suggestions.help(&missing.step, missing.known.iter().map(String::as_str), &otherwise)
         };
-        let help = lack(&path).as_ref().map_or_else(|| otherwise.to_owned(), there);
+        let help = missing(&path).as_ref().map_or_else(|| otherwise.to_owned(), there);
         Some((line, path, help))
     }
 }
 
-/// A parameter that is known before the run.
+/// A parameter known before the run.
 fn literal<'n>(node: &'n Node, name: &str) -> Option<&'n Value> {
     node.params.get(name).filter(|_| !node.param_refs.contains_key(name))
 }
 
-/// A step of a path that leads to nothing, and the names that there are instead, if they are known.
+/// An unreachable step of a path, and the known names in its place.
 struct MissingStep {
     step: String,
     known: Vec<String>,
 }
 
-/// An aggregator sees of each of its dependencies the `state` and, once it is executed, the `result`.
-fn of_fates(plan: &Plan, results: &ResultSchemas<'_>, path: &str) -> Option<MissingStep> {
+/// Checks a path in an aggregator's template: each dependency has a `state` and, once executed, a `result`.
+fn missing_in_dependency(plan: &Plan, results: &ResultSchemas<'_>, path: &str) -> Option<MissingStep> {
     let mut steps = path.split('.');
     let source = plan.node(&NodeId::from(steps.next()?))?;
     let step = steps.next()?;
     let rest: Vec<&str> = steps.collect();
     match step {
         "state" => rest.first().map(|step| MissingStep { step: (*step).to_owned(), known: Vec::new() }),
-        // What a fallback gives, its own contract says.
+        // The result of a fallback has a contract of its own.
         "result" if source.fallback.is_some() => None,
         "result" => {
             let end = results.unreachable_path(source, rest.iter().copied())?;
             Some(MissingStep { step: end.segment, known: end.known })
         }
-        _ => Some(MissingStep { step: step.to_owned(), known: ["state", "result"].map(str::to_owned).into() }),
+        _ => {
+            Some(MissingStep { step: step.to_owned(), known: ["state", "result"].map(str::to_owned).into() })
+        }
     }
 }
 
-/// The first step that leads to nothing in these values.
-fn of_values(values: &Value, path: &str) -> Option<MissingStep> {
+/// First step of a path that the literal values lack.
+fn missing_in_values(values: &Value, path: &str) -> Option<MissingStep> {
     let mut value = values;
     for step in path.split('.') {
         let Some(inner) = value.get(step) else {
@@ -138,7 +142,7 @@ mod tests {
     use super::super::super::{ToolDefaults, Tools};
     use super::super::tests::{check, check_with};
 
-    /// `told` is what is never there, with its line.
+    /// `told` is the line and the unreachable path.
     #[track_caller]
     fn check_template(told: Option<&str>, node: &str, nodes: Value) {
         let expected = told.map(|told| format!("W07 {node}: params.template, {told} is never there"));
@@ -160,10 +164,10 @@ mod tests {
             ("{{ a.state.x }}", Some("line 1: a.state.x")),
             ("\n\n{% for x in a.result.file %}{{ x.y }}{% endfor %}", Some("line 3: a.result.file")),
             ("{% if a.state == 'failed' %}{{ a.result.why }}{% endif %}", Some("line 1: a.result.why")),
-            // Who asks whether it is there has thought of that.
+            // A template that asks for existence handles the missing value.
             ("{{ a.result.cuont | default(0) }}", None),
             ("{% if a.result.cuont is defined %}{{ a.result.cuont }}{% endif %}", None),
-            // Another thing of that name.
+            // The loop rebinds the name.
             ("{% for a in a.result.files %}{{ a.x }}{% endfor %}", None),
             ("{% if a.state %}{% set a = a.result %}{% endif %}{{ a.cuont }}", None),
             ("{# {{ a.reslt }} #}{% raw %}{{ a.reslt }}{% endraw %}{{ 'a.reslt' }}", None),
@@ -175,7 +179,7 @@ mod tests {
         }
     }
 
-    /// A tool whose results have a text and nothing else.
+    /// A tool whose results have a `text` and nothing else.
     struct Writer;
 
     impl Tools for Writer {
@@ -240,7 +244,7 @@ mod tests {
         ] {
             check_template(told, "r", render(template));
         }
-        // Values that are yet to come may have it, and another tool may take something else for a template.
+        // Values from references may have the path, and another tool's `template` need not be a template.
         let params = json!({"template": "{{ x }}"});
         let values = json!({"values": {"from": "a", "path": "v"}});
         check(

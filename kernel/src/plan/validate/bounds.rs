@@ -1,4 +1,4 @@
-//! What keeps a run finite: V13 (but for depth) and V14; and V15, that effect and impact agree.
+//! Bounds that keep a run finite: V13 (except depth), V14, and the agreement of effect and impact (V15).
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
@@ -6,20 +6,25 @@ use super::super::{Approval, Effect, Kind, Node, Settings};
 use super::IndexedPlan;
 use crate::id::Ticks;
 
-/// Edges of either kind that a plan may have in a real run.
+/// Edges of either kind in a plan of a real run.
 pub const PLAN_EDGES_MAX: usize = 100_000;
 
-/// Milliseconds that an attempt or a person may be given in a real run: ten years.
+/// Longest timeout of an attempt or a person in a real run, in milliseconds: ten years.
 pub const TIMEOUT_MS_MAX: Ticks = 10 * 366 * 24 * 60 * 60 * 1_000;
 
-pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
+pub(super) fn check(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    settings: &Settings<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
     let (node, place) = (&indexed.plan.nodes[at], || indexed.place(at));
     attempts(node, indexed.plan.policy.max_attempts, settings, &place, faults);
-    waiting(node, settings, &place, faults);
+    check_human_timeout(node, settings, &place, faults);
     effect(node, &place, faults);
 }
 
-/// Judges how large the plan is.
+/// Checks the size of the plan.
 pub(super) fn size(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
     let plan = indexed.plan;
     let mut fault = |detail: String, help: &str| {
@@ -41,21 +46,23 @@ pub(super) fn size(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &
     }
 }
 
-/// Judges the waits before retries. A plan that runs already keeps those it has.
+/// Checks the waits before retries; skipped for a running plan.
 pub(super) fn backoff(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
     let policy = &indexed.plan.policy;
     for (name, wait) in [("backoff_base", policy.backoff_base), ("backoff_cap", policy.backoff_cap)] {
         if wait < 0 {
             let place = indexed.origin.whole().key("policy").key(name);
-            let (detail, help) =
-                (format!("policy.{name} is {}", told(wait, settings)), "say 0 or more, such as 200ms");
+            let (detail, help) = (
+                format!("policy.{name} is {}", format_ticks(wait, settings)),
+                "say 0 or more, such as 200ms",
+            );
             faults.push(Diagnostic::new(DiagnosticCode::V14, Diagnostic::PLAN, detail, help).at(&place));
         }
     }
 }
 
-/// A span of time as it is told: milliseconds in a real run, ticks in a simulation.
-fn told(ticks: Ticks, settings: &Settings<'_>) -> String {
+/// Formats a duration: milliseconds in a real run, ticks in a simulation.
+fn format_ticks(ticks: Ticks, settings: &Settings<'_>) -> String {
     let unit = if settings.real_run { " ms" } else { "" };
     format!("{ticks}{unit}")
 }
@@ -73,13 +80,13 @@ fn attempts(
     if node.timeout <= 0 {
         fault(
             "timeout",
-            format!("its timeout is {}", told(node.timeout, settings)),
+            format!("its timeout is {}", format_ticks(node.timeout, settings)),
             "give an attempt more time than none",
         );
     }
     if let Some(silence) = node.heartbeat_timeout.filter(|silence| *silence <= 0 || *silence >= node.timeout)
     {
-        let (silence, timeout) = (told(silence, settings), told(node.timeout, settings));
+        let (silence, timeout) = (format_ticks(silence, settings), format_ticks(node.timeout, settings));
         let detail = format!("its heartbeat_timeout is {silence}, and its timeout {timeout}");
         fault("heartbeat_timeout", detail, "say more than nothing, and less than its timeout");
     }
@@ -98,13 +105,18 @@ fn attempts(
     }
 }
 
-/// Silence of a person must end.
-fn waiting(node: &Node, settings: &Settings<'_>, place: &dyn Fn() -> Pointer, faults: &mut Vec<Diagnostic>) {
+/// V14: every wait for a person needs an end.
+fn check_human_timeout(
+    node: &Node,
+    settings: &Settings<'_>,
+    place: &dyn Fn() -> Pointer,
+    faults: &mut Vec<Diagnostic>,
+) {
     let asks = node.approval != Approval::None || node.kind == Kind::HumanApproval;
     if asks && node.human_timeout.is_none_or(|span| span <= 0) {
         let detail = match node.human_timeout {
             None => "asks a person, and nothing says for how long".to_owned(),
-            Some(span) => format!("asks a person, and its human_timeout is {}", told(span, settings)),
+            Some(span) => format!("asks a person, and its human_timeout is {}", format_ticks(span, settings)),
         };
         let help = "say after which time silence cancels it, such as human_timeout: 1h";
         let field = match (node.human_timeout, node.approval) {
@@ -116,8 +128,8 @@ fn waiting(node: &Node, settings: &Settings<'_>, place: &dyn Fn() -> Pointer, fa
     }
 }
 
-/// What nobody lives to see the end of is a slip. A plan that runs already keeps its times.
-pub(super) fn endless(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
+/// V14: a timeout beyond ten years is a typing error. Skipped for a running plan.
+pub(super) fn check_timeout_max(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
     let node = &indexed.plan.nodes[at];
     for (name, span) in [("timeout", Some(node.timeout)), ("human_timeout", node.human_timeout)] {
         let Some(span) = span.filter(|span| *span > TIMEOUT_MS_MAX) else { continue };

@@ -1,12 +1,12 @@
-//! What a node must prove: V08, V09, V16; and what the plan as a whole cannot be asked to: V25.
+//! Contracts: V08, V09 and V16 for nodes, V25 for the plan.
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
 use super::super::{Approval, Method, Rule};
 use super::IndexedPlan;
 
-/// Judges what the plan as a whole must prove.
-pub(super) fn whole(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
+/// Checks the contract of the plan.
+pub(super) fn check_plan(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     let place = || indexed.origin.whole().key("contract");
     probabilities(Diagnostic::PLAN, &indexed.plan.contract, &place, faults);
 }
@@ -29,9 +29,9 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagn
     }
 }
 
-/// A test is a call: it passes the gate, waits for a slot, is shown to who approves, and is in doubt if it is lost. All
-/// of that belongs to a node, and the plan as a whole is none.
-pub(super) fn tests_of_the_whole(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
+/// V25: a test is a tool call with a permit from the gate, a slot, an approval and an in-doubt state. All of
+/// these belong to a node, so the plan's own contract cannot have tests.
+pub(super) fn check_plan_tests(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     let tests = indexed.plan.contract.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
     for (at, _) in tests {
         let detail = format!("contract[{at}] is a test, and the plan as a whole runs no program");
@@ -56,7 +56,9 @@ fn probabilities(
             let detail = format!("contract[{at}] has p = {p}");
             let help = "p is the chance that an accepted result is correct: above 0, at most 1; leave it out \
                         if unknown";
-            faults.push(Diagnostic::new(DiagnosticCode::V09, &name, detail, help).at(&place().item(at).key("p")));
+            faults.push(
+                Diagnostic::new(DiagnosticCode::V09, &name, detail, help).at(&place().item(at).key("p")),
+            );
         }
     }
 }

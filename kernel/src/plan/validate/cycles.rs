@@ -1,4 +1,19 @@
-//! That a plan can be put in an order: V04, and the depth part of V13.
+//! Cycles (V04), and the depth part of V13.
+//!
+//! The precedence graph has an arc for every edge of either kind, from source to consumer. An ordered
+//! `any_of` starts its candidates one after the other, so each candidate also precedes the next candidate in
+//! the list. These order arcs lie between siblings and no edge shows them, so two ordered joins over the same
+//! nodes in opposite orders deadlock without a cycle of edges. A plan can be scheduled exactly if the graph
+//! of edges and order arcs is acyclic.
+//!
+//! An unknown name in a candidate list (V03) gets a vertex of its own behind the nodes,
+//! because the order of the list continues across the gap. Such vertices never get a V04.
+//!
+//! Tarjan's algorithm finds the strongly connected components in O(V + E). Each node of a component with a
+//! cycle gets a diagnostic with a shortest cycle through the node, found by breadth-first search. Searching
+//! from every node is quadratic in the size of the component, so all searches share a budget of [`STEPS_MAX`]
+//! arcs; afterwards the remaining nodes share one cycle. Components come in reverse topological order, so
+//! reversing the list gives the order for later checks for free.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,11 +23,12 @@ use super::super::{Dispatch, Join, PackedLists};
 use super::IndexedPlan;
 use crate::id::NodeId;
 
-/// Nodes of a cycle that are shown.
+/// Nodes of a cycle shown in a message.
 const SHOWN_MAX: usize = 8;
 
-/// Names every node on a cycle; those of the same cycle in the same words. Where there is none, gives all nodes, sources before consumers and each
-/// candidate of an ordered join before the next.
+/// Reports every node on a cycle; nodes with the same cycle get the same message. Without a cycle, returns
+/// all nodes in topological order: sources before consumers, and each candidate of an ordered join before the
+/// next.
 pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) -> Option<Vec<usize>> {
     let graph = Precedence::new(indexed);
     let components = components(&graph);
@@ -22,7 +38,7 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) -> 
         if component.len() == 1 && !graph.after(first).any(|next| next == first) {
             continue;
         }
-        // Names that are no nodes may wait for each other: that is no fault of the nodes, and keeps none from being put in order.
+        // A cycle of unknown names alone is no fault of a node and does not prevent ordering the nodes.
         cyclic |= component.iter().any(|&at| at < indexed.index.len());
         let mut through = CycleFinder::new(&graph, component);
         for &at in component.iter().filter(|&&at| at < indexed.index.len()) {
@@ -34,14 +50,16 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) -> 
             let cycle = through.cycle(at);
             let detail = format!("waits for itself: {}", graph.show(&cycle));
             let place = graph.edge_place(at, &cycle);
-            faults.push(Diagnostic::new(DiagnosticCode::V04, &indexed.plan.nodes[at].id, detail, help).at(&place));
+            faults.push(
+                Diagnostic::new(DiagnosticCode::V04, &indexed.plan.nodes[at].id, detail, help).at(&place),
+            );
         }
     }
     let order = || components.iter().rev().map(|component| component[0]);
     (!cyclic).then(|| order().filter(|&at| at < indexed.index.len()).collect())
 }
 
-/// Counts the nodes on the longest path. `order` has sources before consumers.
+/// V13: checks the number of nodes on the longest path. `order` has sources before consumers.
 pub(super) fn depth(indexed: &IndexedPlan<'_>, order: &[usize], faults: &mut Vec<Diagnostic>) {
     let mut depth = vec![1u32; indexed.index.len()];
     for &at in order {
@@ -55,18 +73,22 @@ pub(super) fn depth(indexed: &IndexedPlan<'_>, order: &[usize], faults: &mut Vec
     {
         let last = &indexed.plan.nodes[at].id;
         let detail = format!("the path to {last} has {deepest} nodes, policy.max_depth is {most}");
-        let fault = Diagnostic::new(DiagnosticCode::V13, Diagnostic::PLAN, detail, "shorten it, or raise policy.max_depth");
+        let fault = Diagnostic::new(
+            DiagnosticCode::V13,
+            Diagnostic::PLAN,
+            detail,
+            "shorten it, or raise policy.max_depth",
+        );
         faults.push(fault.at(&indexed.place(at).key("id")));
     }
 }
 
-/// What must come after what: edges of either kind, and the order of candidates.
+/// Precedence graph: edges of either kind plus the order arcs of ordered joins.
 struct Precedence<'a> {
     indexed: &'a IndexedPlan<'a>,
-    /// Per node and name that is none: candidates of ordered joins that come right after it.
+    /// Per vertex: order arcs to the next candidates.
     turns: PackedLists<usize>,
-    /// Names in lists of candidates that are no nodes; they have indices behind those of the nodes, since
-    /// the order of a list reaches across them.
+    /// Unknown names in candidate lists, with vertices behind the nodes.
     nameless: Vec<&'a NodeId>,
 }
 
@@ -96,12 +118,12 @@ impl<'a> Precedence<'a> {
         Precedence { indexed, turns, nameless }
     }
 
-    /// How many nodes and names that are none there are.
+    /// Number of vertices.
     fn len(&self) -> usize {
         self.turns.len()
     }
 
-    /// What comes right after one of them.
+    /// Successors of a vertex.
     fn after(&self, at: usize) -> impl Iterator<Item = usize> {
         let consumers = if at < self.indexed.index.len() { &self.indexed.edges.consumers[at] } else { &[] };
         consumers.iter().map(|&(consumer, _)| consumer).chain(self.turns[at].iter().copied())
@@ -112,7 +134,7 @@ impl<'a> Precedence<'a> {
         if at < count { &self.indexed.plan.nodes[at].id } else { self.nameless[at - count] }
     }
 
-    /// A cycle as `a -> b -> a`: each waits for the next.
+    /// Formats a cycle as `a -> b -> a`: each node waits for the next.
     fn show(&self, cycle: &Cycle) -> String {
         let mut shown: Vec<&str> = cycle.shown.iter().map(|&at| self.name(at).as_str()).collect();
         if cycle.length > SHOWN_MAX {
@@ -123,8 +145,8 @@ impl<'a> Precedence<'a> {
         format!("{}{all}", shown.join(" -> "))
     }
 
-    /// Where a node of a cycle says that it waits for the one before: a dependency, or the order of a join that
-    /// stands elsewhere.
+    /// Place of the dependency on the node before in the cycle, or the node's id if the arc is an order arc
+    /// of a join elsewhere.
     fn edge_place(&self, at: usize, cycle: &Cycle) -> Pointer {
         let node = &self.indexed.plan.nodes[at];
         let edge = node.deps.iter().position(|dep| dep.n == *self.name(cycle.before));
@@ -132,42 +154,42 @@ impl<'a> Precedence<'a> {
     }
 }
 
-/// Edges that may be walked to show each node of a component a cycle of its own; then they share one.
+/// Arcs walked per component for shortest cycles, before the nodes share one cycle.
 const STEPS_MAX: usize = 200_000;
 
-/// A cycle as far as it is told of.
+/// The reported part of a cycle.
 struct Cycle {
-    /// Its first nodes, at most [`SHOWN_MAX`], each before the one that it waits for.
+    /// The first nodes, at most [`SHOWN_MAX`], each before the node it waits for.
     shown: Vec<usize>,
     length: usize,
-    /// The one before the node that was asked about.
+    /// The node before the reported node.
     before: usize,
 }
 
 impl Cycle {
-    /// `place`: where in the walk the node stands that was asked about.
+    /// `place` is the position of the reported node in the walk.
     fn of(walk: &[usize], place: usize) -> Cycle {
         let before = walk[(place + walk.len() - 1) % walk.len()];
-        // The walk goes from sources to consumers.
+        // The walk goes from sources to consumers; the message from consumers to sources.
         let shown = walk[..1].iter().chain(walk[1..].iter().rev()).take(SHOWN_MAX);
         Cycle { shown: shown.copied().collect(), length: walk.len(), before }
     }
 }
 
-/// Lets a cycle begin with its first node of the plan, whichever it was found by. Gives how far that was from where it
-/// began.
+/// Rotates a cycle to start with its smallest node, so all nodes of a cycle get the same message. Returns the
+/// old position of that node.
 fn rotate_smallest_first(walk: &mut [usize]) -> usize {
     let first = (0..walk.len()).min_by_key(|&place| walk[place]).unwrap_or(0);
     walk.rotate_left(first);
     first
 }
 
-/// Cycles through the nodes of a component, in which all reach each other.
+/// Finds cycles within one strongly connected component.
 struct CycleFinder<'a> {
     graph: &'a Precedence<'a>,
     members: Vec<usize>,
     steps_left: usize,
-    /// One cycle, and the places of its nodes in it.
+    /// A cycle, and the position of each node in the cycle.
     shared: Option<(Vec<usize>, BTreeMap<usize, usize>)>,
 }
 
@@ -178,7 +200,7 @@ impl<'a> CycleFinder<'a> {
         CycleFinder { graph, members, steps_left: STEPS_MAX, shared: None }
     }
 
-    /// A shortest cycle through `at`, or, in a large component, one of its cycles.
+    /// A shortest cycle through `at`, or any cycle of the component once the budget is spent.
     fn cycle(&mut self, at: usize) -> Cycle {
         if let Some(mut walk) = self.shortest(at) {
             let turned = rotate_smallest_first(&mut walk);
@@ -218,7 +240,7 @@ impl<'a> CycleFinder<'a> {
     }
 }
 
-/// Any cycle among nodes that all reach each other.
+/// Some cycle of a strongly connected component.
 fn any_cycle(graph: &Precedence<'_>, members: &[usize]) -> Vec<usize> {
     let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
     let mut walk = Vec::new();
@@ -232,8 +254,9 @@ fn any_cycle(graph: &Precedence<'_>, members: &[usize]) -> Vec<usize> {
     walk.split_off(seen[&at])
 }
 
-/// The strongly connected components, each after all that it leads to (Tarjan's algorithm, on a stack of its
-/// own: a plan may be as deep as it is large).
+/// Strongly connected components, each after all components reachable from it: Tarjan's algorithm
+/// ("Depth-first search and linear graph algorithms", 1972) with an explicit stack, because a plan may be as
+/// deep as it is large.
 fn components(graph: &Precedence<'_>) -> PackedLists<usize> {
     const UNSEEN: usize = usize::MAX;
     let count = graph.len();
@@ -266,7 +289,7 @@ fn components(graph: &Precedence<'_>) -> PackedLists<usize> {
                 }
             }
             if let Some((position, next)) = descend {
-                // Back here afterwards, to see the same edge with the low point of where it leads.
+                // Resume at the same arc, now with the low link of the successor.
                 calls.push((at, position));
                 calls.push((next, 0));
                 continue;

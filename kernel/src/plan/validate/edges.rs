@@ -1,4 +1,4 @@
-//! Names and where edges lead: V01, V02, V03 of dependencies and outputs, V19.
+//! Ids and edges: V01, V02, V03 (dependencies and outputs) and V19.
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::suggest::Suggestions;
@@ -18,23 +18,29 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, suggestions: &Suggestions, faults
                     continue; // the reference itself is told of
                 }
                 let detail = format!("depends on {}, which the plan does not define", dep.n);
-                let help = suggestions.help(dep.n.as_str(), names(plan), "add that node, or depend on another");
+                let help =
+                    suggestions.help(dep.n.as_str(), names(plan), "add that node, or depend on another");
                 faults.push(Diagnostic::new(DiagnosticCode::V03, &node.id, detail, help).at(&place()));
                 continue;
             };
             if source == own {
                 let help = "leave that dependency or reference out";
-                faults.push(Diagnostic::new(DiagnosticCode::V02, &node.id, "depends on itself", help).at(&place()));
+                faults.push(
+                    Diagnostic::new(DiagnosticCode::V02, &node.id, "depends on itself", help).at(&place()),
+                );
             }
             if plan.nodes[source].kind == Kind::Aggregator {
-                faults.push(consumed(&dep.n, &node.id).at(&place()));
+                faults.push(aggregator_consumed(&dep.n, &node.id).at(&place()));
             }
         }
     }
     for (at, output) in plan.outputs.iter().enumerate() {
         if indexed.index.find(output).is_none() {
-            let help =
-                suggestions.help(output.as_str(), names(plan), "add that node, or take it out of the outputs");
+            let help = suggestions.help(
+                output.as_str(),
+                names(plan),
+                "add that node, or take it out of the outputs",
+            );
             let place = indexed.origin.whole().key("outputs").item(at);
             let detail = "is an output the plan does not define";
             faults.push(Diagnostic::new(DiagnosticCode::V03, output, detail, help).at(&place));
@@ -42,8 +48,8 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, suggestions: &Suggestions, faults
     }
 }
 
-/// The fault of an aggregator that a node depends on.
-pub(super) fn consumed(aggregator: &NodeId, consumer: &NodeId) -> Diagnostic {
+/// V19 for an aggregator with a consumer.
+pub(super) fn aggregator_consumed(aggregator: &NodeId, consumer: &NodeId) -> Diagnostic {
     let detail = format!("is an aggregator, and {consumer} depends on it");
     let help = "an aggregator ends a run: let its consumer depend on what it aggregates";
     Diagnostic::new(DiagnosticCode::V19, aggregator, detail, help)

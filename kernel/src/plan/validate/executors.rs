@@ -1,4 +1,4 @@
-//! Whether something here can do it: V20 of tools, V21 of kinds and of what they do not call; and whether it is known here what it is about: V26.
+//! Executors: V20 (tools), V21 (kinds, unused tools and models) and V26 (domains).
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,12 @@ use super::super::suggest::Suggestions;
 use super::super::{Kind, Settings};
 use super::{Context, IndexedPlan};
 
-pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+pub(super) fn check(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    context: &Context<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
     let Context { settings, suggestions, tools: names, .. } = context;
     let node = &indexed.plan.nodes[at];
     let place = |key: &str| indexed.place(at).key(key);
@@ -23,10 +28,10 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>,
     }
     match &node.tool {
         Some(tool) if names.contains(tool) => {}
-        // What is never called need not be there; that it is never called is told of its own.
+        // The tool is never called, so the tool need not exist; V21 reports the unused name.
         Some(_) if settings.real_run && calls_nothing(node.kind) => {}
         Some(tool) => {
-            let otherwise = format!("use a tool that is there: {}", some(names));
+            let otherwise = format!("use a tool that is there: {}", list_names(names));
             let help = suggestions.help(tool, names.iter().map(String::as_str), &otherwise);
             let detail = format!("there is no tool {tool}");
             faults.push(Diagnostic::new(DiagnosticCode::V20, &node.id, detail, help).at(&place("tool")));
@@ -44,8 +49,8 @@ fn calls_nothing(kind: Kind) -> bool {
     matches!(kind, Kind::Aggregator | Kind::HumanApproval)
 }
 
-/// Judges what a node names and its kind never calls. A plan that runs already keeps that.
-pub(super) fn uncalled(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
+/// V21: the kind never calls the named tool or model. Skipped for a running plan.
+pub(super) fn check_unused(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
     let node = &indexed.plan.nodes[at];
     if !calls_nothing(node.kind) {
         return;
@@ -60,8 +65,13 @@ pub(super) fn uncalled(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Di
     }
 }
 
-/// A plan that runs already keeps its domain, whatever was configured since.
-pub(super) fn domain(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, suggestions: &Suggestions, faults: &mut Vec<Diagnostic>) {
+/// V26. Skipped for a running plan, even if the configuration changed since.
+pub(super) fn domain(
+    indexed: &IndexedPlan<'_>,
+    settings: &Settings<'_>,
+    suggestions: &Suggestions,
+    faults: &mut Vec<Diagnostic>,
+) {
     let (Some(domains), Some(domain)) = (settings.domains, &indexed.plan.policy.domain) else { return };
     if domains.get(domain).is_some() {
         return;
@@ -74,10 +84,10 @@ pub(super) fn domain(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, suggest
     faults.push(Diagnostic::new(DiagnosticCode::V26, Diagnostic::PLAN, detail, help).at(&place));
 }
 
-/// Tools that are named where none is near the one that is not there.
+/// Tools listed in a message without a suggestion.
 const TOOLS_NAMED_MAX: usize = 20;
 
-fn some(names: &BTreeSet<String>) -> String {
+fn list_names(names: &BTreeSet<String>) -> String {
     let named: Vec<&str> = names.iter().take(TOOLS_NAMED_MAX).map(String::as_str).collect();
     match names.len() {
         0 => "there is none here".to_owned(),

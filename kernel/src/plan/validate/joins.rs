@@ -1,4 +1,4 @@
-//! How edges combine: V06, V07, V18.
+//! Joins: V06, V07 and V18.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The rules of plans. Every fault is found, not the first; a plan with any is rejected whole.
+//! Rules of plans. Validation reports every broken rule; any diagnostic rejects the whole plan.
 
 mod bounds;
 mod contracts;
@@ -21,14 +21,18 @@ pub use bounds::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX};
 
 use std::collections::BTreeSet;
 
-use super::unreachable_path::ResultSchemas;
-use super::diagnostic::{Diagnostic, in_order};
-use super::suggest::Suggestions;
-use super::pointer::{Origin, Pointer};
+use super::diagnostic::{Diagnostic, sort_and_limit};
 use super::node_index::NodeIndex;
-use super::{PackedLists, On, Plan, Settings, Tools, UncheckedPlan};
+use super::pointer::{Origin, Pointer};
+use super::suggest::Suggestions;
+use super::unreachable_path::ResultSchemas;
+use super::{On, PackedLists, Plan, Settings, Tools, UncheckedPlan};
 
-/// Gives the plan, its nodes in ascending order of their ids, or every fault, sorted by code and name.
+/// Returns the plan, nodes ascending by id.
+///
+/// # Errors
+///
+/// Every diagnostic, sorted by code and node.
 pub fn validate(unchecked: UncheckedPlan, settings: &Settings<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let UncheckedPlan { plan, origin, index, mut faults } = unchecked;
     let edges = Edges::new(&plan, &index);
@@ -37,18 +41,18 @@ pub fn validate(unchecked: UncheckedPlan, settings: &Settings<'_>) -> Result<Pla
     if let (Some(order), true) = (order, faults.is_empty()) {
         fallbacks::check(&indexed, settings, &order, &mut faults);
     }
-    if faults.is_empty() { Ok(plan) } else { Err(in_order(faults)) }
+    if faults.is_empty() { Ok(plan) } else { Err(sort_and_limit(faults)) }
 }
 
-/// The faults of a running plan that was changed. V05 does not apply: what a change adds may be there for
-/// the next change alone.
+/// Validates a running plan after a change. V05 is skipped, because a later change may use the added nodes.
 pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
     let (origin, index) = (Origin::default(), NodeIndex::new(&plan.nodes));
     let edges = Edges::new(plan, &index);
     check(&IndexedPlan { plan, origin: &origin, index: &index, edges: &edges }, settings, false, faults);
 }
 
-/// Gives the nodes, sources before consumers; `None` where there is a cycle: then nothing can be said of paths.
+/// Runs all checks. Returns the nodes in topological order, or `None` on a cycle, since checks of paths need
+/// an order.
 fn check(
     indexed: &IndexedPlan<'_>,
     settings: &Settings<'_>,
@@ -58,9 +62,9 @@ fn check(
     let context = Context::new(settings);
     edges::check(indexed, &context.suggestions, faults);
     joins::check(indexed, faults);
-    contracts::whole(indexed, faults);
+    contracts::check_plan(indexed, faults);
     if settings.real_run && is_new {
-        contracts::tests_of_the_whole(indexed, faults);
+        contracts::check_plan_tests(indexed, faults);
     }
     bounds::size(indexed, settings, faults);
     if is_new {
@@ -70,8 +74,8 @@ fn check(
     for at in 0..indexed.plan.nodes.len() {
         node(indexed, at, &context, faults);
         if settings.real_run && is_new {
-            bounds::endless(indexed, at, faults);
-            executors::uncalled(indexed, at, faults);
+            bounds::check_timeout_max(indexed, at, faults);
+            executors::check_unused(indexed, at, faults);
         }
     }
     let order = cycles::check(indexed, faults)?;
@@ -83,7 +87,7 @@ fn check(
     Some(order)
 }
 
-/// What is judged of each node by itself: of the others it only matters which there are, and what they give.
+/// Checks that depend on the node itself, the ids of other nodes and the schemas of their results.
 fn node(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
     references::check(indexed, at, context, faults);
     contracts::check(indexed, at, faults);
@@ -95,11 +99,11 @@ fn node(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mu
     }
 }
 
-/// What one judgement knows besides the plan.
+/// Inputs of validation beside the plan.
 struct Context<'a> {
     settings: &'a Settings<'a>,
     suggestions: Suggestions,
-    /// The names of all tools.
+    /// Names of all tools.
     tools: BTreeSet<String>,
     results: ResultSchemas<'a>,
 }
@@ -111,24 +115,22 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What is judged: the plan, and its edges by index. Of several descriptions of one id the last one has the
-/// edges; an edge that leads nowhere, or from a node to itself, is none.
+/// The plan with its edges by index. Of several nodes with one id the last has the edges; an edge to an
+/// unknown node or to its own node is left out.
 #[derive(Clone, Copy)]
 struct IndexedPlan<'a> {
     plan: &'a Plan,
-    /// Where its nodes were written.
     origin: &'a Origin,
     index: &'a NodeIndex,
     edges: &'a Edges,
 }
 
-/// The edges of a plan, as they are whatever is set of its nodes.
+/// Edges of a plan, independent of the other node fields.
 struct Edges {
-    /// Per node: its sources, in the author's order.
+    /// Per node: sources, in the author's order.
     sources: PackedLists<(usize, On)>,
-    /// Per node: its consumers, ascending.
+    /// Per node: consumers, ascending.
     consumers: PackedLists<(usize, On)>,
-    /// Per node: whether the run is for it.
     is_output: Vec<bool>,
 }
 
@@ -155,12 +157,10 @@ impl Edges {
 }
 
 impl IndexedPlan<'_> {
-    /// Where the description at `at` was written.
     fn place(&self, at: usize) -> Pointer {
         self.origin.node(at)
     }
 
-    /// Where the dependency of a description was written.
     fn edge_place(&self, at: usize, edge: usize) -> Pointer {
         self.origin.edge(&self.plan.nodes[at], at, edge)
     }

@@ -1,48 +1,55 @@
-//! What a node gives its tool, before any call: V23 of names, V24 of values. Parameters that come by reference are
-//! judged by their names alone.
+//! Parameters of tools, aggregators and models before any call: V23 (names) and V24 (values). Parameters from
+//! references are checked by name only.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
-use super::super::suggest::Suggestions;
 use super::super::pointer::Pointer;
 use super::super::settings::BadParam;
+use super::super::suggest::Suggestions;
 use super::super::{Kind, Node, ParamRef};
 use super::{Context, IndexedPlan};
 use crate::contract::describe_kind;
 use crate::id::NodeId;
-use crate::template::{TemplateError, RenderError, TEMPLATE_BYTES_MAX, check_template, check_values};
+use crate::template::{RenderError, TEMPLATE_BYTES_MAX, TemplateError, check_template, check_values};
 
-/// Names that are told of those that there are.
+/// Names listed in a message.
 const NAMES_TOLD_MAX: usize = 12;
 
-/// What an aggregator takes.
+/// Parameters of an aggregator.
 const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
 
-pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+pub(super) fn check(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    context: &Context<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
     let (node, suggestions) = (&indexed.plan.nodes[at], &context.suggestions);
     faults.extend(long_templates(indexed, at));
     let bad = match (node.kind, &node.tool, context.settings.tools) {
         (Kind::Tool, Some(tool), Some(tools)) => {
-            let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
-            tools.check_params(tool, &node.params, &referred)
+            let param_ref_pointer: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
+            tools.check_params(tool, &node.params, &param_ref_pointer)
         }
         (Kind::Aggregator, ..) => aggregator(indexed, node, suggestions),
         (Kind::Model, ..) => template(node, "prompt"),
         _ => return,
     };
     let bad = without_slips(bad, suggestions);
-    faults.extend(bad.into_iter().map(|bad| told(node, bad, &indexed.place(at).key("params"), suggestions)));
+    faults.extend(
+        bad.into_iter().map(|bad| diagnostic(node, bad, &indexed.place(at).key("params"), suggestions)),
+    );
 }
 
-/// Templates of references that are longer than a template may be.
+/// V24: templates of references beyond the size limit.
 fn long_templates(indexed: &IndexedPlan<'_>, at: usize) -> Vec<Diagnostic> {
     let node = &indexed.plan.nodes[at];
     let bytes = |reference: &ParamRef| reference.template.as_ref().map_or(0, String::len);
     let long = node.param_refs.iter().filter(|(_, reference)| bytes(reference) > TEMPLATE_BYTES_MAX);
-    let told = long.map(|(name, reference)| {
+    let diagnostic = long.map(|(name, reference)| {
         let detail = format!(
             "parameter {name} has a template of {} bytes, at most {TEMPLATE_BYTES_MAX} are allowed",
             bytes(reference)
@@ -51,15 +58,15 @@ fn long_templates(indexed: &IndexedPlan<'_>, at: usize) -> Vec<Diagnostic> {
         let place = indexed.place(at).key("param_refs").key(name).key("template");
         Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&place)
     });
-    told.collect()
+    diagnostic.collect()
 }
 
-/// Takes out what is missing where it was given under a name that is near: one slip is one fault.
+/// Drops a missing parameter if an unknown parameter has a close name: one typing error, one diagnostic.
 fn without_slips(mut bad: Vec<BadParam>, suggestions: &Suggestions) -> Vec<BadParam> {
     let mut meant: BTreeSet<(String, String)> = BTreeSet::new();
     for unknown in &bad {
         if let BadParam::Unknown { pointer, name, known } = unknown
-            && let Some(near) = suggestions.meant(name, known.iter().map(String::as_str))
+            && let Some(near) = suggestions.closest(name, known.iter().map(String::as_str))
         {
             let outer = pointer.rsplit_once('/').map_or("", |(outer, _)| outer);
             meant.insert((outer.to_owned(), near.to_owned()));
@@ -89,14 +96,18 @@ fn aggregator(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions)
     }
     let unread = template(node, "template");
     if unread.is_empty() {
-        bad.extend(fates(indexed, node, suggestions));
+        bad.extend(check_aggregator_template(indexed, node, suggestions));
     }
     bad.extend(unread);
     bad
 }
 
-/// A template of an aggregator takes what became of its dependencies, and nothing else.
-fn fates(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions) -> Option<BadParam> {
+/// Checks that an aggregator's template reads from its dependencies only.
+fn check_aggregator_template(
+    indexed: &IndexedPlan<'_>,
+    node: &Node,
+    suggestions: &Suggestions,
+) -> Option<BadParam> {
     let text = node.params.get("template")?.as_str()?;
     let error = check_values(text, &|name| node.deps.iter().any(|dep| dep.n.as_str() == name)).err()?;
     let RenderError::Undefined { line, name } = error else { return None };
@@ -106,13 +117,15 @@ fn fates(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions) -> O
         _ if indexed.index.find(&NodeId::from(name.as_str())).is_some() => format!("add {name} to its deps"),
         [] => "leave it out: an aggregator takes what became of its dependencies, and this one has none"
             .to_owned(),
-        there => suggestions.help(&name, known(), &format!("leave it out: it depends on {}", there.join(", "))),
+        there => {
+            suggestions.help(&name, known(), &format!("leave it out: it depends on {}", there.join(", ")))
+        }
     };
     let what = format!("line {line}: {name} is none of its dependencies");
     Some(BadParam::Wrong { pointer: "/template".to_owned(), what, help, line: Some(line) })
 }
 
-/// A parameter that must be a template, if it is there.
+/// Checks a parameter that must be a template, if present.
 fn template(node: &Node, name: &str) -> Vec<BadParam> {
     let wrong = |what: String, help: String, line: Option<usize>| {
         vec![BadParam::Wrong { pointer: format!("/{name}"), what, help, line }]
@@ -133,7 +146,7 @@ fn template(node: &Node, name: &str) -> Vec<BadParam> {
     }
 }
 
-fn told(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Suggestions) -> Diagnostic {
+fn diagnostic(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Suggestions) -> Diagnostic {
     let whose = match (&node.tool, node.kind) {
         (Some(tool), Kind::Tool) => tool.as_str(),
         (_, Kind::Aggregator) => "an aggregator",
@@ -154,10 +167,10 @@ fn told(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Suggestions)
                 (format!("{place} of {whose} has no {name}"), format!("leave it out: it has {taken}"))
             };
             let help = suggestions.help(&name, known.iter().map(String::as_str), &otherwise);
-            // A parameter that comes by reference is written among the references.
+            // A parameter from a reference has its place under `param_refs`.
             let top = Pointer::root().key(&name);
             let place = match (node.params.contains_key(&name), top.as_str() == pointer) {
-                (false, true) if node.param_refs.contains_key(&name) => referred(params, &name),
+                (false, true) if node.param_refs.contains_key(&name) => param_ref_pointer(params, &name),
                 _ => params.join(&pointer),
             };
             Diagnostic::new(DiagnosticCode::V23, &node.id, detail, help).at(&place)
@@ -175,13 +188,14 @@ fn told(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Suggestions)
         }
         BadParam::Wrong { pointer, what, help, line } => {
             let detail = format!("{} of {whose}: {what}", within(&pointer));
-            let fault = Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&params.join(&pointer));
+            let fault =
+                Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&params.join(&pointer));
             Diagnostic { line, ..fault }
         }
     }
 }
 
-/// Where a reference stands, given where the literal parameters do.
-fn referred(params: &Pointer, name: &str) -> Pointer {
+/// Place of a reference, from the place of the literal parameters.
+fn param_ref_pointer(params: &Pointer, name: &str) -> Pointer {
     params.sibling("param_refs").key(name)
 }

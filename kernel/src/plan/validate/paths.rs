@@ -1,4 +1,8 @@
-//! Whether a reference can find anything: the other half of V17.
+//! References to paths that no result can have: the second part of V17.
+//!
+//! A result passes the contract of its node and the schema of its tool before any reader sees the result.
+//! [`ResultSchemas`](super::super::unreachable_path) walks the referenced path through both schemas and finds
+//! the first step that neither allows.
 
 use super::super::ParamRef;
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
@@ -6,14 +10,19 @@ use super::references::is_path;
 use super::{Context, IndexedPlan};
 use crate::id::NodeId;
 
-pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+pub(super) fn check(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    context: &Context<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
     for (name, reference) in &indexed.plan.nodes[at].param_refs {
         path(indexed, at, name, reference, context, faults);
     }
 }
 
-/// Judges what the node at `at` reads of one other.
-pub(super) fn between(
+/// Checks the references of the node at `at` to one other node.
+pub(super) fn check_source(
     indexed: &IndexedPlan<'_>,
     at: usize,
     source: &NodeId,

@@ -1,4 +1,4 @@
-//! What must hold of any plan, and of the largest.
+//! Properties of any plan, and of the largest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::tests::{TwoTools, draft, told};
 use super::*;
 use crate::plan::{Change, Join, NodeProgress, PlanDraft, PolicyDraft, Settings, merge, normalise};
 
-/// The definition, word by word: each candidate's cone on its own.
+/// The definition of V12, literally: each candidate's cone on its own.
 fn speculative_by_definition(plan: &Plan) -> BTreeSet<String> {
     let nodes: BTreeMap<&str, &crate::plan::Node> =
         plan.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
@@ -48,7 +48,7 @@ fn speculative_by_definition(plan: &Plan) -> BTreeSet<String> {
     named
 }
 
-/// A plan whose nodes depend on nodes before them only.
+/// A plan with dependencies on earlier nodes only.
 fn acyclic() -> impl Strategy<Value = Value> {
     let node = (
         prop::collection::vec((any::<prop::sample::Index>(), prop::bool::weighted(0.15)), 0..4),
@@ -85,7 +85,7 @@ fn acyclic() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Anything that has the shape of a plan, with few names so that they meet.
+/// Arbitrary data with the shape of a plan, over few names to provoke collisions.
 fn anything() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec!["a", "b", "c", "d", "e", "$winner", "", "x y"]);
     let dep = (name.clone(), any::<bool>())
@@ -131,7 +131,7 @@ fn anything() -> impl Strategy<Value = Value> {
     )
 }
 
-/// A plan for two tools, most of whose nodes have a fallback of some kind.
+/// A plan for two tools, with a fallback on most nodes.
 fn with_fallbacks() -> impl Strategy<Value = Value> {
     let schema = |spec: Value| json!([{"method": "schema", "spec": spec}]);
     let nothing = json!({"type": "object", "additionalProperties": false});
@@ -180,7 +180,7 @@ fn with_fallbacks() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The definition: each fallback merged as a patch, and the whole plan judged that comes of it.
+/// The definition: merge each fallback as a patch and validate the whole plan.
 fn fallbacks_by_merging(unchecked: &UncheckedPlan, settings: &Settings<'_>) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     for (at, node) in unchecked.plan.nodes.iter().enumerate() {
@@ -193,10 +193,10 @@ fn fallbacks_by_merging(unchecked: &UncheckedPlan, settings: &Settings<'_>) -> V
             Diagnostic::new(fault.code, &node.id, detail, fault.help).at(&place)
         }));
     }
-    in_order(faults)
+    sort_and_limit(faults)
 }
 
-/// A normalised plan, written out again.
+/// A normalised plan as a draft.
 fn written(plan: &Plan, second: i64) -> PlanDraft {
     let mut value = serde_json::to_value(plan).unwrap();
     value.as_object_mut().unwrap().remove("outputs_declared");
@@ -275,7 +275,7 @@ proptest! {
     }
 }
 
-/// 10,000 nodes with ten edges each, every other reading what it depends on.
+/// 10,000 nodes with ten edges each; every other node reads one dependency.
 fn large() -> PlanDraft {
     let mut nodes = Vec::new();
     for at in 0..10_000usize {
@@ -322,7 +322,7 @@ fn the_worst_plans_of_full_size_are_judged() {
             .collect();
         told(draft(&json!({"id": "p", "nodes": nodes})).validate(&settings))
     };
-    // A path through all nodes, and back; one id for all; everything unknown; joins nested in joins.
+    // One path through all nodes, a ring, one id for all, only unknown names, nested joins.
     assert_eq!(
         plan(
             &|at| json!({"id": format!("n{at}"), "deps": if at == 0 { vec![] } else { vec![format!("n{}", at - 1)] }})

@@ -1,9 +1,9 @@
-//! That every node is there for something: V05.
+//! Reachability: every node serves an output (V05).
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::IndexedPlan;
 
-/// Names nodes that do nothing to the world and lead neither to an output nor to a control node.
+/// Reports nodes without an effect and without a path to an output or a control node.
 pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     let nodes = &indexed.plan.nodes;
     let wanted =
@@ -21,7 +21,9 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
         if node.reach().impact == 0 && !node.is_control() && !leads[indexed.index.effective(at)] {
             let detail = "does nothing to the world, and no output and no control node depends on it";
             let help = "take it out, name it in the outputs, or let something depend on it";
-            faults.push(Diagnostic::new(DiagnosticCode::V05, &node.id, detail, help).at(&indexed.place(at).key("id")));
+            faults.push(
+                Diagnostic::new(DiagnosticCode::V05, &node.id, detail, help).at(&indexed.place(at).key("id")),
+            );
         }
     }
 }

@@ -1,4 +1,9 @@
-//! What a node reads: V03 of references, V10, V11, V17, V22.
+//! References and reads: V03 (references), V10, V11, V17 (syntax) and V22.
+//!
+//! A reference is legal if the result is certain to exist when the node starts. Under `all_of` the source
+//! must be a dependency on success: a terminal edge is satisfied by a failed source without a result. Under
+//! `any_of` only the winning candidate is certain, so the source must be `$winner`. Normalisation has already
+//! added missing success edges, except in strict plans and `any_of` nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +14,12 @@ use super::edges::names;
 use super::{Context, IndexedPlan};
 use crate::id::NodeId;
 
-pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+pub(super) fn check(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    context: &Context<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
     let (node, suggestions) = (&indexed.plan.nodes[at], &context.suggestions);
     if node.param_refs.is_empty() && node.reads.is_empty() {
         return;
@@ -45,7 +55,7 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>,
     }
 }
 
-/// Whether a reference may take from where it does.
+/// V03 or V11 for the source of a reference.
 fn source(
     indexed: &IndexedPlan<'_>,
     node: &Node,

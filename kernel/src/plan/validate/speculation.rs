@@ -1,27 +1,36 @@
-//! That nothing is done to the world on speculation: V12.
+//! Speculative effects: V12.
+//!
+//! A parallel `any_of` starts all its candidates and cancels the losers, so a candidate needed by nothing
+//! else must not have an effect: the effect may turn out unwanted. The same holds for every node that only
+//! such a candidate needs, its *cone*.
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::{Dispatch, Join, On};
 use super::IndexedPlan;
 
-/// Names nodes with an effect that may turn out not to have been wanted: candidates of a parallel any_of that
-/// nothing else requires, and what is done only for such a candidate.
+/// Reports nodes with an effect in the cone of a racing candidate.
 pub(super) fn check(indexed: &IndexedPlan<'_>, cones: &Cones, faults: &mut Vec<Diagnostic>) {
     faults.extend((0..indexed.plan.nodes.len()).filter_map(|at| node(indexed, at, cones)));
 }
 
-/// The fault of one node.
 pub(super) fn node(indexed: &IndexedPlan<'_>, at: usize, Cones(cones): &Cones) -> Option<Diagnostic> {
     let candidate = cones[at].filter(|_| indexed.plan.nodes[at].reach().impact > 0)?;
     Some(speculative(indexed, at, candidate))
 }
 
-/// Per node, the candidate in whose cone it is.
+/// Per node: the candidate whose cone contains the node.
 pub(super) struct Cones(Vec<Option<usize>>);
 
-/// The cone of a candidate holds the nodes that may turn out not to have been wanted with it. Where one candidate lies in
-/// the cone of another, its own cone is part of it; else two cones share nothing, for what leads to both candidates only
-/// leads to one through the other. So, with consumers first, each node is looked at once.
+/// Computes the cones in O(V + E).
+///
+/// The cone of a candidate is the smallest set with the candidate in it and, for every node not an output,
+/// the node itself once all its success edges lead into the set. `outside[n]` counts success edges of `n`
+/// that do not lead into the cone under construction; a node joins the cone when its counter reaches 0.
+/// Counters are restored after each cone.
+///
+/// Consumers come before sources, so if one candidate lies in the cone of another, the outer cone is built
+/// first and contains the inner one. Otherwise two cones are disjoint: a node leading to both candidates
+/// would have success edges outside either cone. Each node therefore joins one cone only.
 pub(super) fn cones(indexed: &IndexedPlan<'_>, order: &[usize]) -> Cones {
     let nodes = &indexed.plan.nodes;
     let is_any_of = |at: usize| nodes[at].join == Some(Join::AnyOf);
@@ -37,7 +46,6 @@ pub(super) fn cones(indexed: &IndexedPlan<'_>, order: &[usize]) -> Cones {
             && indexed.edges.consumers[at].iter().any(|&(consumer, _)| races(consumer))
             && successes(at).all(is_any_of)
     };
-    // Success edges of a node that do not lead into a cone, as far as they were seen to.
     let mut outside: Vec<usize> = (0..nodes.len()).map(|at| successes(at).count()).collect();
     let mut cones = vec![None; nodes.len()];
     for &candidate in order.iter().rev() {

@@ -1,4 +1,4 @@
-//! One table of faults per idea.
+//! Tables of diagnostics, one per rule family.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::plan::{
 };
 use crate::template::TEMPLATE_BYTES_MAX;
 
-/// Two tools: one that looks and one that acts; calls of `act` with `{"mode": "look"}` only look.
+/// Two tools: `look` has no effect, `act` has one unless called with `{"mode": "look"}`.
 pub(super) struct TwoTools;
 
 impl Tools for TwoTools {
@@ -29,7 +29,7 @@ impl Tools for TwoTools {
     }
 }
 
-/// The pairs of code and name as text, such as `V01 a, V03 b`.
+/// Pairs of code and node as text, such as `V01 a, V03 b`.
 pub(super) fn told(result: Result<Plan, Vec<Diagnostic>>) -> String {
     let faults = result.err().unwrap_or_default();
     for fault in &faults {
@@ -46,7 +46,7 @@ pub(super) fn draft(plan: &Value) -> PlanDraft {
     serde_json::from_value(plan.clone()).unwrap_or_else(|error| panic!("{plan}: {error}"))
 }
 
-/// Nodes without a contract get one; the plan gets an id.
+/// Adds an id to the plan and a contract to each node without one.
 fn simulated(mut plan: Value) -> Result<Plan, Vec<Diagnostic>> {
     plan["id"] = json!("p");
     for node in plan["nodes"].as_array_mut().into_iter().flatten() {
@@ -266,13 +266,13 @@ fn speculation() {
     let write = |id: &str, deps: Value| json!({"id": id, "deps": deps, "effect": "write", "impact": 1});
     let race = |deps: Value| json!({"id": "j", "deps": deps, "join": "any_of"});
     let b = json!({"id": "b"});
-    // What else needs the candidate, or makes it an output, takes it out of the race.
+    // Another consumer of the candidate, or making the candidate an output, ends the race.
     check_nodes("V12 a", json!([write("a", json!([])), b, race(json!(["a", "b"]))]));
     check_nodes("", json!([write("a", json!([])), b, race(json!(["a", "b"])), {"id": "c", "deps": ["a"]}]));
     check("", json!({"nodes": [write("a", json!([])), b, race(json!(["a", "b"]))], "outputs": ["j", "a"]}));
     let observer = json!({"id": "o", "kind": "observer", "deps": [{"n": "a", "on": "terminal"}]});
     check_nodes("V12 a", json!([write("a", json!([])), b, race(json!(["a", "b"])), observer]));
-    // A shared ancestor is in no cone; one of a single candidate is, through any number of joins.
+    // A shared ancestor is in no cone; the ancestor of a single candidate is, through any number of joins.
     let shared = json!([write("r", json!([])), {"id": "a", "deps": ["r"]}, {"id": "b", "deps": ["r"]},
                         race(json!(["a", "b"]))]);
     check_nodes("", shared);
@@ -282,7 +282,7 @@ fn speculation() {
     let diamond = json!([write("r", json!([])), {"id": "x", "deps": ["r"]}, {"id": "y", "deps": ["r"]},
                          {"id": "a", "deps": ["x", "y"]}, b, race(json!(["a", "b"]))]);
     check_nodes("V12 r", diamond);
-    // An ancestor that only sees to it over a terminal edge has nothing of its own to lose.
+    // A source over a terminal edge is in no cone.
     let terminal = json!([write("r", json!([])), {"id": "a", "deps": [{"n": "r", "on": "terminal"}]}, b,
                           race(json!(["a", "b"]))]);
     check_nodes("", terminal);

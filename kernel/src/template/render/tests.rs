@@ -202,7 +202,7 @@ fn what_filters_copy_is_bounded() {
     let copied = |template: &str, text: &str| {
         render(template, json!({"x": text, "m": {"k": text}}).as_object().unwrap()).map(|text| text.len())
     };
-    // Each character is an item; together they take all that there is.
+    // Each character is an item; together the items use the whole budget.
     assert_eq!(copied("{{ x|list|length }}", &text), Ok(7));
     for (template, filter) in [
         ("{% set a = x|list %}{% set b = 'x'|list %}", "list"),
@@ -249,7 +249,7 @@ fn what_a_template_holds_at_once_is_bounded() {
     );
 }
 
-/// The engine would go as deep as these are long, and end its process.
+/// The engine would recurse as deep as these templates are long, and overflow the stack.
 #[test]
 fn what_goes_deep_without_brackets_is_bounded() {
     let values = json!({"a": 1, "no": false});
