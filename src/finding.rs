@@ -1,5 +1,4 @@
-//! What is wrong with a file, or could be better: told with the line, a mark under the place, and what would mend
-//! it.
+//! Findings: errors and advice about a file, rendered with the source line, a mark and help.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,92 +10,92 @@ use miette::{
 };
 use serde::Serialize;
 
-/// Where the page of each code stands: `V04.md`, `W01.md`, `syntax.md`.
+/// URL of the error pages: `V04.md`, `W01.md`, `syntax.md`.
 pub const ERROR_PAGES: &str = "https://github.com/ostler-os/ostler/blob/main/docs/errors/";
 
-/// Characters of a line that are shown; of a longer one, those around the place.
+/// Longest part of a line shown, in characters; longer lines are cut around the place.
 pub const LINE_CHARS_MAX: usize = 100;
 
-/// Columns that what is told is wrapped at where nobody says how wide the screen is.
+/// Columns to wrap at without a known screen width.
 const WIDTH: usize = 100;
 
-/// Something wrong with a file, or something that could be better.
+/// An error in a file, or advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `V..` for a broken rule, `W..` for advice; `syntax`, `shape` or `parameter` for what comes before rules,
-    /// `config` for a configuration that cannot be gone by.
+    /// `V..` for a broken rule, `W..` for advice, `syntax`, `shape` or `parameter` for errors before
+    /// validation, `config` for an invalid configuration.
     pub code: String,
-    /// The node it is about, if it is about one.
+    /// The node, if the finding is about one.
     pub node: Option<String>,
-    /// What was found, as a sentence without a full stop.
+    /// Problem, a sentence without a full stop.
     pub detail: String,
-    /// What would mend it; may be empty.
+    /// Suggested fix; may be empty.
     #[serde(rename = "mend")]
     pub help: String,
-    /// Where, if that is one place.
+    /// Place in the file, if known.
     pub place: Option<Place>,
 }
 
 /// A place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// 1 for the first.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, 1 for the first.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// In bytes from the start of the text.
+    /// Byte offset.
     pub offset: usize,
 }
 
 impl Finding {
-    /// Whether it is advice, which refuses nothing.
+    /// Returns whether the finding is advice; advice never rejects a file.
     pub fn is_advice(&self) -> bool {
         self.code.starts_with('W')
     }
 
-    /// The page that tells more.
+    /// URL of the error page.
     pub fn url(&self) -> String {
         format!("{ERROR_PAGES}{}.md", self.code)
     }
 }
 
-/// How findings are shown.
+/// Style of rendered findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RenderStyle {
-    /// Whether in colours.
+    /// True for colours.
     pub colour: bool,
-    /// Columns to wrap at; `None`: what is told stays in one line.
+    /// Columns to wrap at; `None` for no wrapping.
     pub width: Option<usize>,
 }
 
-/// Bytes of a block of a text.
+/// Bytes per block of the character index.
 const BLOCK_BYTES: usize = 1024;
 
-/// Characters of UTF-8 that begin in these bytes.
+/// UTF-8 characters that start in these bytes.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|&&byte| byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
-/// Where texts without quotes begin and end, in bytes.
+/// Start and end of plain scalars, in bytes.
 type Unquoted = BTreeMap<usize, usize>;
 
-/// A text that things are found in.
+/// A source text with an index of places.
 #[derive(Debug, Clone)]
 pub struct Source {
     name: String,
     text: String,
-    /// The byte each line begins at.
+    /// Start offset of each line.
     lines: Vec<usize>,
-    /// How many characters begin before each block of the text, so that nobody counts those of a line of megabytes for each place.
+    /// Characters before each block, so that computing a column in a line of megabytes stays cheap.
     blocks: Vec<usize>,
-    /// Finds the texts without quotes, if its format has them.
+    /// Finds plain scalars, if the format has any.
     find_unquoted: Option<fn(&str) -> Unquoted>,
-    /// What that has found, once somebody has asked.
+    /// Cached result of `find_unquoted`.
     unquoted: OnceLock<Unquoted>,
 }
 
 impl Source {
-    /// A text that is called `name`.
+    /// Creates a source named `name`.
     pub fn new(name: &str, text: &str) -> Source {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let mut blocks = vec![0];
@@ -107,12 +106,12 @@ impl Source {
         Source { name, text, lines, blocks, find_unquoted: None, unquoted: OnceLock::new() }
     }
 
-    /// The same text, of a format that has texts without quotes, which this finds.
+    /// Sets the finder of plain scalars.
     pub(crate) fn with_unquoted(self, find: fn(&str) -> Unquoted) -> Source {
         Source { find_unquoted: Some(find), ..self }
     }
 
-    /// Characters of the text without quotes that begins at a place, as far as it stands in one line.
+    /// Length in characters of the plain scalar at a place, up to the end of the line.
     fn unquoted_at(&self, place: Place) -> Option<usize> {
         let find = || self.find_unquoted.map(|find| find(&self.text)).unwrap_or_default();
         let end = *self.unquoted.get_or_init(find).get(&place.offset)?;
@@ -120,7 +119,7 @@ impl Source {
         (!line.is_empty()).then(|| line.chars().count())
     }
 
-    /// What it is called.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -130,7 +129,7 @@ impl Source {
         &self.text
     }
 
-    /// The place of a byte.
+    /// Converts a byte offset to a place.
     pub fn place(&self, offset: usize) -> Place {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
@@ -146,7 +145,7 @@ impl Source {
         self.blocks[block] + characters(&self.text.as_bytes()[block * BLOCK_BYTES..offset])
     }
 
-    /// What is wrong at a byte of it, and concerns no node.
+    /// Creates a finding about no particular node, at a byte offset.
     pub(crate) fn finding(
         &self,
         code: &str,
@@ -158,7 +157,7 @@ impl Source {
         Finding { code: code.to_owned(), node: None, detail: detail.into(), help: help.into(), place }
     }
 
-    /// The place of a line, from 1, of the block of YAML (`|`) that a place is the beginning of.
+    /// Place of a line, from 1, within the literal YAML block (`|`) that starts at `place`.
     pub(crate) fn block_line(&self, place: Place, line: usize) -> Option<Place> {
         let text = |at: usize| self.text[self.lines[at]..].lines().next().unwrap_or_default();
         let at = place.line - 1;
@@ -177,12 +176,12 @@ impl Source {
         Some(self.place(start + text(at).len() - text(at).trim_start().len()))
     }
 
-    /// The line of a place as it may be shown: cut to what is near the place, and harmless.
+    /// The line around a place, cut and free of control characters.
     pub fn line(&self, place: Place) -> String {
         Excerpt::of(self, place, 0).text
     }
 
-    /// Prints a finding: what, where, the line with a mark, and what would mend it.
+    /// Renders a finding: problem, place, marked source line and help.
     pub fn show(&self, finding: &Finding, look: RenderStyle) -> String {
         let excerpt = finding.place.map(|place| Excerpt::of(self, place, 1));
         let styles = if look.colour { ThemeStyles::ansi() } else { ThemeStyles::none() };
@@ -197,13 +196,12 @@ impl Source {
         let mut told = String::new();
         let report = Report { finding, excerpt };
         handler.render_report(&mut told, &report).expect("writing to a string succeeds");
-        // Lines that end in blanks are of no use to anybody.
+        // Trim trailing blanks, so snapshots stay stable.
         told.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
     }
 }
 
-/// A character that is safe to print in a line: nothing a terminal obeys, nothing that turns the direction of
-/// what follows.
+/// Replaces a character unsafe for terminals: control characters and changes of text direction.
 pub fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -213,12 +211,11 @@ pub fn harmless(c: char) -> char {
     }
 }
 
-/// A text with nothing else in it.
 fn harmless_text(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// A finding as a diagnostic.
+/// Adapter from a finding to a miette diagnostic.
 struct Report<'a> {
     finding: &'a Finding,
     excerpt: Option<Excerpt>,
@@ -234,7 +231,7 @@ impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let detail = harmless_text(&self.finding.detail);
         match &self.finding.node {
-            // A node without a name has no other.
+            // A node with an empty name has no other.
             Some(node) if node.is_empty() => write!(f, "\"\": {detail}"),
             Some(node) => write!(f, "{}: {detail}", harmless_text(node)),
             None => f.write_str(&detail),
@@ -272,16 +269,16 @@ impl Diagnostic for Report<'_> {
     }
 }
 
-/// A few lines around a place, each cut to what may be shown. A file may be one line of megabytes.
+/// Lines around a place, each cut to the display limit; a file may be a single line of megabytes.
 struct Excerpt {
     name: String,
     text: String,
-    /// Line of the text it begins with, from 0.
+    /// Index of the first line.
     first: usize,
     lines: usize,
-    /// What is marked, within `text`.
+    /// Marked range within `text`.
     mark: SourceSpan,
-    /// Line and column of what is marked, from 0, in the whole text.
+    /// Line and column of the mark in the whole text, from 0.
     at: (usize, usize),
 }
 
@@ -318,7 +315,7 @@ impl Excerpt {
     }
 }
 
-/// What is shown of a line, and the byte of it that the character at `column` has there.
+/// Cuts a line around `column`. Returns the text and the byte of the column in the text.
 fn cut(line: &str, column: usize) -> (String, usize) {
     let count = line.chars().take(LINE_CHARS_MAX + 1).count();
     let from = if count <= LINE_CHARS_MAX { 0 } else { column.saturating_sub(LINE_CHARS_MAX / 2) };
@@ -341,7 +338,7 @@ fn cut(line: &str, column: usize) -> (String, usize) {
     (shown, lead)
 }
 
-/// Bytes of the word at the start of `rest`: a text in quotes, or up to what ends a word.
+/// Length in bytes of the word or quoted text at the start of `rest`.
 fn length(rest: &str) -> usize {
     let end = match rest.chars().next() {
         Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map_or(rest.len(), |at| at + 2),

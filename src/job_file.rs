@@ -1,4 +1,4 @@
-//! Job files: work that is put up on the market, as people write it.
+//! Job files: work offered on the market, as people write it.
 //!
 //! ```
 //! use ostler::job_file::JobFile;
@@ -19,46 +19,45 @@ use ostler_kernel::agent::Oversight;
 use ostler_kernel::evaluation::{Domains, UnknownDomain};
 use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, is_name};
 use ostler_kernel::market::{JobFault, JobTerms};
-use ostler_kernel::plan::{Pointer, HumanDuration, TIMEOUT_MS_MAX};
+use ostler_kernel::plan::{HumanDuration, Pointer, TIMEOUT_MS_MAX};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, FileKind, ReadError, TypedFile, closest_name, read_text};
+use crate::plan_file::{FileKind, Format, ReadError, TypedFile, closest_name, read_text};
 
-/// Bytes of a job file.
+/// Largest job file, in bytes.
 pub const JOB_FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The code of what is wrong in such a file.
 const CODE: &str = "job";
 
 /// A job as written.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a job: a map with a `title`, a `budget` and a `plan`")]
 pub struct JobFile {
-    /// One line for people.
+    /// A line for people.
     pub title: String,
-    /// Who pays, and whose agents propose.
+    /// The paying client; only this client's agents may bid.
     #[serde(default = "local")]
     pub client: String,
-    /// What an agent must be able to do.
+    /// Capabilities required of an agent.
     #[serde(default)]
     pub capabilities: BTreeSet<String>,
-    /// What it is about: whose weights it is judged by; absent: what the agent says of itself counts.
+    /// Subject, which selects the evaluation weights; `None` uses the agent's domain.
     #[serde(default)]
     pub domain: Option<String>,
-    /// Credits that it may cost at most.
+    /// Most credits the job may cost.
     pub budget: u64,
-    /// How long from now until it must be over; absent: whenever.
+    /// Time until the job must be over; `None` for no deadline.
     #[serde(default)]
     pub deadline: Option<HumanDuration>,
-    /// How closely people watch.
+    /// Degree to which people watch.
     #[serde(default)]
     pub oversight: Oversight,
-    /// The plan to run: a file, from the folder of this one.
+    /// Path of the plan file, relative to the folder of the job file.
     pub plan: String,
-    /// Values of the parameters of the plan, as `--param` takes them; written as texts, numbers, `true` or `false`.
+    /// Plan parameters, as with `--param`; written as texts, numbers, `true` or `false`.
     #[serde(default, deserialize_with = "params")]
     pub params: BTreeMap<String, String>,
 }
@@ -72,7 +71,7 @@ fn params<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String,
     Ok(params.into_iter().map(|(name, Param(text))| (name, text)).collect())
 }
 
-/// The value of a parameter, as a text that reads as what was written.
+/// A parameter value as text that parses to the written value.
 struct Param(String);
 
 impl<'de> Deserialize<'de> for Param {
@@ -111,39 +110,39 @@ impl<'de> Deserialize<'de> for Param {
     }
 }
 
-/// Why a job file is none.
+/// Reason to reject a job file.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFileError {
-    /// There is no text to be had.
+    /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It says something that is not known, or not as it should.
+    /// The content is invalid.
     #[error("{}", .findings.iter().map(|finding| format!("{}: {}", finding.detail, finding.help)).collect::<Vec<_>>().join("\n"))]
     Content {
         /// The text.
         source_text: Box<Source>,
-        /// All that is wrong with it.
+        /// All findings.
         findings: Vec<Finding>,
     },
 }
 
 impl JobFile {
-    /// Reads a file where weights are set for these domains and no others: a job of another one is refused.
+    /// Reads a file. Rejects a job with a domain outside `domains`.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or everything that is wrong with it.
+    /// The file cannot be read, or the content is invalid.
     pub fn read(path: &Path, domains: &Domains) -> Result<JobFile, JobFileError> {
         let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
         let text = read_text(path, JOB_FILE_BYTES_MAX)?;
         JobFile::parse_with(&path.display().to_string(), format, &text, Some(domains))
     }
 
-    /// Reads a text that is called `name` in errors, of whatever domain.
+    /// Reads a text with the file name `name`, without checking the domain.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it.
+    /// Every finding in the content.
     pub fn parse(name: &str, format: Format, text: &str) -> Result<JobFile, JobFileError> {
         JobFile::parse_with(name, format, text, None)
     }
@@ -161,7 +160,8 @@ impl JobFile {
                 let mut wrong = job.check(&file, domains);
                 for (name, written) in file.numbers("params", &source) {
                     match written {
-                        // Within a text a version 1.10 stays one, as it does with `--param`.
+                        // The written form is kept, so a version 1.10 stays `1.10` within a text, as with
+                        // `--param`.
                         Some(number) => drop(job.params.insert(name.to_owned(), number.to_owned())),
                         None => wrong.push((
                             Pointer::root().key("params").key(name),
@@ -186,7 +186,7 @@ impl JobFile {
         Err(JobFileError::Content { source_text: source, findings })
     }
 
-    /// What has the right shape and cannot be posted: where, what, and what would mend it.
+    /// Checks of well-shaped content: place, problem and help.
     fn check(&self, file: &TypedFile<JobFile>, domains: Option<&Domains>) -> Vec<(Pointer, String, String)> {
         let key = |key: &str| Pointer::root().key(key);
         let mut wrong = Vec::new();
@@ -199,7 +199,7 @@ impl JobFile {
             capabilities: &self.capabilities,
             domain: self.domain.as_deref(),
             budget: self.budget,
-            // It counts from when it is posted: here, from 0.
+            // Deadlines count from the time of posting, here 0.
             deadline: self.deadline.map(|span| span.ticks(1_000)),
         };
         for fault in terms.faults(0) {
@@ -213,14 +213,14 @@ impl JobFile {
                     (item.unwrap_or(list), "write it as a name, such as contracts")
                 }
                 JobFault::TooMany(_) => (key("capabilities"), "leave some out"),
-                // Whatever is no name is no domain that there is.
+                // A malformed name is an unknown domain too, and reported below.
                 JobFault::Domain(_) if domains.is_some() => continue,
                 JobFault::Domain(_) => (key("domain"), "write it as a name, such as legal"),
                 JobFault::Budget(_) => (key("budget"), "give it the credits that the job may cost at most"),
                 JobFault::Deadline { .. } => (key("deadline"), "give one that is still to come, such as 1h"),
             };
             let detail = match &fault {
-                // It says itself what would mend it, to whoever has no file.
+                // The text of the fault includes its own help, for callers without a file.
                 JobFault::Deadline { .. } => "its deadline is in the past".to_owned(),
                 _ => fault.to_string(),
             };
@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told of a text where the domains are those that there always are: `LINE:COLUMN what; what would mend it`.
+    /// Findings of a text with the built-in domains, as `LINE:COLUMN problem; help`.
     fn told(format: Format, text: &str) -> Vec<String> {
         let findings = match JobFile::parse_with("job", format, text, Some(&Domains::default())) {
             Ok(_) => Vec::new(),
@@ -328,7 +328,7 @@ mod tests {
             ),
         ] {
             let key = line.split(':').next().unwrap_or_default();
-            // The line that is tried stands third, with what else there must be around it.
+            // The tested line is the third; the other lines complete the job.
             let rest = ["title: read it", "plan: p.yaml", "budget: 5"];
             let mut lines: Vec<&str> = rest.into_iter().filter(|other| !other.starts_with(key)).collect();
             if lines.len() < 3 {

@@ -1,4 +1,4 @@
-//! Files that declare a pipeline: YAML, JSON and TOML, read so that every fault knows its place.
+//! Pipeline files in YAML, JSON and TOML. Every finding has a place in the file.
 //!
 //! ```
 //! use ostler::pipeline_file::PipelineFile;
@@ -16,15 +16,14 @@ use std::path::Path;
 use ostler_kernel::pipeline::{PipelineSpec, SpecFault};
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, FileKind, ReadError, TypedFile, read_text};
+use crate::plan_file::{FileKind, Format, ReadError, TypedFile, read_text};
 
-/// Bytes of a file that declares a pipeline.
+/// Largest pipeline file, in bytes.
 pub const PIPELINE_FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The code of what is wrong in such a file.
 const CODE: &str = "pipeline";
 
-/// A file that declares a pipeline, as far as it could be read.
+/// A pipeline file, read as far as possible.
 pub struct PipelineFile {
     source: Source,
     file: TypedFile<PipelineSpec>,
@@ -35,25 +34,26 @@ impl PipelineFile {
     ///
     /// # Errors
     ///
-    /// The file cannot be had as text of a known format. What is wrong *in* it is told by [`PipelineFile::validate`].
+    /// The file is unreadable, no text, or of an unknown format. [`PipelineFile::validate`] reports errors in
+    /// the content.
     pub fn read(path: &Path) -> Result<PipelineFile, ReadError> {
         let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
         let text = read_text(path, PIPELINE_FILE_BYTES_MAX)?;
         Ok(PipelineFile::parse(&path.display().to_string(), format, &text))
     }
 
-    /// Reads a text that is called `name` in findings.
+    /// Reads a text with the file name `name`.
     pub fn parse(name: &str, format: Format, text: &str) -> PipelineFile {
         let source = format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text));
         let file = TypedFile::read(format, &source, CODE, Some(FileKind::Pipeline));
         PipelineFile { source, file }
     }
 
-    /// What it declares.
+    /// Validates and returns the declaration.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it, and where.
+    /// Every finding, with its place.
     pub fn validate(&self) -> Result<&PipelineSpec, Vec<Finding>> {
         let Some(spec) = self.file.value.as_ref().filter(|_| self.file.findings.is_empty()) else {
             return Err(self.file.findings.clone());
@@ -66,7 +66,7 @@ impl PipelineFile {
 
     fn found(&self, spec: &PipelineSpec, fault: &SpecFault) -> Finding {
         let named = fault.stage();
-        // Of two stages of one name, the later one is at fault.
+        // The later of two stages with one name is the duplicate.
         let stage = named.and_then(|name| spec.stages.iter().rposition(|stage| stage.name == name));
         let pointer = match stage {
             Some(stage) => format!("/stages/{stage}{}", fault.part()),
@@ -76,7 +76,7 @@ impl PipelineFile {
         self.source.finding(CODE, self.file.at(&pointer), detail, "")
     }
 
-    /// The file as text with places.
+    /// The source text.
     pub fn source(&self) -> &Source {
         &self.source
     }

@@ -1,4 +1,4 @@
-//! What has the right shape and cannot be gone by.
+//! Checks of a well-shaped configuration.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{Config, RetentionConfig, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::closest_name;
 
 impl Config {
-    /// What has the right shape and cannot be gone by: where, what, and what would mend it.
+    /// Findings as place, problem and help.
     pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         if self.retention.keep.is_some_and(|keep| !RetentionConfig::takes(keep)) {
@@ -60,14 +60,15 @@ impl Config {
         wrong
     }
 
-    /// The caps of tools that their scope does not name, and where their names stand. Of names that are not among `tools`,
-    /// none is proposed.
+    /// Caps on tools outside their scope, with the place of the tool name. Suggestions come from `tools`
+    /// only.
     pub(super) fn foreign_caps(&self, tools: Option<&BTreeSet<String>>) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         for (scope, entry) in &self.scopes {
             for tool in entry.caps.keys().filter(|tool| !entry.tools.contains(*tool)) {
                 let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(*tool)));
-                let elsewhere = || closest_name(tool, tools?.iter().map(String::as_str)).filter(|near| near != tool);
+                let elsewhere =
+                    || closest_name(tool, tools?.iter().map(String::as_str)).filter(|near| near != tool);
                 let help = if let Some(near) = closest_name(tool, there.map(String::as_str)) {
                     format!("did you mean {near:?}?")
                 } else if let Some(near) = elsewhere() {
@@ -112,7 +113,7 @@ impl Config {
         }
     }
 
-    /// The tools that scopes name and that are not among these: where, what, and what would mend it.
+    /// Unknown tools in scopes, as place, problem and help.
     pub(super) fn unknown_tools(&self, tools: &BTreeSet<String>) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         for (scope, entry) in &self.scopes {

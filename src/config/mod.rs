@@ -1,4 +1,4 @@
-//! `ostler.toml`: what an operator may set. All of it is optional; unknown keys are refused.
+//! `ostler.toml`, the operator's configuration. Every key is optional; unknown keys are rejected.
 //!
 //! ```
 //! let text = r#"
@@ -50,15 +50,15 @@ use serde::de::{Deserializer, Error, Visitor};
 
 pub use read::{CONFIG_BYTES_MAX, CONFIG_NAME, ConfigError};
 
-/// The scope of a caller who names none: all tools, unless the configuration says otherwise.
+/// Scope of callers without a named scope: all tools, unless configured otherwise.
 pub use ostler_kernel::gate::SCOPE_DEFAULT;
 
-/// Attempts that run at once in the whole system, where nobody says: eight for each core of this machine.
+/// Default of attempts running at once in the whole system: eight per core.
 pub fn slots_default() -> u32 {
     8 * cores()
 }
 
-/// Attempts that run at once in a run whose plan does not say: two for each core of this machine.
+/// Default of attempts running at once in a run: two per core.
 pub fn run_slots_default() -> u32 {
     2 * cores()
 }
@@ -67,10 +67,10 @@ fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
-/// Weight of a client of whom nothing is said.
+/// Default weight of a client.
 pub const CLIENT_WEIGHT: u32 = 100;
 
-/// A configuration.
+/// The configuration.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(
     default,
@@ -86,9 +86,9 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// `[tools]`.
     pub tools: ToolConfig,
-    /// `[scopes.NAME]`: who may call what.
+    /// `[scopes.NAME]`: tools available to a caller.
     pub scopes: BTreeMap<String, ScopeConfig>,
-    /// `[clients.NAME]`: tenants that are not like any other.
+    /// `[clients.NAME]`: clients with settings of their own.
     pub clients: BTreeMap<String, ClientEntry>,
     /// `[evaluation]`.
     pub evaluation: EvaluationConfig,
@@ -98,25 +98,25 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [evaluation]")]
 pub struct EvaluationConfig {
-    /// `[evaluation.weights.NAME]`: how much each dimension counts in a domain.
+    /// `[evaluation.weights.NAME]`: weights of the dimensions in a domain.
     pub weights: BTreeMap<String, WeightEntry>,
 }
 
-/// `[evaluation.weights.NAME]`: what is not named counts for nothing; together they are 1.
+/// `[evaluation.weights.NAME]`: absent dimensions weigh 0, and the sum is 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table of the weights of a domain")]
 pub struct WeightEntry {
-    /// How good what came of a run is.
+    /// Quality of the result.
     pub quality: f64,
-    /// Whether it is what was asked for.
+    /// Match between result and task.
     pub adherence: f64,
-    /// How soon it was there.
+    /// Duration.
     pub speed: f64,
-    /// What it cost.
+    /// Cost.
     pub cost: f64,
-    /// How seldom it failed.
+    /// Rarity of failures.
     pub errors: f64,
-    /// How seldom it had to be changed.
+    /// Rarity of plan changes.
     pub revisions: f64,
 }
 
@@ -131,17 +131,17 @@ impl WeightEntry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [store]")]
 pub struct StoreConfig {
-    /// Where everything is kept; absent: what `--data` says.
+    /// Location of the data; `None` uses `--data`.
     pub url: Option<StoreUrl>,
 }
 
-/// Where everything is kept.
+/// Location of the data.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum StoreUrl {
     /// `file:PATH`: a data folder.
     File(PathBuf),
-    /// `memory:`: nowhere; it ends with the process.
+    /// `memory:`: the data ends with the process.
     Memory,
 }
 
@@ -161,21 +161,21 @@ impl TryFrom<String> for StoreUrl {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [retention]")]
 pub struct RetentionConfig {
-    /// How long a run is kept once it is over; absent: for ever. In the file it has its unit.
+    /// Retention after the end of a run; `None` keeps runs for ever. The file must give a unit.
     #[serde(deserialize_with = "with_unit")]
     pub keep: Option<HumanDuration>,
 }
 
 impl RetentionConfig {
-    /// The longest that runs may be kept for, in days. Longer than a hundred years is for ever, which is said by saying nothing.
+    /// Longest retention, in days. Leave `keep` out for more than a hundred years.
     pub const KEEP_DAYS_MAX: Ticks = 36_500;
 
-    /// Whether runs may be kept for so long: for some time, and up to [`RetentionConfig::KEEP_DAYS_MAX`].
+    /// Returns whether `keep` is above zero and at most [`RetentionConfig::KEEP_DAYS_MAX`].
     pub fn takes(keep: HumanDuration) -> bool {
         (1..=RetentionConfig::KEEP_DAYS_MAX * 24 * 3_600 * 1_000).contains(&keep.ticks(1_000))
     }
 
-    /// What is no longer to be kept at this time.
+    /// Retention policy at time `now`.
     pub fn unwanted(&self, now: SystemTime) -> Unwanted {
         let now_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as Ticks;
         let keep_ms = self.keep.map(|keep| keep.ticks(1_000));
@@ -190,31 +190,31 @@ impl RetentionConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [shutdown]")]
 pub struct ShutdownConfig {
-    /// How long what acts on the world may go on once the process is to end; absent: 30 s. In the file it has its unit.
+    /// Time granted to effectful attempts on shutdown; `None` means 30 s. The file must give a unit.
     #[serde(deserialize_with = "with_unit")]
     pub wait: Option<HumanDuration>,
 }
 
 impl ShutdownConfig {
-    /// How long that is.
+    /// The configured or default wait.
     pub fn wait(&self) -> Duration {
         self.wait.map_or(SHUTDOWN_WAIT, |wait| Duration::from_millis(wait.ticks(1_000).unsigned_abs()))
     }
 }
 
-/// How long a shutdown waits for attempts that act on the world, if nobody says otherwise.
+/// Default wait for effectful attempts on shutdown.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest that it may be told to, in milliseconds: whoever started the process is told nothing meanwhile.
+/// Longest wait on shutdown, in milliseconds. A longer wait would look like a hung process.
 pub(crate) const SHUTDOWN_WAIT_MS_MAX: Ticks = 24 * 3_600 * 1_000;
 
 /// `[scopes.NAME]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table of a scope")]
 pub struct ScopeConfig {
-    /// The tools one may call who acts in it.
+    /// Tools available in the scope.
     pub tools: Vec<String>,
-    /// The most impact a tool may have in it, 0..=2.
+    /// Largest impact per tool in the scope, 0 to 2.
     pub caps: BTreeMap<String, u8>,
 }
 
@@ -222,9 +222,9 @@ pub struct ScopeConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table of a client")]
 pub struct ClientEntry {
-    /// Its entitlement among the clients of its tier, 1 to 1,000,000.
+    /// Share among clients of the same tier, 1 to 1,000,000.
     pub weight: u32,
-    /// Its tier.
+    /// Scheduling tier.
     pub tier: Tier,
 }
 
@@ -234,7 +234,7 @@ impl Default for ClientEntry {
     }
 }
 
-/// Who is served first.
+/// Scheduling tier of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
@@ -245,7 +245,8 @@ pub enum Tier {
     Marketplace,
 }
 
-/// A span with its unit. A bare number is seconds in a plan; here `keep = 30` may be meant as days, and the history would go.
+/// Deserialises a duration with a unit. A bare number means seconds in a plan; here `keep = 30` could be
+/// meant as days, and reading seconds would delete the history.
 fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HumanDuration>, D::Error> {
     struct WithUnit;
 
@@ -257,8 +258,9 @@ fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HumanD
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<HumanDuration, E> {
-            // Said here, since whoever is told of a number in quotes is told to leave these out.
-            let refused = || E::custom(format!("expected {DURATION_RULE}, in quotes, found the text {text:?}"));
+            // Reported here, because the generic error for a quoted number suggests removing the quotes.
+            let refused =
+                || E::custom(format!("expected {DURATION_RULE}, in quotes, found the text {text:?}"));
             HumanDuration::with_unit(text).ok_or_else(refused)
         }
     }
@@ -267,7 +269,7 @@ fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HumanD
 }
 
 impl Config {
-    /// What the gate is to go by when these are the tools.
+    /// Gate policy for these tools.
     pub fn gate(&self, tools: &[Arc<dyn Tool>]) -> GatePolicy {
         let all = tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect();
         let mut scopes = BTreeMap::from([(SCOPE_DEFAULT.to_owned(), Scope { tools: all })]);
@@ -285,7 +287,7 @@ impl Config {
         }
     }
 
-    /// How much each dimension of an evaluation counts, by what the work is about.
+    /// Evaluation weights by domain.
     pub fn domains(&self) -> Domains {
         let mut domains = Domains::default();
         for (domain, entry) in &self.evaluation.weights {
@@ -296,7 +298,7 @@ impl Config {
         domains
     }
 
-    /// The tenants that are not like any other, as the scheduler wants them.
+    /// Client settings for the scheduler.
     pub fn clients(&self) -> Vec<ClientConfig> {
         let client = |(name, entry): (&String, &ClientEntry)| ClientConfig {
             name: name.as_str().into(),

@@ -1,4 +1,4 @@
-//! From a file to a configuration, or everything that is wrong with it.
+//! Reading and parsing of configuration files.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -8,29 +8,29 @@ use super::Config;
 use crate::finding::{Finding, Source};
 use crate::plan_file::{Format, ReadError, TypedFile, read_text};
 
-/// Name of the file in a data folder or a workspace.
+/// File name in a data folder or a workspace.
 pub const CONFIG_NAME: &str = "ostler.toml";
 
-/// Bytes of a configuration file.
+/// Largest configuration file, in bytes.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 
-/// Why a configuration is none.
+/// Reason to reject a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// There is no text to be had.
+    /// The file cannot be read.
     #[error("the configuration: {0}")]
     Read(#[from] ReadError),
-    /// It says something that is not known, or not as it should.
+    /// The content is invalid.
     #[error("{}", told(.source_text, .findings))]
     Content {
         /// The text.
         source_text: Box<Source>,
-        /// All that is wrong with it.
+        /// All findings.
         findings: Vec<Finding>,
     },
 }
 
-/// Findings in lines: place, what, and what would mend it.
+/// Formats findings as lines: place, problem and help.
 fn told(source: &Source, findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let place = match finding.place {
@@ -44,17 +44,16 @@ fn told(source: &Source, findings: &[Finding]) -> String {
 }
 
 impl Config {
-    /// Reads a configuration that is called `name` in errors.
+    /// Parses a configuration with the file name `name`.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, with its place; for an unknown key, the known one that was meant.
+    /// Every finding with its place. An unknown key gets a suggestion.
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
         Config::parse_with(name, text, None)
     }
 
-    /// Reads a configuration for these tools and no others: a scope that names another one is refused too. A tool that
-    /// is switched off may be named.
+    /// Parses a configuration and rejects scopes with tools outside `tools`. Scopes may name disabled tools.
     ///
     /// # Errors
     ///
@@ -96,22 +95,22 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or see [`Config::parse`].
+    /// The file cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)
     }
 
-    /// Reads a file for these tools and no others.
+    /// Reads a file and rejects scopes with tools outside `tools`.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or see [`Config::parse_for`].
+    /// The file cannot be read, or see [`Config::parse_for`].
     pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
         Config::parse_for(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?, tools)
     }
 
-    /// The file that counts: the one that is named, else the data folder's, else the workspace's; `None` if there
-    /// is none. What has its name and is no file, or may not be read, counts too: reading it then says so.
+    /// The effective file: the named one, else the data folder's, else the workspace's; `None` without any. A
+    /// path that exists but is no readable file is returned too, so reading reports the error.
     pub fn find(named: Option<&Path>, data: &Path, workspace: &Path) -> Option<PathBuf> {
         match named {
             Some(path) => Some(path.to_owned()),
@@ -123,7 +122,7 @@ impl Config {
     }
 }
 
-/// Whether nothing has this name, not even a link that leads nowhere.
+/// Returns whether nothing has this path, not even a dangling link.
 fn is_missing(path: &Path) -> bool {
     let looked = path.symlink_metadata().map_err(|error| error.kind());
     matches!(looked, Err(ErrorKind::NotFound | ErrorKind::NotADirectory))

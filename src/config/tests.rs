@@ -213,7 +213,7 @@ fn the_nearest_file_counts() {
     assert_eq!(Config::find(None, &data, &workspace), None);
     std::fs::write(workspace.join(CONFIG_NAME), "").unwrap();
     assert_eq!(Config::find(None, &data, &workspace), Some(workspace.join(CONFIG_NAME)));
-    // What cannot be read is not as good as nothing.
+    // An unreadable path is not treated as absent.
     std::os::unix::fs::symlink("nowhere", data.join(CONFIG_NAME)).unwrap();
     assert_eq!(Config::find(None, &data, &workspace), Some(data.join(CONFIG_NAME)));
     std::fs::remove_file(data.join(CONFIG_NAME)).unwrap();

@@ -1,34 +1,41 @@
-//! What cannot be judged of a plan of which a part is not what it should be. Everything else is.
+//! Suppression of diagnostics that only follow from shape or parameter errors.
+//!
+//! After a shape error the reader repairs or drops the wrong part and validates the rest of the plan, so one
+//! run reports as many independent errors as possible. Some diagnostics of the repaired plan would be
+//! artefacts of the repair: dropping a node makes its consumers' dependencies unknown, dropping an `effect`
+//! makes it disagree with `impact`. The filter records, per wrong part, the fields and rules with an unknown
+//! outcome, and drops diagnostics about them. Invariant: a diagnostic that passes the filter also holds for
+//! the plan as written.
 
 use std::collections::BTreeSet;
 
 use ostler_kernel::json::MAX_INTEGER;
 use ostler_kernel::plan::{Diagnostic, DiagnosticCode, Pointer};
 
+use super::data::{Data, Entry, Located, Part};
 use super::locate;
 use super::shape::ShapeError;
-use super::data::{Entry, Located, Part, Data};
 
-/// What was found of a plan that is not what it should be, as far as it keeps other faults from being known. Nodes are
-/// known by the byte they begin at: those that were left out have changed where the others stand.
+/// Parts of a plan with an unknown outcome. Nodes are identified by their byte offset, because dropping a
+/// node shifts the indices of the others.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CascadeFilter {
-    /// Nothing is left to judge.
-    lost: bool,
-    /// There may be other nodes, or other edges than are written: each node can be judged by itself alone.
-    nodes: bool,
-    /// What nodes are for, or do to the world, is not known of all.
-    purpose: bool,
-    /// Nodes of which nothing is judged.
-    hurt: BTreeSet<usize>,
-    /// Places of which nothing is judged, with all below: of a node, or of the plan.
-    places: BTreeSet<(Option<usize>, String)>,
-    /// Whether what stands in a node beside the part that is not what it should be is not judged for it.
-    beside: bool,
+    /// True if no diagnostic can be trusted.
+    everything: bool,
+    /// True if nodes or edges may be missing: only rules about single nodes can be trusted.
+    graph_unknown: bool,
+    /// True if the purpose or effect of some node is unknown (V05, V12).
+    purpose_unknown: bool,
+    /// Nodes without any trusted diagnostic.
+    nodes_suppressed: BTreeSet<usize>,
+    /// Fields without trusted diagnostics, including everything below: of a node, or of the plan.
+    fields_suppressed: BTreeSet<(Option<usize>, String)>,
+    /// True if a present field beside the wrong one is suppressed too.
+    siblings_suppressed: bool,
 }
 
-/// What is found out by looking at a node, or at what the plan says of itself, whatever else there is.
-const OF_ITSELF: [DiagnosticCode; 12] = [
+/// Rules about a single node, or about the plan's own fields.
+const LOCAL_RULES: [DiagnosticCode; 12] = [
     DiagnosticCode::V08,
     DiagnosticCode::V09,
     DiagnosticCode::V14,
@@ -44,126 +51,133 @@ const OF_ITSELF: [DiagnosticCode; 12] = [
 ];
 
 impl CascadeFilter {
-    /// There is too much of it to say what it does not touch.
-    pub(super) fn lose(&mut self) {
-        self.lost = true;
+    /// Suppresses everything, after too many errors.
+    pub(super) fn suppress_all(&mut self) {
+        self.everything = true;
     }
 
-    /// Whether there is nothing to judge.
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost
+    pub(super) fn suppresses_all(&self) -> bool {
+        self.everything
     }
 
-    /// Whether more is not judged than the parts themselves that are not what they should be.
-    pub(super) fn hides(&self) -> bool {
-        self.lost || self.nodes || self.purpose || self.beside
+    /// Returns whether more than the wrong parts themselves is suppressed.
+    pub(super) fn hides_more(&self) -> bool {
+        self.everything || self.graph_unknown || self.purpose_unknown || self.siblings_suppressed
     }
 
-    /// Takes in a part that is not what it should be, before it is mended. Gives what stands in for it, unless it is left
-    /// out, or read as what was meant.
-    pub(super) fn shape(&mut self, text: &str, root: &Located, wrong: &ShapeError, part: Part) -> Option<Data> {
-        // A slip is read as it was meant, and an unknown key tells nothing that its place lacks.
-        if wrong.meant.is_some() || matches!(part, Part::Key(_)) {
+    /// Records a wrong part before its repair. Returns a stand-in for the value, or `None` to drop the part
+    /// or to apply the suggestion.
+    pub(super) fn record_shape_error(
+        &mut self,
+        text: &str,
+        root: &Located,
+        wrong: &ShapeError,
+        part: Part,
+    ) -> Option<Data> {
+        // A typing error is read as meant, and an unknown key adds nothing to its map.
+        if wrong.suggestion.is_some() || matches!(part, Part::Key(_)) {
             return None;
         }
         if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
-            self.take(root, &[key]);
+            self.record(root, &[key]);
             return None;
         }
-        let (way, leaf) = locate::way(root, part).unwrap_or((Vec::new(), root));
+        let (way, located) = locate::path_to(root, part).unwrap_or((Vec::new(), root));
         let way: Vec<&str> = way.iter().map(String::as_str).collect();
-        let stand_in = instead_of(&way, &leaf.tree).filter(|stand_in| match stand_in {
-            // `007` is no 7 to who depends on it.
-            Data::Text(name) if way.last() == Some(&"id") => is_written(name, text, leaf.at),
+        let stand_in = stand_in_for(&way, &located.data).filter(|stand_in| match stand_in {
+            // A dependency on `7` does not match an id written as `007`.
+            Data::Text(name) if way.last() == Some(&"id") => is_written(name, text, located.at),
             _ => true,
         });
         match way.as_slice() {
-            // Without a name it is no node.
-            ["nodes", _, "id"] if stand_in.is_none() => self.nodes = true,
-            way => self.take(root, way),
+            // A node needs a name.
+            ["nodes", _, "id"] if stand_in.is_none() => self.graph_unknown = true,
+            way => self.record(root, way),
         }
         stand_in
     }
 
-    /// Takes in a text with a parameter that is not given: it stands there as it is written.
-    pub(super) fn parameter(&mut self, root: &Located, at: usize) {
-        let Some((way, _)) = locate::way(root, Part::Value(at)) else { return self.lose() };
+    /// Records a text with an unset parameter; the text stays as written.
+    pub(super) fn record_parameter(&mut self, root: &Located, at: usize) {
+        let Some((way, _)) = locate::path_to(root, Part::Value(at)) else { return self.suppress_all() };
         let way: Vec<&str> = way.iter().map(String::as_str).collect();
         match way.as_slice() {
-            // Another node may depend on it by the name that it has.
+            // Another node may depend on the unexpanded name.
             ["nodes", _, "id"] => {
-                self.nodes = true;
-                self.take(root, &way);
+                self.graph_unknown = true;
+                self.record(root, &way);
             }
             ["nodes", node, "params", below @ ..] if !below.is_empty() => {
                 let node = node_at(root, node);
-                self.place(node, &way[2..]);
-                // What a call does to the world may depend on what it is given.
-                ["effect", "impact"].iter().for_each(|key| self.place(node, &[*key]));
+                self.suppress(node, &way[2..]);
+                // The class of a call may depend on its parameters.
+                ["effect", "impact"].iter().for_each(|key| self.suppress(node, &[*key]));
             }
-            way => self.take(root, way),
+            way => self.record(root, way),
         }
     }
 
-    /// Takes in what stands at the end of a way, and is not what it should be.
-    fn take(&mut self, root: &Located, way: &[&str]) {
+    /// Records the wrong value at the end of a path.
+    fn record(&mut self, root: &Located, way: &[&str]) {
         match way {
-            [] => self.lost = true,
-            ["nodes", index, key, ..] => match (node_at(root, index), without(key)) {
-                (Some(node), Some((keys, purpose))) => {
-                    keys.iter().for_each(|key| self.place(Some(node), &[*key]));
-                    self.place(Some(node), &["fallback"]);
-                    let stands =
-                        |other: &&str| leaf_at(root, index).is_some_and(|leaf| leaf.get(other).is_some());
+            [] => self.everything = true,
+            ["nodes", index, key, ..] => match (node_at(root, index), dependent_fields(key)) {
+                (Some(node), Some((keys, purpose_unknown))) => {
+                    keys.iter().for_each(|key| self.suppress(Some(node), &[*key]));
+                    self.suppress(Some(node), &["fallback"]);
+                    let stands = |other: &&str| {
+                        leaf_at(root, index).is_some_and(|located| located.get(other).is_some())
+                    };
                     let mut besides = keys.iter().chain(&["fallback"]).filter(|other| *other != key);
-                    self.beside |= *key == "fallback" || besides.any(stands);
-                    self.purpose |= purpose;
+                    self.siblings_suppressed |= *key == "fallback" || besides.any(stands);
+                    self.purpose_unknown |= purpose_unknown;
                 }
                 (Some(node), None) => {
-                    self.hurt.insert(node);
-                    self.purpose = true;
+                    self.nodes_suppressed.insert(node);
+                    self.purpose_unknown = true;
                 }
-                (None, _) => self.lost = true,
+                (None, _) => self.everything = true,
             },
-            ["nodes", ..] | ["strict"] => self.nodes = true,
-            ["policy", key, ..] => self.place(None, &["policy", *key]),
+            ["nodes", ..] | ["strict"] => self.graph_unknown = true,
+            ["policy", key, ..] => self.suppress(None, &["policy", *key]),
             ["outputs", ..] => {
-                self.purpose = true;
-                self.place(None, &["outputs"]);
+                self.purpose_unknown = true;
+                self.suppress(None, &["outputs"]);
             }
-            [key, ..] => self.place(None, &[*key]),
+            [key, ..] => self.suppress(None, &[*key]),
         }
     }
 
-    fn place(&mut self, node: Option<usize>, steps: &[&str]) {
+    fn suppress(&mut self, node: Option<usize>, steps: &[&str]) {
         let pointer = steps.iter().fold(Pointer::root(), |pointer, step| pointer.key(step));
-        self.places.insert((node, pointer.as_str().to_owned()));
+        self.fields_suppressed.insert((node, pointer.as_str().to_owned()));
     }
 
-    /// Whether a fault of what is read is one of what was written too.
-    pub(super) fn spares(&self, root: &Located, fault: &Diagnostic) -> bool {
-        if self.nodes && !OF_ITSELF.contains(&fault.code) {
+    /// Returns whether a diagnostic of the repaired plan also holds for the plan as written.
+    pub(super) fn allows(&self, root: &Located, fault: &Diagnostic) -> bool {
+        if self.graph_unknown && !LOCAL_RULES.contains(&fault.code) {
             return false;
         }
-        if self.purpose && matches!(fault.code, DiagnosticCode::V05 | DiagnosticCode::V12) {
+        if self.purpose_unknown && matches!(fault.code, DiagnosticCode::V05 | DiagnosticCode::V12) {
             return false;
         }
         let (node, rest) = owner(root, &fault.pointer);
-        if node.is_some_and(|node| self.hurt.contains(&node)) {
+        if node.is_some_and(|node| self.nodes_suppressed.contains(&node)) {
             return false;
         }
         let within = |place: &str| {
             rest.strip_prefix(place).is_some_and(|below| below.is_empty() || below.starts_with('/'))
         };
-        let mut places = self.places.range((node, String::new())..).take_while(|(of, _)| *of == node);
-        !places.any(|(_, place)| within(place.as_str()))
+        let mut fields_suppressed =
+            self.fields_suppressed.range((node, String::new())..).take_while(|(of, _)| *of == node);
+        !fields_suppressed.any(|(_, place)| within(place.as_str()))
     }
 }
 
-/// Keys of a node that cannot be judged where the value of this one is not known, this one among them, and whether what the node is
-/// for, or does to the world, is not known then either; `None`: no key can.
-fn without(key: &str) -> Option<(&'static [&'static str], bool)> {
-    let without: (&[&str], bool) = match key {
+/// Fields of a node that cannot be checked if the value of `key` is unknown, including `key`, and whether the
+/// node's purpose or effect is unknown too; `None` if no field can be checked.
+fn dependent_fields(key: &str) -> Option<(&'static [&'static str], bool)> {
+    let dependent_fields: (&[&str], bool) = match key {
         "id" => (&["id"], false),
         "timeout" => (&["timeout", "heartbeat_timeout"], false),
         "heartbeat_timeout" => (&["heartbeat_timeout"], false),
@@ -177,14 +191,14 @@ fn without(key: &str) -> Option<(&'static [&'static str], bool)> {
         "impact" => (&["effect", "impact"], true),
         "contract" => (&["contract"], true),
         "params" => (&["params", "effect", "impact", "contract", "idem", "retries", "patches"], true),
-        "tool" | "kind" | "model" => (&OF_A_CALL, true),
+        "tool" | "kind" | "model" => (&CALL_FIELDS, true),
         _ => return None,
     };
-    Some(without)
+    Some(dependent_fields)
 }
 
-/// Keys of a node that mean something else for another tool.
-const OF_A_CALL: [&str; 12] = [
+/// Fields with a meaning that depends on the tool.
+const CALL_FIELDS: [&str; 12] = [
     "tool",
     "kind",
     "model",
@@ -199,11 +213,10 @@ const OF_A_CALL: [&str; 12] = [
     "human_timeout",
 ];
 
-/// What stands in for a value that is not what it should be, where a default could be at fault: nothing that is told comes
-/// of it.
-fn instead_of(way: &[&str], tree: &Data) -> Option<Data> {
+/// Stand-in for a wrong value, chosen so that no diagnostic mentions the stand-in.
+fn stand_in_for(way: &[&str], data: &Data) -> Option<Data> {
     let number = |number: u64| Some(Data::Number(number.into()));
-    match (way, tree) {
+    match (way, data) {
         (["id"] | ["nodes", _, "id"], Data::Number(number)) => Some(Data::Text(number.to_string())),
         (["id"] | ["nodes", _, "id"], Data::Bool(flag)) => Some(Data::Text(flag.to_string())),
         (["nodes", _, "retries" | "patches"], _) => number(0),
@@ -213,9 +226,9 @@ fn instead_of(way: &[&str], tree: &Data) -> Option<Data> {
         (["policy", "max_attempts"], _) => number(MAX_INTEGER),
         (["policy"], _) => {
             let limit = |key: &str| {
-                let tree = instead_of(&["policy", key], tree)?;
-                let leaf = Located { at: NOWHERE, plain: false, tree };
-                Some(Entry { key: key.to_owned(), key_at: NOWHERE, leaf })
+                let data = stand_in_for(&["policy", key], data)?;
+                let located = Located { at: NOWHERE, plain: false, data };
+                Some(Entry { key: key.to_owned(), key_at: NOWHERE, located })
             };
             Some(Data::Map(
                 ["max_nodes", "max_depth", "max_attempts"].into_iter().filter_map(limit).collect(),
@@ -225,26 +238,26 @@ fn instead_of(way: &[&str], tree: &Data) -> Option<Data> {
     }
 }
 
-/// The last byte that no text has: where parts stand that nobody wrote.
+/// Offset of parts absent from the text.
 const NOWHERE: usize = usize::MAX;
 
-/// Whether a word stands at a byte of the text, as a whole.
+/// Returns whether `word` stands at byte `at` as a whole word.
 fn is_written(word: &str, text: &str, at: usize) -> bool {
     let rest = text.get(at..).and_then(|rest| rest.strip_prefix(word));
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || "+-._".contains(c)))
 }
 
-/// A node of the plan.
+/// The node at a written index.
 fn leaf_at<'a>(root: &'a Located, node: &str) -> Option<&'a Located> {
-    root.get("nodes")?.leaf.items().get(node.parse::<usize>().ok()?)
+    root.get("nodes")?.located.items().get(node.parse::<usize>().ok()?)
 }
 
-/// The byte that a node of the plan begins at.
+/// Byte offset of the node at a written index.
 fn node_at(root: &Located, node: &str) -> Option<usize> {
     leaf_at(root, node).map(|node| node.at)
 }
 
-/// The node that a JSON pointer leads into, if it does, and how it goes on from there.
+/// Splits a JSON pointer into the node and the rest of the pointer.
 fn owner<'a>(root: &Located, pointer: &'a str) -> (Option<usize>, &'a str) {
     let Some(below) = pointer.strip_prefix("/nodes/") else { return (None, pointer) };
     let end = below.find('/').unwrap_or(below.len());

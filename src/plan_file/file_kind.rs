@@ -1,12 +1,11 @@
-//! What a file is of, by its keys: whoever gives one to the wrong command is told that, and not all that another command
-//! misses in it.
+//! File kinds by their keys, to report a file given to the wrong command as one finding.
 
 use std::path::Path;
 
 use super::data::Located;
 use crate::finding::{Finding, Source};
 
-/// What files declare.
+/// Kind of a declaration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Plan,
@@ -15,7 +14,8 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// What a file plainly is where this should be, and the byte of the key that says so.
+    /// Unmistakable kind of a file expected to be `self`, and the offset of the key that proves the kind;
+    /// `None` if the kind matches or is unclear.
     pub(super) fn other(self, root: &Located) -> Option<(FileKind, usize)> {
         let key = |key: &str| root.get(key).map(|entry| entry.key_at);
         let of_job = key("plan").or_else(|| key("budget"));
@@ -28,8 +28,8 @@ impl FileKind {
         plainly.filter(|&(kind, _)| kind != self)
     }
 
-    /// Tells that a text is of this kind, as a key of it at a byte says.
-    pub(super) fn told(self, source: &Source, code: &str, at: usize) -> Finding {
+    /// Finding for a file of the wrong kind.
+    pub(super) fn wrong_kind(self, source: &Source, code: &str, at: usize) -> Finding {
         let (word, command, done) = match self {
             FileKind::Plan => ("plan", "run", "runs"),
             FileKind::Job => ("job", "market post", "posts"),

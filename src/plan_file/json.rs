@@ -1,14 +1,14 @@
-//! JSON as data with places: the kernel's strict parser judges the text, then this finds where things are.
+//! JSON reader. The kernel's strict parser accepts or rejects the text, then a second pass finds the offsets.
 
 use ostler_kernel::json::{JsonError, parse_value};
 
-use super::data::{Entry, Located, SyntaxError, Data, SyntaxErrorKind};
+use super::data::{Data, Entry, Located, SyntaxError, SyntaxErrorKind};
 
-/// Reads a JSON text.
 pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
-    parse_value(text).map_err(|error| SyntaxError { at: Some(place(&error)), why: why(text, &error) })?;
-    let mut walk = Walk { text, at: 0 };
-    Ok(walk.leaf())
+    parse_value(text)
+        .map_err(|error| SyntaxError { at: Some(place(&error)), kind: error_kind(text, &error) })?;
+    let mut cursor = Cursor { text, at: 0 };
+    Ok(cursor.located())
 }
 
 fn place(error: &JsonError) -> usize {
@@ -22,20 +22,20 @@ fn place(error: &JsonError) -> usize {
     }
 }
 
-/// What is wrong. Where it is, is told apart.
-fn why(text: &str, error: &JsonError) -> SyntaxErrorKind {
+/// The problem without its place.
+fn error_kind(text: &str, error: &JsonError) -> SyntaxErrorKind {
     match error {
         JsonError::TooDeep { .. } => SyntaxErrorKind::TooDeep,
         JsonError::BigInteger { .. } => SyntaxErrorKind::TooBig,
         _ => {
             let at = format!(" at byte {}", place(error));
             let what = error.to_string().replace(&at, "").replace(", again", "");
-            SyntaxErrorKind::Told { what, help: help(text, error).unwrap_or_default() }
+            SyntaxErrorKind::Other { what, help: help(text, error).unwrap_or_default() }
         }
     }
 }
 
-/// What would mend what people write who know other formats.
+/// Help for habits from other formats.
 fn help(text: &str, error: &JsonError) -> Option<&'static str> {
     let &JsonError::Syntax { at, .. } = error else { return None };
     let (before, after) = text.split_at_checked(at)?;
@@ -45,33 +45,33 @@ fn help(text: &str, error: &JsonError) -> Option<&'static str> {
     after.starts_with('\'').then_some("write it in double quotes")
 }
 
-/// Walks over a text that is known to be JSON.
-struct Walk<'a> {
+/// Cursor over a text known to be valid JSON.
+struct Cursor<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Walk<'_> {
+impl Cursor<'_> {
     fn peek(&self) -> u8 {
         self.text.as_bytes().get(self.at).copied().unwrap_or(b']')
     }
 
-    /// Skips blanks and, between items, one comma or colon.
+    /// Skips blanks, commas and colons.
     fn skip(&mut self) {
         while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
             self.at += 1;
         }
     }
 
-    fn leaf(&mut self) -> Located {
+    fn located(&mut self) -> Located {
         self.skip();
         let at = self.at;
-        let tree = match self.peek() {
+        let data = match self.peek() {
             b'[' => {
                 self.at += 1;
                 let mut items = Vec::new();
                 while self.more(b']') {
-                    items.push(self.leaf());
+                    items.push(self.located());
                 }
                 Data::List(items)
             }
@@ -81,16 +81,16 @@ impl Walk<'_> {
                 while self.more(b'}') {
                     let key_at = self.at;
                     let Data::Text(key) = self.scalar() else { break };
-                    entries.push(Entry { key, key_at, leaf: self.leaf() });
+                    entries.push(Entry { key, key_at, located: self.located() });
                 }
                 Data::Map(entries)
             }
             _ => self.scalar(),
         };
-        Located { at, plain: false, tree }
+        Located { at, plain: false, data }
     }
 
-    /// Whether another item comes before the closing bracket, which is stepped over.
+    /// Returns whether another item precedes the closing bracket; otherwise steps over the bracket.
     fn more(&mut self, close: u8) -> bool {
         self.skip();
         if self.peek() == close || self.at >= self.text.len() {
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn parts_know_where_they_begin() {
         let text = "{\n  \"nodes\": [ {\"id\" : \"a\"} ]\n}";
-        let leaf = read(text).unwrap();
-        let nodes = leaf.get("nodes").unwrap();
+        let located = read(text).unwrap();
+        let nodes = located.get("nodes").unwrap();
         assert!(text[nodes.key_at..].starts_with("\"nodes\""));
-        assert!(text[nodes.leaf.items()[0].get("id").unwrap().leaf.at..].starts_with("\"a\""));
+        assert!(text[nodes.located.items()[0].get("id").unwrap().located.at..].starts_with("\"a\""));
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             ("[]]", ""),
             ("[é", ""),
         ] {
-            assert_eq!(read(text).expect_err(text).why.help(), help, "{text}");
+            assert_eq!(read(text).expect_err(text).kind.help(), help, "{text}");
         }
     }
 }

@@ -1,108 +1,109 @@
-//! Where in a file a part of the plan stands.
+//! Offsets of plan parts in a file.
 
 use std::collections::BTreeSet;
 
 use ostler_kernel::plan::pointer_steps;
 
-use super::data::{Located, Part, Data};
+use super::data::{Data, Located, Part};
 
-/// The way to a part, as the keys and indices that it goes through, and what stands there. Of parts at one place it is the
-/// outermost.
-pub(super) fn way(root: &Located, part: Part) -> Option<(Vec<String>, &Located)> {
-    let mut way = Vec::new();
-    match down_to(root, part, &mut way) {
-        Some(leaf) => Some((way, leaf)),
-        None => (part == Part::Value(root.at)).then_some((way, root)),
+/// Keys and indices on the path to a part, and the value there; the outermost value if several share an
+/// offset.
+pub(super) fn path_to(root: &Located, part: Part) -> Option<(Vec<String>, &Located)> {
+    let mut path = Vec::new();
+    match descend(root, part, &mut path) {
+        Some(located) => Some((path, located)),
+        None => (part == Part::Value(root.at)).then_some((path, root)),
     }
 }
 
-/// Goes on to a part from what holds it; of a way that leads nowhere nothing is left.
-fn down_to<'a>(leaf: &'a Located, part: Part, way: &mut Vec<String>) -> Option<&'a Located> {
-    let is_it = |leaf: &Located| part == Part::Value(leaf.at);
-    let mut into = |step: String, leaf: &'a Located| {
-        if !matches!(leaf.tree, Data::List(_) | Data::Map(_)) {
+/// Extends `way` down to the part; leaves `way` unchanged without a match.
+fn descend<'a>(located: &'a Located, part: Part, path: &mut Vec<String>) -> Option<&'a Located> {
+    let is_it = |located: &Located| part == Part::Value(located.at);
+    let mut into = |step: String, located: &'a Located| {
+        if !matches!(located.data, Data::List(_) | Data::Map(_)) {
             return None;
         }
-        way.push(step);
-        let found = down_to(leaf, part, way);
+        path.push(step);
+        let found = descend(located, part, path);
         if found.is_none() {
-            way.pop();
+            path.pop();
         }
         found
     };
-    match &leaf.tree {
+    match &located.data {
         Data::List(items) => match items.iter().position(is_it) {
             Some(at) => {
-                way.push(at.to_string());
+                path.push(at.to_string());
                 Some(&items[at])
             }
             None => items.iter().enumerate().find_map(|(at, item)| into(at.to_string(), item)),
         },
         Data::Map(entries) => {
-            let found = entries.iter().find(|entry| part == Part::Key(entry.key_at) || is_it(&entry.leaf));
+            let found = entries.iter().find(|entry| part == Part::Key(entry.key_at) || is_it(&entry.located));
             match found {
                 Some(entry) => {
-                    way.push(entry.key.clone());
-                    Some(&entry.leaf)
+                    path.push(entry.key.clone());
+                    Some(&entry.located)
                 }
-                None => entries.iter().find_map(|entry| into(entry.key.clone(), &entry.leaf)),
+                None => entries.iter().find_map(|entry| into(entry.key.clone(), &entry.located)),
             }
         }
         _ => None,
     }
 }
 
-/// What a JSON pointer leads to as far as it leads to something, where the keys of the steps to it stand (an item of a list
-/// has none), and the step that leads to nothing.
+/// Follows a JSON pointer. Returns the last value reached, the offsets of the keys on the path (`None` for
+/// list items), and the first missing step.
 fn walk<'a>(root: &'a Located, pointer: &str) -> (&'a Located, Vec<Option<usize>>, Option<String>) {
-    let (mut leaf, mut keys) = (root, Vec::new());
+    let (mut located, mut keys) = (root, Vec::new());
     for step in pointer_steps(pointer) {
-        let next = match &leaf.tree {
+        let next = match &located.data {
             Data::List(items) => {
                 step.parse::<usize>().ok().and_then(|at| items.get(at)).map(|item| (None, item))
             }
-            _ => leaf.get(&step).map(|entry| (Some(entry.key_at), &entry.leaf)),
+            _ => located.get(&step).map(|entry| (Some(entry.key_at), &entry.located)),
         };
-        let Some((key_at, inner)) = next else { return (leaf, keys, Some(step)) };
+        let Some((key_at, inner)) = next else { return (located, keys, Some(step)) };
         keys.push(key_at);
-        leaf = inner;
+        located = inner;
     }
-    (leaf, keys, None)
+    (located, keys, None)
 }
 
-/// The byte to point at for a JSON pointer. A short value is pointed at itself, a longer one at its key, and so is
-/// any with `key`. What is not there is pointed at by what stands for it, or by what it should stand in.
-pub(super) fn pointed(root: &Located, pointer: &str, key: bool) -> usize {
-    let (leaf, keys, missing) = walk(root, pointer);
+/// Byte offset to mark for a JSON pointer. A scalar is marked itself, a list or map at its key, anything at
+/// its key if `key` is set. A missing part is marked at a sibling that determines its value, or at the
+/// surrounding part.
+pub(super) fn offset_of(root: &Located, pointer: &str, key: bool) -> usize {
+    let (located, keys, missing) = walk(root, pointer);
     let key_at = keys.last().copied().flatten();
     if let Some(missing) = missing {
-        let stands_for = instead(&missing).iter().find_map(|other| leaf.get(other));
+        let stands_for = substitutes(&missing).iter().find_map(|other| located.get(other));
         return match (stands_for, key_at) {
-            (Some(entry), _) => entry.leaf.at,
+            (Some(entry), _) => entry.located.at,
             (None, Some(key_at)) => key_at,
-            (None, None) => name_of(leaf),
+            (None, None) => name_offset(located),
         };
     }
-    match (&leaf.tree, key_at) {
+    match (&located.data, key_at) {
         (Data::List(_) | Data::Map(_), Some(key_at)) => key_at,
         (_, Some(key_at)) if key => key_at,
-        (Data::Map(_), None) => name_of(leaf),
-        _ => leaf.at,
+        (Data::Map(_), None) => name_offset(located),
+        _ => located.at,
     }
 }
 
-/// Whether a JSON pointer leads through one of the keys at these bytes.
-pub(super) fn passes(root: &Located, pointer: &str, keys: &BTreeSet<usize>) -> bool {
+/// Returns whether a JSON pointer passes one of the keys at these offsets.
+pub(super) fn passes_through(root: &Located, pointer: &str, keys: &BTreeSet<usize>) -> bool {
     walk(root, pointer).1.iter().flatten().any(|at| keys.contains(at))
 }
 
-/// Where a map is called by its name.
-fn name_of(leaf: &Located) -> usize {
-    ["id", "n"].iter().find_map(|key| leaf.get(key)).map_or(leaf.at, |entry| entry.leaf.at)
+/// Offset of the name of a map.
+fn name_offset(located: &Located) -> usize {
+    ["id", "n"].iter().find_map(|key| located.get(key)).map_or(located.at, |entry| entry.located.at)
 }
 
-/// The keys of a node that say what a missing one would.
-fn instead(key: &str) -> &'static [&'static str] {
+/// Keys of a node that determine the value of an absent key.
+fn substitutes(key: &str) -> &'static [&'static str] {
     match key {
         "effect" => &["impact", "tool", "kind"],
         "impact" => &["effect", "tool", "kind"],

@@ -1,7 +1,7 @@
-//! Plan files: YAML, JSON and TOML, read so that every fault knows its place.
+//! Plan files in YAML, JSON and TOML. Every diagnostic has a place in the file.
 //!
-//! [`PlanFile::read`] takes a file and its parameters, [`PlanFile::validate`] judges it. What is wrong comes as
-//! [`Finding`]s, and [`PlanFile::show`] prints one with the line and a caret under it.
+//! [`PlanFile::read`] reads a file and fills in parameters, [`PlanFile::validate`] validates the plan.
+//! Problems are [`Finding`]s, and [`PlanFile::show`] renders one with the source line and a mark.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -18,14 +18,14 @@
 //! ```
 
 mod cascade;
-mod json;
+mod data;
 mod file_kind;
+mod json;
 mod locate;
 mod params;
 mod read;
 mod shape;
 mod toml;
-mod data;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,27 +35,27 @@ use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings, advise, nearest
 use serde::de::DeserializeOwned;
 use serde_json::Number;
 
-pub use crate::finding::{Finding, RenderStyle, Place, Source};
+pub use crate::finding::{Finding, Place, RenderStyle, Source};
+pub use data::PLAN_FILE_DEPTH_MAX;
 pub(crate) use file_kind::FileKind;
 pub use read::ReadError;
 pub(crate) use read::read_text;
-pub use data::PLAN_FILE_DEPTH_MAX;
 pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
 
 use cascade::CascadeFilter;
+use data::{Data, Located, SyntaxError, SyntaxErrorKind};
 use shape::NextStep;
-use data::{Located, SyntaxError, Data, SyntaxErrorKind};
 
-/// Bytes of a plan file.
+/// Largest plan file, in bytes.
 pub const PLAN_FILE_BYTES_MAX: usize = 5 << 20;
 
-/// Faults of shape that are told, and of parameters; who has more mends these first.
+/// Most shape and parameter errors reported at once.
 pub const SHAPE_FAULTS_MAX: usize = 50;
 
-/// Faults of shape that only follow from others and are not told; of a file with more, nothing else is looked for.
+/// Most unreported shape errors that follow from others; beyond, validation stops.
 pub const FOLLOWING_FAULTS_MAX: usize = 50;
 
-/// How a plan file is written.
+/// Format of a plan file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// YAML 1.2.
@@ -67,7 +67,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file name stands for: `.yaml`, `.yml`, `.json`, `.toml`.
+    /// The format of a file name extension: `.yaml`, `.yml`, `.json`, `.toml`.
     pub fn of(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "yaml" | "yml" => Some(Format::Yaml),
@@ -77,7 +77,7 @@ impl Format {
         }
     }
 
-    /// A text of this format that is called `name`.
+    /// A source text with the name `name` in findings.
     pub(crate) fn source(self, name: &str, text: &str) -> Source {
         let source = Source::new(name, text);
         match self {
@@ -96,16 +96,17 @@ impl Format {
     }
 }
 
-/// A plan file as far as it could be read, with what is wrong with it so far.
+/// A plan file, read as far as possible, and the findings so far.
 #[derive(Debug, Clone)]
 pub struct PlanFile {
     source: Source,
     root: Option<Located>,
     draft: Option<PlanDraft>,
     findings: Vec<Finding>,
-    /// What the findings keep from being judged.
+    /// Diagnostics suppressed by the findings.
     cascade: CascadeFilter,
-    /// Where keys stand that were read as those that were meant, which is a guess: nothing beneath them is judged.
+    /// Offsets of keys read as a suggestion. Suggestions are guesses, so nothing below these keys is
+    /// validated.
     guessed: BTreeSet<usize>,
 }
 
@@ -114,14 +115,15 @@ impl PlanFile {
     ///
     /// # Errors
     ///
-    /// The file cannot be had as text of a known format. What is wrong *in* it is told by [`PlanFile::validate`].
+    /// The file is unreadable, no text, or of an unknown format. [`PlanFile::validate`] reports errors in the
+    /// content.
     pub fn read(path: &Path, params: &BTreeMap<String, String>) -> Result<PlanFile, ReadError> {
         let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
         let text = read_text(path, PLAN_FILE_BYTES_MAX)?;
         Ok(PlanFile::parse(&path.display().to_string(), format, &text, params))
     }
 
-    /// Reads a text that is called `name` in findings, and fills in its parameters.
+    /// Reads a text and fills in its parameters. `name` is the file name in findings.
     pub fn parse(name: &str, format: Format, text: &str, params: &BTreeMap<String, String>) -> PlanFile {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut file = PlanFile {
@@ -133,76 +135,87 @@ impl PlanFile {
             guessed: BTreeSet::new(),
         };
         match format.read(text) {
-            Ok(root) => file.take(root, params),
-            Err(SyntaxError { at, why }) => {
-                file.find("syntax", None, why.to_string(), why.help().to_owned(), at);
+            Ok(root) => file.load(root, params),
+            Err(SyntaxError { at, kind }) => {
+                file.add_finding("syntax", None, kind.to_string(), kind.help().to_owned(), at);
             }
         }
         file
     }
 
-    fn take(&mut self, mut root: Located, params: &BTreeMap<String, String>) {
+    fn load(&mut self, mut root: Located, params: &BTreeMap<String, String>) {
         if let Some((kind, at)) = FileKind::Plan.other(&root) {
-            self.findings.push(kind.told(&self.source, "shape", at));
+            self.findings.push(kind.wrong_kind(&self.source, "shape", at));
             return;
         }
         let (mut bad, mut used) = (Vec::new(), BTreeSet::new());
         params::fill(&mut root, params, &mut bad, &mut used);
-        // A slip in a name is one fault: of the place that does not get its value.
-        used.extend(bad.iter().filter_map(|bad| bad.meant.clone()));
-        // What is wrong with them is told already.
+        // A typing error in a name is one finding, at the place of use.
+        used.extend(bad.iter().filter_map(|bad| bad.suggestion.clone()));
+        // Already reported.
         let unfilled: BTreeSet<usize> = bad.iter().map(|bad| bad.at).collect();
         if bad.len() > SHAPE_FAULTS_MAX {
-            self.cascade.lose();
+            self.cascade.suppress_all();
         }
         for bad in bad.into_iter().take(SHAPE_FAULTS_MAX) {
-            self.cascade.parameter(&root, bad.at);
-            self.find("parameter", None, bad.what, bad.help, Some(bad.at));
+            self.cascade.record_parameter(&root, bad.at);
+            self.add_finding("parameter", None, bad.what, bad.help, Some(bad.at));
         }
         for name in params.keys().filter(|name| !used.contains(*name)) {
             let help = format!("write ${{{name}}} where its value should stand, or leave it out");
-            self.find("parameter", None, format!("nothing takes the parameter {name:?}"), help, None);
+            self.add_finding("parameter", None, format!("nothing takes the parameter {name:?}"), help, None);
         }
         let (mut wrongs, told) = (Vec::new(), self.findings.len());
         self.draft = shape::read(&mut root, &mut |root, wrong, part| {
-            match (part, wrong.meant) {
-                // Beneath it stands the whole plan, whatever it is called.
+            match (part, wrong.suggestion) {
+                // The whole plan is below this key.
                 (_, Some("nodes")) => {}
                 (data::Part::Key(at), Some(_)) => {
                     self.guessed.insert(at);
                 }
                 _ => {}
             }
-            let stand_in = self.cascade.shape(self.source.text(), root, wrong, part);
-            if !wrong.follows && !unfilled.contains(&part.at()) {
+            let stand_in = self.cascade.record_shape_error(self.source.text(), root, wrong, part);
+            if !wrong.is_consequence && !unfilled.contains(&part.at()) {
                 wrongs.push((wrong.clone(), part));
             }
             match stand_in {
                 _ if told + wrongs.len() >= SHAPE_FAULTS_MAX => NextStep::Stop,
-                Some(tree) => NextStep::Put(tree),
+                Some(data) => NextStep::Replace(data),
                 None => NextStep::Repair,
             }
         });
         for (wrong, part) in wrongs {
-            self.find("shape", None, wrong.what, wrong.help, Some(part.at()));
+            self.add_finding("shape", None, wrong.what, wrong.help, Some(part.at()));
         }
         self.root = Some(root);
     }
 
-    fn find(&mut self, code: &str, node: Option<String>, detail: String, help: String, at: Option<usize>) {
+    fn add_finding(
+        &mut self,
+        code: &str,
+        node: Option<String>,
+        detail: String,
+        help: String,
+        at: Option<usize>,
+    ) {
         let place = at.map(|at| self.source.place(at));
         self.findings.push(Finding { code: code.to_owned(), node, detail, help, place });
     }
 
-    /// The plan as written, if nothing had to be left out.
+    /// The plan as written, if no part was dropped.
     pub fn draft(&self) -> Option<&PlanDraft> {
         self.draft.as_ref().filter(|_| self.findings.is_empty())
     }
 
-    /// Judges the plan: the valid plan with advice, or everything that is wrong with it.
+    /// Validates the plan. Returns the valid plan with advice.
+    ///
+    /// # Errors
+    ///
+    /// Every finding.
     pub fn validate(&self, settings: &Settings<'_>) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
         let unchecked = match &self.draft {
-            Some(draft) if !self.cascade.is_lost() => normalise(draft.clone(), settings),
+            Some(draft) if !self.cascade.suppresses_all() => normalise(draft.clone(), settings),
             _ => return Err(self.findings.clone()),
         };
         let origin = unchecked.origin().clone();
@@ -225,12 +238,12 @@ impl PlanFile {
         }
     }
 
-    /// The faults that may be told: what a fault of shape or a parameter keeps from being known is not judged.
+    /// Findings for the diagnostics that the cascade filter lets pass.
     fn faults(&self, faults: &[Diagnostic]) -> Vec<Finding> {
         let sound = |fault: &&Diagnostic| {
             self.root.as_ref().is_none_or(|root| {
-                let is_guess = locate::passes(root, &fault.pointer, &self.guessed);
-                !is_guess && self.cascade.spares(root, fault)
+                let is_guess = locate::passes_through(root, &fault.pointer, &self.guessed);
+                !is_guess && self.cascade.allows(root, fault)
             })
         };
         let located = |fault: &Diagnostic| {
@@ -241,46 +254,46 @@ impl PlanFile {
         faults.iter().filter(sound).map(located).collect()
     }
 
-    /// Whether there may be faults that nobody could look for, for those that were found.
+    /// Returns whether the findings may hide further errors.
     pub fn hides_more(&self) -> bool {
-        self.root.is_some() && (self.draft.is_none() || !self.guessed.is_empty() || self.cascade.hides())
+        self.root.is_some() && (self.draft.is_none() || !self.guessed.is_empty() || self.cascade.hides_more())
     }
 
-    /// A fault that was found in the plan of this file, with its place. `node` is the node it names, or `*`;
-    /// `pointer` leads to its place in the plan as written.
+    /// Locates a diagnostic in the file. `node` is a node id or `*`; `pointer` leads into the plan as
+    /// written.
     pub fn found(&self, code: &str, node: &str, pointer: &str, detail: &str, help: &str) -> Finding {
-        // The name itself is at fault, not what it stands for.
+        // The name is wrong, not the value.
         let key = matches!(code, "V22" | "V23");
-        let place = self.root.as_ref().map(|root| self.source.place(locate::pointed(root, pointer, key)));
+        let place = self.root.as_ref().map(|root| self.source.place(locate::offset_of(root, pointer, key)));
         let node = (node != Diagnostic::PLAN).then(|| node.to_owned());
         Finding { code: code.to_owned(), node, detail: detail.to_owned(), help: help.to_owned(), place }
     }
 
-    /// The finding at that line, from 1, of the text that it is about, if the file has that text line by line: a block of
-    /// YAML (`|`).
+    /// Moves a finding to a line, from 1, of the text at its place, if that text is a literal YAML block
+    /// (`|`).
     pub fn on_line(&self, found: Finding, line: Option<usize>) -> Finding {
         let block = found.place.zip(line).and_then(|(place, line)| self.source.block_line(place, line));
         let place = block.or(found.place);
         Finding { place, ..found }
     }
 
-    /// Prints a finding: what, where, the line with a mark, and what would mend it.
+    /// Renders a finding: problem, place, marked source line and help.
     pub fn show(&self, finding: &Finding, look: RenderStyle) -> String {
         self.source.show(finding, look)
     }
 
-    /// What the file is called.
+    /// File name in findings.
     pub fn name(&self) -> &str {
         self.source.name()
     }
 
-    /// The file as text with places.
+    /// The source text.
     pub fn source(&self) -> &Source {
         &self.source
     }
 }
 
-/// A text of a format as a type, as far as it could be read, with what is wrong with it under `code`.
+/// A file deserialised to `T` as far as possible, with findings under one code.
 pub(crate) struct TypedFile<T> {
     pub(crate) value: Option<T>,
     pub(crate) findings: Vec<Finding>,
@@ -288,16 +301,20 @@ pub(crate) struct TypedFile<T> {
 }
 
 impl<T: DeserializeOwned> TypedFile<T> {
-    /// Reads a text; one that is plainly of another kind is told to be that.
+    /// Reads a text. A file of another kind is one finding.
     pub(crate) fn read(format: Format, source: &Source, code: &str, kind: Option<FileKind>) -> TypedFile<T> {
         match format.read(source.text()) {
             Ok(mut root) => {
                 if let Some((other, at)) = kind.and_then(|kind| kind.other(&root)) {
-                    return TypedFile { value: None, findings: vec![other.told(source, code, at)], root: None };
+                    return TypedFile {
+                        value: None,
+                        findings: vec![other.wrong_kind(source, code, at)],
+                        root: None,
+                    };
                 }
                 let mut findings = Vec::new();
                 let value = shape::read(&mut root, &mut |_, wrong, part| {
-                    if !wrong.follows {
+                    if !wrong.is_consequence {
                         findings.push(source.finding(
                             code,
                             Some(part.at()),
@@ -309,36 +326,37 @@ impl<T: DeserializeOwned> TypedFile<T> {
                 });
                 TypedFile { value, findings, root: Some(root) }
             }
-            Err(SyntaxError { at, why }) => {
-                let finding = source.finding("syntax", at, why.to_string(), why.help());
+            Err(SyntaxError { at, kind }) => {
+                let finding = source.finding("syntax", at, kind.to_string(), kind.help());
                 TypedFile { value: None, findings: vec![finding], root: None }
             }
         }
     }
 
-    /// The byte that a JSON pointer leads to.
+    /// Byte offset for a JSON pointer.
     pub(crate) fn at(&self, pointer: &str) -> Option<usize> {
-        self.root.as_ref().map(|root| locate::pointed(root, pointer, false))
+        self.root.as_ref().map(|root| locate::offset_of(root, pointer, false))
     }
 
-    /// The byte of the key that a JSON pointer leads to.
+    /// Byte offset of the key for a JSON pointer.
     pub(crate) fn key_at(&self, pointer: &str) -> Option<usize> {
-        self.root.as_ref().map(|root| locate::pointed(root, pointer, true))
+        self.root.as_ref().map(|root| locate::offset_of(root, pointer, true))
     }
 
-    /// The numbers in the map under a key of the whole, by their keys and as they are written; `None`: JSON would write it otherwise.
+    /// Numbers in the map under a top-level key, as written; `None` for a number not written in JSON syntax.
     pub(crate) fn numbers<'a>(
         &'a self,
         key: &str,
         source: &'a Source,
     ) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
-        let entries = match self.root.as_ref().and_then(|root| root.get(key)).map(|entry| &entry.leaf.tree) {
+        let entries = match self.root.as_ref().and_then(|root| root.get(key)).map(|entry| &entry.located.data)
+        {
             Some(Data::Map(entries)) => entries.as_slice(),
             _ => &[],
         };
         entries.iter().filter_map(|entry| {
-            let Data::Number(number) = &entry.leaf.tree else { return None };
-            let rest = source.text().get(entry.leaf.at..).unwrap_or_default();
+            let Data::Number(number) = &entry.located.data else { return None };
+            let rest = source.text().get(entry.located.at..).unwrap_or_default();
             let is_behind = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.' | '_'));
             let written = rest.split(is_behind).next().unwrap_or_default();
             let is_plain = serde_json::from_str::<Number>(written).is_ok_and(|read| read == *number);
@@ -346,24 +364,24 @@ impl<T: DeserializeOwned> TypedFile<T> {
         })
     }
 
-    /// Where a text stands in the list under a key of the whole, 0 for the first.
+    /// Index of a text in the list under a top-level key.
     pub(crate) fn position(&self, key: &str, text: &str) -> Option<usize> {
-        let list = &self.root.as_ref()?.get(key)?.leaf;
+        let list = &self.root.as_ref()?.get(key)?.located;
         list.items().iter().position(|item| item.text() == Some(text))
     }
 }
 
-/// The known name that somebody meant by an unknown one.
+/// The closest known name, if close enough.
 pub(crate) fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(name, known, &mut NAMES_COMPARED_MAX.clone())
 }
 
-/// Pairs of letters that are compared to find out what was meant.
+/// Character pairs compared for a suggestion.
 const NAMES_COMPARED_MAX: usize = 100_000;
 
 fn not_too_deep(root: Located) -> Result<Located, SyntaxError> {
-    match root.too_deep() {
-        Some(at) => Err(SyntaxError { at: Some(at), why: SyntaxErrorKind::TooDeep }),
+    match root.first_too_deep() {
+        Some(at) => Err(SyntaxError { at: Some(at), kind: SyntaxErrorKind::TooDeep }),
         None => Ok(root),
     }
 }

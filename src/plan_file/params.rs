@@ -1,53 +1,52 @@
-//! `${name}` in the texts of a plan file, replaced at load.
+//! Substitution of `${name}` in the texts of a plan file.
 //!
-//! A text that is nothing but `${name}`, written without quotes (in YAML), becomes what the value reads as: a
-//! number, `true`, `false`, or a text. Anywhere else, within quotes, in a block and after a tag, it stays text. `$${` is
-//! `${` itself.
+//! A plain YAML scalar with nothing but `${name}` becomes the number, boolean or text that the value reads
+//! as. Quoted texts, blocks, tagged scalars and longer texts stay texts. `$${` escapes `${`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::closest_name;
-use super::data::{Located, Data};
+use super::data::{Data, Located};
 
-/// A parameter that a text asks for and nobody gives, or something that is none.
+/// A parameter without a value, or malformed syntax.
 pub(super) struct BadParameter {
     pub at: usize,
     pub what: String,
     pub help: String,
-    /// The given one that is nearest to it, if one is near.
-    pub meant: Option<String>,
+    /// The closest given name, if close enough.
+    pub suggestion: Option<String>,
 }
 
-/// Replaces every parameter. Gives those that were used.
+/// Substitutes every parameter and collects the used names.
 pub(super) fn fill(
-    leaf: &mut Located,
+    located: &mut Located,
     given: &BTreeMap<String, String>,
     bad: &mut Vec<BadParameter>,
     used: &mut BTreeSet<String>,
 ) {
-    match &mut leaf.tree {
+    match &mut located.data {
         Data::Text(text) if text.contains("${") => {
-            let alone = name_of_all(text).filter(|_| leaf.plain);
+            let alone = name_of_all(text).filter(|_| located.plain);
             let filled = replaced(text, given, used).and_then(|filled| match alone {
                 Some(name) => read_plain(name, filled),
                 None => Ok(Data::Text(filled)),
             });
             match filled {
-                Ok(filled) => leaf.tree = filled,
-                Err(ParameterError { what, help, meant }) => {
-                    bad.push(BadParameter { at: leaf.at, what, help, meant });
+                Ok(filled) => located.data = filled,
+                Err(ParameterError { what, help, suggestion }) => {
+                    bad.push(BadParameter { at: located.at, what, help, suggestion });
                 }
             }
         }
         Data::List(items) => items.iter_mut().for_each(|item| fill(item, given, bad, used)),
         Data::Map(entries) => {
-            entries.iter_mut().for_each(|entry| fill(&mut entry.leaf, given, bad, used));
+            entries.iter_mut().for_each(|entry| fill(&mut entry.located, given, bad, used));
         }
         Data::Null | Data::Bool(_) | Data::Number(_) | Data::Text(_) => {}
     }
 }
 
-/// The name, if the text is one parameter and nothing else.
+/// The name, if the text is one parameter.
 fn name_of_all(text: &str) -> Option<&str> {
     text.strip_prefix("${")?.strip_suffix('}').filter(|name| is_name(name))
 }
@@ -65,17 +64,16 @@ fn read_plain(name: &str, text: String) -> Result<Data, ParameterError> {
                 "the parameter {name:?} is an integer beyond 2^53, which JSON cannot carry exactly"
             ),
             help: format!("write \"${{{name}}}\" in quotes: then it is a text"),
-            meant: None,
+            suggestion: None,
         }),
         _ => Ok(Data::Text(text)),
     }
 }
 
-/// Why a text is not filled in.
 struct ParameterError {
     what: String,
     help: String,
-    meant: Option<String>,
+    suggestion: Option<String>,
 }
 
 fn replaced(
@@ -100,19 +98,19 @@ fn replaced(
             return Err(ParameterError {
                 what: format!("\"${{{shown}\" is no parameter"),
                 help: "write ${name}, or $${ for the text itself".to_owned(),
-                meant: None,
+                suggestion: None,
             });
         }
         let Some(value) = given.get(name) else {
-            let meant = closest_name(name, given.keys().map(String::as_str));
-            let help = match meant {
-                Some(meant) => format!("{meant:?} is given: did you mean that?"),
+            let suggestion = closest_name(name, given.keys().map(String::as_str));
+            let help = match suggestion {
+                Some(suggestion) => format!("{suggestion:?} is given: did you mean that?"),
                 None => format!(
                     "give it with --param {name}=VALUE (in a job file under params), or write $${{{name}}} for the text itself"
                 ),
             };
             let what = format!("the parameter {name:?} is not given");
-            return Err(ParameterError { what, help, meant: meant.map(str::to_owned) });
+            return Err(ParameterError { what, help, suggestion: suggestion.map(str::to_owned) });
         };
         used.insert(name.to_owned());
         filled.push_str(value);

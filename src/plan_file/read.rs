@@ -1,58 +1,58 @@
-//! Reading a file that a person named: a small regular file of text, or an error, and never a wait.
+//! Bounded reading of small text files. Never blocks on pipes or devices.
 
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be read at all.
+/// Reason for not reading a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file system said no.
+    /// An IO error.
     #[error("cannot read {}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// Its name says no format.
+    /// The extension names no format.
     #[error("{}: a file of this kind ends in .yaml, .yml, .json or .toml", path.display())]
     Format {
         /// The file.
         path: PathBuf,
     },
-    /// It is something else than a file: it might never end, or never begin.
+    /// Not a regular file: reading might block or never end.
     #[error("{} is {what}, expected a file", path.display())]
     NotAFile {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the file.
         what: &'static str,
     },
-    /// It has more bytes than such a file may have.
+    /// The file exceeds the size limit.
     #[error("{} has more than {bytes_max} bytes, the most of such a file", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The most.
+        /// The limit.
         bytes_max: usize,
     },
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("{} is no text: byte {at} is not UTF-8", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
-        /// The first bad byte.
+        /// Offset of the first invalid byte.
         at: usize,
     },
 }
 
-/// The text of a regular file.
+/// Reads a regular file as text.
 ///
 /// # Errors
 ///
-/// See [`ReadError`]. Opening a pipe or a device does not wait.
+/// See [`ReadError`]. Opening a pipe or a device does not block.
 pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Result<String, ReadError> {
     let io = |error| ReadError::Io { path: path.to_owned(), error };
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;

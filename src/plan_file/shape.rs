@@ -1,4 +1,8 @@
-//! Data with places as the types it should be: every error knows the part of the text it is about.
+//! Deserialisation of located data: every error has the offset of the wrong part.
+//!
+//! Serde stops at the first error. To report all errors, [`read`] repairs the data after each error (replaces
+//! a misspelt word, drops the part, or inserts a stand-in) and deserialises again, until the data fits or a
+//! limit is reached.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -11,22 +15,22 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::data::{Entry, Located, Part, Data};
+use super::data::{Data, Entry, Located, Part};
 use super::{FOLLOWING_FAULTS_MAX, closest_name};
 
-/// Data that is not what it should be.
+/// Data of the wrong shape.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ShapeError {
-    /// The part it is about; `None` until somebody who knows has been passed.
+    /// The wrong part; `None` until a surrounding deserialiser sets the part.
     pub part: Option<Part>,
     pub what: String,
     pub help: String,
-    /// What was meant by an unknown word.
-    pub meant: Option<&'static str>,
-    /// The key that is not there, if that is what is wrong.
+    /// Suggested word for an unknown one.
+    pub suggestion: Option<&'static str>,
+    /// The missing key, for an error about a missing key.
     pub missing: Option<&'static str>,
-    /// Whether it only follows from a part that was left out for another fault, and need not be told.
-    pub follows: bool,
+    /// True if the error follows from an earlier repair and is not reported.
+    pub is_consequence: bool,
 }
 
 impl ShapeError {
@@ -35,30 +39,31 @@ impl ShapeError {
             part: None,
             what: what.into(),
             help: help.into(),
-            meant: None,
+            suggestion: None,
             missing: None,
-            follows: false,
+            is_consequence: false,
         }
     }
 
     fn unknown(what: String, found: &str, known: &'static [&'static str]) -> ShapeError {
         let other = OTHER_WORDS.iter().find(|(word, _)| *word == found).map(|(_, ours)| *ours);
-        let meant = other.filter(|ours| known.contains(ours)).or_else(|| closest_name(found, known.iter().copied()));
-        let help = match meant {
-            Some(meant) => format!("did you mean {meant:?}?"),
+        let suggestion =
+            other.filter(|ours| known.contains(ours)).or_else(|| closest_name(found, known.iter().copied()));
+        let help = match suggestion {
+            Some(suggestion) => format!("did you mean {suggestion:?}?"),
             None if known.is_empty() => "leave it out".to_owned(),
             None => format!("use one of {}", known.join(", ")),
         };
-        ShapeError { meant, ..ShapeError::new(what, help) }
+        ShapeError { suggestion, ..ShapeError::new(what, help) }
     }
 
     fn expected(found: Unexpected<'_>, expected: &dyn Expected) -> ShapeError {
         let expected = expected.to_string();
-        let wanted = wanted(&expected);
+        let expected_text = expected_text(&expected);
         if let Some((what, help)) = out_of_range(&found, &expected) {
-            return ShapeError::new(format!("expected {wanted}, found one that is {what}"), help);
+            return ShapeError::new(format!("expected {expected_text}, found one that is {what}"), help);
         }
-        let help = match (&found, wanted.as_str()) {
+        let help = match (&found, expected_text.as_str()) {
             (Unexpected::Str(text), "a list") if text.len() <= WORD_BYTES_MAX => {
                 format!("write it as a list: [{text:?}]")
             }
@@ -69,7 +74,7 @@ impl ShapeError {
             ) => "write it in quotes".to_owned(),
             _ => String::new(),
         };
-        ShapeError::new(format!("expected {wanted}, found {}", told(found)), help)
+        ShapeError::new(format!("expected {expected_text}, found {}", describe_found(found)), help)
     }
 
     fn within(mut self, part: Part) -> ShapeError {
@@ -100,11 +105,11 @@ impl de::Error for ShapeError {
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        // Of two words the nearer one is as likely the opposite of what was meant.
+        // Of two words, the closer one may be the opposite of the intended one, so name both.
         if let [one, other] = known {
             let wrong =
                 ShapeError::new(format!("there is no {found:?} here"), format!("use {one} or {other}"));
-            return ShapeError { meant: closest_name(found, known.iter().copied()), ..wrong };
+            return ShapeError { suggestion: closest_name(found, known.iter().copied()), ..wrong };
         }
         ShapeError::unknown(format!("there is no {found:?} here"), found, known)
     }
@@ -114,8 +119,8 @@ impl de::Error for ShapeError {
     }
 
     fn missing_field(name: &'static str) -> Self {
-        let told = ShapeError::new(format!("the key {name:?} is missing"), format!("add {name}: …"));
-        ShapeError { missing: Some(name), ..told }
+        let error = ShapeError::new(format!("the key {name:?} is missing"), format!("add {name}: …"));
+        ShapeError { missing: Some(name), ..error }
     }
 
     fn duplicate_field(name: &'static str) -> Self {
@@ -123,7 +128,7 @@ impl de::Error for ShapeError {
     }
 }
 
-/// Words that others have for keys, and that no slip of the pen explains.
+/// Key names from other tools, too different for a spelling suggestion.
 const OTHER_WORDS: [(&str, &str); 5] = [
     ("needs", "deps"),
     ("depends_on", "deps"),
@@ -132,11 +137,11 @@ const OTHER_WORDS: [(&str, &str); 5] = [
     ("requires", "deps"),
 ];
 
-/// Bytes of a word that a hint repeats.
+/// Longest word repeated in a help text, in bytes.
 const WORD_BYTES_MAX: usize = 60;
 
-/// What was expected, in the words of plan files.
-fn wanted(expected: &str) -> String {
+/// Describes the expected type in the words of plan files.
+fn expected_text(expected: &str) -> String {
     match expected {
         "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more".to_owned(),
@@ -150,8 +155,7 @@ fn wanted(expected: &str) -> String {
     }
 }
 
-/// What is wrong with a whole number of which its type has none so large or so small. Of one that large, what was
-/// written is not known any more.
+/// Problem and help for an integer out of range. A number that large has lost its written form.
 fn out_of_range(found: &Unexpected<'_>, expected: &str) -> Option<(&'static str, String)> {
     let most = match expected {
         "u8" => u8::MAX.into(),
@@ -172,18 +176,19 @@ fn out_of_range(found: &Unexpected<'_>, expected: &str) -> Option<(&'static str,
     too_small.then(|| ("too small", format!("give it at least -{most}")))
 }
 
-/// What comes of a part that does not fit.
+/// Reaction to a wrong part.
 pub(super) enum NextStep {
-    /// Nothing more is read.
+    /// Stop reading.
     Stop,
-    /// The word is put there that was meant, or the part is left out.
+    /// Apply the suggestion, or drop the part.
     Repair,
-    /// This is put there.
-    Put(Data),
+    /// Replace the value.
+    Replace(Data),
 }
 
-/// Reads data as a type. Each part that does not fit is told to `found`, then replaced, mended or left out, until
-/// all is read, or `found` has enough, or more than [`FOLLOWING_FAULTS_MAX`] follow from others: all is read anew after each.
+/// Deserialises data, calling `found` for each wrong part and repairing the data as `found` decides, until
+/// the data fits, `found` stops, or more than [`FOLLOWING_FAULTS_MAX`] errors follow from repairs. Each error
+/// costs one more pass.
 pub(super) fn read<T: DeserializeOwned>(
     root: &mut Located,
     found: &mut dyn FnMut(&Located, &ShapeError, Part) -> NextStep,
@@ -202,27 +207,27 @@ pub(super) fn read<T: DeserializeOwned>(
                     continue;
                 }
                 if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
-                    wrong.follows = left_out_here.contains(key);
+                    wrong.is_consequence = left_out_here.contains(key);
                     if matches!(found(root, &wrong, part), NextStep::Stop) || !put_missing(root, key) {
                         return None;
                     }
                     continue;
                 }
-                wrong.follows = wrong.missing.is_some_and(|key| left_out.contains(key));
-                follow += usize::from(wrong.follows);
+                wrong.is_consequence = wrong.missing.is_some_and(|key| left_out.contains(key));
+                follow += usize::from(wrong.is_consequence);
                 if follow > FOLLOWING_FAULTS_MAX {
                     return None;
                 }
                 match found(root, &wrong, part) {
                     NextStep::Stop => return None,
-                    NextStep::Put(tree) if root.put(part, &tree) => continue,
-                    NextStep::Put(_) | NextStep::Repair => {}
+                    NextStep::Replace(data) if root.replace(part, &data) => continue,
+                    NextStep::Replace(_) | NextStep::Repair => {}
                 }
-                if let (Part::Value(_), None) = (part, wrong.meant) {
-                    left_out_here.extend(root.key_here(part).map(str::to_owned));
+                if let (Part::Value(_), None) = (part, wrong.suggestion) {
+                    left_out_here.extend(root.own_key_of(part).map(str::to_owned));
                     left_out.extend(root.key_of(part).map(str::to_owned));
                 }
-                if !root.repair(part, wrong.meant) {
+                if !root.repair(part, wrong.suggestion) {
                     return None;
                 }
             }
@@ -230,43 +235,48 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// The first byte that no text has: from here on, parts stand in for keys that are missing.
+/// Offsets from here on mark stand-ins for missing keys; no text is that long.
 const BEYOND: usize = usize::MAX / 2;
 
 fn is_stand_in(part: Part) -> bool {
     part.at() >= BEYOND
 }
 
-/// What may stand in for the value of a missing key. What is read with it is told to have a fault, and nobody goes by it.
+/// Candidate values for a missing key. The missing key is already reported, so the value has no further
+/// meaning.
 fn stand_ins() -> [Data; 4] {
     [Data::Text("missing".to_owned()), Data::Number(1.into()), Data::List(Vec::new()), Data::Map(Vec::new())]
 }
 
-/// Puts something in the place of a key that the whole lacks, so that what else is wrong is found too.
+/// Adds a missing top-level key with a stand-in, to find further errors.
 fn put_missing(root: &mut Located, key: &str) -> bool {
-    let Data::Map(entries) = &mut root.tree else { return false };
+    let Data::Map(entries) = &mut root.data else { return false };
     let at = BEYOND + entries.len();
     let [first, ..] = stand_ins();
-    entries.push(Entry { key: key.to_owned(), key_at: at, leaf: Located { at, plain: false, tree: first } });
+    entries.push(Entry {
+        key: key.to_owned(),
+        key_at: at,
+        located: Located { at, plain: false, data: first },
+    });
     true
 }
 
-/// Puts something of another kind there, if there is any.
+/// Replaces a stand-in of the wrong kind by the next candidate.
 fn try_another(root: &mut Located, part: Part) -> bool {
-    let Data::Map(entries) = &mut root.tree else { return false };
-    let Some(entry) = entries.iter_mut().find(|entry| entry.leaf.at == part.at()) else { return false };
-    let tried = stand_ins().iter().position(|tree| *tree == entry.leaf.tree);
+    let Data::Map(entries) = &mut root.data else { return false };
+    let Some(entry) = entries.iter_mut().find(|entry| entry.located.at == part.at()) else { return false };
+    let tried = stand_ins().iter().position(|data| *data == entry.located.data);
     match tried.and_then(|tried| stand_ins().into_iter().nth(tried + 1)) {
         Some(next) => {
-            entry.leaf.tree = next;
+            entry.located.data = next;
             true
         }
         None => false,
     }
 }
 
-/// What was found, in the words of plan files.
-fn told(found: Unexpected<'_>) -> String {
+/// Describes the found value in the words of plan files.
+fn describe_found(found: Unexpected<'_>) -> String {
     match found {
         Unexpected::Map => "a map".into(),
         Unexpected::Seq => "a list".into(),
@@ -284,7 +294,7 @@ impl<'de> Deserializer<'de> for &'de Located {
     type Error = ShapeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
-        let visited = match &self.tree {
+        let visited = match &self.data {
             Data::Null => visitor.visit_unit(),
             Data::Bool(flag) => visitor.visit_bool(*flag),
             Data::Text(text) => visitor.visit_borrowed_str(text),
@@ -309,7 +319,7 @@ impl<'de> Deserializer<'de> for &'de Located {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ShapeError> {
-        match self.tree {
+        match self.data {
             Data::List(_) => {
                 let wrong: ShapeError = de::Error::invalid_type(Unexpected::Seq, &visitor);
                 Err(wrong.within(Part::Value(self.at)))
@@ -319,7 +329,7 @@ impl<'de> Deserializer<'de> for &'de Located {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
-        match self.tree {
+        match self.data {
             Data::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
@@ -339,7 +349,7 @@ impl<'de> Deserializer<'de> for &'de Located {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ShapeError> {
-        let visited = match &self.tree {
+        let visited = match &self.data {
             Data::Text(text) => {
                 let text: StrDeserializer<'_, ShapeError> = text.as_str().into_deserializer();
                 visitor.visit_enum(text)
@@ -347,7 +357,7 @@ impl<'de> Deserializer<'de> for &'de Located {
             Data::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
             _ => {
                 let words = variants.join(", ");
-                let what = format!("expected one of {words}, found {}", self.told());
+                let what = format!("expected one of {words}, found {}", self.describe());
                 return Err(ShapeError::new(what, "write the word").within(Part::Value(self.at)));
             }
         };
@@ -369,8 +379,8 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, ShapeError> {
-        let Some(leaf) = self.0.next() else { return Ok(None) };
-        seed.deserialize(leaf).map(Some).map_err(|error| error.within(Part::Value(leaf.at)))
+        let Some(located) = self.0.next() else { return Ok(None) };
+        seed.deserialize(located).map(Some).map_err(|error| error.within(Part::Value(located.at)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -388,14 +398,14 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ShapeError> {
         let Some(entry) = self.rest.next() else { return Ok(None) };
-        self.value = Some(&entry.leaf);
+        self.value = Some(&entry.located);
         let key = BorrowedStrDeserializer::new(&entry.key);
         seed.deserialize(key).map(Some).map_err(|error: ShapeError| error.within(Part::Key(entry.key_at)))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ShapeError> {
-        let leaf = self.value.take().expect("a value is asked for after its key");
-        seed.deserialize(leaf).map_err(|error| error.within(Part::Value(leaf.at)))
+        let located = self.value.take().expect("a value is asked for after its key");
+        seed.deserialize(located).map_err(|error| error.within(Part::Value(located.at)))
     }
 }
 
@@ -409,7 +419,7 @@ impl<'de> EnumAccess<'de> for Variant<'de> {
         let key = BorrowedStrDeserializer::new(&self.0.key);
         let variant =
             seed.deserialize(key).map_err(|error: ShapeError| error.within(Part::Key(self.0.key_at)))?;
-        Ok((variant, &self.0.leaf))
+        Ok((variant, &self.0.located))
     }
 }
 

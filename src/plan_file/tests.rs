@@ -202,7 +202,7 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
 
 #[test]
 fn a_key_that_was_guessed_makes_no_other_faults() {
-    for (line, meant) in [
+    for (line, suggestion) in [
         ("needs: [list]", "deps"),
         ("depends_on: [list]", "deps"),
         ("after: [gone]", "deps"),
@@ -216,7 +216,7 @@ fn a_key_that_was_guessed_makes_no_other_faults() {
         let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
         let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
         let told: Vec<(&str, &str)> = found.iter().map(|it| (it.code.as_str(), it.help.as_str())).collect();
-        assert_eq!(told, [("shape", format!("did you mean {meant:?}?").as_str())], "{line}");
+        assert_eq!(told, [("shape", format!("did you mean {suggestion:?}?").as_str())], "{line}");
     }
 }
 
@@ -272,7 +272,7 @@ fn a_key_of_another_kind_is_no_key_that_is_missing() {
     }
 }
 
-/// Everything that a node of an unknown tool, without a contract and after one that is not there, has.
+/// Codes of a node with an unknown tool, an unknown dependency and no contract.
 const ALL: &[&str] = &["V03", "V08", "V20"];
 
 #[test]
@@ -638,5 +638,5 @@ fn a_line_that_is_too_long_shows_the_part_that_matters() {
     assert_eq!(file.findings.len(), 2, "{:?}", file.findings);
 }
 
-/// Wider than any line that is shown of a file.
+/// Longer than any rendered line.
 const LINE: usize = 240;

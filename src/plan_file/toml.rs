@@ -1,60 +1,62 @@
-//! TOML as data with places.
+//! TOML reader.
 
 use serde_json::Number;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::data::{Entry, Located, SyntaxError, Data, SyntaxErrorKind};
+use super::data::{Data, Entry, Located, SyntaxError, SyntaxErrorKind};
 
-/// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
+/// The parser's message for a recursion deeper than any valid file.
 const TOO_DEEP: &str = "cannot recurse further; max recursion depth met";
 
-/// Reads a TOML text.
 pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
     let table = DeTable::parse(text).map_err(|error| {
-        let why = match error.message().lines().next() {
+        let kind = match error.message().lines().next() {
             Some(TOO_DEEP) => SyntaxErrorKind::TooDeep,
-            told => SyntaxErrorKind::told(told.unwrap_or("not TOML")),
+            told => SyntaxErrorKind::other(told.unwrap_or("not TOML")),
         };
-        SyntaxError { at: error.span().map(|span| span.start), why }
+        SyntaxError { at: error.span().map(|span| span.start), kind }
     })?;
-    Ok(Located { at: table.span().start, plain: false, tree: map(table.get_ref())? })
+    Ok(Located { at: table.span().start, plain: false, data: map(table.get_ref())? })
 }
 
 fn map(table: &DeTable<'_>) -> Result<Data, SyntaxError> {
     let mut entries = table
         .iter()
         .map(|(key, value)| {
-            Ok(Entry { key: key.get_ref().to_string(), key_at: key.span().start, leaf: leaf(value)? })
+            Ok(Entry { key: key.get_ref().to_string(), key_at: key.span().start, located: located(value)? })
         })
         .collect::<Result<Vec<Entry>, SyntaxError>>()?;
     entries.sort_by_key(|entry| entry.key_at);
     Ok(Data::Map(entries))
 }
 
-fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Located, SyntaxError> {
+fn located(value: &Spanned<DeValue<'_>>) -> Result<Located, SyntaxError> {
     let at = value.span().start;
-    let refuse = |why: SyntaxErrorKind| SyntaxError { at: Some(at), why };
-    let tree = match value.get_ref() {
+    let refuse = |kind: SyntaxErrorKind| SyntaxError { at: Some(at), kind };
+    let data = match value.get_ref() {
         DeValue::String(text) => Data::Text(text.to_string()),
         DeValue::Boolean(flag) => Data::Bool(*flag),
         DeValue::Integer(number) => {
-            let number =
-                i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| refuse(SyntaxErrorKind::TooBig))?;
+            let number = i64::from_str_radix(number.as_str(), number.radix())
+                .map_err(|_| refuse(SyntaxErrorKind::TooBig))?;
             Data::number(number.into()).map_err(refuse)?
         }
         DeValue::Float(number) => {
             let number = number.as_str().parse().ok().and_then(Number::from_f64);
-            let number = number.ok_or_else(|| refuse(SyntaxErrorKind::told("a number that is not finite")))?;
+            let number =
+                number.ok_or_else(|| refuse(SyntaxErrorKind::other("a number that is not finite")))?;
             Data::number(number).map_err(refuse)?
         }
         DeValue::Datetime(_) => {
-            return Err(refuse(SyntaxErrorKind::told("a date, which no file of ours has: write it in quotes")));
+            return Err(refuse(SyntaxErrorKind::other(
+                "a date, which no file of ours has: write it in quotes",
+            )));
         }
-        DeValue::Array(items) => Data::List(items.iter().map(leaf).collect::<Result<_, _>>()?),
+        DeValue::Array(items) => Data::List(items.iter().map(located).collect::<Result<_, _>>()?),
         DeValue::Table(table) => map(table)?,
     };
-    Ok(Located { at, plain: false, tree })
+    Ok(Located { at, plain: false, data })
 }
 
 #[cfg(test)]
@@ -66,13 +68,13 @@ mod tests {
     #[test]
     fn values_and_places_come_from_the_text() {
         let text = "id = 'p'\n[policy]\nslots = 0x4\n[[nodes]]\nid = \"a\"\nparams.x = [1.5, true]\n";
-        let leaf = read(text).unwrap();
+        let located = read(text).unwrap();
         assert_eq!(
-            leaf.value(),
+            located.value(),
             json!({"id": "p", "policy": {"slots": 4}, "nodes": [{"id": "a", "params": {"x": [1.5, true]}}]})
         );
-        let id = leaf.get("nodes").unwrap().leaf.items()[0].get("id").unwrap();
-        assert_eq!((&text[id.key_at..][..2], &text[id.leaf.at..][..3]), ("id", "\"a\""));
+        let id = located.get("nodes").unwrap().located.items()[0].get("id").unwrap();
+        assert_eq!((&text[id.key_at..][..2], &text[id.located.at..][..3]), ("id", "\"a\""));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! YAML as data with places. YAML 1.2: `on`, `yes` and `no` are texts; aliases count against a budget.
+//! YAML 1.2 reader: `on`, `yes` and `no` are texts, and aliases have a budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,15 +9,15 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_saphyr::{Location, Spanned};
 
-use super::data::{Entry, Located, SyntaxError, PLAN_FILE_DEPTH_MAX, Data, SyntaxErrorKind};
+use super::data::{Data, Entry, Located, PLAN_FILE_DEPTH_MAX, SyntaxError, SyntaxErrorKind};
 
-/// Values that a file may have.
+/// Most values in a file.
 pub const YAML_VALUES_MAX: usize = 500_000;
 
-/// Values of those that aliases may repeat.
+/// Most values repeated by aliases.
 pub const YAML_REPEATED_MAX: usize = 50_000;
 
-/// Reads a YAML text of one document.
+/// Reads a YAML text with one document.
 pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
     let budget = serde_saphyr::budget! {
         max_depth: PLAN_FILE_DEPTH_MAX + 1,
@@ -36,12 +36,12 @@ pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
     let plain = plain_texts(text);
     let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map(|location| lines.place(location));
-        lines.explained(SyntaxError { at, why: why(error.without_snippet()) })
+        lines.explained(SyntaxError { at, kind: error_kind(error.without_snippet()) })
     })?;
-    Ok(leaf(root, &lines, &plain))
+    Ok(located(root, &lines, &plain))
 }
 
-/// Where texts with a parameter begin that have neither quotes nor a tag and are no block.
+/// Offsets of plain scalars with a parameter.
 fn plain_texts(text: &str) -> BTreeSet<usize> {
     if !text.contains("${") {
         return BTreeSet::new();
@@ -51,13 +51,13 @@ fn plain_texts(text: &str) -> BTreeSet<usize> {
         .collect()
 }
 
-/// Where texts begin and end that have no quotes and are no block, keys among them.
+/// Start and end of every plain scalar, keys included.
 pub(super) fn unquoted(text: &str) -> BTreeMap<usize, usize> {
     plain_scalars(text, |_, _| true).collect()
 }
 
-/// Where texts begin and end that have neither quotes nor are a block, of those that are wanted, by what they say and whether they
-/// have a tag.
+/// Start and end of plain scalars accepted by `is_wanted`, called with the value and whether a tag is
+/// present.
 fn plain_scalars(text: &str, is_wanted: impl Fn(&str, bool) -> bool) -> impl Iterator<Item = (usize, usize)> {
     let plain = move |(event, span): (Event<'_>, Span)| match event {
         Event::Scalar(value, ScalarStyle::Plain, _, tag) if is_wanted(&value, tag.is_some()) => {
@@ -68,50 +68,50 @@ fn plain_scalars(text: &str, is_wanted: impl Fn(&str, bool) -> bool) -> impl Ite
     Parser::new_from_str(text).map_while(Result::ok).filter_map(plain)
 }
 
-/// What is wrong, in words of this file and not of its reader.
-fn why(error: &serde_saphyr::Error) -> SyntaxErrorKind {
+/// Translates a parser error into the words of plan files.
+fn error_kind(error: &serde_saphyr::Error) -> SyntaxErrorKind {
     match error {
         serde_saphyr::Error::Budget { breach, .. } => match breach {
             BudgetBreach::Depth { .. } => SyntaxErrorKind::TooDeep,
-            BudgetBreach::Documents { .. } => {
-                SyntaxErrorKind::told("it has a second document: a file is one, so leave out what begins at the next ---")
-            }
+            BudgetBreach::Documents { .. } => SyntaxErrorKind::other(
+                "it has a second document: a file is one, so leave out what begins at the next ---",
+            ),
             BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => {
-                SyntaxErrorKind::told(format!("it has more than {YAML_VALUES_MAX} values"))
+                SyntaxErrorKind::other(format!("it has more than {YAML_VALUES_MAX} values"))
             }
-            BudgetBreach::Anchors { .. } => SyntaxErrorKind::told("it names too many values to repeat: fewer &NAME"),
+            BudgetBreach::Anchors { .. } => {
+                SyntaxErrorKind::other("it names too many values to repeat: fewer &NAME")
+            }
             BudgetBreach::Aliases { .. } | BudgetBreach::AliasAnchorRatio { .. } => {
-                SyntaxErrorKind::told("it repeats values too often: fewer *NAME")
+                SyntaxErrorKind::other("it repeats values too often: fewer *NAME")
             }
-            _ => SyntaxErrorKind::told("it is too large"),
+            _ => SyntaxErrorKind::other("it is too large"),
         },
         error => match first_line(&error.to_string()) {
-            told if told == TOO_DEEP => SyntaxErrorKind::TooDeep,
-            // What was found here comes back from the reader as a text.
-            told if told == SyntaxErrorKind::TooBig.to_string() => SyntaxErrorKind::TooBig,
-            told if told.starts_with(TOO_OFTEN) => {
-                SyntaxErrorKind::told(format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values"))
+            message if message == TOO_DEEP => SyntaxErrorKind::TooDeep,
+            // Own errors pass through the parser as text.
+            message if message == SyntaxErrorKind::TooBig.to_string() => SyntaxErrorKind::TooBig,
+            message if message.starts_with(TOO_OFTEN) => {
+                SyntaxErrorKind::other(format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values"))
             }
-            told => SyntaxErrorKind::told(told),
+            message => SyntaxErrorKind::other(message),
         },
     }
 }
 
-/// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
+/// The place is reported separately.
 const TOO_DEEP: &str = "recursion limit exceeded";
 
-/// How it says that aliases repeat more than they may, in one error within another.
 const TOO_OFTEN: &str = "alias replay limit exceeded";
 
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("not YAML");
-    // The place is told apart from it.
     let line = line.split(" at line ").next().unwrap_or(line).trim_end_matches('.');
     let twice = line.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.split(", set ").next());
     twice.map_or_else(|| line.to_owned(), |key| format!("the key {key:?} stands twice"))
 }
 
-/// How the reader says that a tab stands where a line is indented.
+/// Parser messages for a tab in the indentation.
 const TABS: [&str; 5] = [
     "while scanning a plain scalar, found a tab",
     "tabs disallowed within this context",
@@ -120,25 +120,24 @@ const TABS: [&str; 5] = [
     "a block scalar content cannot start with a tab",
 ];
 
-/// How it says that a list or a map ends where none may: a tab in a text of several lines ends that too.
+/// Parser message for a block that ends early; a tab in a multi-line text causes the same message.
 const BLOCK_ENDS: &str = "while parsing a block ";
 
-/// How it says that a file goes on where nothing is left of what it began with.
+/// Parser message for content behind the end of the document.
 const OVER: &str = "did not find expected <document start>";
 
-/// What is told of a tab.
 const TAB: &str = "a tab stands where the line is indented";
 
-/// How it says that a key is a list or a map.
+/// Parser message for a list or map as a key.
 const NO_KEY: &str = "expected string scalar";
 
-/// How it says that a text goes on with a colon.
+/// Parser message for a colon inside a text.
 const COLON: &str = "mapping values are not allowed in this context";
 
-/// How it says that nothing begins with this sign.
+/// Parser message for a token that starts nothing.
 const NO_BEGINNING: &str = "unexpected character: ";
 
-/// Where lines begin, to turn places given as line and column into bytes.
+/// Start offsets of lines, to convert line and column to bytes.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -150,15 +149,17 @@ impl Lines<'_> {
         Lines { text, starts }
     }
 
-    /// What is wrong and what would mend it, where the reader tells only how it came upon it.
+    /// Adds the cause and help to parser errors that only describe the parser's state.
     fn explained(&self, refused: SyntaxError) -> SyntaxError {
-        let (Some(at), SyntaxErrorKind::Told { what, .. }) = (refused.at, &refused.why) else { return refused };
+        let (Some(at), SyntaxErrorKind::Other { what, .. }) = (refused.at, &refused.kind) else {
+            return refused;
+        };
         if !self.text.is_char_boundary(at) {
             return refused;
         }
-        let told = |what: &str, help: &'static str| SyntaxError {
+        let explained_as = |what: &str, help: &'static str| SyntaxError {
             at: Some(at),
-            why: SyntaxErrorKind::Told { what: what.to_owned(), help },
+            kind: SyntaxErrorKind::Other { what: what.to_owned(), help },
         };
         let (before, after) = self.text.split_at(at);
         let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
@@ -166,12 +167,12 @@ impl Lines<'_> {
         let tab = match what.as_str() {
             what if TABS.iter().any(|tab| what.starts_with(tab)) => self.indenting_tab(from).or(refused.at),
             what if what.starts_with(BLOCK_ENDS) => self.tab_of(from),
-            // A tab is one blank to the reader, however far in it looks.
+            // The parser counts a tab as one column, whatever its width.
             COLON if !line.contains(": ") => self.line_before(from).and_then(|start| self.tab_of(start)),
             _ => None,
         };
         if tab.is_some() {
-            return SyntaxError { at: tab, ..told(TAB, "indent with spaces") };
+            return SyntaxError { at: tab, ..explained_as(TAB, "indent with spaces") };
         }
         match what.as_str() {
             OVER => match self.first_further_in(from) {
@@ -179,51 +180,56 @@ impl Lines<'_> {
                     let tab = self.tab_of(first);
                     let what = tab.map_or("the first line is indented further than those after it", |_| TAB);
                     let at = tab.unwrap_or(first + self.blanks(first).len());
-                    SyntaxError { at: Some(at), ..told(what, "begin it where the lines after it begin") }
+                    SyntaxError {
+                        at: Some(at),
+                        ..explained_as(what, "begin it where the lines after it begin")
+                    }
                 }
                 None => refused,
             },
-            NO_KEY if after.starts_with('{') && before.ends_with('{') => {
-                told("a map where the name of a key should stand", "write a text with {{ … }} in quotes")
-            }
-            COLON if line.contains(": ") => told(
+            NO_KEY if after.starts_with('{') && before.ends_with('{') => explained_as(
+                "a map where the name of a key should stand",
+                "write a text with {{ … }} in quotes",
+            ),
+            COLON if line.contains(": ") => explained_as(
                 "a second colon in one line: neither a key nor a text",
                 "write a text with a colon in quotes",
             ),
-            COLON => told(
+            COLON => explained_as(
                 "a key where the text before it goes on",
                 "indent it as the other keys of its map are, or write a text with a colon in quotes",
             ),
-            what if what.starts_with(NO_BEGINNING) => told(what, "write a text that begins so in quotes"),
+            what if what.starts_with(NO_BEGINNING) => {
+                explained_as(what, "write a text that begins so in quotes")
+            }
             _ => refused,
         }
     }
 
-    /// The blanks that the line begins with that begins at `start`.
+    /// Leading blanks of the line starting at `start`.
     fn blanks(&self, start: usize) -> &str {
         let rest = &self.text[start..];
         &rest[..rest.len() - rest.trim_start_matches([' ', '\t']).len()]
     }
 
-    /// The first tab among the blanks of the line that begins at `start`.
+    /// First tab in the indentation of the line starting at `start`.
     fn tab_of(&self, start: usize) -> Option<usize> {
         self.blanks(start).find('\t').map(|tab| start + tab)
     }
 
-    /// The first tab among the blanks that a line begins with, from the line on that begins at `from`.
+    /// First tab in any indentation, from the line at `from` on.
     fn indenting_tab(&self, from: usize) -> Option<usize> {
         self.starts.iter().filter(|&&start| start >= from).find_map(|&start| self.tab_of(start))
     }
 
-    /// Where the last line with a key and its value begins before the line that begins at `from`, if nothing but blank lines is between.
+    /// Start of the last `key: value` line before the line at `from`, with only blank lines between.
     fn line_before(&self, from: usize) -> Option<usize> {
         let lines = self.starts.iter().rev().map(|&start| (start, self.line(start)));
         let mut filled = lines.filter(|(start, line)| *start < from && !line.trim().is_empty());
         filled.next().filter(|(_, line)| line.contains(": ")).map(|(start, _)| start)
     }
 
-    /// Where the first line that is more than a comment or the head of a document begins, if it is further in than the line that
-    /// begins at `from`, and before that.
+    /// Start of the first content line, if that line precedes `from` and is indented further.
     fn first_further_in(&self, from: usize) -> Option<usize> {
         let is_filled = |&start: &usize| {
             let line = self.line(start).trim();
@@ -255,23 +261,26 @@ enum Parsed {
     Map(Vec<(Spanned<String>, Spanned<Parsed>)>),
 }
 
-/// What was read, with its place. What an alias repeats stands where the alias does, and is written as what it repeats.
-fn leaf(read: Spanned<Parsed>, lines: &Lines<'_>, plain: &BTreeSet<usize>) -> Located {
-    let tree = match read.value {
-        Parsed::Plain(tree) => tree,
-        Parsed::List(items) => Data::List(items.into_iter().map(|item| leaf(item, lines, plain)).collect()),
+/// Converts parser output to located data. An aliased value has the offset of the alias, and the style of the
+/// anchored value.
+fn located(read: Spanned<Parsed>, lines: &Lines<'_>, plain: &BTreeSet<usize>) -> Located {
+    let data = match read.value {
+        Parsed::Plain(data) => data,
+        Parsed::List(items) => {
+            Data::List(items.into_iter().map(|item| located(item, lines, plain)).collect())
+        }
         Parsed::Map(entries) => Data::Map(
             entries
                 .into_iter()
                 .map(|(key, value)| Entry {
                     key: key.value,
                     key_at: lines.place(key.referenced),
-                    leaf: leaf(value, lines, plain),
+                    located: located(value, lines, plain),
                 })
                 .collect(),
         ),
     };
-    Located { at: lines.place(read.referenced), plain: plain.contains(&lines.place(read.defined)), tree }
+    Located { at: lines.place(read.referenced), plain: plain.contains(&lines.place(read.defined)), data }
 }
 
 fn number_of<E: Error>(number: Number) -> Result<Parsed, E> {
@@ -354,12 +363,12 @@ mod tests {
 
     #[test]
     fn values_are_what_yaml_1_2_says() {
-        let leaf = read(
+        let located = read(
             "a: 1\non: yes\nb: [x, 'y', \"z\", 1.5, null, ~, true]\nc:\n  - {k: v}\nd: |\n  two\n  lines\ne: 0x10\n",
         )
         .unwrap();
         assert_eq!(
-            leaf.value(),
+            located.value(),
             json!({"a": 1, "on": "yes", "b": ["x", "y", "z", 1.5, null, null, true],
                    "c": [{"k": "v"}], "d": "two\nlines\n", "e": 16})
         );
@@ -368,17 +377,17 @@ mod tests {
     #[test]
     fn parts_know_where_they_begin() {
         let text = "id: ä\nnodes:\n  - id: a\n    tool: fs.list\n";
-        let leaf = read(text).unwrap();
-        let nodes = leaf.get("nodes").unwrap();
+        let located = read(text).unwrap();
+        let nodes = located.get("nodes").unwrap();
         assert_eq!(&text[nodes.key_at..][..5], "nodes");
-        let tool = nodes.leaf.items()[0].get("tool").unwrap();
-        assert_eq!((&text[tool.key_at..][..4], &text[tool.leaf.at..][..7]), ("tool", "fs.list"));
+        let tool = nodes.located.items()[0].get("tool").unwrap();
+        assert_eq!((&text[tool.key_at..][..4], &text[tool.located.at..][..7]), ("tool", "fs.list"));
     }
 
     #[test]
     fn aliases_repeat_and_merge() {
-        let leaf = read("a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  l: 2\n").unwrap();
-        assert_eq!(leaf.value(), json!({"a": {"k": 1}, "b": {"k": 1}, "c": {"l": 2, "k": 1}}));
+        let located = read("a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  l: 2\n").unwrap();
+        assert_eq!(located.value(), json!({"a": {"k": 1}, "b": {"k": 1}, "c": {"l": 2, "k": 1}}));
     }
 
     #[test]
@@ -391,9 +400,9 @@ mod tests {
             ("a: 9007199254740993\n", Some(3)),
         ] {
             let refused = read(text).expect_err(text);
-            assert!(!refused.why.to_string().is_empty(), "{text}");
+            assert!(!refused.kind.to_string().is_empty(), "{text}");
             if at.is_some() {
-                assert_eq!(refused.at, at, "{text}: {}", refused.why);
+                assert_eq!(refused.at, at, "{text}: {}", refused.kind);
             }
         }
     }
@@ -431,8 +440,8 @@ mod tests {
             ),
         ] {
             let refused = read(text).expect_err(text);
-            assert!(refused.why.to_string().starts_with(what), "{text}: {}", refused.why);
-            assert_eq!((refused.at, refused.why.help()), (Some(at), help), "{text}");
+            assert!(refused.kind.to_string().starts_with(what), "{text}: {}", refused.kind);
+            assert_eq!((refused.at, refused.kind.help()), (Some(at), help), "{text}");
         }
     }
 
@@ -452,9 +461,9 @@ mod tests {
             assert!(read(&deep).is_err(), "{}", &deep[..10]);
         }
         let fits = format!("{}{}", "[".repeat(PLAN_FILE_DEPTH_MAX), "]".repeat(PLAN_FILE_DEPTH_MAX));
-        assert_eq!(read(&fits).unwrap().too_deep(), None);
+        assert_eq!(read(&fits).unwrap().first_too_deep(), None);
         let over = format!("[{fits}]");
-        assert!(read(&over).map_or(true, |leaf| leaf.too_deep().is_some()));
+        assert!(read(&over).map_or(true, |located| located.first_too_deep().is_some()));
     }
 
     #[test]
