@@ -5,22 +5,22 @@ use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{NodeStatus, Operation, RunInput};
 
-use super::drive::Drive;
+use super::driver::RunDriver;
 use super::{AskReply, Request};
 use crate::api::approval;
 use crate::base::error::RunError;
 
-impl Drive {
+impl RunDriver {
     /// Does what somebody asks for; the answer comes once that is durable.
     pub(super) fn ask(&mut self, request: Request, reply: AskReply) {
         // What time has decided already counts first.
-        self.due();
+        self.fire_due_timers();
         if !matches!(request, Request::Operate(Operation::CancelPlan(_))) {
-            self.end_late();
+            self.cancel_after_deadline();
         }
         let input = match request {
             // Somebody has had it come to rest since that was looked at.
-            Request::Operate(Operation::Interject(_)) if self.is_resting() => {
+            Request::Operate(Operation::Interject(_)) if self.is_suspending() => {
                 Err(InvalidState::SUSPENDED.into())
             }
             Request::Operate(operation) => {
@@ -33,22 +33,22 @@ impl Drive {
             Request::Resolve(request) => request.into_input(&self.run),
             Request::Checkpoint => {
                 self.services.driven.note_resting(self.opened.run, true);
-                self.resting.push(reply);
+                self.pause.suspend_waiters.push(reply);
                 return;
             }
             Request::GoOn => {
                 self.services.driven.note_resting(self.opened.run, false);
-                for waiting in self.resting.drain(..) {
+                for waiting in self.pause.suspend_waiters.drain(..) {
                     let _ = waiting.send(Err(RunError::Said("it was resumed meanwhile".to_owned())));
                 }
-                self.offer_again();
-                self.answers.push((reply, Ok(())));
+                self.reoffer();
+                self.writer.answers.push((reply, Ok(())));
                 return;
             }
         };
         // It may be refused, or done already, for what was asked before: whoever hears so is to find that there.
         let answer = input.map(|input| self.decide(input));
-        self.answers.push((reply, answer));
+        self.writer.answers.push((reply, answer));
     }
 
     /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
@@ -59,7 +59,7 @@ impl Drive {
             Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
         let asked = !events.is_empty();
-        self.note(events);
+        self.apply_effects(events);
         asked
     }
 
@@ -73,7 +73,7 @@ impl Drive {
             if matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
                 let shown = approval::shown(&self.services, &self.opened, &self.run, &node, ask).await;
                 let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(shown.digest())));
-                self.note(events);
+                self.apply_effects(events);
             }
         }
     }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_kernel::event::TimerKind;
 use ostler_kernel::id::{NodeId, Ticks};
+use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant};
 
 use super::AgentMessage;
-use super::drive::Drive;
+use super::driver::RunDriver;
 
 /// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
 const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
@@ -18,6 +19,13 @@ const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
 pub(super) struct Deadlines {
     order: BTreeSet<(Instant, NodeId)>,
     of_node: BTreeMap<NodeId, Deadline>,
+}
+
+/// The deadlines of a run, and the task that fires the first of them.
+#[derive(Default)]
+pub(super) struct Timers {
+    pub(super) deadlines: Deadlines,
+    pub(super) armed: Option<(Instant, JoinHandle<()>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +64,7 @@ impl Deadlines {
     }
 }
 
-impl Drive {
+impl RunDriver {
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
         // A clock that was set back while nobody was there makes no backoff longer.
@@ -71,12 +79,12 @@ impl Drive {
         });
         // Far enough to never come true, and near enough for the clock to add.
         let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
-        self.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
+        self.timers.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
     }
 
-    pub(super) fn set_alarm(&mut self) {
-        let Some(at) = self.deadlines.first() else { return };
-        if self.alarm.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
+    pub(super) fn arm_timer(&mut self) {
+        let Some(at) = self.timers.deadlines.first() else { return };
+        if self.timers.armed.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
             return;
         }
         let me = self.me.clone();
@@ -84,7 +92,7 @@ impl Drive {
             tokio::time::sleep_until(at).await;
             let _ = me.cast(AgentMessage::Due);
         });
-        if let Some((_, earlier)) = self.alarm.replace((at, task)) {
+        if let Some((_, earlier)) = self.timers.armed.replace((at, task)) {
             earlier.abort();
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::drive::Drive;
+use super::driver::RunDriver;
 use super::launch::Launch;
 use crate::attempts::attempt_table::{self, Ended};
 use crate::registry::RegistryMessage;
@@ -22,28 +22,28 @@ const SLOTS_IN_A_TURN: u32 = 256;
 
 /// What an agent has done itself in this turn.
 #[derive(Default)]
-pub(super) struct Here {
-    begun: Option<Instant>,
+pub(super) struct InlineBudget {
+    started: Option<Instant>,
     attempts: u32,
-    slots: u32,
+    grants: u32,
     /// Credits that they cost, which nothing is written down of yet.
     unrecorded: u64,
 }
 
-impl Here {
+impl InlineBudget {
     /// A turn begins.
     pub(super) fn begin(&mut self) {
-        (self.begun, self.attempts, self.slots) = (None, 0, 0);
+        (self.started, self.attempts, self.grants) = (None, 0, 0);
     }
 
     /// A slot was granted.
-    pub(super) fn looked_at(&mut self) {
-        self.slots += 1;
+    pub(super) fn count_grant(&mut self) {
+        self.grants += 1;
     }
 
     /// Whether what else there is is for another turn.
     pub(super) fn is_full(&self) -> bool {
-        self.slots >= SLOTS_IN_A_TURN || self.attempts >= IN_A_ROW_MAX
+        self.grants >= SLOTS_IN_A_TURN || self.attempts >= IN_A_ROW_MAX
     }
 
     /// What was done so far is written down.
@@ -52,20 +52,20 @@ impl Here {
     }
 }
 
-impl Drive {
+impl RunDriver {
     /// Whether one more attempt may be made here in this turn.
     pub(super) fn has_time(&self) -> bool {
-        self.here.begun.is_none_or(|begun| begun.elapsed() < AT_ONCE)
+        self.in_flight.inline.started.is_none_or(|begun| begun.elapsed() < AT_ONCE)
     }
 
     /// Makes an attempt that only computes. It is written down with its beginning; who dies before has done nothing.
-    pub(super) async fn perform_here(&mut self, mut launch: Launch) {
+    pub(super) async fn run_inline(&mut self, mut launch: Launch) {
         let started = Instant::now();
-        self.here.begun.get_or_insert(started);
-        self.here.attempts += 1;
+        self.in_flight.inline.started.get_or_insert(started);
+        self.in_flight.inline.attempts += 1;
         let Some(ended) = AssertUnwindSafe(&mut launch.body).catch_unwind().now_or_never() else {
             // It waits after all.
-            self.launches.push(launch);
+            self.in_flight.launches.push(launch);
             return;
         };
         let outcome = ended.unwrap_or_else(|panic| attempt_table::panicked(&*panic));
@@ -73,22 +73,22 @@ impl Drive {
         let owner = &self.arguments.owner;
         let (services, run) = (&self.services, self.opened.run);
         let (accounts, granted) = services.scheduling.settle(services, owner, run, launch.slot, cost);
-        self.slots.extend(granted);
-        self.here.unrecorded += cost;
-        self.take_in(&launch.key, Ended { outcome, duration_ms, cost, accounts }).await;
+        self.queue.granted.extend(granted);
+        self.in_flight.inline.unrecorded += cost;
+        self.record_result(&launch.key, Ended { outcome, duration_ms, cost, accounts }).await;
     }
 
     /// What was granted and is not used is free again.
-    pub(super) fn give_all_back(&mut self) {
-        let granted = self.slots.drain(..).map(|granted| granted.ticket);
-        for slot in granted.chain(self.launches.drain(..).map(|launch| launch.slot)) {
+    pub(super) fn release_all_slots(&mut self) {
+        let granted = self.queue.granted.drain(..).map(|granted| granted.ticket);
+        for slot in granted.chain(self.in_flight.launches.drain(..).map(|launch| launch.slot)) {
             self.services.scheduling.give_back(&self.services, slot);
         }
     }
 
     /// What was done here and is not written down costs nobody anything.
-    pub(super) fn unspend(&mut self) {
-        let cost = std::mem::take(&mut self.here.unrecorded);
+    pub(super) fn refund_unrecorded(&mut self) {
+        let cost = std::mem::take(&mut self.in_flight.inline.unrecorded);
         if cost > 0 {
             self.book.unspend(self.opened.run, cost);
             self.services.scheduling.renew_terms(&self.services, &self.opened.client);

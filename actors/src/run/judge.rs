@@ -13,14 +13,14 @@ use serde_json::Map;
 use tokio::task::AbortHandle;
 
 use super::AgentMessage;
-use super::drive::Drive;
+use super::driver::RunDriver;
 use crate::api::approval::NOTE_BYTES_MAX;
 use crate::services::Services;
 use crate::storage::results;
 
 /// What a judge says of a run, if there is one.
 #[derive(Default)]
-pub(super) enum Appraisal {
+pub(super) enum JudgeState {
     /// Nobody has asked.
     #[default]
     Unasked,
@@ -30,31 +30,31 @@ pub(super) enum Appraisal {
     Said(Judgement),
 }
 
-impl Appraisal {
+impl JudgeState {
     /// It need not say anything any more.
     pub(super) fn abort(&self) {
-        if let Appraisal::Asked(task) = self {
+        if let JudgeState::Asked(task) = self {
             task.abort();
         }
     }
 }
 
-impl Drive {
+impl RunDriver {
     /// Whether the run, which is over, waits for what a judge says of it; it is asked if it was not. Nobody is asked about a
     /// run that did nothing or was cancelled.
-    pub(super) fn asks_judge(&mut self) -> bool {
+    pub(super) fn awaits_judge(&mut self) -> bool {
         let Some(judge) = self.services.judge.clone() else { return false };
         let standard = self.standard();
         if self.run.scores(&standard.target).is_none() {
             return false;
         }
-        match self.appraisal {
-            Appraisal::Unasked => {
-                self.appraisal = Appraisal::Asked(self.ask_judge(judge));
+        match self.judges.run {
+            JudgeState::Unasked => {
+                self.judges.run = JudgeState::Asked(self.ask_judge(judge));
                 true
             }
-            Appraisal::Asked(_) => true,
-            Appraisal::Said(_) => false,
+            JudgeState::Asked(_) => true,
+            JudgeState::Said(_) => false,
         }
     }
 
@@ -106,7 +106,7 @@ impl Drive {
 
     pub(super) fn judged(&mut self, run: RunId, judgement: Judgement) {
         if run == self.opened.run {
-            self.appraisal = Appraisal::Said(judgement);
+            self.judges.run = JudgeState::Said(judgement);
         }
     }
 
@@ -114,16 +114,16 @@ impl Drive {
     pub(super) fn evaluate(&mut self) -> Option<Evaluated> {
         let standard = self.standard();
         let scores = self.run.scores(&standard.target)?;
-        let judgement = match std::mem::take(&mut self.appraisal) {
-            Appraisal::Said(judgement) => Some(judgement),
-            Appraisal::Unasked | Appraisal::Asked(_) => None,
+        let judgement = match std::mem::take(&mut self.judges.run) {
+            JudgeState::Said(judgement) => Some(judgement),
+            JudgeState::Unasked | JudgeState::Asked(_) => None,
         };
         let appraised = Appraised::by(&standard, &self.services.domains, judgement);
         let evaluated = appraised.evaluate(scores);
         if appraised.differs_from_default() {
-            self.pending.push(Event::Appraised(Box::new(appraised)));
+            self.writer.pending.push(Event::Appraised(Box::new(appraised)));
         }
-        self.pending.extend(evaluated.map(Event::Evaluated));
+        self.writer.pending.extend(evaluated.map(Event::Evaluated));
         evaluated
     }
 }

@@ -1,62 +1,49 @@
-//! Taking a run up again from its records.
+//! Recovers a run from its records, and attaches the attempts that outlived its last driver.
 
 use ostler_kernel::agent::{LifecycleMessage, RunLifecycle, Telemetry};
 use ostler_kernel::event::{Event, TimerKind};
-use ostler_kernel::id::NodeId;
-use ostler_kernel::port::{Recorded, RunRow, StreamId};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::{Position, Recorded, RunRow, StreamId};
 use ostler_kernel::run::{
     Canceller, CrashRecovery, FoldedRun, NodeStatus, Operation, RecoveryContext, RunInput,
 };
 use ractor::{ActorProcessingErr, ActorRef};
 
-use super::drive::{Drive, Recovery};
-use super::queue::Waits;
+use super::dispatch_queue::CreditWait;
+use super::driver::{Recovery, RunDriver};
 use super::{AgentArguments, AgentMessage};
 use crate::attempts::attempt_table::Found;
 use crate::attempts::children;
 use crate::base::error::RunError;
 use crate::registry::RegistryMessage;
-use crate::scheduler::Job;
-use crate::storage::run_reader;
-use crate::storage::step_logs;
+use crate::storage::{run_reader, step_logs};
 
-impl Drive {
-    /// Takes a run up: attempts that still run or have ended in this process are attached again, those lost with
-    /// another process are done again or are in doubt, deadlines are set, ready nodes are queued. `None` if there
-    /// is nothing to drive.
+/// A run as its records tell it, and what the records say about this process.
+struct Loaded {
+    folded: FoldedRun,
+    /// Position of the last recovery record.
+    recovered_at: Option<Position>,
+    /// This process appended the opening record.
+    is_ours: bool,
+}
+
+impl RunDriver {
+    /// Recovers a run. Attempts of this process are attached, attempts lost with another process run again or are in doubt,
+    /// deadlines are armed, and ready nodes are queued. Returns `None` if the run is closed, suspended or unreadable.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
     pub(super) async fn load(
         arguments: &AgentArguments,
         me: &ActorRef<AgentMessage>,
         row: RunRow,
-    ) -> Result<Option<Drive>, ActorProcessingErr> {
-        let services = &arguments.services;
-        let (agent, run) = (arguments.owner.agent.clone(), row.run);
-        let set_aside = |reason| {
-            let (agent, replies) = (agent.clone(), Vec::new());
-            services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason, replies });
-        };
-        let (mut recovered, mut is_ours) = (None, false);
-        let see = |record: &Recorded| match record.event {
-            Event::RunOpened(_) => is_ours = services.is_ours(record.position),
-            Event::RunRecovered { .. } => recovered = Some(record.position),
-            _ => {}
-        };
-        let folded = match run_reader::fold(services, &row, None, see) {
-            Ok(folded) => folded,
-            // To fail for it would only be to fail again.
-            Err(RunError::Fold(error)) => {
-                set_aside(format!("it cannot be read: {error}"));
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if folded.closed.is_some() {
-            services.links.tell_registry(RegistryMessage::Done { agent, run });
-            return Ok(None);
-        }
+    ) -> Result<Option<RunDriver>, ActorProcessingErr> {
+        let Some(Loaded { folded, recovered_at, is_ours }) = read(arguments, &row)? else { return Ok(None) };
+        let (services, run) = (&arguments.services, row.run);
         let FoldedRun { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
         let was_loaded = services.driven.was_loaded(run);
-        // What goes on where it was is not assigned once more.
+        // A run that continues in its process is not assigned a second time.
         let is_assigned = !was_loaded
             && RunLifecycle::of(&state, None, parked.is_some(), true)
                 .accepts(LifecycleMessage::AssignJob)
@@ -67,63 +54,71 @@ impl Drive {
             let given = services.notes.of(StreamId::attempts(&row.client, run)).granted(services)?;
             services.purses.recall(&services.effects, run, budget, (state.cost(), given));
         }
-        let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, (last, position));
-        // Which of the two it waited for is found out by whoever asks for a slot.
-        drive.waits = if out_of_credit { Waits::Credits } else { Waits::Nothing };
-        let parent = drive.run.terms().parent.clone();
+        let mut driver = RunDriver::new(arguments, me, (opened, row.opened_ms), state, (last, position));
+        // The record does not say which of the two; the next request for a slot finds out.
+        driver.queue.credit_wait = if out_of_credit { CreditWait::Credits } else { CreditWait::Nothing };
+        let parent = driver.run.terms().parent.clone();
         if let Some(parent) = &parent {
-            drive.book.adopt(run, parent.run);
+            driver.book.adopt(run, parent.run);
         }
-        drive.deadline = services.market.deadline_for(services, run, parent.as_ref())?;
-        let lost = drive.attach().await;
-        // What was undone is no sign that it ends its process.
+        driver.deadline = services.market.deadline_for(services, run, parent.as_ref())?;
+        let lost = driver.attach().await;
+        // Attempts whose start was rolled back say nothing about whether the run ends its process.
         let made_progress = was_loaded
-            || match recovered.filter(|_| !lost.is_empty()) {
+            || match recovered_at.filter(|_| !lost.is_empty()) {
                 Some(at) => step_logs::made_progress(services, StreamId::attempts(&row.client, run), at)?,
                 None => false,
             };
-        let since = RecoveryContext {
+        let context = RecoveryContext {
             was_parked: parked.is_some(),
             forced: services.driven.asked_for(run),
             made_progress,
         };
-        match drive.within(|run, cx| run.recover_from_crash(cx, &lost, since)) {
+        if !driver.recover(&lost, context, is_ours) {
+            return Ok(None);
+        }
+        if is_assigned {
+            driver.tell(Telemetry::JobAssigned);
+        }
+        if let Some(parent) = parent
+            && children::is_unwanted(&driver.services, &parent)?
+        {
+            driver.decide(RunInput::Operator(Operation::CancelPlan(Canceller::Parent)));
+        }
+        driver.cancel_after_deadline();
+        Ok(Some(driver))
+    }
+
+    /// Decides about attempts that were lost with another process. `false`: the run is suspended instead.
+    fn recover(&mut self, lost: &[NodeId], context: RecoveryContext, is_ours: bool) -> bool {
+        match self.within(|run, cx| run.recover_from_crash(cx, lost, context)) {
             CrashRecovery::Parked(reason) => {
-                set_aside(reason);
-                return Ok(None);
+                set_aside(&self.arguments, &self.opened.run, reason);
+                return false;
             }
-            CrashRecovery::Resumed { events, rerun: again } => {
+            CrashRecovery::Resumed { events, rerun } => {
                 let counts = |event: &Event| matches!(event, Event::RunRecovered { count: 1.. });
-                drive.recovery = match events.iter().any(counts) {
+                self.in_flight.recovery = match events.iter().any(counts) {
                     _ if is_ours => Recovery::None,
                     true => Recovery::Counted,
                     false => Recovery::Uncounted,
                 };
-                drive.note(events);
-                drive.redo(again);
+                self.apply_effects(events);
+                self.rerun(rerun);
             }
         }
-        drive.decide(RunInput::Propagate);
-        if is_assigned {
-            drive.tell(Telemetry::JobAssigned);
-        }
-        if let Some(parent) = parent
-            && children::is_unwanted(&drive.services, &parent)?
-        {
-            drive.decide(RunInput::Operator(Operation::CancelPlan(Canceller::Parent)));
-        }
-        drive.end_late();
-        Ok(Some(drive))
+        self.decide(RunInput::Propagate);
+        true
     }
 
-    /// Queues and arms whatever is live, and attaches the attempts that the effects table knows. Gives the nodes
-    /// whose attempt it does not know.
+    /// Queues and arms everything live, and attaches the attempts that the attempt table knows. Returns the running nodes whose
+    /// attempt it does not know.
     async fn attach(&mut self) -> Vec<NodeId> {
         let live = self.run.instances().filter(|(_, instance)| instance.is_live());
         let live = live.map(|(node, instance)| (node.id.clone(), instance.status.clone(), instance.attempts));
         let (mut ended, mut lost) = (Vec::new(), Vec::new());
-        for (node, standing, attempt) in live.collect::<Vec<_>>() {
-            match standing {
+        for (node, status, attempt) in live.collect::<Vec<_>>() {
+            match status {
                 NodeStatus::Ready => self.offer(&node),
                 NodeStatus::Running { sleep_until: Some(at), .. } => {
                     self.set_deadline(&node, TimerKind::Sleep, at);
@@ -145,28 +140,46 @@ impl Drive {
                 _ => {}
             }
         }
-        // Those of nodes that were given up meanwhile have their end to tell as well, to whoever drives the run now.
+        // Attempts of nodes that ended meanwhile report to this driver too: their cost counts.
         for key in self.services.effects.of_run(self.opened.run) {
-            self.has_strays = true;
+            self.in_flight.has_orphans = true;
             let attached = self.services.effects.attach(&key, &self.me);
             if matches!(attached, Some(Found::Ended)) && !ended.contains(&key) {
                 ended.push(key);
             }
         }
-        self.all_ended(ended).await;
+        self.results_arrived(ended).await;
         lost
-    }
-
-    /// Queues attempts that died with their process, and are done again under the same number: those that an interjection holds back
-    /// when it does no longer.
-    pub(super) fn redo(&mut self, again: Vec<NodeId>) {
-        let (later, now): (Vec<NodeId>, Vec<NodeId>) =
-            again.into_iter().partition(|node| self.run.is_rerun_held(node));
-        self.held_back.extend(later);
-        let jobs = now.into_iter().map(|node| Job { rank: REDO_RANK, ..self.job(node) });
-        self.submit(jobs.collect());
     }
 }
 
-/// Before anything else of its agent: what was under way once is not overtaken.
-const REDO_RANK: u64 = u64::MAX >> 11;
+/// Folds the records of a run. `None` if it is closed, or suspended because its records do not follow from each other: failing
+/// instead would only repeat the failure.
+fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, ActorProcessingErr> {
+    let services = &arguments.services;
+    let (mut recovered_at, mut is_ours) = (None, false);
+    let see = |record: &Recorded| match record.event {
+        Event::RunOpened(_) => is_ours = services.is_ours(record.position),
+        Event::RunRecovered { .. } => recovered_at = Some(record.position),
+        _ => {}
+    };
+    let folded = match run_reader::fold(services, row, None, see) {
+        Ok(folded) => folded,
+        Err(RunError::Fold(error)) => {
+            set_aside(arguments, &row.run, format!("it cannot be read: {error}"));
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if folded.closed.is_some() {
+        let (agent, run) = (arguments.owner.agent.clone(), row.run);
+        services.links.tell_registry(RegistryMessage::Done { agent, run });
+        return Ok(None);
+    }
+    Ok(Some(Loaded { folded, recovered_at, is_ours }))
+}
+
+fn set_aside(arguments: &AgentArguments, run: &RunId, reason: String) {
+    let (agent, run, replies) = (arguments.owner.agent.clone(), *run, Vec::new());
+    arguments.services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason, replies });
+}

@@ -1,15 +1,18 @@
 //! An agent: drives its runs, one at a time. It decides nothing itself: the kernel does; the agent records what was
 //! decided, asks for slots, and starts what was granted.
 
+mod advance;
+mod arrivals;
 mod ask;
 mod deadlines;
-mod drive;
-mod ended;
+mod dispatch;
+mod dispatch_queue;
+mod driver;
+mod grants;
 mod inline;
 mod judge;
 mod launch;
 mod load;
-mod queue;
 mod record;
 pub(crate) mod suspended_runs;
 
@@ -30,7 +33,8 @@ use crate::registry::RegistryMessage;
 use crate::run::suspended_runs::CHECKPOINTED;
 use crate::scheduler::{Granted, Owner};
 use crate::services::Services;
-use drive::{Drive, Idle};
+use advance::Idle;
+use driver::RunDriver;
 
 pub(crate) enum AgentMessage {
     /// A run to drive, and what was asked of it before.
@@ -92,7 +96,7 @@ const ROOM_AT_LAST: Duration = Duration::from_secs(60);
 pub(crate) struct AgentState {
     arguments: AgentArguments,
     me: ActorRef<AgentMessage>,
-    drive: Option<Drive>,
+    drive: Option<RunDriver>,
     /// Requests so far.
     asked: u64,
     /// The run that waits for room on the disk.
@@ -142,16 +146,16 @@ impl Actor for Agent {
         _: ActorRef<AgentMessage>,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
-        state.take_leave();
+        state.record_clean_shutdown();
         Ok(())
     }
 }
 
 impl AgentState {
     /// The process ends in good order: that counts against no run.
-    fn take_leave(&mut self) {
+    fn record_clean_shutdown(&mut self) {
         let Some(drive) = self.drive.as_mut().filter(|drive| drive.services.is_stopping()) else { return };
-        if let Err(error) = drive.take_leave() {
+        if let Err(error) = drive.record_clean_shutdown() {
             let run = drive.opened.run;
             tracing::warn!(%run, %error, "that its process ends in good order is not written down: that counts as if it had died");
         }
@@ -164,7 +168,7 @@ impl AgentState {
         };
         if matches!(message, AgentMessage::Ask { .. }) {
             self.asked += 1;
-            self.take_up_again().await?;
+            self.reload_after_disk_full().await?;
         }
         let Some(drive) = &mut self.drive else {
             self.decline(message);
@@ -172,18 +176,18 @@ impl AgentState {
         };
         match message {
             AgentMessage::Drive(..) => {}
-            AgentMessage::Granted(grants) => drive.slots.extend(grants),
-            AgentMessage::Ended(keys) => drive.all_ended(keys).await,
-            AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
+            AgentMessage::Granted(grants) => drive.queue.granted.extend(grants),
+            AgentMessage::Ended(keys) => drive.results_arrived(keys).await,
+            AgentMessage::NoRoom(nodes) => drive.rejected_by_queue(nodes),
             AgentMessage::Again | AgentMessage::AskAgain(_) if self.arguments.services.room.is_full() => {
-                self.let_go_for_room();
+                self.release_on_disk_full();
                 return Ok(());
             }
             // Others have the thread first.
             AgentMessage::Again => tokio::task::yield_now().await,
-            AgentMessage::AskAgain(at) => drive.again(at),
+            AgentMessage::AskAgain(at) => drive.retry_rejected(at),
             AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
-            AgentMessage::Due => drive.due(),
+            AgentMessage::Due => drive.fire_due_timers(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
             AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
@@ -201,12 +205,12 @@ impl AgentState {
         let AgentArguments { owner, services } = &self.arguments;
         services.scheduling.hello(services, &owner.agent, &self.me);
         let is_asked = !asked.is_empty();
-        let Some(mut drive) = Drive::load(&self.arguments, &self.me, row).await? else {
+        let Some(mut drive) = RunDriver::load(&self.arguments, &self.me, row).await? else {
             asked.into_iter().for_each(|(_, reply)| drop(reply.send(Err(RunError::Over))));
             return Ok(());
         };
         // A question whose time is over is not asked again.
-        drive.due();
+        drive.fire_due_timers();
         drive.ask_anew().await;
         asked.into_iter().for_each(|(request, reply)| drive.ask(request, reply));
         (self.drive, self.short) = (Some(drive), None);
@@ -221,7 +225,7 @@ impl AgentState {
     }
 
     /// Lets a run go for which there is no room on the disk.
-    fn let_go_for_room(&mut self) {
+    fn release_on_disk_full(&mut self) {
         let Some(drive) = self.drive.take() else { return };
         let run = drive.opened.run;
         self.short = Some(run);
@@ -249,12 +253,12 @@ impl AgentState {
         if !matches!(*error, JournalError::Full(_)) {
             return Err(error);
         }
-        self.let_go_for_room();
+        self.release_on_disk_full();
         Ok(())
     }
 
     /// Reads a run again that waits for room on the disk, as somebody asks for something about it.
-    async fn take_up_again(&mut self) -> Result<(), ActorProcessingErr> {
+    async fn reload_after_disk_full(&mut self) -> Result<(), ActorProcessingErr> {
         let Some(run) = self.short.take() else { return Ok(()) };
         match self.arguments.services.journal.run(run)? {
             Some(row) => self.begin(row, Vec::new()).await,
@@ -268,7 +272,7 @@ impl AgentState {
         let Some(drive) = &mut self.drive else { return Ok(()) };
         if drive.advance().await? {
             self.drive = None;
-        } else if let Some(replies) = drive.rests() {
+        } else if let Some(replies) = drive.suspended_waiters() {
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             self.drive = None;
             let reason = CHECKPOINTED.to_owned();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::AgentMessage;
 use super::deadlines::Deadline;
-use super::drive::Drive;
+use super::driver::RunDriver;
 use crate::attempts::attempt;
 use crate::attempts::attempt_table::{AttemptKey, Ended};
 use crate::storage::results;
@@ -23,11 +23,11 @@ const ENDED_TOGETHER_MAX: usize = 512;
 /// Characters that are kept of why a contract does not hold.
 const WHY_CHARS_MAX: usize = 1_000;
 
-impl Drive {
+impl RunDriver {
     /// Everything whose time has come.
-    pub(super) fn due(&mut self) {
+    pub(super) fn fire_due_timers(&mut self) {
         let now = Instant::now();
-        while let Some((node, Deadline { kind, number, .. })) = self.deadlines.pop_due(now) {
+        while let Some((node, Deadline { kind, number, .. })) = self.timers.deadlines.pop_due(now) {
             match kind {
                 TimerKind::Backoff => self.decide(RunInput::RetryDue(node)),
                 TimerKind::Human => self.decide(RunInput::HumanTimeout { node, request: number }),
@@ -41,7 +41,7 @@ impl Drive {
     }
 
     /// Cancels what is for a job whose deadline is past, whether or not whoever sees to the job has come to that: nothing starts any more.
-    pub(super) fn end_late(&mut self) {
+    pub(super) fn cancel_after_deadline(&mut self) {
         let now = self.services.clock.now();
         if self.deadline.take_if(|deadline| *deadline <= now).is_none() {
             return;
@@ -53,29 +53,29 @@ impl Drive {
     }
 
     /// Attempts ended: takes in as many as are written together, and comes back to the others.
-    pub(super) async fn all_ended(&mut self, mut keys: Vec<AttemptKey>) {
+    pub(super) async fn results_arrived(&mut self, mut keys: Vec<AttemptKey>) {
         if keys.len() > ENDED_TOGETHER_MAX {
             let later = keys.split_off(ENDED_TOGETHER_MAX);
             let _ = self.me.cast(AgentMessage::Ended(later));
         }
         for key in &keys {
-            self.ended(key).await;
+            self.result_arrived(key).await;
         }
     }
 
     /// An attempt ended: its outcome is in the table.
-    pub(super) async fn ended(&mut self, key: &AttemptKey) {
+    pub(super) async fn result_arrived(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
             self.services.unheard(key.clone());
             return;
         }
         let Some(ended) = self.services.effects.ended(key) else { return };
-        self.take_in(key, ended).await;
-        self.taken.push(key.clone());
+        self.record_result(key, ended).await;
+        self.writer.unacked_results.push(key.clone());
     }
 
     /// Takes in how an attempt ended.
-    pub(super) async fn take_in(&mut self, key: &AttemptKey, ended: Ended) {
+    pub(super) async fn record_result(&mut self, key: &AttemptKey, ended: Ended) {
         if let Some(node) = self.run.node(&key.node) {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
@@ -85,17 +85,17 @@ impl Drive {
             // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
             && Box::pin(results::is_unsure(&self.services, &result.outcome)).await;
         self.decide(if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) });
-        self.put_back(key);
+        self.release_budget(key);
     }
 
     pub(super) fn contract_judged(&mut self, version: u32, broken: Option<String>) {
-        self.judge = None;
+        self.judges.contract = None;
         if self.run.plan().version != version {
             return;
         }
         let holds = broken.is_none();
         let why = broken.map(|why| why.chars().take(WHY_CHARS_MAX).collect());
-        self.pending.extend(why.map(|why| Event::ContractBroken { version, why }));
+        self.writer.pending.extend(why.map(|why| Event::ContractBroken { version, why }));
         self.decide(RunInput::ContractJudged(holds));
     }
 
@@ -116,6 +116,6 @@ impl Drive {
             let broken = judged.await.unwrap_or_else(|_| Err("it could not be judged".to_owned())).err();
             let _ = me.cast(AgentMessage::ContractJudged { version, broken });
         });
-        self.judge = Some(task.abort_handle());
+        self.judges.contract = Some(task.abort_handle());
     }
 }

@@ -1,0 +1,169 @@
+//! One turn of a run: decide until only waiting is left, append, then start what was granted.
+
+use std::mem;
+
+use ostler_kernel::event::Event;
+use ostler_kernel::port::Position;
+use ostler_kernel::run::Completion;
+use ractor::ActorProcessingErr;
+use tokio::time::{Duration, Instant};
+
+use super::dispatch_queue::CreditWait;
+use super::driver::RunDriver;
+use super::{AgentMessage, AskReply};
+use crate::base::error::RunError;
+use crate::evaluator::EvaluatorMessage;
+use crate::registry::RegistryMessage;
+
+/// A run that nothing can move unless somebody asks for something, so that its actor is not needed.
+pub(super) struct Idle {
+    /// Earliest deadline; `None` without one.
+    pub(super) until: Option<Instant>,
+    /// The run also waits for credits.
+    pub(super) unpaid: bool,
+}
+
+/// A run with a deadline sooner than this keeps its actor.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+
+impl RunDriver {
+    /// Decides everything that follows from the last input, appends it, and starts what was granted. Returns whether the run is
+    /// over for this actor.
+    ///
+    /// # Errors
+    ///
+    /// The append failed: the actor ends and reads the run again.
+    pub(super) async fn advance(&mut self) -> Result<bool, ActorProcessingErr> {
+        self.in_flight.inline.begin();
+        self.cancel_after_deadline();
+        let over = self.decide_turn().await?;
+        let is_evaluated = over && self.evaluate().is_some();
+        if over {
+            self.writer.pending.push(Event::RunClosed { outcome: self.run.outcome() });
+        }
+        let position = self.append()?;
+        let abandoned = mem::take(&mut self.writer.abandoned_work);
+        self.services.cancel_children(&self.opened.client, self.opened.run, abandoned);
+        self.launch(position);
+        self.arm_timer();
+        if over {
+            self.finish(position, is_evaluated);
+        } else {
+            let is_new = self.note_blocked_on_human();
+            if self.pause.blocked_on_human && (is_new || position.is_some()) {
+                self.services.stir_run(self.opened.run);
+            }
+        }
+        Ok(over)
+    }
+
+    /// Repeats enqueueing, starting and propagation until nothing moves. Returns whether the run is over.
+    ///
+    /// A turn ends early when its inline budget is used up: [`AgentMessage::Again`] continues behind other messages, so a long
+    /// run keeps neither its thread nor its callers waiting.
+    async fn decide_turn(&mut self) -> Result<bool, ActorProcessingErr> {
+        loop {
+            if self.refuse_unaffordable() && self.continue_later() {
+                return Ok(false);
+            }
+            self.enqueue().await;
+            // Refused and inline attempts may have made other nodes ready.
+            if self.start_granted().await? {
+                if self.continue_later() {
+                    return Ok(false);
+                }
+                continue;
+            }
+            let (events, completion) = self.within(|run, cx| run.check_completion(cx));
+            let moved = !events.is_empty();
+            self.apply_effects(events);
+            if self.withdraw() {
+                continue;
+            }
+            match completion {
+                Completion::Done => return Ok(!self.has_results_to_come() && !self.awaits_judge()),
+                Completion::JudgeContract if self.judges.contract.is_none() => {
+                    self.judge_contract();
+                    return Ok(false);
+                }
+                Completion::InProgress if moved => {}
+                Completion::InProgress | Completion::JudgeContract => return Ok(false),
+            }
+        }
+    }
+
+    /// Schedules another turn if this one has used up its inline budget.
+    fn continue_later(&self) -> bool {
+        let is_full = self.in_flight.inline.is_full();
+        if is_full {
+            let _ = self.me.cast(AgentMessage::Again);
+        }
+        is_full
+    }
+
+    /// Whether stopped attempts have still to report: their cost counts for the run.
+    fn has_results_to_come(&self) -> bool {
+        self.services.effects.knows_another(self.opened.run, &self.writer.unacked_results)
+    }
+
+    /// Tells everybody concerned that the run is closed.
+    fn finish(&mut self, position: Option<Position>, is_evaluated: bool) {
+        for reply in self.pause.suspend_waiters.drain(..) {
+            let _ = reply.send(Err(RunError::Over));
+        }
+        if is_evaluated {
+            let (lane, run, is_verdict) = (self.arguments.owner.lane.clone(), self.opened.run, false);
+            self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
+        }
+        self.close(position);
+    }
+
+    /// Updates whether nothing goes on until a person answers, and returns whether that has changed. Runs behind this one in the
+    /// agent's line are told.
+    fn note_blocked_on_human(&mut self) -> bool {
+        let waits = self.services.waits_for_person(&self.run);
+        let is_new = mem::replace(&mut self.pause.blocked_on_human, waits) != waits;
+        if is_new && self.services.driven.note_waits(self.opened.run, waits) && waits {
+            let agent = self.arguments.owner.agent.clone();
+            self.services.links.tell_registry(RegistryMessage::StandsStill { agent });
+        }
+        is_new
+    }
+
+    /// Whether somebody wants the run to be suspended.
+    pub(super) fn is_suspending(&self) -> bool {
+        !self.pause.suspend_waiters.is_empty()
+    }
+
+    /// The callers that wait for the suspension, once no attempt of the run is left.
+    pub(super) fn suspended_waiters(&mut self) -> Option<Vec<AskReply>> {
+        let is_still = self.is_suspending() && !self.services.effects.knows_run(self.opened.run);
+        is_still.then(|| mem::take(&mut self.pause.suspend_waiters))
+    }
+
+    /// Whether only time, a person or credits can move the run, and not soon: then the journal holds all of it, and the actor may
+    /// end.
+    pub(super) fn idle(&self) -> Option<Idle> {
+        let until = self.timers.deadlines.first();
+        let is_soon = until.is_some_and(|until| until < Instant::now() + IDLE_MIN);
+        let unpaid = self.is_unpaid();
+        let waits = unpaid || (self.run.is_only_waiting() && !self.queue.has_rejected());
+        let is_still = waits && self.judges.contract.is_none() && self.queue.granted.is_empty() && !is_soon;
+        // Stopped attempts have still to report.
+        (is_still && !self.services.effects.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
+    }
+
+    /// Whether only credits are missing, and other runs hold the client's place in the run queue. A run whose own budget is used up
+    /// needs no credits to end.
+    fn is_unpaid(&self) -> bool {
+        let waits = match self.queue.credit_wait {
+            CreditWait::Nothing => false,
+            CreditWait::Credits => self.queue.is_surplus,
+            CreditWait::Reserve => true,
+        };
+        let is_still = self.run.has_ready_nodes()
+            && !self.run.has_work_in_flight()
+            && self.pause.suspend_waiters.is_empty();
+        waits && is_still && !self.is_used_up()
+    }
+}

@@ -1,0 +1,214 @@
+//! From ready nodes to jobs in the run queue: what to queue, what to hold for credits, and when to offer it again.
+
+use std::sync::Arc;
+
+use ostler_kernel::event::Event;
+use ostler_kernel::id::NodeId;
+use ostler_kernel::run::{NodeState, NodeStatus, Run};
+use ostler_scheduler::Price;
+use tokio::time::Instant;
+
+use super::AgentMessage;
+use super::dispatch_queue::{CreditWait, Place};
+use super::driver::RunDriver;
+use crate::scheduler::Job;
+use crate::state::estimates::UNKNOWN;
+
+/// Rank of a lost attempt that runs again: before any other job of its agent, because it was running before them.
+const RERUN_RANK: u64 = u64::MAX >> 11;
+
+impl RunDriver {
+    /// Offers a ready node for a slot, or for a person's approval first.
+    pub(super) fn offer(&mut self, node: &NodeId) {
+        let asks_person = self.run.question(node).is_some();
+        self.queue.offer(place(&self.run, node), asks_person);
+    }
+
+    /// Forgets a node that is no longer ready.
+    pub(super) fn unqueue(&mut self, node: &NodeId) {
+        let run = &self.run;
+        self.queue.remove(node, || place(run, node));
+    }
+
+    /// Sorts ready nodes anew after a plan version: it may have moved them to other levels.
+    pub(super) fn reorder(&mut self) {
+        for node in self.queue.take_ready() {
+            self.offer(&node);
+        }
+    }
+
+    /// Keeps nodes that the run queue had no room for, and offers them again after a delay.
+    pub(super) fn rejected_by_queue(&mut self, nodes: Vec<NodeId>) {
+        for node in nodes {
+            if self.queue.unmark_queued(&node) || self.is_lost_attempt(&node) {
+                self.queue.reject(node);
+            }
+        }
+        let Some(at) = self.queue.arm_retry(Instant::now()) else { return };
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let _ = me.cast(AgentMessage::AskAgain(at));
+        });
+    }
+
+    /// Offers rejected nodes again that are still ready. A timer that an earlier run of this agent armed is ignored.
+    pub(super) fn retry_rejected(&mut self, at: Instant) {
+        let Some(nodes) = self.queue.retry(at) else { return };
+        let (has_credits, mut still) = (self.book.may_start(self.opened.run), Vec::new());
+        for node in nodes {
+            if self.is_lost_attempt(&node) {
+                if has_credits {
+                    self.rerun(vec![node]);
+                } else {
+                    still.push(node);
+                }
+            } else if self.is_ready(&node) {
+                self.offer(&node);
+            }
+        }
+        if !still.is_empty() {
+            self.rejected_by_queue(still);
+        }
+    }
+
+    /// Whether a running attempt of the node died with its process. A timer has no attempt that could die.
+    pub(super) fn is_lost_attempt(&self, node: &NodeId) -> bool {
+        let status = self.run.instance(node).map(|instance| &instance.status);
+        matches!(status, Some(NodeStatus::Running { sleep_until: None, .. })) && self.is_lost(node)
+    }
+
+    fn is_ready(&self, node: &NodeId) -> bool {
+        self.run.instance(node).is_some_and(|instance| instance.state() == NodeState::Ready)
+    }
+
+    /// Takes the run queue's word that the client's credits are used up, or no longer are. That says nothing about reserved
+    /// credits, and nothing about a run that is paid from a reservation.
+    pub(super) fn out_of_credit(&mut self, out: bool, surplus: bool) {
+        let out = out && !self.book.is_prepaid(self.opened.run);
+        self.queue.is_surplus = surplus;
+        match self.queue.credit_wait {
+            _ if out => self.wait_for(CreditWait::Credits),
+            CreditWait::Credits => self.wait_for(CreditWait::Nothing),
+            CreditWait::Nothing | CreditWait::Reserve => {}
+        }
+    }
+
+    /// Changes what the run waits for, and records whether it is out of credit, so that readers of the journal know.
+    fn wait_for(&mut self, wait: CreditWait) {
+        if let Some(out) = self.queue.wait_for(wait) {
+            self.writer.pending.push(Event::OutOfCredit { out });
+        }
+    }
+
+    /// Whether granted slots may be used. The grant shows that the client has credits, but a contract may have reserved them since
+    /// the slots were asked for.
+    pub(super) fn may_spend(&mut self) -> bool {
+        let spare = self.book.may_start(self.opened.run);
+        self.wait_for(if spare { CreditWait::Nothing } else { CreditWait::Reserve });
+        spare
+    }
+
+    /// Whether the client has credits that no contract has reserved.
+    fn has_spare(&mut self) -> bool {
+        let spare = self.book.may_start(self.opened.run);
+        match self.queue.credit_wait {
+            CreditWait::Nothing if !spare => self.wait_for(CreditWait::Reserve),
+            CreditWait::Reserve if spare => self.wait_for(CreditWait::Nothing),
+            // A recovered run knows only that it waited; a client that is not parked lacks unreserved credits.
+            CreditWait::Credits if !spare && !self.book.is_parked() => self.wait_for(CreditWait::Reserve),
+            CreditWait::Nothing | CreditWait::Reserve | CreditWait::Credits => {}
+        }
+        spare
+    }
+
+    /// Whether ready nodes may be queued. Nodes that wait for reserved credits are offered again after a delay.
+    fn may_start(&mut self) -> bool {
+        // A run whose budget is used up only refuses, which costs nothing.
+        if !self.queue.has_ready() || self.is_used_up() || self.has_spare() {
+            return true;
+        }
+        let nodes = self.queue.take_ready();
+        nodes.iter().for_each(|node| self.queue.mark_queued(node.clone()));
+        self.rejected_by_queue(nodes);
+        false
+    }
+
+    /// Queues ready nodes, as many as the plan's own slot limit allows. Questions and timers need no slot and start at once.
+    pub(super) async fn enqueue(&mut self) {
+        if self.is_suspending() {
+            return;
+        }
+        while let Some(id) = self.queue.next_prompt() {
+            self.ask_person(&id).await;
+        }
+        if !self.may_start() {
+            return;
+        }
+        let (plan, mut jobs) = (Arc::clone(self.run.plan()), Vec::new());
+        while let Some(id) = self.queue.next_ready(self.run.free_slots()) {
+            if self.ask_person(&id).await {
+                continue;
+            }
+            let Some(at) = self.run.graph().position(&id) else { continue };
+            let node = &plan.nodes[at];
+            if self.services.toolbox.is_timer(node) {
+                Box::pin(self.launch_timer(node)).await;
+            } else {
+                jobs.push(self.job(id.clone()));
+                self.queue.mark_queued(id);
+            }
+        }
+        self.submit(jobs);
+    }
+
+    fn submit(&mut self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let owner = &self.arguments.owner;
+        self.queue.granted.extend(self.services.scheduling.enqueue(&self.services, owner, &self.me, jobs));
+    }
+
+    /// The job of a node. Its rank is its distance to the end of the plan along the longest path, so that the critical path goes
+    /// first.
+    fn job(&self, id: NodeId) -> Job {
+        let graph = self.run.graph();
+        let rank = graph.position(&id).map_or(0, |at| u64::from(graph.height[at]) + 1);
+        let mut estimate = self.run.node(&id).map_or(UNKNOWN, |node| self.services.estimates.of(node));
+        if self.book.is_prepaid(self.opened.run) {
+            // The run's own budget decides whether it starts.
+            estimate = Price { credits: 0, ..estimate };
+        }
+        Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
+    }
+
+    /// Queues lost attempts again under their old numbers. Those that an interjection holds wait until it is answered.
+    pub(super) fn rerun(&mut self, nodes: Vec<NodeId>) {
+        let (later, now): (Vec<NodeId>, Vec<NodeId>) =
+            nodes.into_iter().partition(|node| self.run.is_rerun_held(node));
+        self.in_flight.paused_reruns.extend(later);
+        let jobs = now.into_iter().map(|node| Job { rank: RERUN_RANK, ..self.job(node) });
+        self.submit(jobs.collect());
+    }
+
+    /// Offers everything again whose slot was returned while the run was about to be suspended.
+    pub(super) fn reoffer(&mut self) {
+        let wanting = self.run.instances().filter(|(node, instance)| {
+            matches!(instance.state(), NodeState::Ready | NodeState::Running)
+                && !self.queue.is_queued(&node.id)
+        });
+        for node in wanting.map(|(node, _)| node.id.clone()).collect::<Vec<_>>() {
+            if self.is_lost_attempt(&node) {
+                self.rerun(vec![node]);
+            } else if self.is_ready(&node) {
+                self.offer(&node);
+            }
+        }
+    }
+}
+
+fn place(run: &Run, node: &NodeId) -> Place {
+    let graph = run.graph();
+    (graph.position(node).map_or(0, |at| graph.level[at]), node.clone())
+}
