@@ -6,19 +6,19 @@ use std::fmt;
 pub(crate) mod code {
     /// The run succeeded, or concluded early.
     pub(crate) const SUCCEEDED: u8 = 0;
-    /// The run failed or was cancelled; a check found something.
+    /// The run failed or was cancelled, or a check found a difference.
     pub(crate) const FAILED: u8 = 1;
     /// Invalid input or usage.
     pub(crate) const INVALID: u8 = 2;
-    /// Nothing goes on without a person: it waits for an answer, or was set aside by one.
+    /// A run waits for a person, or a person suspended it.
     pub(crate) const WAITS: u8 = 3;
-    /// The store is damaged, cannot be used, or is held by a process that does not answer, or that has to let go of it for this.
+    /// The store is damaged, unusable, or held by a process that does not answer or must exit first.
     pub(crate) const STORE: u8 = 4;
-    /// Something else went wrong, or a run did not get on; state is kept.
+    /// Another error, or a run that made no progress; state is kept.
     pub(crate) const INTERNAL: u8 = 5;
 }
 
-/// A command that ends early: its exit code, and what is said on stderr.
+/// A command that ends early: the exit code, and the message for stderr.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -38,7 +38,7 @@ impl Failure {
         Failure { code: code::INTERNAL, what: what.into() }
     }
 
-    /// Everything that is to be said was said already.
+    /// A failure whose message was already printed.
     pub(crate) fn silent(code: u8) -> Failure {
         Failure { code, what: String::new() }
     }

@@ -25,11 +25,11 @@ use crate::cli::output::terminal::status_line;
 use crate::cli::output::{cells, hints, terminal};
 use crate::cli::session::signals;
 
-/// Words of `OSTLER_LOG`.
+/// Levels that `OSTLER_LOG` takes.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What is logged: errors, unless `OSTLER_LOG` says otherwise. A word that is no level would be taken for the name of a
-/// part that there is not, of which nothing is ever logged.
+/// Returns the log filter: `error`, unless `OSTLER_LOG` names a level or a directive. `EnvFilter` would
+/// take an unknown level for the name of a target, and log nothing.
 fn logged() -> EnvFilter {
     let wanted = std::env::var("OSTLER_LOG").unwrap_or_default();
     let wanted = wanted.trim();
@@ -47,7 +47,7 @@ fn logged() -> EnvFilter {
     EnvFilter::new("error")
 }
 
-/// Prints help or the version, if that was asked for, or what is wrong with the command line. Gives the exit code.
+/// Prints help, the version or a usage error, and returns the exit code.
 fn not_dispatched(error: &clap::Error) -> u8 {
     let printed = error.print();
     if error.use_stderr() {
@@ -57,7 +57,7 @@ fn not_dispatched(error: &clap::Error) -> u8 {
     exit::code::SUCCEEDED
 }
 
-/// How long a process that is through waits for its threads.
+/// Grace period for threads at exit.
 const LEAVING: Duration = Duration::from_secs(2);
 
 /// Runs the command line of this process.
@@ -85,7 +85,7 @@ pub(crate) fn main() -> ExitCode {
         }
         Err(error) => Ok(not_dispatched(&with_meant(error))),
     };
-    // What is dropped last closes the journal; what still blocks in a thread of its own has been given up.
+    // The last drop closes the journal. Threads that still block are abandoned.
     runtime.shutdown_timeout(LEAVING);
     let ended = match (ended, terminal::write_error()) {
         (Ok(_), Some(error)) => Err(Failure::internal(format!(
@@ -105,11 +105,11 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Open files that the process asks to be allowed. No more, even where more are: programs that steps start inherit it, and some close
-/// whatever they might have open, one by one.
+/// Limit on open files that the process requests. The limit is no higher, because child processes inherit
+/// it and some close every possible descriptor one by one.
 const OPEN_FILES: u64 = 65_536;
 
-/// Lets the process have more open files than shells allow, if it may. Where it may not, it does with what it has.
+/// Raises the soft limit on open files to at most [`OPEN_FILES`]. A failure is not an error.
 fn allow_more_files() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));

@@ -9,19 +9,19 @@ use crate::cli::exit::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Bounds {
-    /// The most impact it may have: 0 observe, 1 operate, 2 control
+    /// Highest impact allowed: 0 observe, 1 operate, 2 control
     #[arg(long, value_name = "0..2", default_value_t = 1, allow_negative_numbers = true, value_parser = intent)]
     pub(crate) intent: u8,
-    /// The scope it acts in
+    /// Scope: the tools that the run may call
     #[arg(long, value_name = "NAME", default_value = SCOPE_DEFAULT)]
     pub(crate) scope: String,
-    /// Folder that the tools may touch
+    /// Folder that the tools may access
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
 }
 
 impl Bounds {
-    /// The workspace as an absolute path, which is text.
+    /// Returns the workspace as an absolute UTF-8 path.
     pub(crate) fn workspace(&self) -> Result<String, Failure> {
         let shown = self.workspace.display();
         let workspace = self
@@ -38,7 +38,7 @@ impl Bounds {
     }
 }
 
-/// No tool may touch anything in a data folder, so no workspace can be there.
+/// Rejects a workspace inside the data folder: tools may not access that.
 pub(crate) fn apart(workspace: &Path, data: &Path) -> Result<(), Failure> {
     let Some(data) = data.canonicalize().ok().filter(|data| workspace.starts_with(data)) else {
         return Ok(());

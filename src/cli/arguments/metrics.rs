@@ -11,14 +11,13 @@ use crate::cli::output::terminal::status_line;
 
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct MetricsOption {
-    /// Serve metrics for Prometheus at http://ADDR/metrics as long as this command runs: a port of this machine, or
-    /// ADDRESS:PORT; port 0 takes a free one, which is told on stderr
+    /// Serve Prometheus metrics at http://ADDR/metrics while this command runs; ADDR is a port of this
+    /// machine or ADDRESS:PORT; port 0 takes a free port, printed on stderr
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl MetricsOption {
-    /// A system that serves them.
     pub(crate) fn apply_to(self, builder: OstlerBuilder) -> OstlerBuilder {
         match self.metrics {
             Some(address) => builder.metrics(address),
@@ -26,14 +25,14 @@ impl MetricsOption {
         }
     }
 
-    /// Says where they are served.
+    /// Prints the address of the endpoint.
     pub(crate) fn announce(self, os: &Ostler) {
         if let Some(address) = os.metrics_address() {
             status_line(format!("metrics at http://{address}/metrics"));
         }
     }
 
-    /// Refuses them where another process does the work.
+    /// Rejects the option if another process holds the data folder and does the work.
     pub(crate) fn require_in_process(self, data: &Path) -> Result<(), Failure> {
         let Some(address) = self.metrics else { return Ok(()) };
         Err(Failure::invalid(format!(

@@ -14,19 +14,19 @@ use crate::cli::exit::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Globals {
-    /// Folder that holds everything: journal, artifacts, control.sock [default: .ostler]
+    /// Data folder: journal, artifacts, control.sock [default: .ostler]
     #[arg(long, global = true, env = "OSTLER_DATA", hide_env_values = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Configuration [default: ostler.toml of the data folder, else of the workspace]
+    /// Configuration file [default: ostler.toml in the data folder, else in the workspace]
     #[arg(long, global = true, env = "OSTLER_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
 impl Globals {
-    /// Refuses `--json` where there is nothing to tell a machine.
+    /// Rejects `--json` for commands that print text only.
     pub(crate) fn text_only(&self, command: &str) -> Result<(), Failure> {
         if self.json {
             return Err(Failure::invalid(format!("`ostler {command}` prints text only: leave --json out")));

@@ -13,7 +13,7 @@ use ostler_kernel::plan::{Plan, Settings};
 
 use crate::cli::exit::Failure;
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -21,10 +21,10 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What stands for a file that comes from stdin.
+/// File name that stands for stdin.
 pub(crate) const STDIN: &str = "-";
 
-/// The plan that somebody named: a file, or what comes from stdin.
+/// Reads a plan from a file or from stdin.
 pub(crate) fn read_named(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
     if path != Path::new(STDIN) {
         return read(path, params);
@@ -33,7 +33,6 @@ pub(crate) fn read_named(path: &Path, params: Vec<(String, String)>) -> Result<P
     Ok(PlanFile::parse("stdin", Format::Yaml, &text, &given(params)?))
 }
 
-/// The text that comes from stdin, whole.
 pub(crate) fn from_stdin(what: &str, bytes_max: usize) -> Result<String, Failure> {
     let refused = |why: String| Failure::invalid(format!("{what} from stdin: {why}"));
     let mut bytes = Vec::new();
@@ -47,7 +46,6 @@ pub(crate) fn from_stdin(what: &str, bytes_max: usize) -> Result<String, Failure
     })
 }
 
-/// A plan file with its parameters filled in.
 pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
     PlanFile::read(path, &given(params)?).map_err(|error| Failure::invalid(error.to_string()))
 }
@@ -62,7 +60,7 @@ fn given(params: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Fail
     Ok(given)
 }
 
-/// Judges a plan as it would be run here.
+/// Validates a plan with the built-in tools and the configured domains.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
     let toolbox = Toolbox::new(builtin(&config.tools, None)).expect("the built-in tools go together");
     let domains = config.domains();

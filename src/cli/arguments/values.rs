@@ -6,18 +6,18 @@ use std::ops::RangeInclusive;
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use ostler_server::RUN_PART_CHARS_MIN;
 
-/// A whole number, 1 or more.
+/// Parses an integer ≥ 1.
 pub(crate) fn positive_integer(text: &str) -> Result<NonZeroU64, String> {
     let number = integer_in(text, 1..=u64::MAX)?;
     Ok(NonZeroU64::new(number).expect("it is 1 or more"))
 }
 
-/// A whole number, 0 or more.
+/// Parses an integer ≥ 0.
 pub(crate) fn unsigned_integer(text: &str) -> Result<u64, String> {
     integer_in(text, 0..=u64::MAX)
 }
 
-/// A whole number of a range.
+/// Parses an integer within a range.
 pub(crate) fn integer_in(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let (least, most) = (*range.start(), *range.end());
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -29,19 +29,19 @@ pub(crate) fn integer_in(text: &str, range: RangeInclusive<u64>) -> Result<u64, 
     }
 }
 
-/// A span of time, with its unit.
+/// Parses a duration with a unit.
 pub(crate) fn span(text: &str) -> Result<HumanDuration, String> {
     HumanDuration::with_unit(text).ok_or_else(|| format!("give {DURATION_RULE}"))
 }
 
-/// What may name a run; whether it does is found out where the runs are.
+/// Accepts any text that can name a run. The API resolves the name.
 pub(crate) fn run_name(text: &str) -> Result<String, String> {
     let refused =
         || format!("this names no run: give its id, {RUN_PART_CHARS_MIN} or more characters of it, or @last");
     (!text.is_empty()).then(|| text.to_owned()).ok_or_else(refused)
 }
 
-/// What may name a node.
+/// Accepts any text that can name a node.
 pub(crate) fn node_name(text: &str) -> Result<String, String> {
     let refused = || "this names no node: give its id, as `ostler show RUN` lists it".to_owned();
     (!text.is_empty()).then(|| text.to_owned()).ok_or_else(refused)

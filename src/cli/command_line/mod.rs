@@ -16,8 +16,9 @@ use crate::cli::exit::Failure;
 
 /// Run plans: graphs of work that are gated, journaled, and survive a kill
 ///
-/// A plan is a file that names steps and what each of them needs. Ostler runs a step when what it needs is there, asks a gate
-/// before every call of a tool, and writes down what happened before anybody sees it. After a crash it goes on where it was.
+/// A plan is a file that names nodes and their dependencies. Ostler runs a node when its dependencies are
+/// complete, checks every tool call at a gate, and appends each result to a journal before reporting it.
+/// After a crash, the run resumes where it stopped.
 #[derive(Debug, Parser)]
 #[command(
     name = "ostler",
@@ -35,60 +36,62 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a plan to its end
+    /// Run a plan to completion
     ///
-    /// Checks the plan, opens a run, shows what happens, and ends when nothing is left to do. The run is written down as it goes:
-    /// whatever stops this command, `ostler resume` goes on with the run.
+    /// Validates the plan, opens a run, shows its progress, and exits when no work is left. Every step is
+    /// appended to the journal: if this command stops, `ostler resume` continues the run.
     #[command(
         after_help = "Examples:\n  ostler run plan.yaml\n  ostler run examples/plans/audit.yaml --workspace ../project\n  ostler run plan.yaml --param version=1.2.0 --intent 2\n  ostler run plan.yaml --metrics 9464\n  generate | ostler run -"
     )]
     Run(run::RunArgs),
-    /// Show every fault of a plan, or what it amounts to
+    /// Validate a plan: report every fault, or its statistics
     ///
-    /// Starts nothing. Each fault is shown with its place in the file and what would mend it; a plan without faults is told in
-    /// numbers. Exits with 2 if there is a fault; advice refuses nothing.
+    /// Runs nothing. Each fault is reported with its place in the file and a fix; a plan without faults is
+    /// described by statistics. Exits with 2 if there is a fault. Advice does not change the exit code.
     #[command(
         after_help = "Examples:\n  ostler check plan.yaml\n  ostler check plan.yaml --param version=1.2.0"
     )]
     Check(check::CheckArgs),
-    /// Go on with a run, or with all that are open
+    /// Resume a run, or all open runs
     ///
-    /// What was finished is not done again. What was under way is done again if that is harmless, or sent again under the same
-    /// key; else it is in doubt, and `ostler resolve` settles it.
+    /// Completed nodes are not repeated. An interrupted attempt is repeated if that is harmless, or sent
+    /// again under the same idempotency key; otherwise the attempt is in doubt, and `ostler resolve`
+    /// settles it.
     #[command(
         after_help = "Examples:\n  ostler resume\n  ostler resume @last\n  ostler resume --metrics 9464"
     )]
     Resume(resume::ResumeArgs),
-    /// Let a run come to rest, to go on with it later
+    /// Suspend a run, to be resumed later
     ///
-    /// Nothing more of it starts. What is under way goes on to its end; then the run is set aside, holds nothing, and its agent is
-    /// free for the next one.
+    /// No further node starts. Attempts in progress run to their end; then the run is suspended, holds no
+    /// resources, and its agent is free for the next run.
     #[command(after_help = "Example:\n  ostler checkpoint @last")]
     Checkpoint(checkpoint::CheckpointArgs),
-    /// Hold a run, and ask a person whether it may go on
+    /// Hold a run until a person approves that it continues
     ///
-    /// Nothing more of it starts; what is under way goes on to its end. A yes (`ostler approve`) lets the run go on, a no (`ostler
-    /// reject`) cancels it, and so does silence.
+    /// No further node starts; attempts in progress run to their end. `ostler approve` continues the run;
+    /// `ostler reject` and an expired deadline cancel it.
     #[command(
         after_help = "Examples:\n  ostler interject @last 'the customer has called: go on?'\n  ostler interject @last 'wait for the audit' --within 2d"
     )]
     Interject(interject::InterjectArgs),
-    /// List runs, the newest first; or agents, clients, actors
+    /// List runs, newest first; or agents, clients, the supervision tree
     #[command(
         after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json\n  ostler ps --clients\n  ostler ps --tree"
     )]
     Ps(ps::PsArgs),
-    /// Show where a run stands, now or at an earlier record
+    /// Show the state of a run, now or at an earlier record
     ///
-    /// Formats other than text are for programs: json is the summary that `run --json` ends with, dot and mermaid draw the graph.
+    /// The formats json, dot and mermaid are for programs: json is the summary that ends the output of `run
+    /// --json`, dot and mermaid draw the graph.
     #[command(
         after_help = "Examples:\n  ostler show @last\n  ostler show @last --at 12\n  ostler show @last --format mermaid > graph.mmd"
     )]
     Show(show::ShowArgs),
     /// Print the records of a run
     ///
-    /// Everything that ever happened in it, in order. The records are numbered from 1; `ostler show RUN --at NUMBER` shows the run
-    /// as it stood then.
+    /// Prints all records in order. They are numbered from 1; `ostler show RUN --at NUMBER` shows the run
+    /// at one of them.
     #[command(after_help = "Examples:\n  ostler events @last\n  ostler events @last --follow --json")]
     Events(events::EventsArgs),
     /// Print the result of a node
@@ -96,145 +99,155 @@ enum Command {
         after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
     )]
     Artifact(artifact::ArtifactArgs),
-    /// List what waits for a person's approval, in all runs
+    /// List the approvals that wait for a person, in all runs
     ///
-    /// Each question with all that it shows, how long it stays open, and the commands that answer it.
+    /// Each approval is listed with its content, its deadline, and the commands that answer it.
     #[command(after_help = "Examples:\n  ostler approvals\n  ostler approvals --json")]
     Approvals,
-    /// Say yes to what a node asks, and let the run go on
+    /// Approve a node, and continue the run
     ///
-    /// The yes is for what was shown, and for nothing else: what runs then is exactly that, or it is asked anew. At a terminal
-    /// it is shown here, and asked for; elsewhere --digest says what was looked at, as `ostler approvals` shows it.
+    /// The approval holds for exactly the content shown: if the content changes, the node asks again. At a
+    /// terminal, this command shows the content and prompts; elsewhere, --digest names the content, as
+    /// `ostler approvals` lists it.
     #[command(
         after_help = "Examples:\n  ostler approve @last publish\n  ostler approve @last publish --note 'looks good' --digest b3:0123456789abcdef"
     )]
     Approve(approve::AnswerArgs),
-    /// Say no to what a node asks, and let the run go on
+    /// Reject a node, and continue the run
     ///
-    /// Before an action that cancels the node. A result that is refused may be made again, if the plan allows for patches.
+    /// Rejecting an action cancels the node. A rejected result may be produced again, if the plan allows
+    /// patches.
     #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
     Reject(approve::AnswerArgs),
     /// Add a client that pays for runs, or change its terms
     #[command(after_help = "Example:\n  ostler client add acme --credit 5000")]
     Client(client::ClientArgs),
-    /// Deposit credits for a client, take some back, or show what is left
+    /// Deposit or withdraw credits of a client, or show its balance
     ///
-    /// A credit is a millisecond of a slot. The first deposit makes a client metered, for good: when its credits are used up,
-    /// nothing more of it starts until there are more.
+    /// A credit is a millisecond of a slot. The first deposit makes a client metered, permanently: when its
+    /// credits are used up, none of its attempts start until credits are deposited.
     #[command(
         after_help = "Examples:\n  ostler credit acme +1000\n  ostler credit acme -200\n  ostler credit acme"
     )]
     Credit(credit::CreditArgs),
-    /// Watch the run queue: who is entitled to what, and who gets it
+    /// Show the run queue: shares and charges of each client
     ///
-    /// On a terminal, a table of clients that is drawn anew every second, until q or Esc. s sorts it by the next column; the arrow
-    /// keys, PgUp and PgDn scroll. Elsewhere, the table once. The shares are those of a client's tier: SHARE is its weight among the
-    /// clients that have work; GOT, GOT/MIN and GOT/ALL are what it got of what was charged since the look before, over the last
-    /// minute, and since the scheduler started. LAG is what it is behind by, in credits. A parked client has used up its credits.
+    /// On a terminal, a table of clients that is redrawn every second until q or Esc. s sorts by the next
+    /// column; the arrow keys, PgUp and PgDn scroll. Elsewhere, the table is printed once. Shares are
+    /// relative to the client's tier: SHARE is its weight among the clients that have work; GOT, GOT/MIN
+    /// and GOT/ALL are its part of the charges since the last poll, in the last minute, and since the
+    /// scheduler started. LAG is the credits by which the client is behind its share. A parked client has
+    /// used up its credits.
     #[command(after_help = "Examples:\n  ostler top\n  ostler top | head\n  ostler top --json -n 10")]
     Top(top::TopArgs),
-    /// Stop a run for good, or one node of it
+    /// Cancel a run, or one of its nodes
     ///
-    /// Steps that act on the world are let end; the rest is stopped at once. A cancelled run cannot be resumed.
+    /// Attempts that change the world run to their end; all others are stopped at once. A cancelled run
+    /// cannot be resumed.
     #[command(after_help = "Examples:\n  ostler cancel @last\n  ostler cancel @last notify")]
     Cancel(cancel::CancelArgs),
-    /// Do without a node of a run
+    /// Skip a node of a run
     ///
-    /// It counts as not needed. What depends on its success is lost with it, as if it had been cancelled.
+    /// The node counts as not needed. Nodes that depend on its success are cancelled.
     #[command(after_help = "Example:\n  ostler skip @last notify")]
     Skip(skip::SkipArgs),
-    /// Settle an attempt whose result was lost, and go on
+    /// Resolve an attempt that is in doubt, and continue the run
     ///
-    /// A step was started, the process died, and nobody can know whether it took effect. Look at the world, then say what is so.
+    /// The process died while the attempt ran, so its effect is unknown. Check the world, then report the
+    /// outcome.
     #[command(
         after_help = "Examples:\n  ostler resolve @last notify --redo\n  ostler resolve @last notify --done result.json"
     )]
     Resolve(resolve::ResolveArgs),
-    /// Make an agent with a name of its own, or find it
+    /// Create an agent with a name, or find an existing one
     ///
-    /// It runs plans one after the other, with `ostler run --agent NAME`. What it says of itself never changes.
+    /// The agent runs plans one after another, with `ostler run --agent NAME`. Its profile never changes.
     #[command(
         after_help = "Examples:\n  ostler spawn auditor\n  ostler spawn lawyer --client acme --domain legal --oversight supervised --can review"
     )]
     Spawn(spawn::SpawnArgs),
-    /// Put an agent that is quarantined back into service
+    /// Release a quarantined agent
     ///
-    /// An agent whose actor fails too often is taken out of service, and its runs are set aside; `ostler ps --agents` says why. A
-    /// released agent takes runs again. Those that were set aside go on with `ostler resume RUN`.
+    /// An agent whose actor fails too often is quarantined, and its runs are suspended; `ostler ps
+    /// --agents` shows the reason. A released agent accepts runs again. `ostler resume RUN` continues a
+    /// suspended run.
     #[command(after_help = "Example:\n  ostler release auditor")]
     Release(release::ReleaseArgs),
-    /// Declare pipelines, look at them, and steer their stages
+    /// Declare and inspect pipelines, and control their stages
     ///
-    /// A pipeline is a list of stages that publish events and subscribe to those of stages before them. Its events are kept in order,
-    /// and each stage has a place in them that survives whatever happens: nothing is skipped untold, and nothing comes out of turn.
-    /// The code of a stage is part of a program that uses the library, or reads and acknowledges over the API.
+    /// A pipeline is a list of stages that publish events and subscribe to those of earlier stages. Events
+    /// are kept in order, and each stage has a durable cursor: it receives every event once in order, or is
+    /// told of a gap. The code of a stage is part of a program that uses the library, or consumes and
+    /// acknowledges events over the API.
     #[command(
         after_help = "Examples:\n  ostler pipeline create examples/pipelines/web_testing.yaml\n  ostler pipeline ps\n  ostler pipeline events web_testing --follow\n  ostler pipeline catch-up web_testing synthesis --from 1"
     )]
     Pipeline(pipeline::PipelineArgs),
-    /// Show how well a run was done, or say so yourself
+    /// Show the evaluation of a run, or add a verdict
     ///
-    /// Six scores from 0 to 1, and one for all of them, by the weights of what the work is about. --quality and --adherence are your
-    /// verdict on a run that is over: it counts as one more score of its agent.
+    /// Six scores from 0 to 1, and a composite by the weights of the domain. --quality and --adherence add
+    /// your verdict on a closed run: it counts as one more score of its agent.
     #[command(
         after_help = "Examples:\n  ostler evaluate @last\n  ostler evaluate @last --quality 0.9 --note 'complete, and easy to read'"
     )]
     Evaluate(evaluate::EvaluateArgs),
-    /// List how well agents do: reputation, scores, runs without help
+    /// List agents by reputation, scores and autonomy
     ///
-    /// As far as their runs are kept. Those without a name of their own are told together, for each client.
+    /// Covers the runs that are kept. Unnamed agents are listed together, one row per client.
     #[command(
         after_help = "Examples:\n  ostler agents\n  ostler agents --like jurist\n  ostler agents --json"
     )]
     Agents(agents::AgentsArgs),
-    /// Post jobs that agents compete for
+    /// Post jobs for which agents compete
     #[command(
         after_help = "Examples:\n  ostler market offer jurist --can contracts --price 400\n  ostler market post job.yaml\n  ostler market ls"
     )]
     Market(market::MarketArgs),
-    /// Live through cases in virtual time
+    /// Simulate cases in virtual time
     #[command(
         after_help = "Examples:\n  ostler simulate graph cases.jsonl\n  ostler simulate queue trace.jsonl --check"
     )]
     Simulate(simulate::SimulateArgs),
-    /// Verify the data folder, and say what is missing
+    /// Verify the data folder, and report problems
     ///
-    /// Looks at the configuration, the disk, every record and every result. Changes no record, unless told to repair. Each line says
-    /// what was looked at and what was found; where something is to be done, the line below says what. Exits with 4 if anything is
-    /// broken.
+    /// Checks the configuration, the disk, every record and every result. Changes no record, except with
+    /// --repair. Each line names a check and its result; if action is needed, the next line names it. Exits
+    /// with 4 if anything is broken.
     ///
-    /// With --repair, runs that lost something are set aside, and nothing else: `ostler ps` lists them, and they never go on.
+    /// With --repair, runs that lost records or results are quarantined, and nothing else changes: `ostler
+    /// ps` lists them, and they never continue.
     #[command(
         after_help = "Examples:\n  ostler doctor\n  ostler doctor --repair\n  ostler doctor --data /var/lib/ostler"
     )]
     Doctor(doctor::DoctorArgs),
-    /// Tell what is no longer to be kept, or remove it
+    /// List runs past their retention, or remove them
     ///
-    /// Runs that are over go once they are as old as `keep` in [retention] of the configuration says, or --older-than; with them
-    /// their results. What clients were charged for them stays. Runs that are open or set aside stay. Of pipelines, events over the
-    /// quota go.
+    /// Closed runs and their results are removed at the age given by `keep` in [retention] of the
+    /// configuration, or --older-than. Charges to clients are kept. Open and suspended runs are kept.
+    /// Pipeline events over the quota are removed.
     #[command(
         after_help = "Examples:\n  ostler gc\n  ostler gc --apply\n  ostler gc --older-than 7d --apply"
     )]
     Gc(gc::GcArgs),
-    /// Print a script that completes commands and options in a shell
+    /// Print a shell completion script
     ///
-    /// In bash it completes names too, as they are in the data folder: of runs, nodes, agents, clients, pipelines and stages.
+    /// In bash, the script also completes names from the data folder: runs, nodes, agents, clients,
+    /// pipelines and stages.
     ///
-    /// For bash, a line for ~/.bashrc: source <(ostler completions bash). For zsh, put the script into a folder of $fpath, as _ostler.
-    /// For fish, into ~/.config/fish/completions, as ostler.fish.
+    /// For bash, add this line to ~/.bashrc: source <(ostler completions bash). For zsh, store the script
+    /// as _ostler in a folder of $fpath. For fish, store it as ~/.config/fish/completions/ostler.fish.
     #[command(
         after_help = "Examples:\n  ostler completions bash > ostler.bash\n  ostler completions fish > ~/.config/fish/completions/ostler.fish"
     )]
     Completions(completions::CompletionsArgs),
-    /// Print what a shell offers for the last of these words
+    /// Print the completions of the last of these words
     ///
-    /// Exits with 1 if that names nothing of a data folder, and no topic of the help.
+    /// Exits with 1 if the word names nothing of a data folder and no help topic.
     #[command(hide = true, after_help = "Example:\n  ostler complete -- show @")]
     Complete(complete::CompleteArgs),
-    /// Print the manual page, or write one for every command
+    /// Print the manual page, or write one per command
     ///
-    /// The pages are made from the same words as this help. Put them where `man` looks: in the folder man1 of a folder of $MANPATH.
+    /// The pages contain the same text as this help. Store them in the folder man1 of a folder of $MANPATH.
     #[command(after_help = "Examples:\n  ostler man | man -l -\n  ostler man --out ~/.local/share/man/man1")]
     Man(man::ManArgs),
     /// Explain a command, a code such as V04, or exit-codes, environment, runs
@@ -242,17 +255,17 @@ enum Command {
     Help(help::HelpArgs),
 }
 
-/// Everything the command line takes.
+/// Returns the declaration of the whole command line.
 pub(crate) fn command() -> clap::Command {
     let command = text_only_without_json(Cli::command());
     let template = help::template(&command);
     command.help_template(template).after_long_help(help::after_all())
 }
 
-/// Commands that print text only.
+/// Commands that reject `--json`.
 pub(crate) const TEXT_ONLY: [&str; 3] = ["completions", "man", "help"];
 
-/// Offers no `--json` where it is refused.
+/// Hides `--json` in the help of commands that reject it.
 fn text_only_without_json(command: clap::Command) -> clap::Command {
     let Some(json) = command.get_arguments().find(|argument| argument.get_id() == "json").cloned() else {
         return command;
@@ -262,7 +275,7 @@ fn text_only_without_json(command: clap::Command) -> clap::Command {
         .fold(command, |command, name| command.mut_subcommand(name, |it| it.arg(json.clone().hide(true))))
 }
 
-/// The same, without the variables of the environment that are set to nothing: that is as if they were not set.
+/// Ignores environment variables that are set to the empty string.
 pub(crate) fn without_empty_variables(mut command: clap::Command) -> clap::Command {
     let empty = |argument: &&clap::Arg| {
         argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty())

@@ -6,16 +6,16 @@ use ostler_kernel::plan::nearest;
 
 use crate::cli::command_line::command;
 
-/// Pairs of letters that are compared to find out which command was meant.
+/// Limit on pairs of letters compared to find the intended command.
 const LETTERS_COMPARED_MAX: usize = 100_000;
 
-/// What is looked for below `client`, and where it stands.
+/// Mistaken subcommands of `client`, and the commands for these tasks.
 const CLIENTS_TOLD: [&str; 4] = ["ls", "list", "ps", "show"];
 
 const CLIENTS_TOLD_BY: &str = "`ostler ps --clients` lists clients, `ostler credit CLIENT` tells of one";
 
-/// Adds the command that was meant by one that is not there. Clap itself takes neighbours that changed places for
-/// two wrong letters, which is too many in a short word.
+/// Adds the likely intended command to the error. Clap counts two swapped letters as two errors, too many
+/// in a short word.
 pub(crate) fn with_meant(mut error: clap::Error) -> clap::Error {
     let name = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
     {
@@ -23,7 +23,7 @@ pub(crate) fn with_meant(mut error: clap::Error) -> clap::Error {
         _ => return error,
     };
     let root = command();
-    // Among its siblings.
+    // Only siblings of the mistyped command are candidates.
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let at = words.iter().position(|word| *word == name).unwrap_or(0);
     let mut before = words[..at].iter().skip(1).filter_map(|word| root.find_subcommand(word));

@@ -15,15 +15,15 @@ use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::{AccessMode, Session};
 
-/// Columns of the names of agents and clients.
+/// Maximum width of names of agents and clients.
 const NAME_MAX: usize = 36;
 
-/// Columns that they keep, however narrow the terminal.
+/// Minimum width of these names.
 const NAME_MIN: usize = 8;
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
-    /// Only those whose scores are nearest to those of this agent, the nearest first
+    /// List only agents with scores similar to this one, most similar first
     #[arg(long, value_name = "AGENT")]
     like: Option<String>,
 }
@@ -51,7 +51,7 @@ pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Fa
     Ok(code::SUCCEEDED)
 }
 
-/// What is told of an agent. What its work is about and how many runs it had go first; by whose name it stands and its reputation, last.
+/// DOMAIN and RUNS are hidden first; CLIENT and REPUTATION last.
 const COLUMNS: [Column; 8] = [
     Column::name("AGENT").at_least(9).at_most(NAME_MAX).narrows(1, NAME_MIN),
     Column::name("CLIENT").at_most(NAME_MAX).narrows(2, NAME_MIN).goes(5),
@@ -76,10 +76,9 @@ fn row(line: &AgentEvaluationLine) -> [Cell; 8] {
     ]
 }
 
-/// What begins the line about an agent whose last run was far worse.
+/// Label of an agent whose last run was far below its average.
 const ALARM: &str = "far worse than usual";
 
-/// The agents as a table in so many columns.
 fn listed(agents: &[AgentEvaluationLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = agents.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);

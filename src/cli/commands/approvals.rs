@@ -41,7 +41,7 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
         for question in &page.approvals {
             told += 1;
             if globals.json {
-                // Machines get all of it, however large.
+                // JSON output contains the whole request, however large.
                 let whole: ApprovalView =
                     session.get(&format!("/v1/approvals/{}", path_segment(&question.id))).await?;
                 let mut line = serde_json::to_value(&whole).expect("a question is names, numbers and JSON");
@@ -72,8 +72,7 @@ fn tell(question: &ApprovalView, out: &mut Out) {
     lines.for_each(|line| out.line(line));
 }
 
-/// A question in the list of all: what is asked, and the commands that answer it, or that end it where no answer is
-/// taken any more.
+/// Formats a request with the commands that answer it, or that continue the run after the deadline.
 fn listed(question: &ApprovalView) -> Vec<String> {
     let mut lines = approval_lines(question, Detail::Excerpt(TEXT_LINES_MAX));
     if is_expired(question.deadline_ms) {

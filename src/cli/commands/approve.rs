@@ -23,7 +23,7 @@ use crate::cli::session::approval_prompt::{Reply, user_name};
 use crate::cli::session::signals::{ContinueSignal, Signals};
 use crate::cli::session::{AccessMode, Session, approval_prompt, watch_run};
 
-/// Hex digits of a digest that `--digest` takes at least.
+/// Minimum hex digits of `--digest`.
 const DIGEST_GIVEN_MIN: usize = 8;
 
 #[derive(Debug, Args)]
@@ -31,10 +31,10 @@ pub(crate) struct AnswerArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// The node that asks
+    /// The node that waits for the approval
     #[arg(value_parser = node_name)]
     node: String,
-    /// Say why, for the record; a refused result may be tried again with it
+    /// Reason, for the record; a rejected result may be retried with it
     #[arg(
         long,
         value_name = "TEXT",
@@ -43,8 +43,8 @@ pub(crate) struct AnswerArgs {
         allow_hyphen_values = true
     )]
     note: String,
-    /// Only if this is what is asked: a digest as `ostler approvals` shows it. Who approves without a terminal says by it
-    /// what was looked at
+    /// Answer only if the content has this digest, as `ostler approvals` lists it; required to approve
+    /// without a terminal
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
     #[command(flatten)]
@@ -76,9 +76,8 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
     watch_run::go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 
-/// Sends the answer to whoever holds the data folder. A yes is for what somebody has seen: what `--digest` names, or what
-/// the person at the terminal is shown here. Gives the run as it stood before; or, if they would not say yes, the exit
-/// code.
+/// Sends the answer. An approval names content that the approver has seen: by `--digest`, or at the prompt
+/// here. Returns the run as it was before, or the exit code if the prompt was declined.
 async fn send(
     session: &mut Session,
     signals: &mut Signals,
@@ -114,7 +113,7 @@ async fn send(
     let lost = Cell::new(false);
     let answered = session.with_retry(true, async |client| {
         match client.post::<RunRef>(&path, &request).await {
-            // The process that held the data folder ended; whether it took the answer is known by now.
+            // The previous holder of the data folder ended, and may have accepted the answer.
             Err(ApiError::Problem(problem))
                 if lost.get() && was_answered(client, &problem, &before.run, &args.node).await? =>
             {
@@ -130,7 +129,7 @@ async fn send(
     Ok(Ok(before))
 }
 
-/// Whether an answer is refused that was sent a second time because the first was taken.
+/// Returns whether a repeated answer was refused because the first one was accepted.
 async fn was_answered(
     client: &Client,
     problem: &ProblemDetails,
@@ -147,8 +146,7 @@ async fn was_answered(
     }
 }
 
-/// Shows a question to the person at the terminal, and waits for a yes: the note that is typed with it. Anything else is
-/// the exit code.
+/// Shows the request and prompts for an approval. Returns the note, or the exit code for any other reply.
 async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<String, u8> {
     let show = || approval_lines(question, Detail::Excerpt(TEXT_LINES_MAX)).into_iter().for_each(status_line);
     show();
@@ -179,7 +177,7 @@ async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<Strin
     }
 }
 
-/// What the node asks, or why it asks nothing that is answered by yes or no.
+/// Returns the pending request of the node, or an error that explains why there is none.
 fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
     let id = &run.run;
     match run.waiting.iter().find(|waiting| waiting.node == node) {
@@ -212,7 +210,7 @@ fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Fai
     }
 }
 
-/// Refuses a digest that is not that of what is shown.
+/// Rejects a digest that does not match the current content.
 fn check_digest(given: &str, shown: &str, run: &str, node: &str) -> Result<(), Failure> {
     let hex = given.strip_prefix("b3:").unwrap_or(given).to_ascii_lowercase();
     if hex.len() < DIGEST_GIVEN_MIN || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -15,10 +15,10 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct ArtifactArgs {
-    /// The run and the node: RUN/NODE
+    /// Run and node: RUN/NODE
     #[arg(value_name = "RUN/NODE")]
     name: String,
-    /// Part of a JSON result, as keys and indices with dots; a text is printed as it is
+    /// Part of a JSON result, as keys and indices separated by dots; text is printed as is
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
 }
@@ -74,7 +74,7 @@ async fn tell_artifact(
     Ok(())
 }
 
-/// The part of a JSON document at a dot path; a text without its quotes.
+/// Returns the part of a JSON document at a dotted path; texts without quotes.
 fn within(content: &[u8], path: &str) -> Result<Vec<u8>, Failure> {
     let value: Value = serde_json::from_slice(content)
         .map_err(|_| Failure::invalid("the result is no JSON, so it has no parts: leave --path out"))?;

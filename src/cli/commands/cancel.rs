@@ -24,7 +24,7 @@ pub(crate) struct CancelArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// Only this node; what depends on it is lost with it
+    /// Cancel only this node, and the nodes that depend on it
     #[arg(value_parser = node_name)]
     node: Option<String>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
         Ok(RunRef { run }) => run,
         Err(refused) => return session.stop_with(refused).await,
     };
-    // What acts on the world goes on to its end.
+    // Attempts that change the world run to their end.
     let (mut nothing, mut after) = (Nothing, 0);
     let ended = tokio::select! {
         ended = follow_until(&mut session, &run, &mut after, "settled", FollowMode::Observe, &mut nothing, None, &mut out) => Some(ended),
@@ -66,11 +66,11 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
         out.line(head.join("\n"));
     }
     session.close(&mut signals).await?;
-    // Cancelling is what was wanted.
+    // A cancelled run is the requested result.
     Ok(if after.standing == Standing::Closed { code::SUCCEEDED } else { exit_code(&after) })
 }
 
-/// Shows nothing.
+/// A view that prints nothing.
 struct Nothing;
 
 impl View for Nothing {

@@ -52,7 +52,7 @@ pub(crate) async fn stop_node(
     go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 
-/// What became of a node that was to be stopped.
+/// Describes the effect of a cancellation or skip.
 fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {
     let told = match state.as_str() {
         "cancelled" | "skipped" => format!("{state} {node}"),

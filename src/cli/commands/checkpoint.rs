@@ -21,7 +21,6 @@ pub(crate) struct CheckpointArgs {
     run: String,
 }
 
-/// Lets a run come to rest.
 pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut session = Session::open(globals, Path::new("."), AccessMode::Execute).await?;

@@ -24,13 +24,14 @@ pub(crate) struct ClientArgs {
 
 #[derive(Debug, Subcommand)]
 enum ClientCommand {
-    /// Add a client, or change the terms of one
+    /// Add a client, or change its terms
     ///
-    /// A client need not be added before it runs something: then it has weight 100 in the marketplace and is not metered.
-    /// With --credit it is metered: what its attempts cost (a credit is a millisecond of a slot) is taken off its credits, and
-    /// when they are used up nothing more of it starts until `ostler credit` adds some. A metered client for which no weight was
-    /// chosen takes it from the credits deposited in the last thirty days: 1,000 credits are worth the weight 100. Of a client that
-    /// is known already, what is not named here stays as it is.
+    /// Clients need not be added before they run plans: by default they have weight 100 in the marketplace
+    /// and are not metered. --credit makes the client metered: the cost of its attempts (a credit is a
+    /// millisecond of a slot) is charged to its credits, and when these are used up none of its attempts
+    /// start until `ostler credit` adds some. Without --weight, the weight of a metered client follows the
+    /// credits deposited in the last thirty days: 1,000 credits give weight 100. Terms of an existing
+    /// client that are not given here stay unchanged.
     #[command(
         after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client add umbrella --weight 300 --tier contracted"
     )]
@@ -39,12 +40,13 @@ enum ClientCommand {
 
 #[derive(Debug, Args)]
 struct AddArgs {
-    /// Its name, as `ostler run --client` takes it
+    /// Name, as for `ostler run --client`
     client: String,
-    /// Its share among the clients of its tier: 1 to 1000000, or credits, what its credits are worth [default: credits]
+    /// Weight among the clients of its tier: 1 to 1000000, or credits to derive it from deposits [default:
+    /// credits]
     #[arg(long, value_name = "W", allow_negative_numbers = true, value_parser = weight)]
     weight: Option<WeightRequest>,
-    /// Where it is served: contracted goes first, the marketplace keeps a tenth [default: marketplace]
+    /// Tier: contracted is served first, marketplace keeps a tenth [default: marketplace]
     #[arg(long, value_name = "TIER")]
     tier: Option<TierArg>,
     /// Credits to deposit
@@ -88,7 +90,7 @@ pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Fa
     tell(globals, &line?)
 }
 
-/// Changes a client, which begins in the marketplace if it is new.
+/// Changes the terms of a client. A new client starts in the marketplace.
 async fn add(session: &mut Session, path: &str, mut request: ClientRequest) -> Result<ClientLine, ApiError> {
     match session.get::<ClientLine>(path).await {
         Ok(known) if request == ClientRequest::default() => return Ok(known),
@@ -101,10 +103,9 @@ async fn add(session: &mut Session, path: &str, mut request: ClientRequest) -> R
     session.post(path, &request).await
 }
 
-/// Code of the problem that nothing is known of a client.
+/// Problem code for an unknown client.
 const UNKNOWN: &str = "client_unknown";
 
-/// The path of a client.
 pub(crate) fn path(client: &str) -> Result<String, Failure> {
     if !is_name(client) {
         return Err(Failure::invalid(format!("client name {client:?} is not {NAME_RULE}")));
@@ -112,7 +113,6 @@ pub(crate) fn path(client: &str) -> Result<String, Failure> {
     Ok(format!("/v1/clients/{}", path_segment(client)))
 }
 
-/// Tells how a client stands.
 pub(crate) fn tell(globals: &Globals, line: &ClientLine) -> Result<u8, Failure> {
     let mut out = Out::new();
     if globals.json {
@@ -123,7 +123,7 @@ pub(crate) fn tell(globals: &Globals, line: &ClientLine) -> Result<u8, Failure> 
     Ok(code::SUCCEEDED)
 }
 
-/// A client in a sentence.
+/// Describes a client.
 pub(crate) fn told(line: &ClientLine) -> String {
     let ClientLine { client, weight, .. } = line;
     let from = match line.weight_from.as_str() {

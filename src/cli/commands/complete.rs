@@ -17,24 +17,24 @@ use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::{Client, path_segment};
 use crate::cli::session::{AccessMode, Session};
 
-/// How long somebody who has pressed a key waits.
+/// Timeout: the user is waiting for a key press to take effect.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs that are offered, the newest.
+/// Newest runs offered.
 const RUNS_OFFERED_MAX: usize = 100;
 
-/// Names that are offered of those that begin as the word does.
+/// Names offered.
 const NAMES_OFFERED_MAX: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompleteArgs {
-    /// The words of the line after the command's name; the last is being typed
+    /// Words of the line after the command's name; the last one is being typed
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
-/// Prints a name a line. Where nothing can be said, nothing is: somebody is typing. Where the word names nothing that we know
-/// of, that is said by the code, and the shell may offer what it likes.
+/// Prints one name per line, and nothing on errors. Exit code 1 means that the word is no name of ours, so
+/// the shell may complete it by itself.
 pub(crate) async fn complete(globals: &Globals, args: CompleteArgs) -> Result<u8, Failure> {
     let mut root = command();
     root.build();
@@ -48,7 +48,7 @@ pub(crate) async fn complete(globals: &Globals, args: CompleteArgs) -> Result<u8
     Ok(code::SUCCEEDED)
 }
 
-/// What the word that is being typed names.
+/// Kind of name that a word stands for.
 #[derive(Debug, PartialEq, Eq)]
 enum What<'a> {
     Run,
@@ -61,12 +61,12 @@ enum What<'a> {
     Pipeline,
     /// A stage of this pipeline.
     Stage(&'a str),
-    /// What `ostler help` explains.
+    /// A topic of `ostler help`.
     Topic,
 }
 
 impl<'a> What<'a> {
-    /// By the id of an argument that stands by itself, behind these names.
+    /// Kind of a positional argument, given the names before it.
     fn of(id: &str, names: &[&'a str]) -> Option<What<'a>> {
         Some(match id {
             "run" => What::Run,
@@ -81,7 +81,7 @@ impl<'a> What<'a> {
         })
     }
 
-    /// By the id of an option.
+    /// Kind of an option's value.
     fn of_option(id: &str) -> Option<What<'a>> {
         match id {
             "agent" | "like" => Some(What::Agent),
@@ -96,13 +96,13 @@ struct Asked<'a> {
     command: &'a str,
     what: What<'a>,
     word: &'a str,
-    /// The option that the word is joined to, with its `=`; else nothing.
+    /// The option joined to the word with `=`, or an empty text.
     option: &'a str,
     data: Option<PathBuf>,
 }
 
 impl<'a> Asked<'a> {
-    /// `None` if the word names none of them.
+    /// Returns `None` if the word stands for no name.
     fn of(root: &Command, words: &'a [String]) -> Option<Asked<'a>> {
         let (word, before) = words.split_last()?;
         let (mut called, mut command, mut names, mut data) = (root, "", Vec::new(), None);
@@ -168,21 +168,21 @@ impl<'a> Asked<'a> {
         let list: RunList = client.get(&format!("/v1/runs?limit={RUNS_OFFERED_MAX}&open={open}")).await?;
         let mut names = vec!["@last".to_owned()];
         names.extend(list.runs.iter().map(|line| short_id(&line.run).to_owned()));
-        // All ids of a time begin alike: whole ones are offered to who has begun to type one.
+        // Ids opened at similar times begin alike, so whole ids are offered only for a non-empty prefix.
         if !self.word.is_empty() {
             names.extend(list.runs.into_iter().map(|line| line.run));
         }
         Ok(names)
     }
 
-    /// The agents that the command can do something about.
+    /// Agents to which the command applies.
     async fn agents(&self, client: &Client) -> Result<Vec<String>, Failure> {
         let list: AgentList = client.get("/v1/agents").await?;
         let fits = |state: &str| self.command != "release" || state == "quarantined";
         Ok(list.agents.into_iter().filter(|line| fits(&line.state)).map(|line| line.agent).collect())
     }
 
-    /// The stages that the command can do something about.
+    /// Stages to which the command applies.
     async fn stages(&self, client: &Client, pipeline: &str) -> Result<Vec<String>, Failure> {
         let line: PipelineLine = client.get(&format!("/v1/pipelines/{}", path_segment(pipeline))).await?;
         let fits = |state: &str| match self.command {
@@ -193,7 +193,7 @@ impl<'a> Asked<'a> {
         Ok(line.stages.into_iter().filter(|stage| fits(&stage.state)).map(|stage| stage.stage).collect())
     }
 
-    /// The nodes that the command can do something about.
+    /// Nodes to which the command applies.
     async fn nodes(&self, session: &Session, run: &str) -> Result<Vec<String>, Failure> {
         let summary: Summary = session.client.get(&format!("/v1/runs/{}", path_segment(run))).await?;
         Ok(match self.command {
@@ -211,7 +211,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The option that a word is, and the value that is joined to it.
+/// Parses an option, and the value joined to it.
 fn option<'c, 'w>(called: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
     let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
     let is_it = |known: &&Arg| match (name.strip_prefix("--"), name.strip_prefix('-')) {

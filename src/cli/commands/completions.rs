@@ -8,9 +8,8 @@ use crate::cli::command_line::command;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
 
-/// Runs, nodes, agents, clients, pipelines and stages, where the word being typed names one; else what the script that is made from the
-/// arguments says.
-/// The word is taken from the line: bash itself takes what follows an `@` for a word of its own.
+/// Completes names with `ostler complete`, else falls back to the generated script. The word is taken from
+/// the whole line, because bash splits words at `@`.
 const BASH_NAMES: &str = r#"
 _ostler_or_names() {
     local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" word names
@@ -55,7 +54,7 @@ _ostler_no_options() {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 
@@ -65,7 +64,7 @@ pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs) -> Result<u
     generate(args.shell, &mut shown(), "ostler", &mut script);
     let mut out = Out::new();
     if args.shell == Shell::Bash {
-        // The last registration counts.
+        // Bash uses the last registration.
         let script = String::from_utf8(script).expect("a script is text");
         out.raw(script.replace("complete -F _ostler ", "complete -F _ostler_or_names ").as_bytes());
         out.raw(BASH_NAMES.as_bytes());
@@ -75,7 +74,7 @@ pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs) -> Result<u
     Ok(code::SUCCEEDED)
 }
 
-/// The command without those below it that are hidden, which the scripts would offer.
+/// The command without its hidden subcommands, which the generators would offer.
 fn shown() -> Command {
     let whole = command();
     let below = whole.get_subcommands().filter(|below| !below.is_hide_set()).cloned();

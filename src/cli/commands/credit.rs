@@ -14,9 +14,9 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct CreditArgs {
-    /// The client
+    /// Client
     client: String,
-    /// Credits to deposit, such as +1000, or to take back, such as -200; absent: show what is left
+    /// Credits to deposit, such as +1000, or to withdraw, such as -200; without it, show the balance
     #[arg(value_name = "AMOUNT", allow_hyphen_values = true, value_parser = amount)]
     amount: Option<i64>,
 }
@@ -38,7 +38,7 @@ pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Fa
     let mut session = Session::open(globals, Path::new("."), want).await?;
     let mut line = session.get::<ClientLine>(&path).await;
     let mut begins = false;
-    // Nobody deposits by a slip of the pen for somebody who is not there.
+    // An unknown client is an error: a deposit must not create one by a typing mistake.
     if let (Ok(known), Some(_)) = (&mut line, args.amount) {
         let request = ClientRequest { credits: args.amount, ..ClientRequest::default() };
         match session.post::<ClientLine>(&path, &request).await {

@@ -16,7 +16,7 @@ use crate::cli::session::api_client::path_segment;
 use crate::cli::session::approval_prompt::user_name;
 use crate::cli::session::{AccessMode, Session};
 
-/// Who judges where nobody knows their name.
+/// Name of an approver without a user name.
 const SOMEBODY: &str = "operator";
 
 #[derive(Debug, Args)]
@@ -24,13 +24,13 @@ pub(crate) struct EvaluateArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// How good what came of it is, 0 to 1
+    /// Quality of the result, 0 to 1
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true, value_parser = quality)]
     quality: Option<u16>,
-    /// Whether it is what was asked for, 0 to 1
+    /// Adherence of the result to the goal, 0 to 1
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true, value_parser = adherence)]
     adherence: Option<u16>,
-    /// Why, in your words
+    /// Reason for the verdict
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     note: Option<String>,
 }

@@ -26,23 +26,23 @@ pub(crate) struct EventsArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// Go on until the run is over
+    /// Continue until the run is closed
     #[arg(short, long)]
     follow: bool,
-    /// The first record to print
+    /// First record to print
     #[arg(long, value_name = "SEQ", default_value = "1", allow_negative_numbers = true, value_parser = positive_integer)]
     from: NonZeroU64,
 }
 
-/// Records for people.
+/// A view that prints records as a table.
 #[derive(Default)]
 struct Table {
-    /// What does each node, as far as the records that were shown say so: its tool, else its kind.
+    /// Tool or kind of each node, from the plan records shown so far.
     done_by: BTreeMap<String, String>,
 }
 
 impl Table {
-    /// Takes in the nodes of a plan, or those that another version changes.
+    /// Adds the nodes of a plan, or those that a new version changes.
     fn take_in(&mut self, nodes: &Value) {
         for node in nodes.as_array().into_iter().flatten() {
             let done_by = node["tool"].as_str().or(node["kind"].as_str());
@@ -63,7 +63,7 @@ impl View for Table {
                 let word = |key: &str| line.body[key].as_str().unwrap_or_default().to_owned();
                 format!("{} -> {}  {}", word("from"), word("to"), word("reason"))
             }
-            // What is identified, and by what, is for programs.
+            // The identity and its inputs are only of use to programs.
             "attempt_intent" => {
                 let done_by = self.done_by.get(node).map(|done_by| format!(", {done_by}"));
                 format!("attempt {}{}", line.body["attempt"], done_by.unwrap_or_default())
@@ -140,7 +140,7 @@ async fn tell_events(
     if !args.follow {
         return Ok(());
     }
-    // Who drove the run while it was followed may have let go of it.
+    // The process that executed the run may have ended.
     let now = if follows { session.summary(&summary.run).await? } else { summary };
     if !matches!(now.standing, Standing::Closed | Standing::Quarantined) {
         let short = report::short(&session.client, &now).await;

@@ -19,13 +19,14 @@ use crate::cli::session::settings::{load_settings, no_runs_text};
 
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
-    /// Remove it, instead of only telling what would be removed
+    /// Remove the data; without it, only list what would be removed
     #[arg(long)]
     apply: bool,
-    /// Runs go that were over for so long, such as 30d or 12h [default: `keep` in [retention] of the configuration]
+    /// Minimum age of closed runs, such as 30d or 12h [default: `keep` in [retention] of the configuration]
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true, value_parser = age)]
     older_than: Option<HumanDuration>,
-    /// Runs go, too, that `ostler doctor --repair` set aside, and the damaged segments and results that it kept
+    /// Also remove runs quarantined by `ostler doctor --repair`, and the damaged segments and results it
+    /// kept
     #[arg(long)]
     quarantined: bool,
 }

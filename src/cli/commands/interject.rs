@@ -23,17 +23,16 @@ pub(crate) struct InterjectArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// What a person is to decide about
+    /// Question to the person
     #[arg(allow_hyphen_values = true)]
     text: String,
-    /// How long the answer may take; then the run is cancelled
+    /// Time for the answer; afterwards the run is cancelled
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span)]
     within: HumanDuration,
     #[command(flatten)]
     metrics: MetricsOption,
 }
 
-/// Holds a run until a person has answered.
 pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<u8, Failure> {
     let wait_ms = u64::try_from(args.within.ticks(1_000)).ok().and_then(NonZeroU64::new);
     let wait_ms = wait_ms.ok_or_else(|| Failure::invalid("--within: give a time above 0, such as 10m"))?;

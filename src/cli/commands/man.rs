@@ -16,7 +16,7 @@ use crate::cli::output::terminal::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Folder to write a page for each command to, made if it is not there; absent: ostler(1) on stdout
+    /// Folder for one page per command, created if missing; without it, ostler(1) is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -43,13 +43,13 @@ pub(crate) fn man(globals: &Globals, args: &ManArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-/// A command and all below it.
+/// The command and its subcommands.
 fn pages(command: &Command) -> Vec<&Command> {
     let below = command.get_subcommands().filter(|below| !below.is_hide_set());
     std::iter::once(command).chain(below.flat_map(pages)).collect()
 }
 
-/// The usage line of the help: options stand below with their values, those of every command apart from its own.
+/// The usage line, as in the help.
 fn synopsis(command: &Command) -> Roff {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let usage = command.clone().render_usage().to_string();
@@ -60,7 +60,6 @@ fn synopsis(command: &Command) -> Roff {
     synopsis
 }
 
-/// Writes one page.
 fn render(command: &Command, to: &mut dyn Write) -> io::Result<()> {
     let is_root = command.get_name() == "ostler";
     let version = env!("CARGO_PKG_VERSION");

@@ -15,11 +15,10 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArgs {
-    /// The agent, as `ostler ps --agents` lists it
+    /// Agent, as `ostler ps --agents` lists it
     agent: String,
 }
 
-/// Puts an agent back into service.
 pub(crate) async fn release(globals: &Globals, args: ReleaseArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut session = Session::open(globals, Path::new("."), AccessMode::Execute).await?;

@@ -17,7 +17,7 @@ use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, watch};
 use crate::cli::session::{AccessMode, Session};
 
-/// Bytes of a result that a person gives.
+/// Maximum bytes of a result given by a person.
 const RESULT_BYTES_MAX: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
@@ -37,13 +37,13 @@ pub(crate) struct ResolveArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct HowArgs {
-    /// It was done: its result, a JSON file, or - for stdin
+    /// The attempt took effect: its result, as a JSON file, or - for stdin
     #[arg(long, value_name = "FILE")]
     done: Option<PathBuf>,
-    /// Do it again
+    /// Repeat the attempt
     #[arg(long)]
     redo: bool,
-    /// It counts as failed
+    /// Count the attempt as failed
     #[arg(long)]
     fail: bool,
 }
@@ -62,7 +62,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         Ok(summary) => summary,
         Err(failure) => return session.stop_with(failure).await,
     };
-    // What is in doubt now, and not what a second attempt may leave in doubt by the time this is heard.
+    // Names the attempt seen now, not a later one that is in doubt by the time the request arrives.
     let attempt = before.waiting.iter().find(|waiting| waiting.node == args.node).and_then(|it| it.attempt);
     let request = ResolveRequest { node: args.node, attempt, how, value };
     let path = format!("/v1/runs/{}/resolve", before.run);
@@ -72,7 +72,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
 }
 
-/// A result that a person gives.
+/// Reads the result given by a person.
 fn result(path: &Path) -> Result<Value, Failure> {
     let name = path.display();
     let refuse = |error: &dyn std::fmt::Display| Failure::invalid(format!("the result {name}: {error}"));

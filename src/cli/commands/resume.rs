@@ -26,7 +26,7 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The run: its id, a part of it, or @last; absent: all that are open
+    /// The run: its id, a part of it, or @last; without it, all open runs
     #[arg(value_parser = run_name)]
     run: Option<String>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     if !is_over {
         match post(&mut session, &before.run, "resume").await {
             Ok(_) => {}
-            // Where it waits for its turn or for a person, it is driven already, and watched.
+            // A run that is queued or waits for a person is active already; it is watched.
             Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => {
                 is_over = problem.current.is_none_or(AgentState::is_terminal);
             }
@@ -107,9 +107,9 @@ async fn resume_all(
         };
         match resumed {
             Ok(before) => watched.push(Watch::from(&before, globals.json)),
-            // One run that cannot be taken up keeps no other from it.
+            // A run that cannot be resumed does not keep others from it.
             Err(ApiError::Problem(problem)) => {
-                // Its job may have ended it meanwhile: that is told as any end.
+                // Its job may have closed the run meanwhile, which is reported like any end.
                 if let Ok(now) = session.summary(&run).await
                     && now.standing == Standing::Closed
                 {
@@ -138,7 +138,7 @@ async fn resume_all(
     Ok(worst)
 }
 
-/// Runs that were set aside, newest first: they are taken up by name only.
+/// Fetches suspended runs, newest first. They are resumed by id only.
 pub(crate) async fn set_aside(session: &mut Session) -> Result<Vec<RunLine>, ApiError> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
@@ -151,7 +151,7 @@ pub(crate) async fn set_aside(session: &mut Session) -> Result<Vec<RunLine>, Api
     }
 }
 
-/// Tells of the runs that were set aside: each of them, if there are no others.
+/// Prints the suspended runs: one by one if no run is open, else their number.
 async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), ApiError> {
     let found = set_aside(session).await?;
     let told = if alone { found.len().min(SET_ASIDE_TOLD_MAX) } else { 0 };
@@ -177,5 +177,5 @@ async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), ApiErr
     Ok(())
 }
 
-/// Runs that were set aside and are told one by one.
+/// Suspended runs printed one by one.
 const SET_ASIDE_TOLD_MAX: usize = 20;

@@ -23,18 +23,18 @@ use crate::cli::session::{AccessMode, Session, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The plan: .yaml, .yml, .json or .toml; or - for stdin, as YAML, which JSON is a part of
+    /// The plan: .yaml, .yml, .json or .toml; or - for stdin, in YAML or JSON
     plan: PathBuf,
-    /// Who pays
+    /// Client that pays
     #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
     client: String,
-    /// The agent that runs it, after the runs it has already; its client pays
+    /// Agent that executes the run, after its earlier runs; its client pays
     #[arg(long, value_name = "NAME", conflicts_with = "client")]
     agent: Option<String>,
-    /// Credits that the run may cost at most, all together
+    /// Maximum cost of the run, in credits
     #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = budget)]
     budget: Option<NonZeroU64>,
-    /// Value of a parameter ${KEY} of the plan
+    /// Value of the plan parameter ${KEY}
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = plan::key_value)]
     params: Vec<(String, String)>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     metrics: MetricsOption,
 }
 
-/// With none at all, every node would fail.
+/// A budget of 0 would make every node fail.
 fn budget(text: &str) -> Result<NonZeroU64, String> {
     positive_integer(text).map_err(|why| format!("{why}; without --budget the run may cost whatever it does"))
 }
@@ -68,20 +68,20 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
         intent: args.bounds.intent,
         scope: args.bounds.scope,
         workspace: workspace_text,
-        // So that it is one run, however often it has to be asked for.
+        // Makes the request idempotent.
         run: Some(new_run_id().to_string()),
     };
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, &workspace, AccessMode::Create, args.metrics).await?;
-    // It names the run: asked for twice, it is one.
+    // The request contains the run's id, so that it is idempotent.
     let run = match session.post_idempotent::<RunRef>("/v1/runs", &request).await {
         Ok(RunRef { run }) => run,
         Err(refused) => {
             session.stop().await;
             return Err(match refused {
                 ApiError::Problem(problem) if !problem.faults.is_empty() => {
-                    // The process that holds the data folder knows other tools than this one.
+                    // The other process has other tools than this one.
                     let found = problem.faults.iter();
                     let findings: Vec<_> = found
                         .map(|fault| {

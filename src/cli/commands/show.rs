@@ -15,7 +15,7 @@ use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::{AccessMode, Session, report};
 
-/// How to show a run.
+/// Output format of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Text,
@@ -29,10 +29,10 @@ pub(crate) struct ShowArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// As it stood at this record
+    /// Show the run as of this record
     #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = positive_integer)]
     at: Option<NonZeroU64>,
-    /// How to show it [default: text, or json with --json]
+    /// Output format [default: text, or json with --json]
     #[arg(long, value_enum)]
     format: Option<Format>,
 }
@@ -82,7 +82,7 @@ async fn tell(session: &mut Session, args: ShowArgs, format: Format, out: &mut O
     Ok(())
 }
 
-/// Fill colour of a state.
+/// Fill colour of a node state.
 fn colour(state: &str) -> &'static str {
     match state {
         "executed" => "#b7e4c7",
@@ -115,7 +115,7 @@ fn dot(graph: &GraphView) -> String {
 }
 
 fn mermaid(graph: &GraphView) -> String {
-    // Ids may hold what Mermaid does not take in names.
+    // Mermaid does not accept all characters of node ids in names.
     let name = |id: &str| {
         graph.nodes.iter().position(|node| node.id == id).map_or_else(String::new, |at| format!("n{at}"))
     };

@@ -22,23 +22,26 @@ pub(crate) struct SimulateArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Live through plans with scripted outcomes, one JSON object a line
+    /// Simulate plans with scripted outcomes, one JSON object per line
     ///
-    /// A line is a case: an `id`, a `plan` as `ostler run` takes it, and what is to happen. `script` has the attempts of each node in
-    /// turn, {"ok": VALUE} or {"fail": "timeout"}, with the ticks that it takes as `dur`. `human` has the answers of people to each
-    /// node, {"approve": TICKS} or {"reject": TICKS}; `control` what an operator does, {"at": TICK, "op": "cancel", "node": NODE};
-    /// `patch` and `replans` what planners answer. What comes of it is printed in the form of `expect`, which a case may have too.
+    /// A line is a case: an `id`, a `plan` as for `ostler run`, and scripted outcomes. `script` lists the
+    /// attempts of each node in order, {"ok": VALUE} or {"fail": "timeout"}, with their duration in ticks
+    /// as `dur`. `human` lists answers to each node, {"approve": TICKS} or {"reject": TICKS}; `control`
+    /// lists commands of an operator, {"at": TICK, "op": "cancel", "node": NODE}; `patch` and `replans`
+    /// list answers of planners. The result is printed in the format of `expect`, which a case may contain
+    /// too.
     #[command(
         after_help = "Examples:\n  ostler simulate graph cases.jsonl\n  ostler simulate graph cases.jsonl --check"
     )]
     Graph(FileArgs),
-    /// Live through a trace of the run queue, one JSON object a line
+    /// Simulate a trace of the run queue, one JSON object per line
     ///
-    /// A line is an operation: `op`, and what it needs. {"op": "client", "id": "ada", "weight": 200} adds a client, {"op": "enqueue",
-    /// "id": "j", "client": "ada", "est": 5} a job, {"op": "dispatch"} says which is next, {"op": "settle", "id": "j", "actual": 7} what
-    /// it cost. There are also config, remove_client, agent, dag, step, cancel, credit, weight, rep, tier, advance and stat. What
-    /// follows is printed, in lines; an operation that cannot be is answered by {"error": CODE, "op": OP}, and the trace goes on.
-    /// --check compares with FILE.expected.jsonl beside FILE.jsonl.
+    /// A line is an operation: `op` and its parameters. {"op": "client", "id": "ada", "weight": 200} adds a
+    /// client, {"op": "enqueue", "id": "j", "client": "ada", "est": 5} adds a job, {"op": "dispatch"}
+    /// starts the next job, {"op": "settle", "id": "j", "actual": 7} records its cost. Further operations:
+    /// config, remove_client, agent, dag, step, cancel, credit, weight, rep, tier, advance and stat.
+    /// Results are printed one per line; an invalid operation prints {"error": CODE, "op": OP}, and the
+    /// trace continues. --check compares with FILE.expected.jsonl beside FILE.jsonl.
     #[command(
         after_help = "Examples:\n  ostler simulate queue trace.jsonl\n  ostler simulate queue trace.jsonl --check"
     )]
@@ -47,9 +50,9 @@ enum What {
 
 #[derive(Debug, Args)]
 struct FileArgs {
-    /// The lines; or - for stdin
+    /// Input file; or - for stdin
     file: PathBuf,
-    /// Compare with what is expected; exit 1 if anything differs
+    /// Compare with the expected results; exit with 1 on a difference
     #[arg(long)]
     check: bool,
 }
@@ -59,7 +62,7 @@ impl FileArgs {
         self.file.as_os_str() == STDIN
     }
 
-    /// What it is called in what is told.
+    /// Name in messages.
     fn name(&self) -> String {
         if self.is_stdin() { "stdin".to_owned() } else { self.file.display().to_string() }
     }
@@ -80,7 +83,7 @@ pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Fail
     }
 }
 
-/// Tells how a comparison ended.
+/// Prints the result of a comparison.
 fn compared(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
     if json {
         out.json(&json!({"type": "compared", "passed": passed, "failed": failed}));
@@ -94,7 +97,7 @@ fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     Failure::invalid(format!("cannot read {name}: {error}"))
 }
 
-/// A check of nothing is no check that passed.
+/// Checking nothing is an error, not a success.
 fn nothing_to_check(name: &str, lacks: &str) -> Failure {
     Failure::invalid(format!("{name}: there is {lacks} in it, so nothing was checked"))
 }

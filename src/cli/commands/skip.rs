@@ -13,7 +13,7 @@ pub(crate) struct SkipArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// The node to do without
+    /// The node to skip
     #[arg(value_parser = node_name)]
     node: String,
     #[command(flatten)]

@@ -21,35 +21,35 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct SpawnArgs {
-    /// Its name
+    /// Name
     agent: String,
-    /// Who pays for what it does [default: local, or who does already]
+    /// Client that pays for its runs [default: local, or that of the existing agent]
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// Its weight among the agents of its client, 1 to 1,000,000 [default: 100, or what it has already]
+    /// Weight among the agents of its client, 1 to 1,000,000 [default: 100, or that of the existing agent]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = weight)]
     weight: Option<u32>,
-    /// Something it can do, by a name that jobs ask for; may be repeated
+    /// Capability, as jobs require it; may be repeated
     #[arg(long = "can", value_name = "CAPABILITY")]
     capabilities: Vec<String>,
-    /// What it is for, such as legal: the domain of plans that name none
+    /// Domain, such as legal, for plans that name none
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
-    /// How far people watch it
+    /// How closely people supervise it
     #[arg(long, value_name = "MODE", value_parser = oversight())]
     oversight: Option<Oversight>,
-    /// What it asks for a job, in credits
+    /// Credits asked per job
     #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = unsigned_integer)]
     price: Option<u64>,
-    /// File with the JSON Schema of what its runs are given: the parameters of the node that a plan begins with
+    /// File with the JSON Schema of its input: the parameters of a plan's first node
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// File with the JSON Schema of what comes of its runs
+    /// File with the JSON Schema of its results
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// The words for it, which the scripts of shells offer too.
+/// Accepts the names of the modes, which completion scripts offer too.
 pub(crate) fn oversight() -> impl TypedValueParser<Value = Oversight> {
     let of = |word: String| Oversight::ALL.into_iter().find(|mode| mode.as_str() == word);
     PossibleValuesParser::new(Oversight::ALL.map(Oversight::as_str))
@@ -61,7 +61,6 @@ fn weight(text: &str) -> Result<u32, String> {
     Ok(u32::try_from(weight).expect("a weight is at most WEIGHT_MAX"))
 }
 
-/// Makes an agent.
 pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Failure> {
     let SpawnArgs { agent, client, weight, capabilities, domain, oversight, price, input, output } = args;
     let input = input.as_deref().map(schema).transpose()?;

@@ -7,27 +7,26 @@ use crate::cli::output::cells::{fit, fit_name, harmless};
 use crate::cli::output::hints;
 use crate::cli::output::units::{duration, now_ms, plural};
 
-/// Hex digits of a digest that are shown.
+/// Hex digits shown of a digest.
 const DIGEST_SHOWN: usize = 16;
 
-/// Lines of a text that is shown.
+/// Lines shown of a text.
 const TEXT_LINES_MIN: usize = 4;
 
 pub(crate) const TEXT_LINES_MAX: usize = 20;
 
-/// Columns of a line that is shown.
+/// Columns shown of a line.
 const COLUMNS_MAX: usize = 160;
 
-/// How much of a question is shown.
+/// Level of detail of an approval request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// So many lines of every text at most, and of each line what fits.
+    /// At most this many lines of each text, each cut to fit.
     Excerpt(usize),
     Full,
 }
 
 impl Detail {
-    /// Lines of a text that are shown.
     fn lines(self) -> usize {
         match self {
             Detail::Excerpt(most) => most.clamp(TEXT_LINES_MIN, TEXT_LINES_MAX),
@@ -35,21 +34,21 @@ impl Detail {
         }
     }
 
-    /// As much of a text as is shown in a line, and nothing that a terminal obeys. What is left out is told.
+    /// Replaces control characters, cuts the text to one line, and states how much is missing.
     fn line(self, text: &str) -> String {
-        // A line break is not to hide what follows.
+        // A line break must not hide the text after it.
         let text: String = text.chars().map(harmless).collect();
         let (whole, shown) = (fit(&text, usize::MAX), fit(&text, COLUMNS_MAX));
         if self == Detail::Full || shown == whole {
             return whole;
         }
-        // `shown` ends in the sign of something cut out.
+        // `shown` ends with the ellipsis.
         let more = whole.chars().count() + 1 - shown.chars().count();
         format!("{shown} {}, {} shows all", plural(more, "more character"), show_all_command())
     }
 }
 
-/// A question as people read it; the first line says what is asked.
+/// Formats an approval request; the first line is the question.
 pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<String> {
     let asked = match question.ask.as_str() {
         _ if is_expired(question.deadline_ms) => "too late to answer",
@@ -97,12 +96,11 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     lines
 }
 
-/// The command that shows all of every question.
 fn show_all_command() -> String {
     hints::command("approvals", &[], "--json")
 }
 
-/// A parameter or a result: texts as they are read, anything else as JSON.
+/// Appends a parameter or result: multi-line texts line by line, other values as JSON.
 fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String>) {
     let name: String = name.chars().map(harmless).collect();
     match value.as_str().filter(|text| text.contains('\n')) {
@@ -120,7 +118,7 @@ fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String
     }
 }
 
-/// Who cannot go on before.
+/// Names the nodes that depend on the answer.
 pub(crate) fn dependents(nodes: &[String]) -> String {
     const NAMED: usize = 4;
     match nodes.len() {
@@ -133,18 +131,16 @@ pub(crate) fn dependents(nodes: &[String]) -> String {
     }
 }
 
-/// The beginning of a digest, enough to tell it from others.
 pub(crate) fn short_digest(digest: &str) -> String {
     let hex = digest.strip_prefix("b3:").unwrap_or(digest);
     format!("b3:{}", &hex[..hex.len().min(DIGEST_SHOWN)])
 }
 
-/// Whether silence has ended a question: no answer is taken any more.
+/// Returns whether the deadline has passed, so that no answer is accepted.
 pub(crate) fn is_expired(deadline_ms: Option<i64>) -> bool {
     deadline_ms.is_some_and(|deadline| deadline < now_ms())
 }
 
-/// How long a question stays open.
 pub(crate) fn deadline_text(deadline_ms: i64) -> String {
     match deadline_ms - now_ms() {
         left @ 1.. => format!("; silence cancels it in {}", duration(left)),
@@ -152,7 +148,7 @@ pub(crate) fn deadline_text(deadline_ms: i64) -> String {
     }
 }
 
-/// The text of a result that is nothing but text.
+/// Returns the text of a result that consists of one text.
 pub(crate) fn text_of(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),

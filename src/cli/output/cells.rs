@@ -6,39 +6,38 @@ pub(crate) use ostler::finding::harmless;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Marks without a width of their own that may follow one another; more are dropped.
+/// Zero-width marks kept in a row; further ones are dropped.
 const MARKS_MAX: usize = 4;
 
-/// The sign of something cut out.
+/// Marks omitted text.
 const CUT: &str = "…";
 
-/// A text of several lines, harmless.
+/// Replaces control characters, except line breaks.
 pub(crate) fn harmless_lines(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
 }
 
-/// Cells that a character takes.
 fn cells(c: char) -> usize {
     match c {
-        // It asks for the picture of a character that is else one cell wide.
+        // The selector requests an emoji glyph for a character that is otherwise one cell wide.
         '\u{fe0f}' => 1,
         c => c.width().unwrap_or(0),
     }
 }
 
-/// Cells that a text without control characters takes.
+/// Width in cells of a text without control characters.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(cells).sum()
 }
 
-/// Cells that a line takes that holds colours.
+/// Width in cells of a line with colour codes.
 pub(crate) fn visible(line: &str) -> usize {
     let mut parts = line.split("\u{1b}[");
     let first = parts.next().map_or(0, width);
     first + parts.map(|part| part.split_once('m').map_or(0, |(_, rest)| width(rest))).sum::<usize>()
 }
 
-/// The first line of a text, harmless, and whether there was more than it.
+/// Returns the first line without control characters, and whether more lines follow.
 fn first_line(text: &str) -> (String, bool) {
     let mut lines = text.lines();
     let line = lines.next().unwrap_or_default();
@@ -50,7 +49,7 @@ fn first_line(text: &str) -> (String, bool) {
     (kept.collect(), lines.next().is_some())
 }
 
-/// The longest beginning of a text that takes no more than so many cells.
+/// Returns the longest prefix of at most `columns` cells.
 fn beginning(text: &str, columns: usize) -> &str {
     let mut taken = 0;
     let over = text.char_indices().find(|&(_, c)| {
@@ -60,7 +59,7 @@ fn beginning(text: &str, columns: usize) -> &str {
     over.map_or(text, |(at, _)| &text[..at])
 }
 
-/// The first line of a text, harmless, in at most so many cells; `…` stands for what is missing.
+/// Returns the first line without control characters, cut to `columns` cells; `…` marks omitted text.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     let (line, more) = first_line(text);
     if width(&line) + usize::from(more) <= columns {
@@ -72,12 +71,12 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
     }
 }
 
-/// The first line of a text, harmless and whole; `…` stands for those after it.
+/// Returns the first line without control characters, uncut; `…` marks further lines.
 pub(crate) fn harmless_line(text: &str) -> String {
     fit(text, usize::MAX)
 }
 
-/// Like [`fit`], but keeps both ends of a name: names that are made in series differ at their ends.
+/// Like [`fit`], but keeps both ends of a name: numbered names differ at their ends.
 pub(crate) fn fit_name(name: &str, columns: usize) -> String {
     let (line, _) = first_line(name);
     if width(&line) <= columns {
@@ -96,8 +95,8 @@ pub(crate) fn fit_name(name: &str, columns: usize) -> String {
     format!("{}{CUT}{}", beginning(&line, columns - 1 - tail), &line[from..])
 }
 
-/// A text, harmless, in lines of at most so many cells, which break at blanks where they can: the first has `first`, the others
-/// `columns`. There are no more than `most` of them, and one at least; `…` stands for what is missing.
+/// Wraps a text at spaces. The first line has `first` cells, the others `columns`; `most` is the maximum
+/// number of lines, and `…` marks omitted text. Returns at least one line.
 pub(crate) fn wrapped(text: &str, first: usize, columns: usize, most: usize) -> Vec<String> {
     let (line, more) = first_line(text);
     let whole = if more { line + CUT } else { line };
@@ -109,7 +108,7 @@ pub(crate) fn wrapped(text: &str, first: usize, columns: usize, most: usize) -> 
             lines.push(fit(rest, room));
             return lines;
         }
-        // What is cut at a blank loses that.
+        // A cut at a space drops the space.
         let is_at_blank = rest[begins.len()..].starts_with(' ');
         let at = if is_at_blank { begins.len() } else { begins.rfind(' ').unwrap_or(begins.len()) };
         let at = if at == 0 { begins.len() } else { at };
@@ -118,7 +117,7 @@ pub(crate) fn wrapped(text: &str, first: usize, columns: usize, most: usize) -> 
     }
 }
 
-/// A text that takes so many cells at least, with spaces after it.
+/// Pads a text with spaces to `columns` cells.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }

@@ -6,7 +6,7 @@ use ostler_server::wire::ClientLine;
 
 use crate::cli::output::hints;
 
-/// Credits that let a client go on of whom so many are left: what it owes and a thousand, in thousands.
+/// Credits to suggest for a deposit: the debt plus one thousand, rounded up to thousands.
 pub(crate) fn deposit(left: Option<i64>) -> i64 {
     let debt = left.unwrap_or(0).min(0).unsigned_abs();
     let wanted =
@@ -14,19 +14,19 @@ pub(crate) fn deposit(left: Option<i64>) -> i64 {
     i64::try_from(wanted).unwrap_or(CREDITS_MAX).min(CREDITS_MAX)
 }
 
-/// Whether nothing of a client starts for lack of credits, as far as anybody knows: where nobody drives its runs, it
-/// is not parked as long as anything is left, and yet that may be less than an attempt holds.
+/// Returns whether lack of credits keeps attempts of a client from starting. Without a running scheduler no client
+/// is marked as parked, so the balance is compared with the reservation of one attempt.
 pub(crate) fn is_short(line: &ClientLine) -> bool {
     line.parked || line.left.is_some_and(|left| left < ATTEMPT_CREDITS.cast_signed())
 }
 
-/// What a run waits for whose client is parked, and what mends it.
+/// Text for a run that waits for credits, with the command that deposits them.
 pub(crate) fn waits(line: &ClientLine) -> String {
     let ClientLine { client, left, .. } = line;
     format!("it waits for credits of client {client}: {}", hints::deposit(client, deposit(*left)))
 }
 
-/// What is told of a client whose credits were used up, by how it stands now.
+/// Text for a client whose credits were used up, given its current balance.
 pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
     let left = line.and_then(|line| line.left);
     let deposit = hints::deposit(client, deposit(left));

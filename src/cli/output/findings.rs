@@ -11,21 +11,20 @@ use crate::cli::output::cells::fit_name;
 use crate::cli::output::terminal::{Out, status_line, stderr_finding_look};
 use crate::cli::output::units::plural;
 
-/// Findings of one code that are shown in full.
+/// Findings of one code shown in full.
 const ADVICE_SHOWN_MAX: usize = 3;
 
 const FAULTS_SHOWN_MAX: usize = 8;
 
-/// Code of a cycle, which has a fault for each of its nodes.
+/// Code of a cycle, reported once per node.
 const CYCLE: &str = "V04";
 
-/// Tells what is wrong with a plan, as [`tell`] does, and whether there may be more.
+/// Reports the faults of a plan, and whether more faults may be hidden behind them.
 pub(crate) fn tell_plan(file: &PlanFile, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
     told(file.source(), findings, file.hides_more(), json, out)
 }
 
-/// Tells what is wrong with a file: to a machine on stdout, to a person on stderr.
-/// A person is told the causes only.
+/// Reports the faults of a file: all as JSON on stdout, or the causes as text on stderr.
 pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
     told(source, findings, false, json, out)
 }
@@ -53,14 +52,15 @@ fn told(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out
     Failure::invalid(format!("{} has {}{rest}{}", source.name(), plural(many, "fault"), more(many)))
 }
 
-/// In the order of the file; what has no place comes last.
+/// Sorts findings by place in the file; those without a place come last.
 pub(crate) fn in_order(findings: &[Finding]) -> Vec<Finding> {
     let mut sorted = findings.to_vec();
     sorted.sort_by_key(|finding| finding.place.map_or(usize::MAX, |place| place.offset));
     sorted
 }
 
-/// The faults that are mended by themselves, a cycle once, and how many others go with them.
+/// Returns the faults that need a fix of their own, each cycle once, and the number of faults that follow
+/// from them.
 fn causes(findings: &[Finding]) -> (Vec<&Finding>, usize) {
     let (mut causes, mut follow): (Vec<&Finding>, usize) = (Vec::new(), 0);
     let leads_nowhere = findings.iter().any(|finding| finding.code == "V03");
@@ -68,7 +68,7 @@ fn causes(findings: &[Finding]) -> (Vec<&Finding>, usize) {
         findings.iter().filter(|finding| finding.code == "V20").map(|finding| &finding.node).collect();
     let mut cycles = HashSet::new();
     for finding in findings {
-        // An edge that leads nowhere leaves its source without a purpose, and a tool that is not there has no contract.
+        // An edge to a missing node leaves its source unused, and a missing tool has no contract.
         let follows = match finding.code.as_str() {
             "V05" => leads_nowhere,
             "V08" => without_tool.contains(&finding.node),
@@ -77,14 +77,14 @@ fn causes(findings: &[Finding]) -> (Vec<&Finding>, usize) {
         if follows {
             follow += 1;
         } else if finding.code != CYCLE || cycles.insert(&finding.detail) {
-            // All nodes of a cycle tell it in the same words.
+            // Every node of a cycle reports the same detail.
             causes.push(finding);
         }
     }
     (causes, follow)
 }
 
-/// Findings for people, in order: the first of each code in full, then how many more there are like them.
+/// Formats findings as text, in order: the first of each code in full, then the number of others.
 pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<String> {
     let mut codes: Vec<&str> = Vec::new();
     for finding in findings {
@@ -96,7 +96,7 @@ pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<S
     for code in codes {
         let alike: Vec<&Finding> = findings.iter().copied().filter(|finding| finding.code == code).collect();
         let most = if alike[0].is_advice() { ADVICE_SHOWN_MAX } else { FAULTS_SHOWN_MAX };
-        // To say that there is one more would take as long as to say which.
+        // Reporting one more takes as much room as showing it.
         let most = if alike.len() == most + 1 { alike.len() } else { most.min(alike.len()) };
         full.extend_from_slice(&alike[..most]);
         if most < alike.len() {
@@ -107,7 +107,7 @@ pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<S
     full.into_iter().map(|finding| source.show(finding, look)).chain(rest).collect()
 }
 
-/// What stands for findings that are not shown: how many, and of which nodes or lines.
+/// Summarises findings that are not shown: their number, and their nodes or lines.
 fn more(code: &str, rest: &[&Finding]) -> String {
     let nodes = rest.iter().filter_map(|finding| finding.node.as_deref());
     let mut nodes: Vec<String> = nodes.map(|node| fit_name(node, usize::MAX)).collect();
@@ -125,14 +125,13 @@ fn more(code: &str, rest: &[&Finding]) -> String {
     format!("{code}: {} more like these{of}; --json tells all\n", rest.len())
 }
 
-/// The first of these names.
 fn first(names: &[impl AsRef<str>]) -> String {
     let more = if names.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
     let named: Vec<&str> = names.iter().take(NAMES_SHOWN_MAX).map(AsRef::as_ref).collect();
     format!("{}{more}", named.join(", "))
 }
 
-/// A finding for machines.
+/// Formats a finding as JSON.
 pub(crate) fn line(source: &Source, finding: &Finding) -> serde_json::Value {
     json!({
         "type": if finding.is_advice() { "advice" } else { "fault" },
@@ -143,7 +142,7 @@ pub(crate) fn line(source: &Source, finding: &Finding) -> serde_json::Value {
     })
 }
 
-/// Names of a list that are shown.
+/// Names listed before an ellipsis.
 pub(crate) const NAMES_SHOWN_MAX: usize = 12;
 
 #[cfg(test)]
@@ -207,9 +206,9 @@ mod tests {
     fn a_cycle_is_one_cause_and_what_follows_is_counted() {
         let found = [
             finding("V03", Some("x"), 1, "needs y"),
-            finding("V04", Some("a"), 1, "waits for itself: a -> b -> a"),
-            finding("V04", Some("b"), 2, "waits for itself: a -> b -> a"),
-            finding("V04", Some("c"), 3, "waits for itself: c -> d -> c"),
+            finding("V04", Some("a"), 1, "is in a cycle: a -> b -> a"),
+            finding("V04", Some("b"), 2, "is in a cycle: a -> b -> a"),
+            finding("V04", Some("c"), 3, "is in a cycle: c -> d -> c"),
             finding("V05", Some("e"), 4, "leads nowhere"),
         ];
         let (causes, follow) = causes(&found);

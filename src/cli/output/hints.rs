@@ -12,13 +12,13 @@ use clap::parser::ValueSource;
 use crate::cli::output::labels::short_id;
 use crate::cli::output::terminal::Out;
 
-/// What every command that is printed ends with: the options of this one that name places.
+/// The location options of this command line, appended to every printed command.
 static LOCATION: OnceLock<String> = OnceLock::new();
 
-/// Options that name places.
 const LOCATION_OPTIONS: [&str; 2] = ["data", "config"];
 
-/// Keeps the options of this command line that name places. What the environment names, the next command finds there.
+/// Stores the location options of this command line. Environment variables apply to the next command
+/// anyway.
 pub(crate) fn remember_location(matches: &ArgMatches) {
     let given =
         LOCATION_OPTIONS.iter().filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine));
@@ -33,14 +33,13 @@ fn location() -> &'static str {
     LOCATION.get().map_or("", String::as_str)
 }
 
-/// An option with its value.
 pub(crate) fn option(name: &str, value: &Path) -> String {
     let bytes = value.as_os_str().as_bytes();
     let between = if bytes.starts_with(b"-") { '=' } else { ' ' };
     format!("--{name}{between}{}", quoted(bytes))
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(byte);
     match std::str::from_utf8(word) {
@@ -57,7 +56,7 @@ fn quoted(word: &[u8]) -> String {
     }
 }
 
-/// A command with the names that it is about and its options. A name that begins like an option stands behind all of them.
+/// Formats a command. Names that start with a dash follow all options, behind `--`.
 pub(crate) fn command(words: &str, names: &[&str], options: &str) -> String {
     command_at(words, names, options, location())
 }
@@ -72,12 +71,11 @@ fn command_at(words: &str, names: &[&str], options: &str, place: &str) -> String
     }
 }
 
-/// The command that goes on with a run.
 pub(crate) fn resume(run: &str) -> String {
     command("resume", &[run], "")
 }
 
-/// What to do about a run that was set aside for this reason: the command, and what comes of it.
+/// Returns the command for a run suspended for this reason, and its effect.
 pub(crate) fn suspended(run: &str, reason: &str) -> (String, &'static str) {
     if is_unreadable(reason) {
         (command("doctor", &[], ""), "tells what is wrong with it")
@@ -86,22 +84,20 @@ pub(crate) fn suspended(run: &str, reason: &str) -> (String, &'static str) {
     }
 }
 
-/// Whether a run was set aside because its records cannot be read: to resume it would only be to fail again.
+/// Returns whether the run was suspended because its records cannot be read. Resuming would fail again.
 fn is_unreadable(reason: &str) -> bool {
     reason.starts_with("it cannot be read")
 }
 
-/// The command that deposits so many credits.
 pub(crate) fn deposit(client: &str, credits: i64) -> String {
     command("credit", &[client, &format!("+{credits}")], "")
 }
 
-/// The command that shows a run.
 pub(crate) fn show(run: &str) -> String {
     command("show", &[run], "")
 }
 
-/// A text, each command of which that stands in backticks is made one to be pasted here.
+/// Appends the location options to every command in backticks.
 pub(crate) fn with_location(text: &str) -> String {
     insert_location(text, location())
 }
@@ -123,25 +119,24 @@ fn insert_location(text: &str, place: &str) -> String {
     told
 }
 
-/// What a yes is for.
+/// How the approver knows the content that an approval names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DigestSource<'a> {
-    /// What was shown here, with this digest.
+    /// Shown here, with this digest.
     Shown(&'a str),
-    /// What the command shows before it asks: there is a terminal.
+    /// `ostler approve` shows the content at the terminal.
     AtTerminal,
-    /// What has to be looked at first.
+    /// The content has to be listed first.
     Unseen,
 }
 
 impl DigestSource<'_> {
-    /// Of what is told on `out` without being shown.
     pub(crate) fn on(out: &Out) -> DigestSource<'static> {
         if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen }
     }
 }
 
-/// The commands that answer what a node waits for; the first is the one that is meant most often.
+/// Returns the commands that answer a waiting node, the most likely one first.
 pub(crate) fn answer_commands(run: &str, node: &str, ask: &str, seen: DigestSource<'_>) -> Vec<String> {
     let run = short_id(run);
     if ask == "in_doubt" {

@@ -3,7 +3,7 @@
 use ostler_kernel::gate::DenialCode;
 use ostler_server::wire::Tier;
 
-/// A state of a node.
+/// Label of a node state.
 pub(crate) fn state(state: &str) -> &str {
     match state {
         "waiting_human" => "waiting",
@@ -12,7 +12,6 @@ pub(crate) fn state(state: &str) -> &str {
     }
 }
 
-/// What a person is asked.
 pub(crate) fn asked(ask: &str) -> &'static str {
     match ask {
         "before" => "may it start?",
@@ -21,7 +20,7 @@ pub(crate) fn asked(ask: &str) -> &'static str {
     }
 }
 
-/// Why a node came to its state; nothing where the state says it all.
+/// Label of the reason for a state change; empty if the state implies the reason.
 pub(crate) fn reason(reason: &str) -> String {
     let (word, of) = reason.split_once(':').unwrap_or((reason, ""));
     let told = match word {
@@ -61,7 +60,7 @@ pub(crate) fn reason(reason: &str) -> String {
     told.to_owned()
 }
 
-/// What a loss comes to: what was met, or why; where a person said no, that, and what they said with it.
+/// Reason for a lost node: the failure message, else the label. A rejection is shown with its note.
 pub(crate) fn loss(why: &str, met: Option<&str>) -> String {
     let met = met.filter(|met| !met.is_empty());
     match (why, met) {
@@ -71,9 +70,9 @@ pub(crate) fn loss(why: &str, met: Option<&str>) -> String {
     }
 }
 
-/// What would mend what a tool says of its failure, where that is always the same.
+/// Fix for a failure message of a tool, if there is only one.
 pub(crate) fn mend(failure: &str) -> Option<&'static str> {
-    // What programs print may say anything.
+    // Output of programs may contain any text, so only the tool's own prefix counts.
     let said = failure.split_once(": ").map_or(failure, |(said, _)| said);
     if said.starts_with("cannot open the workspace ") {
         let mend = "a run needs its workspace to its end: make the folder again, and run the plan anew";
@@ -82,7 +81,7 @@ pub(crate) fn mend(failure: &str) -> Option<&'static str> {
     MENDS.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, mend)| *mend)
 }
 
-/// Parts of what tools say, and what would mend that.
+/// Parts of failure messages, and the fixes.
 const MENDS: [(&str, &str); 6] = [
     (" ended with status ", "if that is no failure, list the status in allow_status of its params"),
     ("not done within the ", "if it is worth more, give the run a larger budget"),
@@ -92,10 +91,10 @@ const MENDS: [(&str, &str); 6] = [
     (GONE, "make it before, or mend the path: it begins in the workspace"),
 ];
 
-/// What the file system says of what is not there.
+/// Message of the operating system for a missing file.
 const GONE: &str = "No such file or directory (os error 2)";
 
-/// Ids begin with the time: their ends tell runs apart in fewer characters.
+/// Returns the last group of an id. Ids begin with the time, so their ends differ in fewer characters.
 pub(crate) fn short_id(run: &str) -> &str {
     run.rsplit('-').next().unwrap_or(run)
 }
@@ -107,7 +106,6 @@ pub(crate) fn tier(tier: Tier) -> &'static str {
     }
 }
 
-/// Whether this is a code of the gate.
 pub(crate) fn is_of_gate(code: &str) -> bool {
     DenialCode::ALL.iter().any(|known| known.as_str() == code)
 }

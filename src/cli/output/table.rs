@@ -4,24 +4,24 @@ use crate::cli::output::cells::{fit, fit_name, padded, width};
 use crate::cli::output::labels::short_id;
 use crate::cli::output::terminal::{Out, Style, style_of};
 
-/// Cells between two columns.
+/// Cells between columns.
 pub(crate) const GAP: usize = 2;
 
-/// How wide a column is, and how it gives way where there is not enough room.
+/// Width of a column, and its priority when room is short.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
-    /// Cells that it takes; one that takes none is not shown.
+    /// Preferred width; 0 hides the column.
     pub(crate) whole: usize,
-    /// Cells that it keeps as long as it is shown, of those.
+    /// Minimum width.
     pub(crate) least: usize,
-    /// When it is narrowed to that: 0 first.
+    /// Rank for narrowing to `least`: 0 first.
     pub(crate) narrows: usize,
-    /// When it is left out: 0 first; `None`: never.
+    /// Rank for hiding: 0 first; `None`: never.
     pub(crate) goes: Option<usize>,
 }
 
-/// How wide each column is in so much room; `None`: it is not shown. Only columns that stay although each is as narrow as it gets
-/// may take more.
+/// Returns the width of each column; `None`: hidden. Columns are hidden, by rank, only if the minimum
+/// widths do not fit; then the rest are narrowed, by rank.
 pub(crate) fn layout(extents: &[Extent], room: usize) -> Vec<Option<usize>> {
     let shown = extents.iter().zip(shown(extents, room));
     let mut widths: Vec<Option<usize>> = shown.map(|(extent, shown)| shown.then_some(extent.whole)).collect();
@@ -33,20 +33,19 @@ pub(crate) fn layout(extents: &[Extent], room: usize) -> Vec<Option<usize>> {
             *wide -= over.min(wide.saturating_sub(extents[at].least));
         }
     }
-    // It is all that is shown where there is less room than it takes.
+    // The first column may be the only one, and wider than the room.
     if let Some(Some(first)) = widths.first_mut() {
         *first = (*first).min(room);
     }
     widths
 }
 
-/// Cells that columns of these widths take beside each other.
 fn across(widths: impl Iterator<Item = usize>) -> usize {
     let (cells, many) = widths.fold((0_usize, 0_usize), |(cells, many), wide| (cells + wide, many + 1));
     cells + GAP * many.saturating_sub(1)
 }
 
-/// Which columns there is room for: they go in their order until the others have room, each as narrow as it gets.
+/// Selects the visible columns: they are hidden by rank until the minimum widths of the rest fit.
 fn shown(extents: &[Extent], room: usize) -> Vec<bool> {
     let has_room = |shown: &[bool]| {
         let kept = extents.iter().zip(shown).filter(|(_, shown)| **shown);
@@ -64,7 +63,7 @@ fn shown(extents: &[Extent], room: usize) -> Vec<bool> {
         shown[at] = false;
         gone.push(at);
     }
-    // A wide one that had to go may have made room for one that went before it.
+    // A wide column that was hidden may have made room for one hidden before it.
     for at in gone.into_iter().rev() {
         shown[at] = true;
         shown[at] = has_room(&shown);
@@ -72,21 +71,21 @@ fn shown(extents: &[Extent], room: usize) -> Vec<bool> {
     shown
 }
 
-/// What stands in a column.
+/// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A run, told by the end of its id where there is no room for the whole table.
+    /// A run id, shortened to its last group if the whole table does not fit.
     Run,
-    /// A name, which keeps both ends.
+    /// A name, cut in the middle.
     Name,
-    /// A text, which keeps its beginning.
+    /// A text, cut at the end.
     Text,
-    /// A number, which stands at the right side.
+    /// A right-aligned number.
     Number,
 }
 
-/// A column of a table: what stands above it and in it, how wide it is, and when it gives way. Where there is not enough room, columns
-/// are first narrowed and then left out; those that say neither stay as they are.
+/// A column of a table. When room is short, columns are narrowed, then hidden; a column without ranks
+/// stays.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     head: &'static str,
@@ -99,22 +98,18 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A column of runs.
     pub(crate) const fn run(head: &'static str) -> Column {
         Column::of(head, Kind::Run)
     }
 
-    /// A column of names.
     pub(crate) const fn name(head: &'static str) -> Column {
         Column::of(head, Kind::Name)
     }
 
-    /// A column of texts.
     pub(crate) const fn text(head: &'static str) -> Column {
         Column::of(head, Kind::Text)
     }
 
-    /// A column of numbers.
     pub(crate) const fn number(head: &'static str) -> Column {
         Column::of(head, Kind::Number)
     }
@@ -123,37 +118,36 @@ impl Column {
         Column { head, kind, least: 0, most: usize::MAX, narrows: None, goes: None, may_lack: false }
     }
 
-    /// It takes so many cells, even if nothing in it does.
+    /// Sets the minimum of the preferred width.
     pub(crate) const fn at_least(mut self, cells: usize) -> Column {
         self.least = cells;
         self
     }
 
-    /// It takes no more cells, however much room there is.
+    /// Sets the maximum width.
     pub(crate) const fn at_most(mut self, cells: usize) -> Column {
         self.most = cells;
         self
     }
 
-    /// It is narrowed where there is not enough room, those with the lowest rank first, and keeps so many cells.
+    /// Allows narrowing to `kept` cells, lowest rank first.
     pub(crate) const fn narrows(mut self, rank: usize, kept: usize) -> Column {
         self.narrows = Some((rank, kept));
         self
     }
 
-    /// It is left out where narrower columns are still too much, those with the lowest rank first.
+    /// Allows hiding, lowest rank first.
     pub(crate) const fn goes(mut self, rank: usize) -> Column {
         self.goes = Some(rank);
         self
     }
 
-    /// It is shown only if any row has something in it.
+    /// Hides the column if all its cells are empty.
     pub(crate) const fn may_lack(mut self) -> Column {
         self.may_lack = true;
         self
     }
 
-    /// What is told of a cell in so many columns.
     fn told(self, text: &str, is_short: bool, columns: usize) -> String {
         match self.kind {
             Kind::Run if is_short => fit_name(short_id(text), columns),
@@ -163,7 +157,6 @@ impl Column {
         }
     }
 
-    /// The same, as wide as the column.
     fn filled(self, text: &str, is_short: bool, columns: usize) -> String {
         let told = self.told(text, is_short, columns);
         match self.kind {
@@ -183,7 +176,6 @@ impl Column {
     }
 }
 
-/// What stands in a column of a row.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
@@ -191,17 +183,16 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A text in a colour.
     pub(crate) fn styled(style: Style, text: &str) -> Cell {
         Cell { text: text.to_owned(), style }
     }
 
-    /// What may not be known: a dash then.
+    /// A value, or a dash if unknown.
     pub(crate) fn known(text: Option<impl ToString>) -> Cell {
         Cell::from(text.map_or_else(|| "-".to_owned(), |text| text.to_string()))
     }
 
-    /// A word of state.
+    /// A state, in its colour.
     pub(crate) fn state(state: &str) -> Cell {
         match style_of(state) {
             Style::Dim => Cell::from(state),
@@ -216,18 +207,18 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// How wide the columns of a table are, and which are shown.
+/// A table with computed column widths.
 #[derive(Debug)]
 pub(crate) struct Table<const N: usize> {
     columns: [Column; N],
-    /// `None`: it is not shown.
+    /// `None`: hidden.
     widths: Vec<Option<usize>>,
-    /// Runs are told by the ends of their ids.
+    /// Run ids are shortened.
     is_short: bool,
 }
 
 impl<const N: usize> Table<N> {
-    /// A table that has room for these rows, or as much of them as so many columns of a terminal hold.
+    /// Computes the layout for these rows in `room` cells.
     pub(crate) fn new(columns: [Column; N], rows: &[[Cell; N]], room: usize) -> Table<N> {
         let extents = |is_short: bool| -> Vec<Extent> {
             let cells = |at: usize| rows.iter().map(move |row| &row[at]);
@@ -239,14 +230,12 @@ impl<const N: usize> Table<N> {
         Table { columns, widths: layout(&extents, room), is_short }
     }
 
-    /// The line above the rows.
     pub(crate) fn head(&self) -> String {
         let heads =
             self.shown().map(|(at, wide)| self.columns[at].filled(self.columns[at].head, false, wide));
         joined(heads)
     }
 
-    /// A row.
     pub(crate) fn row(&self, cells: &[Cell; N], out: &Out) -> String {
         let told = self.shown().map(|(at, wide)| {
             let Cell { text, style } = &cells[at];
@@ -255,22 +244,21 @@ impl<const N: usize> Table<N> {
         joined(told)
     }
 
-    /// The columns that are shown, and how wide each is.
+    /// Visible columns and their widths.
     fn shown(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.widths.iter().enumerate().filter_map(|(at, wide)| Some((at, (*wide)?)))
     }
 }
 
-/// Cells beside each other.
 fn joined(cells: impl Iterator<Item = String>) -> String {
     let cells: Vec<String> = cells.collect();
     cells.join(&" ".repeat(GAP)).trim_end().to_owned()
 }
 
-/// Columns of a client's name.
+/// Maximum width of a client's name.
 pub(crate) const CLIENT_NAME_MAX: usize = 32;
 
-/// Columns of a client's name that other columns leave to it.
+/// Minimum width of a client's name.
 pub(crate) const CLIENT_NAME_KEPT: usize = 12;
 
 #[cfg(test)]
@@ -278,7 +266,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::cli::output::cells::visible;
 
-    /// Panics if any of these lines is longer than a terminal of any width.
+    /// Asserts that no line exceeds the terminal width, for many widths.
     pub(crate) fn no_line_is_longer(lines: impl Fn(usize) -> Vec<String>) {
         for columns in 0..150 {
             let told = lines(columns);
@@ -295,7 +283,7 @@ pub(crate) mod tests {
             (19, &[0, 1, 3]),
             (18, &[0, 3]),
             (13, &[0, 3]),
-            // What went first comes back where what went after it has left enough room.
+            // A column hidden first is shown again if a later one freed enough room.
             (12, &[0, 1]),
             (11, &[0, 1]),
             (10, &[0]),

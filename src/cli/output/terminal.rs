@@ -9,18 +9,17 @@ use serde_json::{Value, json};
 
 use crate::cli::output::screen::{StatusWriter, size_of_stdout};
 
-/// Columns and rows of a terminal that does not say.
+/// Size assumed if the terminal reports none.
 pub(crate) const WIDTH: usize = 80;
 
-/// Why standard output was not written, if somebody was still to read it.
+/// The first write error on standard output, except a closed pipe.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-/// Why something that was told did not arrive, if that is so: a disk that is full, and not a reader who left.
 pub(crate) fn write_error() -> Option<&'static io::Error> {
     LOST.get()
 }
 
-/// Takes in how writing to standard output came out: that nobody reads it any more is no error.
+/// Records a write error on standard output. A closed pipe is not an error.
 pub(crate) fn record_write_result(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != ErrorKind::BrokenPipe
@@ -29,14 +28,13 @@ pub(crate) fn record_write_result(written: io::Result<()>) {
     }
 }
 
-/// Standard output. Once nobody reads it any more, nothing is written; that is no error.
+/// Standard output. After the reader closes the pipe, writes are dropped without an error.
 pub(crate) struct Out {
     closed: bool,
     terminal: bool,
     colour: bool,
 }
 
-/// Colours of a word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Style {
     Success,
@@ -53,27 +51,23 @@ impl Out {
         Out { closed: false, terminal, colour: wants_colour(terminal, &variable) }
     }
 
-    /// Whether a person may be looking at a screen that can be redrawn.
+    /// Returns whether stdout is a terminal that can be redrawn.
     pub(crate) fn is_screen(&self) -> bool {
         self.terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
     }
 
-    /// Whether it is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Whether colours are wanted.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
     }
 
-    /// Whether anybody still reads.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Writes bytes as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         if !self.closed {
             let mut to = stdout().lock();
@@ -83,38 +77,32 @@ impl Out {
         }
     }
 
-    /// Writes a line.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
         self.raw(format!("{}\n", text.as_ref()).as_bytes());
     }
 
-    /// Writes an object as a line.
     pub(crate) fn json(&mut self, value: &impl serde::Serialize) {
         self.line(serde_json::to_string(value).expect("what is told is names, numbers and JSON"));
     }
 
-    /// A word in a colour, where there are any.
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
         styled_if(self.colour, style, text)
     }
 
-    /// How findings are shown here.
     pub(crate) fn finding_look(&self) -> Look {
         Look { colour: self.colour, width: self.terminal.then(|| text_width(self.size().0)) }
     }
 
-    /// Columns that a line may take: those of the terminal, or as many as it likes.
+    /// Line width: that of the terminal, else unlimited.
     pub(crate) fn columns(&self) -> usize {
         if self.terminal { self.size().0 } else { usize::MAX }
     }
 
-    /// Columns and rows of the screen.
     pub(crate) fn size(&self) -> (usize, usize) {
         size_of_stdout()
     }
 }
 
-/// A word in a colour, if there are any.
 pub(crate) fn styled_if(colour: bool, style: Style, text: &str) -> String {
     let code = match style {
         Style::Success => "32",
@@ -127,12 +115,12 @@ pub(crate) fn styled_if(colour: bool, style: Style, text: &str) -> String {
     if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
-/// Says something on stderr; that nobody reads it is no error.
+/// Prints a line on stderr; write errors are ignored.
 pub(crate) fn status_line(text: impl AsRef<str>) {
     let _ = StatusWriter.write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
-/// How findings are shown on stderr: in a pipe without colours, unless these are asked for, and each text in one line.
+/// Report style for stderr: without colours and wrapping in a pipe.
 pub(crate) fn stderr_finding_look() -> Look {
     let terminal = stderr().is_terminal();
     let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
@@ -142,7 +130,7 @@ pub(crate) fn stderr_finding_look() -> Look {
     }
 }
 
-/// Columns that text is wrapped at on a screen of this width.
+/// Wrapping width on a terminal of this width.
 fn text_width(columns: usize) -> usize {
     columns.clamp(40, 120)
 }
@@ -151,9 +139,9 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Whether colours are wanted: `NO_COLOR` (<https://no-color.org>) forbids them, then `CLICOLOR_FORCE`
-/// (<https://bixense.com/clicolors>) asks for them wherever the text goes, else a terminal gets them that is not
-/// `dumb`, unless `CLICOLOR` is 0.
+/// Returns whether to use colours: `NO_COLOR` (<https://no-color.org>) disables them, then `CLICOLOR_FORCE`
+/// (<https://bixense.com/clicolors>) enables them everywhere; else terminals other than `dumb` have
+/// colours, unless `CLICOLOR` is 0.
 fn wants_colour(terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let says = |name| variable(name).filter(|value| !value.is_empty());
     if says("NO_COLOR").is_some() {
@@ -165,7 +153,6 @@ fn wants_colour(terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bo
     }
 }
 
-/// How a state is painted.
 pub(crate) fn style_of(state: &str) -> Style {
     match state {
         "executed" | "succeeded" | "concluded" => Style::Success,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ostler_kernel::plan::HumanDuration;
 
-/// A span of time for people.
+/// Formats a duration, rounded.
 pub(crate) fn duration(ms: i64) -> String {
     match ms {
         ..1_000 => format!("{ms} ms"),
@@ -14,7 +14,7 @@ pub(crate) fn duration(ms: i64) -> String {
     }
 }
 
-/// A span of time as a person writes it: in the largest unit that tells all of it.
+/// Formats a duration exactly, in the largest unit without remainder.
 pub(crate) fn duration_exact(span: HumanDuration) -> String {
     let ms = span.ticks(1_000);
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
@@ -24,12 +24,12 @@ pub(crate) fn duration_exact(span: HumanDuration) -> String {
     }
 }
 
-/// How long something took. Less than a millisecond is not nothing.
+/// Formats a measured duration; below one millisecond as `<1 ms`.
 pub(crate) fn elapsed(ms: i64) -> String {
     if ms < 1 { "<1 ms".to_owned() } else { duration(ms) }
 }
 
-/// How long ago something was, as coarsely as people tell.
+/// Formats an age in its largest unit.
 pub(crate) fn ago(ms: i64) -> String {
     match ms / 1_000 {
         ..60 => format!("{} s ago", ms / 1_000),
@@ -39,12 +39,11 @@ pub(crate) fn ago(ms: i64) -> String {
     }
 }
 
-/// So many of these: the noun in the form that goes with the number.
+/// Formats a count with its noun.
 pub(crate) fn plural(many: usize, noun: &str) -> String {
     if many == 1 { format!("1 {noun}") } else { format!("{many} {noun}s") }
 }
 
-/// Bytes for people.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         ..1_000 => format!("{bytes} B"),
@@ -53,12 +52,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// The time of day of a moment, in the zone of this machine.
+/// Local time of day.
 pub(crate) fn clock_time(at_ms: i64) -> String {
     moment(at_ms, "%H:%M:%S")
 }
 
-/// The date and the time of a moment.
+/// Local date and time.
 pub(crate) fn date(at_ms: i64) -> String {
     moment(at_ms, "%Y-%m-%d %H:%M:%S")
 }
@@ -70,17 +69,17 @@ fn moment(at_ms: i64, format: &str) -> String {
     }
 }
 
-/// Now, in milliseconds since the Unix epoch.
+/// Milliseconds since the Unix epoch.
 pub(crate) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// A score in thousandths, from 0 to 1.
+/// Formats thousandths as a score from 0 to 1.
 pub(crate) fn share(pm: u16) -> String {
     format!("{:.3}", f64::from(pm) / 1_000.0)
 }
 
-/// A score in millionths, from 0 to 1.
+/// Formats millionths as a score from 0 to 1.
 pub(crate) fn fine(micro: u32) -> String {
     format!("{:.4}", f64::from(micro) / 1_000_000.0)
 }

@@ -22,35 +22,35 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::hints::with_location;
 
-/// What is said of a process that ends while it is asked; how the connection broke says nothing more.
+/// Error text for a process that ended during a request. The cause of the broken connection adds nothing.
 pub(crate) const CONNECTION_LOST: &str = "the process that holds the data folder went away";
 
-/// Bytes of an answer that is taken as a whole.
+/// Maximum size of a response body.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
-/// The way to the API.
+/// A client of the API.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// Another process holds the data folder and answers here.
+    /// Another process holds the data folder and listens at `path`.
     Socket {
         path: PathBuf,
-        /// The path may lead through the descriptor of the data folder.
+        /// Keeps the descriptor open that the path may lead through.
         _folder: Option<Arc<File>>,
     },
-    /// This process holds it.
+    /// This process holds the data folder.
     InProcess(Router),
 }
 
-/// Why a request was not answered as wanted.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum ApiError {
-    /// The API said no.
+    /// The API refused the request.
     Problem(Box<ProblemDetails>),
-    /// The other process is gone; whether it took the request is unknown.
+    /// The other process ended; it may have accepted the request.
     ConnectionLost(String),
-    /// The other process was gone before it was asked, or has done nothing of it.
+    /// The other process ended before the request, or refused it because it was shutting down.
     NotSent(String),
-    /// No other way was found.
+    /// Reconnecting failed.
     Failed(Failure),
 }
 
@@ -90,12 +90,11 @@ impl From<ApiError> for Failure {
 }
 
 impl Client {
-    /// Whether another process answers.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Client::Socket { .. })
     }
 
-    /// Sends a request and gives the answer, whatever it is.
+    /// Sends a request and returns the response, whatever its status.
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
         let gone = || ApiError::ConnectionLost(CONNECTION_LOST.to_owned());
         match self {
@@ -115,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Sends a request; an answer that is no success is a problem.
+    /// Sends a request; a status other than 2xx is an [`ApiError::Problem`].
     pub(crate) async fn request(
         &self,
         method: Method,
@@ -139,7 +138,7 @@ impl Client {
         let bytes = read_body(response.into_body()).await?;
         Err(match serde_json::from_slice::<ProblemDetails>(&bytes) {
             Ok(details) if details.code == SHUTTING_DOWN => ApiError::NotSent(details.detail),
-            // It quotes what somebody wrote, and whoever is refused prints it.
+            // The detail may quote user input, and is printed.
             Ok(details) => {
                 let detail = harmless_lines(&details.detail);
                 ApiError::Problem(Box::new(ProblemDetails { detail, ..details }))
@@ -148,12 +147,10 @@ impl Client {
         })
     }
 
-    /// Gets a JSON document.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         read(self.request(Method::GET, path, "application/json", None).await?).await
     }
 
-    /// Posts a JSON document and reads the answer.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -184,7 +181,6 @@ async fn read<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiErr
         .map_err(|error| problem(status, "answer", format!("the answer is of another version: {error}")))
 }
 
-/// All of a body.
 pub(crate) async fn read_body(body: Body) -> Result<Vec<u8>, ApiError> {
     let limited = http_body_util::Limited::new(body, ANSWER_BYTES_MAX);
     match limited.collect().await {
@@ -196,7 +192,7 @@ pub(crate) async fn read_body(body: Body) -> Result<Vec<u8>, ApiError> {
     }
 }
 
-/// A part of a path, with everything that has a meaning there escaped.
+/// Percent-encodes a text for use as one segment of a path.
 pub(crate) fn path_segment(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

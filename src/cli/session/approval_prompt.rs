@@ -1,4 +1,4 @@
-//! The prompt for approvals at the terminal, while the run goes on.
+//! The prompt for approvals at the terminal, while the run continues.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
@@ -17,46 +17,46 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
 use crate::cli::session::signals::{ContinueSignal, is_foreground};
 
-/// What can be typed while a question stands.
+/// Help for the replies.
 const REPLIES: &str = "  y or n (and a note); v: all of it; Enter: the run now; ^C leaves it waiting";
 
-/// Asks a person, one question at a time.
+/// Asks about one approval at a time.
 pub(crate) struct ApprovalPrompt {
     run: String,
-    /// Nodes that ask, in the order they began to.
+    /// Nodes that wait for an approval, oldest first.
     pending: VecDeque<String>,
-    /// The question on the screen.
+    /// The approval on the screen.
     shown: Option<ApprovalView>,
-    /// Nodes that came to an end while a question stood on the screen, by what they came to.
+    /// Nodes that ended while the prompt was shown, counted by state.
     meanwhile: BTreeMap<String, usize>,
-    /// What is typed, line by line, once somebody was asked.
+    /// Lines typed since the first prompt.
     lines_typed: Option<mpsc::UnboundedReceiver<String>>,
-    /// Whether the process was stopped meanwhile.
+    /// Detects that the process was stopped and continued.
     resumed: ContinueSignal,
 }
 
-/// What comes while a question stands.
+/// Input while the prompt is shown.
 #[derive(Debug)]
 pub(crate) enum PromptInput {
-    /// A line; `None` if nothing more will be typed.
+    /// A line; `None` at the end of input.
     Line(Option<String>),
-    /// The process was stopped, and goes on: a shell has had the terminal since.
+    /// The process was stopped and continued; meanwhile a shell used the terminal.
     Resumed,
 }
 
-/// What somebody typed.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Answer(Decision, String),
-    /// All that is asked is to be shown.
+    /// Show the whole request.
     ShowAll,
-    /// How the run stands is to be shown.
+    /// Show the state of the run.
     ShowRun,
     Invalid,
 }
 
 impl ApprovalPrompt {
-    /// Somebody to ask about this run, if there is a person at this terminal.
+    /// Returns a prompt for this run, or `None` without an interactive terminal.
     pub(crate) fn new(run: &str) -> Option<ApprovalPrompt> {
         is_interactive().then(|| ApprovalPrompt {
             run: run.to_owned(),
@@ -68,23 +68,21 @@ impl ApprovalPrompt {
         })
     }
 
-    /// Takes up what the run asks already.
+    /// Takes over the approvals that the run already waits for.
     pub(crate) fn load_pending(&mut self, summary: &Summary) {
         let asked = summary.waiting.iter().filter(|waiting| waiting.id.is_some());
         self.pending = asked.map(|waiting| waiting.node.clone()).collect();
     }
 
-    /// Whether there is something to ask.
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether a question stands on the screen.
     pub(crate) fn is_prompting(&self) -> bool {
         self.shown.is_some()
     }
 
-    /// A record came: a node asks, or asks no more.
+    /// Updates the pending approvals from a record.
     pub(crate) fn record(&mut self, line: &EventLine) {
         let text = |key: &str| line.body[key].as_str().unwrap_or_default();
         let node = text("node").to_owned();
@@ -96,7 +94,7 @@ impl ApprovalPrompt {
                 } else if is_shown
                     && self.shown.as_ref().and_then(|shown| shown.digest.as_deref()) != Some(text("shown"))
                 {
-                    self.shown = None; // it is asked anew
+                    self.shown = None; // The prompt is shown again.
                     status_line("\n  it shows something else by now:");
                 }
             }
@@ -116,7 +114,7 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Puts the next question on the screen, if none stands there.
+    /// Shows the next pending approval, if none is on the screen.
     pub(crate) async fn show_next(
         &mut self,
         client: &Client,
@@ -128,7 +126,7 @@ impl ApprovalPrompt {
             let path = format!("/v1/approvals?run={}", path_segment(&self.run));
             let list: ApprovalList = client.get(&path).await?;
             match list.approvals.into_iter().find(|question| question.node == node) {
-                // It was answered by now, or asks again in a moment.
+                // The approval was answered, or is being replaced.
                 None => {
                     self.pending.pop_front();
                 }
@@ -149,20 +147,19 @@ impl ApprovalPrompt {
         Ok(())
     }
 
-    /// Shows the question that stands, and asks for an answer.
+    /// Shows the current approval, and prompts for a reply.
     fn display(&mut self) {
         if let Some(question) = &self.shown {
             let half = Detail::Excerpt(size_of_stdout().1 / 2);
             approval_lines(question, half).iter().for_each(status_line);
             status_line(REPLIES);
             self.listen();
-            // A stop before the question stood there took nothing of it away.
+            // A stop before this point removed nothing from the screen.
             self.resumed = ContinueSignal::listen();
             self.prompt();
         }
     }
 
-    /// Asks for an answer.
     pub(crate) fn prompt(&self) {
         if let Some(question) = &self.shown {
             let mut to = StatusWriter;
@@ -171,7 +168,7 @@ impl ApprovalPrompt {
         }
     }
 
-    /// From here on what is typed counts; what was typed before was for something else.
+    /// Discards input typed before the prompt.
     fn listen(&mut self) {
         match &mut self.lines_typed {
             Some(lines_typed) => {
@@ -182,7 +179,7 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Waits for a line, or for the process to be back. Dropping the future loses nothing.
+    /// Waits for input. Cancel-safe.
     pub(crate) async fn next(&mut self) -> PromptInput {
         let Some(lines_typed) = &mut self.lines_typed else { return std::future::pending().await };
         tokio::select! {
@@ -191,7 +188,7 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Takes what came while a question stands on the screen: an answer, or a wish to see more first.
+    /// Handles input: sends an answer, or shows more.
     pub(crate) async fn handle(
         &mut self,
         input: PromptInput,
@@ -225,14 +222,13 @@ impl ApprovalPrompt {
         Ok(())
     }
 
-    /// Shows all of the question on the screen, however large.
     async fn show_full(&self, client: &Client) -> Result<(), ApiError> {
         let Some(question) = &self.shown else { return Ok(()) };
         let whole: Result<ApprovalView, _> =
             client.get(&format!("/v1/approvals/{}", path_segment(&question.id))).await;
         match whole {
             Ok(whole) => approval_lines(&whole, Detail::Full).iter().for_each(status_line),
-            // It was withdrawn in this moment: the records tell.
+            // The request was withdrawn; the record of that follows.
             Err(ApiError::Problem(problem)) => status_line(format!("  {}", problem.detail)),
             Err(gone) => return Err(gone),
         }
@@ -246,7 +242,7 @@ impl ApprovalPrompt {
         let path = format!("/v1/approvals/{}", path_segment(&question.id));
         match client.post::<RunRef>(&path, &request).await {
             Ok(_) => self.pending.retain(|pending| *pending != question.node),
-            // It was withdrawn or asked anew in this moment: the records tell, or it is shown again.
+            // The request was withdrawn or replaced; the records show which.
             Err(ApiError::Problem(problem)) => status_line(format!("  not taken: {}", problem.detail)),
             Err(gone) => {
                 self.shown = Some(question);
@@ -257,34 +253,33 @@ impl ApprovalPrompt {
     }
 }
 
-/// Whether there is a person at this terminal.
+/// Returns whether a person can be prompted at this terminal.
 pub(crate) fn is_interactive() -> bool {
     stdin().is_terminal() && stderr().is_terminal() && is_foreground()
 }
 
-/// The lines that are typed from now on.
+/// Reads lines typed from now on.
 pub(crate) fn read_lines() -> mpsc::UnboundedReceiver<String> {
     let _ = tcflush(stdin(), QueueSelector::IFlush);
     let (sender, lines_typed) = mpsc::unbounded_channel();
-    // Reading a terminal cannot be given up; a thread of its own ends with the process.
+    // A blocking read of a terminal cannot be cancelled; the thread ends with the process.
     std::thread::spawn(move || {
         for line in stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
                 return;
             }
         }
-        // It ended behind the prompt: what is said next begins a line.
+        // The cursor stands behind the prompt; start a new line.
         status_line("");
     });
     lines_typed
 }
 
-/// Whether nothing follows a node's state of this name.
 fn has_ended(state: &str) -> bool {
     matches!(state, "executed" | "failed" | "cancelled" | "skipped")
 }
 
-/// Reads an answer: a clear yes or no, and a note; or what else is wanted.
+/// Parses a reply: an unambiguous yes or no with a note, or a command.
 pub(crate) fn parse_reply(line: &str) -> Reply {
     let line = line.trim();
     let (word, note) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
@@ -298,7 +293,7 @@ pub(crate) fn parse_reply(line: &str) -> Reply {
     Reply::Answer(decision, note.trim().to_owned())
 }
 
-/// Who answers: the name of the user, as the shell has it.
+/// Name of the approver: the shell's user name.
 pub(crate) fn user_name() -> Option<String> {
     let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
     let fits = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);

@@ -15,22 +15,21 @@ use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_se
 use crate::cli::session::approval_prompt::{ApprovalPrompt, PromptInput};
 use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 
-/// Bytes of a line of records.
+/// Maximum bytes of one record.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// What somebody has to do with a run that is watched.
+/// What happens if the process that executes the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowMode {
-    /// It is to get on: if the process that drives it goes away, this one does.
+    /// This process continues the run.
     Execute,
-    /// It is looked at, as long as there is something to see.
+    /// Following ends with what the journal has.
     Observe,
 }
 
-/// Gives every record after `after` to the view, until nothing goes on in the run (`settled`) or it is over
-/// (`closed`), or nobody is asked any more by an asker who had something to ask.
-/// The process that drives it may end right after the run does, with a request under way.
-#[allow(clippy::too_many_arguments)] // what is followed, how far, for whom, and where it is told
+/// Streams records after `after` to the view until the run is `settled` or `closed`, or until a prompt that
+/// had pending approvals has none. Reconnects if the process that executes the run ends.
+#[allow(clippy::too_many_arguments)] // the run, the stop condition, the mode and the outputs
 pub(crate) async fn follow_until(
     session: &mut Session,
     run: &str,
@@ -70,8 +69,8 @@ pub(crate) async fn follow_until(
     stream_events(&session.client, &path, after, until, view, prompt, out).await
 }
 
-/// Takes a run up that nobody drives: whoever holds the data folder by now may have come for something else. Whether it stood
-/// still.
+/// Resumes a run that no process executes. A new holder of the data folder may have opened it for another
+/// purpose. Returns whether the run was idle.
 async fn resume_if_idle(session: &mut Session, run: &str) -> Result<bool, ApiError> {
     let path = format!("/v1/runs/{}", path_segment(run));
     if session.get::<Summary>(&path).await?.standing != Standing::Open {
@@ -81,13 +80,13 @@ async fn resume_if_idle(session: &mut Session, run: &str) -> Result<bool, ApiErr
         status_line("the process that held the data folder went away: the run goes on in this one");
     }
     match session.post::<RunRef>(&format!("{path}/resume"), &Value::Null).await {
-        // Somebody else was quicker.
+        // Another process resumed the run first.
         Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => Ok(true),
         taken_up => taken_up.map(|_| true),
     }
 }
 
-/// What is said when the other process is gone.
+/// Error for a connection that could not be restored.
 pub(crate) fn connection_lost(refused: ApiError, run: &str) -> Failure {
     match refused {
         ApiError::ConnectionLost(what) | ApiError::NotSent(what) => {
@@ -97,7 +96,7 @@ pub(crate) fn connection_lost(refused: ApiError, run: &str) -> Failure {
     }
 }
 
-/// The exit code of a run that is over or at rest.
+/// Exit code for the state of a run.
 pub(crate) fn exit_code(summary: &Summary) -> u8 {
     match (summary.standing, summary.outcome.as_deref()) {
         (Standing::Closed, Some("succeeded" | "concluded")) => code::SUCCEEDED,
@@ -109,7 +108,7 @@ pub(crate) fn exit_code(summary: &Summary) -> u8 {
     }
 }
 
-/// Gives every record after `after` to the view; `after` is then the last one.
+/// Streams records to the view, and advances `after` to the last one.
 pub(crate) async fn stream_events(
     client: &Client,
     path: &str,
@@ -126,7 +125,7 @@ pub(crate) async fn stream_events(
     show_credits(client, view, out).await;
     let mut rest: Vec<u8> = Vec::new();
     let mut ticks = tokio::time::interval(REDRAW);
-    // While a question stands nothing ticks; after it, what came meanwhile is drawn once, and at once.
+    // No redraw happens while a prompt is shown; afterwards one redraw covers the gap.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let gone = |what: String| ApiError::ConnectionLost(format!("{CONNECTION_LOST}: {what}"));
     loop {
@@ -173,7 +172,7 @@ pub(crate) async fn stream_events(
     Ok(())
 }
 
-/// Asks how the client stands whose credits are used up, if the view has that to tell.
+/// Passes the balance of the client to a view that has to report used-up credits.
 async fn show_credits(client: &Client, view: &mut (dyn View + Send), out: &mut Out) {
     if let Some(whose) = view.out_of_credit() {
         let line = client.get::<ClientLine>(&format!("/v1/clients/{}", path_segment(&whose))).await;
@@ -188,7 +187,7 @@ async fn prompt_input(prompt: &mut Option<&mut ApprovalPrompt>) -> PromptInput {
     }
 }
 
-/// Records for machines.
+/// A view that prints records as JSON.
 pub(crate) struct JsonLines;
 
 impl View for JsonLines {

@@ -1,4 +1,4 @@
-//! The process that holds a data folder: this one, or another that answers at `control.sock`.
+//! The process that holds a data folder: this one, or another that listens at `control.sock`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::cli::session::AccessMode;
 use crate::cli::session::api_client::Client;
 use crate::cli::session::open_errors::TO_REPAIR;
 
-/// How long a process that holds the data folder may take to say that it is well.
+/// Timeout for a health check of the holder.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct InProcessSystem {
     pub(crate) os: Ostler,
-    /// Where others ask: with whom the data folder was opened to drive.
+    /// The control socket, except in read mode.
     pub(crate) listener: Option<Listener>,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Listener {
     pub(crate) router: Router,
 }
 
-/// Lets go of the data folder: who looks and who cancels is answered as long as it waits for what acts. Whoever follows something there
-/// hears of it by the end of the system.
+/// Shuts the system down and releases the data folder. Reads and cancellations are answered until attempts
+/// that change the world have ended; followers are notified by the end of the system.
 pub(crate) async fn shut_down(os: Ostler, listener: Option<Listener>) {
     if let Some(listener) = &listener {
         listener.socket.leave();
@@ -44,12 +44,12 @@ pub(crate) async fn shut_down(os: Ostler, listener: Option<Listener>) {
     }
     report_in_doubt(&os.shutdown().await);
     if let Some(listener) = listener {
-        let _ = listener.socket.close(); // one that stays there refuses, and is replaced
+        let _ = listener.socket.close(); // a socket file that remains refuses connections and is replaced
         listener.socket.finish().await;
     }
 }
 
-/// What was stopped while it acted, as the process would not wait for it any longer.
+/// Reports attempts that were killed when the shutdown timeout expired.
 fn report_in_doubt(in_doubt: &[InDoubt]) {
     for InDoubt { run, node } in in_doubt {
         status_line(format!(
@@ -58,7 +58,7 @@ fn report_in_doubt(in_doubt: &[InDoubt]) {
     }
 }
 
-/// What was found and done when the data folder was opened.
+/// Reports what opening the data folder found and changed.
 fn report_open(opened: &Opened, data: &Path, keep: Option<HumanDuration>) {
     let place = data.display();
     if let Some(torn) = &opened.torn {
@@ -116,22 +116,20 @@ pub(crate) fn open_listener(data: &Path, router: Router) -> std::io::Result<List
     Ok(Listener { socket, data: data.to_owned(), router })
 }
 
-/// What is said when the disk is full that the process writes to that holds the data folder.
 pub(crate) fn disk_full_text(why: &str) -> String {
     format!("the disk is full ({why}): what has no room waits for some")
 }
 
-/// The way to a process that holds the data folder, if one answers, and how it is.
+/// Connects to the process that holds the data folder, if one answers.
 pub(crate) async fn connect(data: &Path) -> Option<(Client, Health)> {
     let (path, folder) = socket_path(data).ok()?;
     let client = Client::Socket { path, _folder: folder.map(Arc::new) };
-    // A suspended process takes connections, but answers none.
+    // A stopped process (SIGSTOP) accepts connections but does not answer.
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, client.get::<Health>("/healthz")).await;
     let health = answer.ok()?.ok()?;
     Some((client, health))
 }
 
-/// Whether the process that holds the data folder lets go of it.
 pub(crate) async fn is_shutting_down(data: &Path) -> bool {
     connect(data).await.is_some_and(|(_, health)| health.leaving_within_ms.is_some())
 }

@@ -1,4 +1,5 @@
-//! The connection of a command to a data folder: through the process that holds it, or by opening it.
+//! The connection of a command to a data folder: through the process that holds it, or by opening the
+//! folder.
 
 pub(crate) mod api_client;
 pub(crate) mod approval_prompt;
@@ -36,32 +37,31 @@ use crate::cli::session::open_errors::{holder_stopping, open_failure, start_fail
 use crate::cli::session::settings::{load_settings, no_runs_text};
 use crate::cli::session::signals::Signals;
 
-/// How long a holder that does not answer is waited for: it may be starting, or ending.
+/// How long to wait for a holder that does not answer, and may be starting or exiting.
 const HOLDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long until a holder that starts or ends is looked for again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often the runs of other terminals are looked at.
+/// Interval for polling the runs of other terminals.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Times that the way is looked for again because whoever held the data folder has left it.
+/// Reconnection attempts, each after the holder of the data folder changed.
 pub(crate) const RECONNECTS_MAX: usize = 8;
 
-/// What is wanted of the data folder.
+/// How a command uses the data folder. All but `Create` require an existing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessMode {
-    /// To read; short. The data folder must be there.
+    /// Reads, for a short time.
     Read,
-    /// To cancel, which whoever lets go of the data folder takes, too. The data folder must be there.
+    /// Cancels runs; a process that is shutting down accepts this too.
     Cancel,
-    /// To let runs go on; others may join. The data folder must be there.
+    /// Executes runs, also those of other terminals that connect.
     Execute,
-    /// To open a run; others may join. Makes a data folder where there is none.
+    /// Like `Execute`; creates a missing data folder.
     Create,
 }
 
-/// The way to the data folder, and what this process holds of it.
+/// A connection to a data folder, and the system if this process opened it.
 pub(crate) struct Session {
     pub(crate) client: Client,
     held: Option<InProcessSystem>,
@@ -71,7 +71,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Finds the way. Only who begins makes a data folder.
+    /// Connects to the holder of the data folder, or opens the folder.
     pub(crate) async fn open(
         globals: &Globals,
         workspace: &Path,
@@ -80,8 +80,8 @@ impl Session {
         Session::open_with_metrics(globals, workspace, want, MetricsOption::default()).await
     }
 
-    /// The same; what goes on in this process is measured. Refused where another process holds the data folder: it does
-    /// the work then.
+    /// Like [`Session::open`], and serves metrics of this process. Fails if another process holds the data
+    /// folder, because that one does the work.
     pub(crate) async fn open_with_metrics(
         globals: &Globals,
         workspace: &Path,
@@ -139,10 +139,10 @@ impl Session {
         }
     }
 
-    /// Finds the way again: another process held the data folder, and is gone or on its way.
+    /// Connects again after the holder of the data folder ended or started to shut down.
     pub(crate) async fn reconnect(&mut self, want: AccessMode) -> Result<(), Failure> {
         if self.client.is_remote() {
-            // Whoever lets go of it takes their time, and does nothing of this.
+            // A process that is shutting down does not accept this request.
             if let (_, Some(data)) = load_settings(&self.globals, &self.workspace)? {
                 while is_shutting_down(&data).await {
                     tokio::time::sleep(RETRY_INTERVAL).await;
@@ -153,8 +153,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks, and asks whoever holds the data folder by now where the process that held it had left it before it was asked; with
-    /// `twice` also where it may have done what it was asked for: that is to be no harm.
+    /// Calls `ask`, and again after reconnecting if the request was not sent. `idempotent` requests are
+    /// repeated also if the previous holder may have accepted them.
     pub(crate) async fn with_retry<T>(
         &mut self,
         idempotent: bool,
@@ -171,12 +171,11 @@ impl Session {
         ask(&self.client).await
     }
 
-    /// Gets a JSON document, from whoever holds the data folder by now.
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ApiError> {
         self.with_retry(true, async |client| client.get(path).await).await
     }
 
-    /// Posts what is not to be done twice.
+    /// Posts a request that must not be repeated.
     pub(crate) async fn post<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -185,7 +184,7 @@ impl Session {
         self.with_retry(false, async |client| client.post(path, body).await).await
     }
 
-    /// Posts what is the same if it is done twice.
+    /// Posts a request that may be repeated.
     pub(crate) async fn post_idempotent<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -194,12 +193,11 @@ impl Session {
         self.with_retry(true, async |client| client.post(path, body).await).await
     }
 
-    /// The summary of a run.
     pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {
         Ok(self.get(&format!("/v1/runs/{}", path_segment(run))).await?)
     }
 
-    /// Stays while runs of other terminals go on here, then lets go of the data folder.
+    /// Waits until runs of other terminals in this process settle, then shuts down.
     pub(crate) async fn close(mut self, signals: &mut Signals) -> Result<(), Failure> {
         let Some(InProcessSystem { os, mut listener }) = self.held.take() else { return Ok(()) };
         let (mut said, mut interrupted) = (false, None);
@@ -208,12 +206,12 @@ impl Session {
             if interrupted.is_some() {
                 break;
             }
-            let _ = socket.close(); // one that stays there refuses, and is replaced
+            let _ = socket.close(); // a socket file that remains refuses connections and is replaced
             socket.answered().await;
             if os.system().active() == 0 || self.running().await == 0 {
                 break;
             }
-            // Somebody has come in at the last moment.
+            // A client connected at the last moment.
             listener = open_listener(data, router.clone()).ok();
         }
         signals.kill_on_exit(os.programs());
@@ -221,30 +219,29 @@ impl Session {
         interrupted.map_or(Ok(()), |code| Err(Failure::silent(code)))
     }
 
-    /// The programs that steps start in this process, if it holds a data folder.
+    /// Registry of the child processes of this system.
     pub(crate) fn programs(&self) -> Option<&DataFolder> {
         self.held.as_ref()?.os.programs()
     }
 
-    /// Why there is no room on the disk for what is to be written, if this process holds a data folder.
+    /// Notifies of a full disk, if this process holds the data folder.
     pub(crate) fn disk_full_changes(&self) -> Option<watch::Receiver<Option<String>>> {
         Some(self.held.as_ref()?.os.system().full())
     }
 
-    /// Lets go of the data folder at once; open runs stay open.
+    /// Shuts down at once; open runs stay open.
     pub(crate) async fn stop(mut self) {
         if let Some(InProcessSystem { os, listener }) = self.held.take() {
             shut_down(os, listener).await;
         }
     }
 
-    /// Shuts down and returns the failure.
     pub(crate) async fn stop_with<T>(self, failure: impl Into<Failure>) -> Result<T, Failure> {
         self.stop().await;
         Err(failure.into())
     }
 
-    /// Waits until no run goes on here; gives the exit code if somebody would not wait.
+    /// Waits until no run is active. Returns the exit code if a signal ends the wait.
     async fn wait_for_other_runs(&self, os: &Ostler, signals: &mut Signals, said: &mut bool) -> Option<u8> {
         let mut stirs = os.system().stirs();
         while os.system().active() > 0 {

@@ -10,7 +10,7 @@ use crate::cli::exit::Failure;
 use crate::cli::output::hints::with_location;
 use crate::cli::output::units::duration;
 
-/// The data folder is held by a process that ends, and waits for what acts on the world no longer than so many milliseconds.
+/// Error for a holder that is shutting down; `wait_ms` is its timeout for attempts that change the world.
 pub(crate) fn holder_stopping(held: &OpenError, wait_ms: u64) -> Failure {
     let wait = duration(i64::try_from(wait_ms).unwrap_or(i64::MAX));
     let what = format!(
@@ -68,6 +68,5 @@ pub(crate) fn open_failure(data: &Path, error: &OpenError) -> Failure {
     Failure::store(with_location(&format!("{told}{advice}")))
 }
 
-/// What to do about damage.
 pub(crate) const TO_REPAIR: &str =
     "`ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";

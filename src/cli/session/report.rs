@@ -1,4 +1,4 @@
-//! Requests for what a report about a run shows.
+//! The requests behind the report about a run.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::cli::output::summary::{Page, layout};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::{Client, path_segment, read_body};
 
-/// Tells what came of a run.
+/// Prints the report about a run.
 pub(crate) async fn print_report(client: &Client, summary: &Summary, nodes_shown: bool, out: &mut Out) {
     let graph = client.get::<GraphView>(&format!("/v1/runs/{}/graph", path_segment(&summary.run))).await.ok();
     let outputs = match &graph {
@@ -25,7 +25,6 @@ pub(crate) async fn print_report(client: &Client, summary: &Summary, nodes_shown
     out.line(lines.join("\n"));
 }
 
-/// The first outputs.
 pub(crate) async fn outputs(client: &Client, summary: &Summary, graph: &GraphView) -> Vec<Output> {
     let mut outputs = Vec::new();
     let sizes: BTreeMap<&str, Option<u64>> =
@@ -50,7 +49,8 @@ pub(crate) async fn value(client: &Client, run: &str, node: &str) -> Option<Valu
     serde_json::from_slice(&read_body(response.into_body()).await.ok()?).ok()
 }
 
-/// The client of a run that waits for credits; `None` if it does not, or not any more.
+/// Returns the client of a run that waits for credits, or `None` if the run does not wait or the client has
+/// credits again.
 pub(crate) async fn short(client: &Client, summary: &Summary) -> Option<ClientLine> {
     if !summary.out_of_credit || summary.past {
         return None;

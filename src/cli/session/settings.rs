@@ -15,14 +15,14 @@ use crate::cli::output::findings;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::open_errors::open_failure;
 
-/// The configuration that counts and the data folder; `None`: memory.
+/// Loads the configuration and returns the data folder; `None`: in memory.
 pub(crate) fn load_settings(
     globals: &Globals,
     workspace: &Path,
 ) -> Result<(Config, Option<PathBuf>), Failure> {
     let named = globals.data.clone();
     let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
-    // Who may not look into it cannot know by which configuration it is to be gone.
+    // The configuration may be in a data folder that cannot be read.
     data_folder_exists(&data)?;
     let config = match Config::find(globals.config.as_deref(), &data, workspace) {
         Some(path) => Config::read_for(&path, &tools()).map_err(|error| refused(error, globals))?,
@@ -36,19 +36,19 @@ pub(crate) fn load_settings(
     Ok((config, data))
 }
 
-/// Names of the tools that the command has, those that a configuration can switch off among them.
+/// Names of all built-in tools, including those that a configuration can disable.
 fn tools() -> BTreeSet<String> {
     let tools = builtin(&ToolConfig::default(), None);
     tools.iter().map(|tool| tool.spec().name.clone()).collect()
 }
 
-/// Whether there is a data folder.
+/// Returns whether the data folder exists.
 ///
 /// # Errors
 ///
-/// Nobody can say: it may not be looked into, say.
+/// The folder cannot be read.
 pub(crate) fn data_folder_exists(data: &Path) -> Result<bool, Failure> {
-    // Where one of them is, runs were kept, even if the others are gone.
+    // Any of these proves that the folder was in use, even if the others are lost.
     let found = ["format", "journal", "index.redb"].map(|part| std::fs::metadata(data.join(part)));
     match found.into_iter().reduce(Result::or).expect("there are three") {
         Ok(_) => Ok(true),
@@ -64,12 +64,12 @@ pub(crate) fn data_folder_exists(data: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// What is said of runs where there is no data folder; `None` if there is one.
+/// Text for a missing data folder in commands about runs; `None` if the folder exists.
 pub(crate) fn no_runs_text(data: Option<&Path>) -> Result<Option<String>, Failure> {
     missing_folder_text("run", data)
 }
 
-/// What is said of something that stands in a data folder where there is none; `None` if there is one.
+/// Text for a missing data folder, given the kind of thing asked for; `None` if the folder exists.
 pub(crate) fn missing_folder_text(what: &str, data: Option<&Path>) -> Result<Option<String>, Failure> {
     Ok(match data {
         Some(data) if data_folder_exists(data)? => None,
@@ -82,7 +82,7 @@ pub(crate) fn missing_folder_text(what: &str, data: Option<&Path>) -> Result<Opt
     })
 }
 
-/// Tells what is wrong with a configuration.
+/// Reports the faults of a configuration.
 fn refused(error: ConfigError, globals: &Globals) -> Failure {
     match error {
         ConfigError::Content { source_text, findings } => {
@@ -92,7 +92,8 @@ fn refused(error: ConfigError, globals: &Globals) -> Failure {
     }
 }
 
-/// Whether there is nothing to list or to go on with, since there is no data folder; that is said then, and is no fault.
+/// Returns whether the data folder is missing, so that there is nothing to list. Prints that, unless the output is
+/// JSON.
 pub(crate) fn has_no_data_folder(what: &str, globals: &Globals) -> Result<bool, Failure> {
     let (_, data) = load_settings(globals, Path::new("."))?;
     let nothing = missing_folder_text(what, data.as_deref())?;

@@ -16,38 +16,37 @@ use crate::cli::exit::Failure;
 use crate::cli::output::hints::with_location;
 use crate::cli::output::screen;
 
-/// What interrupts.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// The terminal went away; `None` if the process was started so as to outlive it (`nohup`).
+    /// Closing of the terminal; `None` if the process ignores that (`nohup`).
     hang_up: Option<Signal>,
     exit_actions: Arc<Mutex<ExitActions>>,
-    /// Whoever heard the first one has said what becomes of it.
+    /// Notified once the message for an immediate exit is set.
     message_set: Arc<Notify>,
 }
 
-/// How long the second one waits for what is said of the first.
+/// How long the second signal waits for the message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What is done when the process ends at once.
+/// What an immediate exit does.
 #[derive(Default)]
 struct ExitActions {
-    /// What is said; `None`: that everything is kept.
+    /// The last message; `None`: a default.
     message: Option<String>,
-    /// Whose programs are killed: they would go on, and act, with nobody left to hear of it.
+    /// Child processes to kill: they would continue to act without anyone to record it.
     programs: Option<DataFolder>,
 }
 
-/// From here on, a file that would become longer than this process may make one is an error of whoever writes, like a full disk, and
-/// not the end of the process. Programs that it starts are not told: they end by it as they ever did.
+/// Turns a write beyond the file size limit into an error of the writer, like a full disk, instead of the
+/// end of the process. Child processes keep the default.
 pub(crate) fn ignore_file_size_signal() {
-    // The handler stays when what listens is gone; without one, the process is as it was.
+    // The handler stays installed after the listener is dropped.
     drop(signal(SignalKind::from_raw(Raw::XFSZ.as_raw())));
 }
 
 impl Signals {
-    /// From here on, none of them ends the process by itself.
+    /// Installs handlers, so that no signal ends the process by default.
     pub(crate) fn listen() -> Result<Signals, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::internal(format!("cannot listen for signals: {error}")))
@@ -61,19 +60,19 @@ impl Signals {
         })
     }
 
-    /// From here on, the process says this if it is made to end at once. What is to be said before that was said.
+    /// Sets the last message of an immediate exit. Earlier messages are printed by now.
     pub(crate) fn set_exit_message(&self, message: String) {
         self.exit_actions.lock().unwrap_or_else(PoisonError::into_inner).message = Some(message);
         self.message_set.notify_one();
     }
 
-    /// From here on, the programs of this data folder, which this process holds, are killed if it is made to end at once.
+    /// Sets the child processes that an immediate exit kills.
     pub(crate) fn kill_on_exit(&self, programs: Option<&DataFolder>) {
         self.exit_actions.lock().unwrap_or_else(PoisonError::into_inner).programs = programs.cloned();
     }
 
-    /// Waits for the next one: the exit code it stands for. Dropping the future loses nothing. The one after it
-    /// ends the process at once; but not that the terminal went away, which the shell tells, and then the system once more.
+    /// Waits for a signal and returns its exit code. Cancel-safe. The next SIGINT or SIGTERM ends the
+    /// process at once; SIGHUP does not, because both the shell and the kernel send one.
     pub(crate) async fn next(&mut self) -> u8 {
         let code = tokio::select! {
             _ = self.interrupt.recv() => 130,
@@ -97,7 +96,7 @@ impl Signals {
                 let message = message.unwrap_or_else(|| {
                     with_location("ended at once, state is kept: `ostler resume` goes on")
                 });
-                // Not by way of the screen, which may be in the middle of a drawing.
+                // Bypasses the screen, which may be in the middle of a drawing.
                 let _ = writeln!(stderr(), "{message}");
                 std::process::exit(code);
             }
@@ -115,8 +114,8 @@ async fn hang_up_received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Whether who started the process had it ignore that its terminal goes away. Where there is no `/proc`, that cannot be seen, and what
-/// was set stays.
+/// Returns whether the parent process had SIGHUP ignored. Without `/proc` the answer is unknown, and the setting
+/// stays.
 fn outlives_terminal() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return true };
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -124,16 +123,16 @@ fn outlives_terminal() -> bool {
     ignored.is_none_or(|mask| mask & 1 << (Raw::HUP.as_raw() - 1) != 0)
 }
 
-/// Hears that the process was stopped, and goes on with the terminal: what stood there may be gone.
+/// Detects that the process was stopped and continued, so that the screen has to be redrawn.
 pub(crate) struct ContinueSignal(Option<Signal>);
 
 impl ContinueSignal {
-    /// From here on. Where that cannot be listened for, it is never heard.
+    /// Without a handler, [`ContinueSignal::next`] never returns.
     pub(crate) fn listen() -> ContinueSignal {
         ContinueSignal(signal(SignalKind::from_raw(Raw::CONT.as_raw())).ok())
     }
 
-    /// Waits until the process goes on in the foreground. Dropping the future loses nothing.
+    /// Waits until the process continues in the foreground. Cancel-safe.
     pub(crate) async fn next(&mut self) {
         while let Some(signal) = &mut self.0 {
             if signal.recv().await.is_none() {
@@ -147,18 +146,18 @@ impl ContinueSignal {
     }
 }
 
-/// Whether this process has the terminal. One in the background that reads from it would be stopped.
+/// Returns whether this process group has the terminal. A background read would stop the process.
 pub(crate) fn is_foreground() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
 }
 
-/// From here on, the screen is given back before the process stops for ^Z or ends for ^\, and taken again when
-/// it goes on. Call it inside the runtime; the second call does nothing.
+/// Removes the display before the process stops for ^Z or ends for ^\, and restores it afterwards. Requires
+/// a runtime; only the first call has an effect.
 pub(crate) fn restore_screen_on_stop() {
     static STARTED: Once = Once::new();
     let listen = |raw: Raw| signal(SignalKind::from_raw(raw.as_raw()));
     STARTED.call_once(|| {
-        // Where these cannot be listened for, they do what they always do.
+        // Without handlers, the signals keep their default effect.
         if let (Ok(stop), Ok(resume), Ok(quit)) = (listen(Raw::TSTP), listen(Raw::CONT), listen(Raw::QUIT)) {
             tokio::spawn(handle_stops(stop, resume, quit));
         }
@@ -169,7 +168,7 @@ async fn handle_stops(mut stop: Signal, mut resume: Signal, mut quit: Signal) {
     loop {
         tokio::select! {
             _ = stop.recv() => {
-                // Nobody could let a session's first process go on.
+                // The first process of a session could not be continued by anyone.
                 if getsid(None).is_ok_and(|session| session == getpid()) {
                     continue;
                 }
@@ -179,7 +178,7 @@ async fn handle_stops(mut stop: Signal, mut resume: Signal, mut quit: Signal) {
                 }
                 screen::open();
             }
-            // It was stopped without being asked, and a shell has had the screen since.
+            // The process was stopped by SIGSTOP, and a shell used the screen.
             _ = resume.recv() => screen::forget(),
             _ = quit.recv() => {
                 screen::try_close();
@@ -189,8 +188,8 @@ async fn handle_stops(mut stop: Signal, mut resume: Signal, mut quit: Signal) {
     }
 }
 
-/// From here on, something may be drawn on the terminal that is taken away whatever ends the process. Call it inside
-/// the runtime.
+/// Prepares the terminal for the live display, so that a panic, a signal or the end of the process removes
+/// it. Requires a runtime.
 pub(crate) fn begin() {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(screen::clear_on_panic);

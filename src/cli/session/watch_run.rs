@@ -1,4 +1,4 @@
-//! Watching a run until it is closed or waits, and reporting the result.
+//! Watching a run until it settles, and reporting the result.
 
 use ostler_server::wire::Summary;
 use serde_json::json;
@@ -17,18 +17,17 @@ use crate::cli::session::holder::disk_full_text;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::{Session, report};
 
-/// What to watch.
 pub(crate) struct Watch {
     pub(crate) run: String,
-    /// How it stood before; `None`: it begins.
+    /// State before watching; `None`: the run is new.
     pub(crate) before: Option<PriorState>,
     pub(crate) json: bool,
-    /// Others are watched too: its lines tell which it is.
+    /// Several runs are watched; each line names its run.
     pub(crate) labelled: bool,
 }
 
 impl Watch {
-    /// Of a run that goes on.
+    /// Watches a run that continues.
     pub(crate) fn from(before: &Summary, json: bool) -> Watch {
         let Summary { run, seq, client, out_of_credit, reason, .. } = before;
         let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
@@ -37,8 +36,7 @@ impl Watch {
     }
 }
 
-/// Watches a run until nothing goes on in it, tells what came of it, and lets go of the data folder. Gives the
-/// exit code.
+/// Watches a run until it settles, prints the report, closes the session, and returns the exit code.
 pub(crate) async fn watch(
     mut session: Session,
     signals: &mut Signals,
@@ -62,7 +60,7 @@ pub(crate) async fn watch(
     }
 }
 
-/// Lets go after ^C, and says what becomes of the run.
+/// Closes the session after ^C, and states what becomes of the run.
 pub(crate) async fn report_interrupt(session: Session, signals: &Signals, run: &str) {
     if session.client.is_remote() {
         status_line(format!(
@@ -81,13 +79,12 @@ pub(crate) async fn report_interrupt(session: Session, signals: &Signals, run: &
     }
 }
 
-/// How watching one run ended.
 pub(crate) enum WatchEnd {
     Settled(u8),
     Interrupted(u8),
 }
 
-/// Watches one run and tells what came of it.
+/// Watches one run and prints the report.
 pub(crate) async fn watch_one(
     session: &mut Session,
     signals: &mut Signals,
@@ -98,7 +95,7 @@ pub(crate) async fn watch_one(
     let after = before.as_ref().map_or(0, |before| before.seq);
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(JsonLines), after),
-        // A tree shows how things stand, whatever led there.
+        // The tree shows all nodes, so it needs all records.
         (false, true) => (Box::new(Live::new()), 0),
         (false, false) => {
             let plain = before.map_or_else(Plain::default, Plain::after);
@@ -111,7 +108,7 @@ pub(crate) async fn watch_one(
     }
     let mut disk_full = session.disk_full_changes();
     if let Some(disk_full) = disk_full.as_mut().filter(|disk_full| disk_full.borrow().is_some()) {
-        // It may have been full before anybody watched.
+        // The disk may have been full before.
         disk_full.mark_changed();
     }
     let followed = {
@@ -126,7 +123,7 @@ pub(crate) async fn watch_one(
         }
     };
     if !matches!(followed, Ok(Ok(()))) && prompt.as_ref().is_some_and(ApprovalPrompt::is_prompting) {
-        // What is said next begins a line.
+        // The next message starts a new line.
         status_line("");
     }
     view.end(out);
@@ -144,7 +141,7 @@ pub(crate) async fn watch_one(
     Ok(WatchEnd::Settled(exit_code(&summary)))
 }
 
-/// Says it once when the disk that this process writes to is full, or has room again.
+/// Reports that the disk is full, or has space again.
 async fn report_disk_space(disk_full: &mut Option<watch::Receiver<Option<String>>>) {
     let Some(changes) = disk_full else { return std::future::pending().await };
     if changes.changed().await.is_err() {
@@ -161,8 +158,7 @@ async fn report_disk_space(disk_full: &mut Option<watch::Receiver<Option<String>
     });
 }
 
-/// Gives every record after `after` to the view, until nothing goes on in the run; asks the person at the terminal,
-/// if there is one, whatever the run asks.
+/// Streams records to the view until the run settles, and prompts for its approvals.
 async fn follow_and_prompt(
     session: &mut Session,
     run: &str,
@@ -172,7 +168,7 @@ async fn follow_and_prompt(
     out: &mut Out,
 ) -> Result<(), ApiError> {
     loop {
-        // While somebody is asked, nothing else may go on, and yet it is not at rest.
+        // While a prompt is open, the run counts as settled although it will continue.
         let asks = prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
         let until = if asks { "closed" } else { "settled" };
         follow_until(session, run, &mut after, until, FollowMode::Execute, view, prompt.as_deref_mut(), out)
@@ -183,16 +179,16 @@ async fn follow_and_prompt(
     }
 }
 
-/// What was done to a node.
+/// The effect of a command on a node.
 pub(crate) struct Done<'a> {
     pub(crate) node: &'a str,
-    /// For machines.
+    /// For JSON output.
     pub(crate) word: String,
-    /// For people.
+    /// For text output.
     pub(crate) told: String,
 }
 
-/// After something was done to a node: watches the run if it goes on in this process, else says where it does.
+/// Watches the run if this process executes it; else prints the effect and returns.
 pub(crate) async fn go_on(
     session: Session,
     signals: &mut Signals,

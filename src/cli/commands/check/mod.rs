@@ -23,9 +23,9 @@ use crate::cli::session::settings;
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The plan: .yaml, .yml, .json or .toml; or - for stdin, as YAML, which JSON is a part of
+    /// The plan: .yaml, .yml, .json or .toml; or - for stdin, in YAML or JSON
     plan: PathBuf,
-    /// Value of a parameter ${KEY} of the plan
+    /// Value of the plan parameter ${KEY}
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = key_value)]
     params: Vec<(String, String)>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-/// What the contracts let anybody say of the result.
+/// Formats the reliability bounds that the contracts imply.
 fn reliability(stats: &PlanStats) -> String {
     let word = |method: &Method| serde_json::to_value(method).ok()?.as_str().map(str::to_owned);
     let methods =

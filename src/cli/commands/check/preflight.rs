@@ -15,13 +15,13 @@ use serde_json::{Map, Value};
 
 use crate::cli::arguments::bounds::Bounds;
 
-/// Code of this advice.
+/// Code of preflight advice.
 const CODE: &str = "W06";
 
-/// Names of nodes that are told.
+/// Node names listed.
 const NAMED_MAX: usize = 4;
 
-/// What the gate would refuse if the plan ran within these bounds.
+/// Returns the calls that the gate would deny within these bounds.
 pub(crate) fn refusals(
     file: &PlanFile,
     plan: &Plan,
@@ -39,7 +39,7 @@ pub(crate) fn refusals(
             name,
             params,
             floor,
-            // What the run may do is told of the plan as a whole.
+            // Impact above the intent is reported once for the plan.
             intent: u8::MAX,
             scope: &bounds.scope,
             workspace: workspace.to_str().unwrap_or_default(),
@@ -80,7 +80,7 @@ pub(crate) fn refusals(
             let what = format!("would be refused: {}", denial.operator);
             let param = match denial.code {
                 DenialCode::EgressForbidden => url.map(|(name, _)| name),
-                // The one that would be refused alone.
+                // The parameter that the gate would deny by itself.
                 DenialCode::PathEscape => node.params.iter().find_map(|(name, value)| {
                     let alone = Map::from_iter([(name.clone(), value.clone())]);
                     let denied = judged(node.tool.as_deref()?, alone.into(), 0)?;
@@ -107,7 +107,7 @@ fn likewise(others: &[&Node]) -> String {
     }
 }
 
-/// The first parameter with a URL that may not be reached, and what is wrong with that.
+/// Returns the first URL parameter that the egress rules deny, and the fault.
 fn bad_url<'p>(
     tool: &GatedTool,
     params: &'p Map<String, Value>,

@@ -5,7 +5,7 @@ use ostler_store::{ClientLoss, Examination, Quarantined};
 use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report, Verdict};
 use crate::cli::output::units::{bytes, plural};
 
-/// What to do about a run that was set aside.
+/// Advice for a quarantined run.
 pub(crate) const QUARANTINED: &str = "nothing: it is kept as far as it can be, and never goes on; `ostler gc --quarantined --apply` removes it";
 
 const REPAIR: &str = "`ostler doctor --repair` sets aside the runs and pipelines that it touches, and nothing else; or put a backup in the place of the folder";
@@ -16,7 +16,7 @@ const INDEX: &str = "remove index.redb from the data folder while nobody holds i
 
 const PIPELINE: &str = "declare it again with `ostler pipeline create`: it begins anew";
 
-/// Tells what was found, and with `repaired`, what was done about it.
+/// Adds the damage found, or with `repaired` the repairs done.
 pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
     let journal = &found.journal;
     let verdict = if repaired { Verdict::Warning } else { Verdict::Failure };
@@ -82,7 +82,7 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
     index(found, report);
 }
 
-/// Whether the index can be read, and where it says otherwise than the records.
+/// Adds differences between the index and the journal.
 fn index(found: &Examination, report: &mut Report) {
     if found.index_broken {
         report.warn(
@@ -101,7 +101,7 @@ fn index(found: &Examination, report: &mut Report) {
     }
 }
 
-/// What the damage took of what clients were charged, and of what else nobody knows.
+/// Adds losses of charges and client records.
 fn lost(found: &Examination, report: &mut Report) {
     let journal = &found.journal;
     if journal.charges_known {

@@ -10,24 +10,22 @@ use std::time::{Duration, Instant};
 use crate::cli::commands::doctor::report::Report;
 use crate::cli::output::units::bytes;
 
-/// Writes of the probe.
+/// Writes measured.
 const PROBES: usize = 32;
 
-/// Bytes of each.
 const PROBE_BYTES: usize = 4_096;
 
-/// A sync faster than this was not one: no disk that survives a loss of power is.
+/// A faster sync did not reach stable storage.
 const SYNC_PLAUSIBLE: Duration = Duration::from_micros(15);
 
-/// What a folder holds, for people.
-/// What the blocks of a file are counted in, whatever the disk has (`st_blocks`).
+/// Unit of `st_blocks`, independent of the file system.
 const BLOCK_BYTES: u64 = 512;
 
 pub(crate) fn held((files, size): (u64, u64)) -> String {
     format!("{} in {files} files", bytes(size))
 }
 
-/// Files of a folder and of the folders in it, and the bytes that they take on the disk. What cannot be read counts for nothing.
+/// Counts the files below a folder, and their bytes on disk. Unreadable entries are ignored.
 pub(crate) fn folder_bytes(folder: &Path) -> (u64, u64) {
     let mut sum = (0, 0);
     let mut folders = vec![folder.to_owned()];
@@ -43,7 +41,7 @@ pub(crate) fn folder_bytes(folder: &Path) -> (u64, u64) {
     sum
 }
 
-/// Measures what a durable write costs where the journal is.
+/// Measures the latency of durable writes where the journal is.
 pub(crate) fn check_disk(data: &Path, report: &mut Report) {
     let mut folder: PathBuf = data.to_owned();
     while !folder.is_dir() {

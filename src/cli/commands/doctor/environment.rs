@@ -49,7 +49,7 @@ pub(crate) fn check_configuration(
     }
 }
 
-/// How long runs are kept.
+/// Describes the retention.
 fn kept(config: &Config) -> String {
     match config.retention.keep {
         Some(keep) => format!(
@@ -85,7 +85,7 @@ pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut 
     }
 }
 
-/// What keeps the programs of steps from changing what they should not.
+/// Checks the confinement of child processes.
 fn check_sandbox(config: &Config, data: Option<&Path>, report: &mut Report) {
     match (config.tools.shell.sandbox, sandbox()) {
         (true, Sandbox::Full) => report.pass("sandbox", CONFINED),
@@ -126,7 +126,7 @@ const OLD_LANDLOCK: &str = "but this Linux is old: those that only look can stil
 const NO_LANDLOCK: &str = "use Linux 6.12 or later with Landlock switched on (`lsm=` of its command line), or run plans as a user, or in \
                            a container, that can reach only what they may change";
 
-/// A path without links, as far as it exists.
+/// Resolves symbolic links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|part| {
         let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };

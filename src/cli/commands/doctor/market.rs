@@ -9,7 +9,7 @@ use crate::cli::session::Session;
 
 const ODD: &str = "change nothing in the folder, and keep a copy of it; what a client should have, `ostler credit CLIENT AMOUNT` puts right";
 
-/// Folds the credits of every metered client from its records.
+/// Recomputes the credits of every metered client from its records, and counts unfinished jobs.
 pub(crate) async fn check_market(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
     let audit: AuditView = match session.get("/v1/audit").await {
         Ok(audit) => audit,

@@ -26,7 +26,7 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Set aside the runs that something damaged belongs to, and nothing else; what is left of them is kept
+    /// Quarantine runs that are damaged, and change nothing else; what is left of them is kept
     #[arg(long)]
     repair: bool,
 }

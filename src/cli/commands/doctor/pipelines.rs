@@ -8,7 +8,7 @@ use crate::cli::output::hints;
 use crate::cli::output::units::plural;
 use crate::cli::session::Session;
 
-/// Folds every pipeline, and tells what was too much for its stages, and what they missed.
+/// Recomputes every pipeline from its records, and reports dead letters and gaps.
 pub(crate) async fn check_pipelines(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
     let lines = match pipeline::lines(session, None).await {
         Ok(lines) if lines.is_empty() => return Ok(()),

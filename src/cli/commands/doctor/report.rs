@@ -1,4 +1,4 @@
-//! The list of checks that the command prints.
+//! The list of checks that `ostler doctor` prints.
 
 use serde_json::json;
 
@@ -7,24 +7,24 @@ use crate::cli::output::cells::wrapped;
 use crate::cli::output::hints::with_location;
 use crate::cli::output::terminal::{Out, Style};
 
-/// Columns before what was found, and those that it has at least.
+/// Column of the details, and their minimum width.
 const BEFORE_DETAIL: usize = 17;
 
 const DETAIL_MIN: usize = 20;
 
-/// What is told of each kind of trouble before it is only counted.
+/// Problems of a kind listed before the rest is counted.
 pub(crate) const PROBLEMS_SHOWN_MAX: usize = 10;
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
-    /// Nothing is broken, but somebody should know.
+    /// Nothing is broken, but action may be needed.
     Warning,
     Failure,
 }
 
-/// What to do about something, told below it.
+/// Advice printed below a check.
 type Advice<'a> = Option<&'a str>;
 
 pub(crate) struct Report {
@@ -71,7 +71,7 @@ impl Report {
         }
     }
 
-    /// Columns for a detail: of a terminal, those that are left of it.
+    /// Width of the details.
     fn room(&self) -> usize {
         if self.out.is_terminal() {
             self.out.size().0.saturating_sub(BEFORE_DETAIL).max(DETAIL_MIN)
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// The last line, and the exit code.
+    /// Prints the last line, and returns the exit code.
     pub(crate) fn end(mut self) -> u8 {
         if !self.json {
             let told = match (self.failures, self.warnings) {

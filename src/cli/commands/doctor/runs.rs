@@ -14,7 +14,7 @@ use crate::cli::output::{credits, hints};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::{Session, report};
 
-/// Runs that are not over, by how they stand.
+/// Counts of open runs by state.
 #[derive(Default)]
 struct Unfinished {
     open: usize,
@@ -60,12 +60,12 @@ impl Unfinished {
     }
 }
 
-/// So many runs, and what they do.
 fn runs_text(many: usize, one: &str, more: &str) -> String {
     format!("{} {}", plural(many, "run"), if many == 1 { one } else { more })
 }
 
-/// Folds every run, and reads every result: each step must be legal, each digest right.
+/// Recomputes every run from its records, and reads every result: each record must be legal, each digest
+/// correct.
 pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
     if session.client.is_remote() {
         let health: Health = session.get("/healthz").await?;
@@ -101,7 +101,7 @@ pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Re
             let path = format!("/v1/runs/{}", path_segment(&line.run));
             match session.get::<Summary>(&path).await {
                 Ok(summary) => {
-                    // One that was set aside as it could not be read goes on now that it can.
+                    // A run that could not be read before, and now can be, counts as open.
                     unfinished.count(&line);
                     steps += summary.seq;
                     if let Some(line) = report::short(&session.client, &summary).await {

@@ -8,7 +8,7 @@ macro_rules! page {
     };
 }
 
-/// Every code, with its page.
+/// Codes and their pages.
 const PAGES: [(&str, &str); 57] = [
     page!("D00"),
     page!("D01"),
@@ -69,12 +69,12 @@ const PAGES: [(&str, &str); 57] = [
     page!("syntax"),
 ];
 
-/// All codes that have a page of their own.
+/// Codes with a page of their own.
 pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
     PAGES.iter().map(|(code, _)| *code).filter(|code| *code != "pipeline")
 }
 
-/// The page of a code, however its letters are written. All faults of a pipeline share one.
+/// Returns the page of a code, case-insensitively. All pipeline faults share a page.
 pub(crate) fn of(code: &str) -> Option<&'static str> {
     let is_pipeline = SpecFault::CODES.iter().any(|known| known.eq_ignore_ascii_case(code));
     let code = if is_pipeline { "pipeline" } else { code };

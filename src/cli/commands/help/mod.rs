@@ -12,7 +12,7 @@ use crate::cli::command_line::command;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, record_write_result};
 
-/// What an exit code says.
+/// Exit codes and their meanings.
 pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
     ("0", "done: the run succeeded, or concluded early"),
     ("1", "the run failed or was cancelled; or a comparison found a difference"),
@@ -24,7 +24,7 @@ pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
     ("143", "terminated; what was done is kept, `ostler resume` goes on"),
 ];
 
-/// What an environment variable changes.
+/// Environment variables and their effects.
 pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("OSTLER_DATA", "the data folder, where --data does not say; .ostler if neither does"),
     ("OSTLER_CONFIG", "the configuration, where --config does not say"),
@@ -36,24 +36,23 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("TZ", "the time zone of the times that are shown"),
 ];
 
-/// How a run is named on the command line.
+/// Text about names of runs.
 pub(crate) const RUNS: &str = "\
 A run is named by its id, by the first or the last characters of it (four or more, if
 they fit one run only), or by @last, the newest run. `ostler ps` lists all runs.
 A node is named as the plan names it. A result is named RUN/NODE, such as @last/report.
 ";
 
-/// Something that can be asked for beside commands, and what is said.
+/// A help topic, and its text.
 type Topic = (&'static str, fn() -> String);
 
-/// All topics.
 const TOPICS: [Topic; 3] = [
     ("exit-codes", || listing(&EXIT_CODES)),
     ("environment", || listing(&ENVIRONMENT)),
     ("runs", || RUNS.to_owned()),
 ];
 
-/// The commands, in the order in which somebody meets them.
+/// Groups of commands in the help.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["check", "run", "resume", "checkpoint", "interject", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
@@ -64,12 +63,13 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Look after it", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 
-/// Where commands go that no group names.
+/// Group of commands that are in no other.
 const OTHERS: &str = "More";
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
-    /// A command, the code of a fault, of advice or of a refused call such as V04, or one of the topics exit-codes, environment and runs
+    /// A command, a code of a fault, advice or denied call such as V04, or one of the topics exit-codes,
+    /// environment and runs
     #[arg(value_name = "COMMAND|CODE|TOPIC")]
     asked: Vec<String>,
 }
@@ -111,13 +111,13 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-/// Everything that there is help on, but for commands within commands.
+/// Commands, topics and codes that the help explains.
 pub(crate) fn explained() -> impl Iterator<Item = &'static str> {
     let commands = GROUPS.iter().flat_map(|(_, names)| names.iter().copied());
     commands.chain(TOPICS.iter().map(|(name, ..)| *name)).chain(error_pages::codes())
 }
 
-/// Two columns, indented.
+/// Formats two indented columns.
 fn listing(lines: &[(&str, &str)]) -> String {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     lines.iter().fold(String::new(), |mut text, (name, what)| {
@@ -126,7 +126,7 @@ fn listing(lines: &[(&str, &str)]) -> String {
     })
 }
 
-/// What the help of `ostler` itself ends with.
+/// End of the help of `ostler`.
 pub(crate) fn after_all() -> String {
     let header = Styles::styled().get_header().to_owned();
     let mut text = String::new();
@@ -140,7 +140,7 @@ pub(crate) fn after_all() -> String {
     text
 }
 
-/// How the help of `ostler` itself looks: its commands stand in groups.
+/// Help template of `ostler`, with commands in groups.
 pub(crate) fn template(root: &Command) -> String {
     let styles = Styles::styled();
     let (header, literal) = (styles.get_header(), styles.get_literal());
@@ -177,7 +177,7 @@ mod tests {
 
     use crate::cli::command_line::{Cli, TEXT_ONLY};
 
-    /// Every command below this one, with the words it is called by.
+    /// All subcommands, with their full names.
     fn below(command: &Command, called: &str, found: &mut Vec<(String, Command)>) {
         for below_it in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let called = format!("{called} {}", below_it.get_name());
@@ -193,12 +193,12 @@ mod tests {
         found
     }
 
-    /// The examples of a help text: indented lines that call the command.
+    /// Examples in a help text: indented lines that start with the command.
     fn examples(text: &str) -> Vec<&str> {
         text.lines().filter_map(|line| line.strip_prefix("  ostler")).collect()
     }
 
-    /// The words of the first command of a line, as a shell takes them.
+    /// Words of the first command of a line, split as a shell does.
     fn words(line: &str) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut quote = None;

@@ -7,7 +7,7 @@ use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::Out;
 use crate::cli::output::units::share;
 
-/// What is told of a job. What it may cost goes first, then what it did, who does it and how well it was done: where it is, is told last.
+/// PRICE is hidden first, then BUDGET and SPENT; STAGE and TITLE last.
 const COLUMNS: [Column; 8] = [
     Column::run("JOB"),
     Column::text("TITLE").at_most(32).narrows(1, 10).goes(7),
@@ -32,7 +32,6 @@ fn row(line: &JobLine) -> [Cell; 8] {
     ]
 }
 
-/// The jobs as a table in so many columns.
 pub(crate) fn listed(jobs: &[JobLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = jobs.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);

@@ -26,22 +26,22 @@ pub(crate) struct MarketArgs {
 
 #[derive(Debug, Subcommand)]
 enum MarketCommand {
-    /// Post a job, and run it with the agent that gets the contract
+    /// Post a job, and run it with the agent that wins the contract
     ///
-    /// A job file names a title, what an agent must be able to do, a budget and a plan. The agents of its client propose; the contract
-    /// goes by what they can do, their reputation and their price. Its budget is reserved out of the client's credits, and what is left
-    /// of it is given back at the end.
+    /// A job file contains a title, required capabilities, a budget and a plan. Agents of the job's client
+    /// propose; the contract is awarded by capabilities, reputation and price. The budget is reserved from
+    /// the client's credits, and the unspent part is released at the end.
     #[command(
         after_help = "Examples:\n  ostler market post job.yaml\n  ostler market post job.yaml --detach"
     )]
     Post(PostArgs),
-    /// List jobs, the newest first: where each is, who does it, what came of it
+    /// List jobs, newest first: stage, winner and result
     #[command(after_help = "Examples:\n  ostler market ls\n  ostler market ls --json")]
     Ls,
-    /// Let an agent offer to do jobs: what it can do, and for how much
+    /// Offer an agent for jobs: capabilities and price
     ///
-    /// The agent is there: `ostler spawn` makes it, and what it says then is its first offer. What it offers here replaces what it
-    /// offered before; what it says of itself stays.
+    /// The agent exists: `ostler spawn` creates it, and its profile is its first offer. A new offer
+    /// replaces the previous one; the profile stays unchanged.
     #[command(
         after_help = "Examples:\n  ostler market offer jurist --can contracts --price 400\n  ostler market offer jurist --can contracts --can gdpr --domain legal --time 10m"
     )]

@@ -18,21 +18,21 @@ use crate::cli::session::{AccessMode, Session, settings};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["capabilities", "domain", "price", "time"])))]
 pub(crate) struct OfferArgs {
-    /// The agent
+    /// Agent
     agent: String,
-    /// Whose agent it is; it is refused if it is another one's
+    /// Client of the agent; the offer is refused if the agent belongs to another
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// What it can do; may be given more than once
+    /// Capability; may be repeated
     #[arg(long = "can", value_name = "CAPABILITY")]
     capabilities: Vec<String>,
-    /// What its work is about, which says how its runs are judged
+    /// Domain, which determines how its runs are evaluated
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
-    /// Credits that it asks for a job [default: the budget of the job]
+    /// Credits asked per job [default: the budget of the job]
     #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = unsigned_integer)]
     price: Option<u64>,
-    /// How long its attempts take for a job, one after the other, such as 10m
+    /// Total duration of its attempts per job, such as 10m
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     time: Option<u64>,
 }
@@ -46,7 +46,7 @@ pub(crate) async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Fail
     let OfferArgs { agent, client, capabilities, domain, price, time } = args;
     let capabilities: BTreeSet<String> = capabilities.into_iter().collect();
     let request = OfferRequest { client, capabilities, domain, price, time_ms: time };
-    // The agent is there, or nothing is to be made.
+    // Without a data folder there is no agent.
     let (_, data) = settings::load_settings(globals, Path::new("."))?;
     if let Some(nothing) = settings::missing_folder_text("agent", data.as_deref())? {
         let spawn = hints::command("spawn", &[&agent], "");
@@ -68,7 +68,7 @@ pub(crate) async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Fail
     Ok(code::SUCCEEDED)
 }
 
-/// What is offered, and for how much.
+/// Describes an offer.
 pub(crate) fn terms(offer: &OfferRequest) -> String {
     let can = match offer.capabilities.len() {
         0 => "no jobs that ask for a capability".to_owned(),

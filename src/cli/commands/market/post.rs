@@ -27,7 +27,7 @@ pub(crate) struct PostArgs {
     job: PathBuf,
     #[command(flatten)]
     bounds: Bounds,
-    /// Do not wait for its end, if another process holds the data folder and goes on with it
+    /// Exit without waiting for the job; requires another process that holds the data folder
     #[arg(long)]
     detach: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failur
             "--detach leaves the job to the process that holds the data folder, and none does: leave it out";
         return session.stop_with(Failure::invalid(what.to_owned())).await;
     }
-    // It names the job: posted twice, it is one, and whoever holds the data folder by then takes it on.
+    // The request contains the job's id, so that it is idempotent.
     let begun = session.with_retry(true, async |client| {
         let posted = client.post::<JobLine>("/v1/market", &request).await?;
         at(client, &posted.job, Stage::Execution).await
@@ -63,7 +63,7 @@ pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failur
     finish(session, &mut signals, globals, &begun.job, &mut out).await
 }
 
-/// The request that a job file makes.
+/// Builds the request from a job file.
 fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest, Failure> {
     let workspace_text = args.bounds.workspace()?;
     let workspace = PathBuf::from(&workspace_text);
@@ -95,12 +95,12 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
         intent: args.bounds.intent,
         scope: args.bounds.scope.clone(),
         workspace: workspace_text,
-        // So that it is one job, however often it has to be asked for.
+        // Makes the request idempotent.
         job: Some(new_run_id().to_string()),
     })
 }
 
-/// A job, once it is at this stage or beyond. A process that ends takes no job on any more, and leaves this one to the next.
+/// Waits until a job is at this stage or beyond. A process that is shutting down advances no job.
 async fn at(client: &Client, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
     let line: JobLine =
         client.get(&format!("/v1/market/{}?at={}", path_segment(job), stage.as_str())).await?;
@@ -108,10 +108,10 @@ async fn at(client: &Client, job: &str, stage: Stage) -> Result<JobLine, ApiErro
     if data_folder_exists { Ok(line) } else { Err(ApiError::NotSent(outcome(&line))) }
 }
 
-/// A job that is taken on if it is not over, once it is at this stage or beyond.
+/// Resumes a job, and waits until it is at this stage or beyond.
 async fn taken_on(session: &mut Session, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
     let resume = format!("/v1/market/{}/resume", path_segment(job));
-    // Taken on twice, it is one job: whoever holds the data folder by now does.
+    // Resuming is idempotent.
     let taken_on = session.with_retry(true, async |client| {
         client.post::<JobLine>(&resume, &serde_json::Value::Null).await?;
         at(client, job, stage).await
@@ -119,7 +119,7 @@ async fn taken_on(session: &mut Session, job: &str, stage: Stage) -> Result<JobL
     taken_on.await
 }
 
-/// Takes on all jobs that are not over. Gives those whose runs were opened by that.
+/// Resumes all unfinished jobs, and returns those whose runs were opened by that.
 pub(crate) async fn resume(session: &mut Session) -> Result<Vec<String>, ApiError> {
     let list: JobList = session.get("/v1/market").await?;
     let mut running = Vec::new();
@@ -139,7 +139,7 @@ fn is_over(line: &JobLine) -> bool {
     matches!(line.stage.as_str(), "evaluation" | "failed")
 }
 
-/// A job as it stood when its run was opened: a short one may be over before anybody has asked.
+/// The job as of the opening of its run: a short run may be closed before the first poll.
 fn as_begun(line: JobLine) -> JobLine {
     match line.stage.as_str() {
         "execution" | "evaluation" => JobLine {
@@ -154,7 +154,7 @@ fn as_begun(line: JobLine) -> JobLine {
     }
 }
 
-/// Tells who got the contract, and why.
+/// Prints the winner of the contract, or the failure.
 fn contract(line: &JobLine, out: &mut Out) {
     let JobLine { job, title, budget, .. } = line;
     if let Some(reason) = &line.reason {
@@ -169,7 +169,7 @@ fn contract(line: &JobLine, out: &mut Out) {
     ));
 }
 
-/// Watches the run of a job to its end, tells what came of the job, and lets go of the data folder.
+/// Watches the run of a job, prints the result of the job, and closes the session.
 async fn finish(
     mut session: Session,
     signals: &mut Signals,
@@ -204,12 +204,11 @@ async fn finish(
     Ok(code)
 }
 
-/// What is said of credits that were reserved and not spent.
 fn rest(spent: u64, budget: u64) -> &'static str {
     if spent < budget { ", the rest is free" } else { "" }
 }
 
-/// What came of a job, in a line.
+/// Describes the result of a job.
 fn outcome(line: &JobLine) -> String {
     let JobLine { job, spent, budget, .. } = line;
     match (&line.reason, line.stage.as_str()) {

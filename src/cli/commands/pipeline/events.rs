@@ -18,17 +18,17 @@ use crate::cli::session::AccessMode;
 use crate::cli::session::api_client::{CONNECTION_LOST, Client};
 use crate::cli::session::signals::Signals;
 
-/// Bytes of a line of events.
+/// Maximum bytes of one event.
 const LINE_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
-    /// The pipeline
+    /// Pipeline
     pipeline: String,
-    /// Go on with those that come
+    /// Continue with new events
     #[arg(short, long)]
     follow: bool,
-    /// The first event to print [default: the oldest that is kept]
+    /// First event to print [default: the oldest kept]
     #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = positive_integer)]
     from: Option<NonZeroU64>,
 }

@@ -28,13 +28,13 @@ use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::{has_no_data_folder, load_settings, missing_folder_text};
 use crate::cli::session::{AccessMode, Session};
 
-/// Columns of a name.
+/// Maximum width of a name.
 pub(crate) const NAME_MAX: usize = 32;
 
-/// Columns of what an event says.
+/// Maximum width of event data.
 pub(crate) const DATA_MAX: usize = 200;
 
-/// Bytes of the text of an event: blanks between its parts do not count for its limit.
+/// Maximum bytes of JSON input: whitespace does not count for the limit of an event.
 const EVENT_TEXT_BYTES_MAX: usize = 4 * EVENT_BYTES_MAX;
 
 #[derive(Debug, Args)]
@@ -45,17 +45,17 @@ pub(crate) struct PipelineArgs {
 
 #[derive(Debug, Subcommand)]
 enum PipelineCommand {
-    /// Declare a pipeline, from a file that names its stages
+    /// Declare a pipeline, from a file that lists its stages
     ///
-    /// Each stage publishes events of some types and subscribes to others; only what stages before it publish can be subscribed to.
-    /// All faults are told at once. A pipeline that is there already, and is declared alike, stays as it is.
+    /// Each stage publishes events of some types and subscribes to types that earlier stages publish. All
+    /// faults are reported at once. An existing pipeline with the same declaration stays unchanged.
     #[command(after_help = "Example:\n  ostler pipeline create examples/pipelines/web_testing.yaml")]
     Create(CreateArgs),
-    /// List pipelines, how far each stage has come, and what was parked
+    /// List pipelines: progress of each stage, and dead letters
     ///
-    /// LAG is the number of events that a stage is still to hear. A stage is live if code of the process that holds the data folder
-    /// deals with it, external if it is read over the API, or nobody deals with it yet. Of a parked event it shows the type and what
-    /// it says, as long as it is kept.
+    /// LAG is the number of events that a stage has not processed yet. A stage is live if code in the
+    /// process that holds the data folder processes it, and external if it is read over the API, or not
+    /// processed yet. A dead letter is shown with its type and data as long as the event is kept.
     #[command(after_help = "Examples:\n  ostler pipeline ps\n  ostler pipeline ps web_testing --json")]
     Ps(PsArgs),
     /// Print the events of a pipeline
@@ -63,78 +63,79 @@ enum PipelineCommand {
         after_help = "Examples:\n  ostler pipeline events web_testing\n  ostler pipeline events web_testing --from 100 --follow"
     )]
     Events(EventsArgs),
-    /// Publish an event for a stage
+    /// Publish an event as a stage
     #[command(
         after_help = "Example:\n  ostler pipeline publish web_testing recon page_discovered '{\"path\": \"/\"}'"
     )]
     Publish(PublishArgs),
-    /// Let a stage hear events again, or pass over some
+    /// Move the cursor of a stage: replay or skip events
     ///
-    /// The stage hears the events from the given one on, in order, and goes on with those that come. It begins without the state that
-    /// it kept, unless told otherwise. What it publishes, it publishes again.
+    /// The stage receives the events from the given one on, in order. It starts without its saved state,
+    /// unless --keep-state is given. Events that it published before are published again.
     #[command(
         after_help = "Examples:\n  ostler pipeline catch-up web_testing synthesis --from 1\n  ostler pipeline catch-up web_testing load --from 250 --keep-state"
     )]
     CatchUp(CatchUpArgs),
-    /// Let a stage go on that stopped at an event, without that event
+    /// Release a stopped stage, without the event that stopped it
     ///
-    /// A stage that fails at an event three times stops there, if its policy is to stop. Or its actor failed too often, and it is
-    /// down. `ostler pipeline ps` says which, and why; `ostler pipeline catch-up` lets it try the event again.
+    /// A stage stops after three failures on an event, if its policy is to stop. A stage is down if its
+    /// actor failed too often. `ostler pipeline ps` shows the reason; `ostler pipeline catch-up` retries
+    /// the event.
     #[command(after_help = "Example:\n  ostler pipeline release web_testing behavior")]
     Release(StageArgs),
-    /// Say that a stage publishes nothing more
+    /// End a stage: it publishes nothing more
     ///
-    /// For one that subscribes to nothing, or that is read over the API and has heard everything. The stages behind it end when they
-    /// have heard everything.
+    /// For a stage without subscriptions, or one that is read over the API and has processed all events.
+    /// Later stages end when they have processed all events.
     #[command(after_help = "Example:\n  ostler pipeline end web_testing recon")]
     End(StageArgs),
 }
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// The file: .yaml, .yml, .json or .toml
+    /// The declaration: .yaml, .yml, .json or .toml
     file: PathBuf,
 }
 
 #[derive(Debug, Args)]
 struct PsArgs {
-    /// One pipeline only
+    /// List only this pipeline
     pipeline: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct PublishArgs {
-    /// The pipeline
+    /// Pipeline
     pipeline: String,
-    /// The stage that publishes
+    /// Stage that publishes
     stage: String,
-    /// The type of the event, which the stage declares
+    /// Type of the event, as the stage declares it
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// What it says, as JSON; or - for stdin, where it may be longer than a command line
+    /// Data, as JSON; or - for stdin, which takes more than a command line
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     event: String,
 }
 
 #[derive(Debug, Args)]
 struct CatchUpArgs {
-    /// The pipeline
+    /// Pipeline
     pipeline: String,
-    /// The stage
+    /// Stage
     stage: String,
-    /// The first event that it is to hear
+    /// First event to process
     #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = positive_integer)]
     from: NonZeroU64,
-    /// Let it keep its state
+    /// Keep the saved state
     #[arg(long)]
     keep_state: bool,
 }
 
 #[derive(Debug, Args)]
 struct StageArgs {
-    /// The pipeline
+    /// Pipeline
     pipeline: String,
-    /// The stage
+    /// Stage
     stage: String,
 }
 
@@ -160,7 +161,7 @@ pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8
     }
 }
 
-/// The way to a data folder that may have pipelines.
+/// Opens a session with a data folder that may have pipelines.
 pub(crate) async fn open(globals: &Globals, want: AccessMode) -> Result<Session, Failure> {
     let (_, data) = load_settings(globals, Path::new("."))?;
     if let Some(data) = data
@@ -222,7 +223,7 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-/// All pipelines, or one.
+/// Fetches all pipelines, or one.
 pub(crate) async fn lines(session: &mut Session, one: Option<&str>) -> Result<Vec<PipelineLine>, Failure> {
     Ok(match one {
         Some(one) => vec![session.get(&path(one)).await?],

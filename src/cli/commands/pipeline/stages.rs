@@ -9,10 +9,10 @@ use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, Style};
 use crate::cli::output::units::plural;
 
-/// Parked events of a stage that are shown, the newest.
+/// Newest dead letters shown per stage.
 const PARKED_SHOWN_MAX: usize = 3;
 
-/// What is told of a stage. How far it has come goes first, then what it missed and what was parked, of which lines below tell too.
+/// CURSOR is hidden first, then MISSED and PARKED, which lines below the row repeat.
 const COLUMNS: [Column; 6] = [
     Column::name("STAGE").at_most(NAME_MAX).narrows(1, 12),
     Column::text("STATE").at_least(8).goes(5),
@@ -38,7 +38,7 @@ fn row(stage: &StageLine) -> [Cell; 6] {
     ]
 }
 
-/// A pipeline and the table of its stages, in so many columns; what is told of one stage below its row is whole.
+/// Formats a pipeline and the table of its stages. Lines about a single stage are not cut.
 pub(crate) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<String> {
     let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
     let rows: Vec<[Cell; 6]> = line.stages.iter().map(row).collect();
@@ -57,7 +57,7 @@ pub(crate) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<Stri
     lines
 }
 
-/// What is wrong with a stage, and what mends it, a line each.
+/// Formats the problems of a stage, and the commands that solve them.
 pub(crate) fn stage_problems(pipeline: &str, stage: &StageLine) -> Vec<String> {
     let mut told = Vec::new();
     let release = hints::command("pipeline release", &[pipeline, &stage.stage], "");

@@ -13,7 +13,7 @@ use crate::cli::output::table::{CLIENT_NAME_MAX, Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::session::Session;
 
-/// What an agent says of itself, in a line.
+/// Describes a profile.
 fn says(profile: &Profile) -> Option<String> {
     let Profile { capabilities, domain, input: _, output: _, oversight, price } = profile;
     let can = (!capabilities.is_empty()).then(|| format!("can {}", capabilities.join(", ")));
@@ -27,14 +27,13 @@ fn says(profile: &Profile) -> Option<String> {
     (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
 }
 
-/// What an agent offers instead of what it says of itself, in a line.
+/// Describes an offer that differs from the profile.
 fn offers(line: &AgentLine) -> Option<String> {
     let first = Offer::of(&line.profile).as_ref().map(OfferRequest::from);
     let offer = line.offer.as_ref().filter(|offer| first.as_ref() != Some(*offer))?;
     Some(format!("  offers {}", offer::terms(offer)))
 }
 
-/// Lists all agents.
 pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let list: AgentList = session.get("/v1/agents").await?;
     if globals.json {
@@ -52,7 +51,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
     Ok(())
 }
 
-/// What is told of an agent. The client is narrowed first, and goes first, then the weight, the number of runs and the state.
+/// CLIENT is narrowed and hidden first, then WEIGHT, RUNS and STATE.
 const COLUMNS: [Column; 5] = [
     Column::name("AGENT").at_least(36).narrows(2, 8),
     Column::name("CLIENT").at_least(12).at_most(CLIENT_NAME_MAX).narrows(1, 12).goes(1),
@@ -71,7 +70,7 @@ pub(crate) fn row(line: &AgentLine) -> [Cell; 5] {
     ]
 }
 
-/// The agents as a table in so many columns; only commands are not cut.
+/// Formats the table. Commands are not cut.
 fn listed(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 5]> = agents.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);

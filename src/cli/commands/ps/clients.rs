@@ -9,7 +9,6 @@ use crate::cli::output::table::{CLIENT_NAME_KEPT, CLIENT_NAME_MAX, Cell, Column,
 use crate::cli::output::terminal::{Out, Style, status_line, tagged};
 use crate::cli::session::Session;
 
-/// Lists all clients.
 pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let list: ClientList = session.get("/v1/clients").await?;
     if globals.json {
@@ -25,8 +24,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
     Ok(())
 }
 
-/// What is told of a client. What was spent goes first, then the weight, the tier and what waits and runs: whose credits are used up is
-/// told last.
+/// SPENT is hidden first, then WEIGHT and TIER; the mark of parked clients last.
 const COLUMNS: [Column; 8] = [
     Column::name("CLIENT").at_most(CLIENT_NAME_MAX).narrows(1, CLIENT_NAME_KEPT),
     Column::text("TIER").at_least(11).goes(3),
@@ -51,7 +49,6 @@ fn row(line: &ClientLine) -> [Cell; 8] {
     ]
 }
 
-/// The clients as a table in so many columns.
 fn listed(clients: &[ClientLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = clients.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);

@@ -18,7 +18,7 @@ use crate::cli::output::terminal::Out;
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::{AccessMode, Session};
 
-/// Runs that are listed on a terminal, where nobody says how many.
+/// Default number of runs on a terminal.
 const RUNS_SHOWN: usize = 20;
 
 #[derive(Debug, Args)]
@@ -26,19 +26,19 @@ pub(crate) struct PsArgs {
     /// List agents instead of runs
     #[arg(long, conflicts_with_all = ["limit", "all", "clients", "tree"])]
     agents: bool,
-    /// List clients instead of runs: their weights, what runs and waits of them, and their credits
+    /// List clients instead of runs: weights, attempts and credits
     #[arg(long, conflicts_with_all = ["limit", "all", "tree"])]
     clients: bool,
-    /// Show what supervises what in the process that holds the data folder: how often each actor was started, and started again
+    /// Show the supervision tree of the process that holds the data folder, with restarts
     #[arg(long, conflicts_with_all = ["limit", "all"])]
     tree: bool,
-    /// List at most so many runs, the newest [default: 20 on a terminal, else all]
+    /// Maximum number of runs, newest first [default: 20 on a terminal, else all]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = positive_integer)]
     limit: Option<NonZeroU64>,
     /// List all runs
     #[arg(short, long, conflicts_with = "limit")]
     all: bool,
-    /// List only runs that stand so
+    /// List only runs in this state
     #[arg(long, value_name = "STATE", value_parser = STATES, conflicts_with_all = ["agents", "clients", "tree"])]
     state: Option<String>,
 }

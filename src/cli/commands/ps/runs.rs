@@ -15,22 +15,22 @@ use crate::cli::output::units::{ago, duration, now_ms, plural};
 use crate::cli::output::{credits, hints};
 use crate::cli::session::Session;
 
-/// Runs that are asked for at once.
+/// Runs per request.
 const PAGE: usize = 1_000;
 
-/// Questions that are shown of one run.
+/// Approval requests shown per run.
 const WAITING_SHOWN_MAX: usize = 3;
 
-/// Columns that the name of a plan or of a client keeps, however narrow the terminal.
+/// Minimum width of names of plans and clients.
 const NAME_MIN: usize = 8;
 
-/// Columns for when a run was opened: how long ago, without how long it took.
+/// Minimum width of the age of a run, without its duration.
 const OPENED_MIN: usize = 9;
 
-/// How a run stands that cannot be read.
+/// State of a run whose records cannot be read.
 const UNREADABLE: &str = "unreadable";
 
-/// How runs stand, as the column STATE tells it.
+/// States in the column STATE.
 pub(crate) const STATES: [&str; 10] = [
     "open",
     "running",
@@ -44,7 +44,7 @@ pub(crate) const STATES: [&str; 10] = [
     "cancelled",
 ];
 
-/// How a run stands, in a word: how it ended, if it has.
+/// State of a run; of a closed one, its outcome.
 pub(crate) fn state(line: &RunLine) -> &str {
     match &line.outcome {
         Some(outcome) => outcome,
@@ -53,7 +53,8 @@ pub(crate) fn state(line: &RunLine) -> &str {
     }
 }
 
-/// Whether a run stands so; `checkpointed` are those too of which that is all that can be told.
+/// Returns whether a run is in this state. A filter for `checkpointed` includes unreadable runs that are
+/// suspended.
 fn stands(line: &RunLine, so: &str) -> bool {
     state(line) == so || (line.unreadable && line.standing.as_str() == so)
 }
@@ -115,8 +116,7 @@ pub(crate) async fn runs(
     Ok(())
 }
 
-/// What is told of a run. The name of a plan and of a client are narrowed first, then for how long it took is left out of when it was
-/// opened.
+/// PLAN and CLIENT are narrowed first, then the duration in OPENED.
 const COLUMNS: [Column; 6] = [
     Column::run("RUN"),
     Column::name("PLAN").narrows(1, NAME_MIN).goes(4),
@@ -126,7 +126,6 @@ const COLUMNS: [Column; 6] = [
     Column::text("OPENED").narrows(3, OPENED_MIN).goes(2),
 ];
 
-/// A run in words.
 fn row(line: &RunLine) -> [Cell; 6] {
     let ago = ago((now_ms() - line.opened_ms).max(0));
     let took = line.closed_ms.map(|closed| format!(", took {}", duration(closed - line.opened_ms)));
@@ -144,7 +143,7 @@ fn row(line: &RunLine) -> [Cell; 6] {
     ]
 }
 
-/// The runs as a table, each with what it waits for; only commands are not cut.
+/// Formats the table, each run with what it waits for. Commands are not cut.
 pub(crate) fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<String> {
     let columns = out.columns();
     let seen = if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen };
@@ -165,7 +164,7 @@ pub(crate) fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<
     lines
 }
 
-/// Why a run does not go on, and what mends that, if anything does.
+/// Formats why a run is suspended, and the command that resumes it.
 fn set_aside(line: &RunLine, columns: usize) -> Vec<String> {
     let Some(reason) = &line.reason else { return Vec::new() };
     let is_damaged = line.standing == Standing::Quarantined;
@@ -181,7 +180,7 @@ fn set_aside(line: &RunLine, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Who waits for whom, and how to answer.
+/// Formats a waiting node, and the commands that answer it.
 fn waiting_lines(run: &str, waiting: &Waiting, columns: usize, seen: DigestSource<'_>) -> Vec<String> {
     let node = &waiting.node;
     let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };

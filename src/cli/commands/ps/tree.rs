@@ -9,7 +9,8 @@ use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::session::Session;
 
-/// Shows what supervises what. Only a process that stays has something to tell.
+/// Prints the supervision tree of another process. A process that only runs this command has none worth
+/// showing.
 pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     if !session.client.is_remote() {
         if !globals.json {
@@ -29,7 +30,7 @@ pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out
     Ok(())
 }
 
-/// What is told of a child of the tree. The generation goes first, then the last end, the restarts and the state.
+/// GENERATION is hidden first, then LAST END, RESTARTS and STATE.
 const CHILD_COLUMNS: [Column; 5] = [
     Column::text("CHILD").narrows(2, 24),
     Column::text("STATE").at_least(10).goes(4),
@@ -49,7 +50,6 @@ fn child_row(Line { name, child, .. }: &Line<'_>) -> [Cell; 5] {
     ]
 }
 
-/// The tree as a table in so many columns.
 pub(crate) fn drawn(lines: &[Line<'_>], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 5]> = lines.iter().map(child_row).collect();
     let table = Table::new(CHILD_COLUMNS, &rows, columns);
@@ -57,17 +57,17 @@ pub(crate) fn drawn(lines: &[Line<'_>], columns: usize, out: &Out) -> Vec<String
     std::iter::once(table.head()).chain(told).collect()
 }
 
-/// A line of the tree.
+/// A row of the tree.
 pub(crate) struct Line<'a> {
-    /// The branch that leads here, and the name.
+    /// Branch symbols and name.
     name: String,
     path: String,
-    /// `None`: the line tells how many there are besides.
+    /// `None`: the row states how many children are omitted.
     child: Option<&'a TreeLine>,
 }
 
 impl Line<'_> {
-    /// The line for programs.
+    /// The row as JSON.
     fn told(&self) -> Option<serde_json::Value> {
         let mut told = tagged("child", self.child?);
         if let Some(members) = told.as_object_mut() {
@@ -81,7 +81,7 @@ impl Line<'_> {
 pub(crate) fn grow<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines: &mut Vec<Line<'a>>) {
     for (at, child) in children.iter().enumerate() {
         let is_last = at + 1 == children.len();
-        // What stands at the root has no branch to hang on.
+        // The roots have no branch symbols.
         let (branch, below) = match (path, is_last) {
             ("/", _) => ("", ""),
             (_, true) => ("└─ ", "   "),

@@ -12,7 +12,7 @@ use crate::cli::commands::top::table::{Column, columns};
 use crate::cli::output::cells::{fit, fit_name, width};
 use crate::cli::output::table::GAP;
 
-/// Rows that are more than a table needs: at the top the place and the words, at the end the keys.
+/// Minimum height for the title and the keys.
 const ROWS_OF_ALL: u16 = 8;
 
 const CARE: Style = Style::new().fg(Color::Yellow);
@@ -21,9 +21,9 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// The picture in lines, as a terminal takes them.
+/// Draws the frame as lines with escape sequences.
 pub(crate) fn lines(model: &mut QueueModel, size: (usize, usize), colour: bool) -> Vec<String> {
-    // Whether there are colours is decided by who calls; the backend would look at NO_COLOR once more.
+    // The caller decides about colours; the backend would check NO_COLOR again.
     ratatui::crossterm::style::force_color_output(true);
     let side = |cells: usize| u16::try_from(cells).unwrap_or(u16::MAX);
     let area = Rect::new(0, 0, side(size.0), side(size.1));
@@ -34,19 +34,19 @@ pub(crate) fn lines(model: &mut QueueModel, size: (usize, usize), colour: bool) 
             cell.set_style(Style::reset());
         });
     }
-    // Nothing but cells that are not empty, and of a wide character only one.
+    // The difference to an empty buffer omits empty cells, and the second cell of wide characters.
     let empty = Buffer::empty(area);
     let drawn = empty.diff(&frame);
     let row = |row: u16| {
         let mut bytes = Vec::new();
         let cells = drawn.iter().filter(|(_, y, _)| *y == row).map(|(x, y, cell)| (*x, *y, *cell));
-        let _ = CrosstermBackend::new(&mut bytes).draw(cells); // a vector takes everything
+        let _ = CrosstermBackend::new(&mut bytes).draw(cells); // a vector accepts all writes
         String::from_utf8_lossy(&bytes).into_owned()
     };
     (0..area.height).map(row).collect()
 }
 
-/// Draws the picture, and lets the board know what there was room for.
+/// Draws the frame, and stores in the model what fitted.
 pub(crate) fn draw(model: &mut QueueModel, area: Rect, frame: &mut Buffer) {
     let mut rows = area.rows();
     let mut next = || rows.next().unwrap_or_default();
@@ -72,7 +72,7 @@ pub(crate) fn draw(model: &mut QueueModel, area: Rect, frame: &mut Buffer) {
     }
 }
 
-/// A line and its place.
+/// A line and its position.
 struct Text<'a>(Rect, Line<'a>);
 
 impl Text<'_> {
@@ -87,7 +87,7 @@ fn title(model: &QueueModel, place: Rect) -> Text<'static> {
     Text(place, Line::from(vec![Span::styled("ostler top  ", BOLD), folder]))
 }
 
-/// How much of the slots is used.
+/// Utilisation of the slots.
 fn gauge(model: &QueueModel, place: Rect, frame: &mut Buffer) {
     let (running, slots) = (model.totals.running, model.totals.slots);
     let used = if slots == 0 { 0.0 } else { (f64::from(running) / f64::from(slots)).min(1.0) };
@@ -147,7 +147,7 @@ fn table(model: &mut QueueModel, place: Rect, frame: &mut Buffer) {
     Widget::render(table, place, frame);
 }
 
-/// The keys, and which of the clients are shown.
+/// The keys, and the range of clients shown.
 fn footer(model: &QueueModel, place: Rect) -> Text<'static> {
     let all = model.shares.len();
     let last = (model.top + model.page).min(all);

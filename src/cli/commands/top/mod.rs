@@ -36,15 +36,14 @@ use crate::cli::session::settings::{load_settings, no_runs_text};
 use crate::cli::session::signals::{ContinueSignal, Signals};
 use crate::cli::session::{AccessMode, Session, signals};
 
-/// How often the queue is looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keys that may have been pressed and not been looked at.
+/// Buffered keys.
 const KEYS_MAX: usize = 64;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Look so many times, once a second, and end [default: 1, but on a terminal until q]
+    /// Number of polls, one per second [default: 1; on a terminal, until q]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = positive_integer)]
     looks: Option<NonZeroU64>,
 }
@@ -91,7 +90,7 @@ pub(crate) async fn top(globals: &Globals, args: TopArgs) -> Result<u8, Failure>
     }
 }
 
-/// Who looks at the queue, of whoever holds the data folder.
+/// Polls the queue of the process that holds the data folder.
 struct Poller {
     data: PathBuf,
     client: Option<Client>,
@@ -116,7 +115,7 @@ impl Poller {
     }
 }
 
-/// Looks so many times, and tells each; `true` goes with the first.
+/// Polls and prints; the flag is true for the first poll.
 async fn print_polls(
     poller: &mut Poller,
     looks: u64,
@@ -140,7 +139,7 @@ async fn print_polls(
     Ok(code::SUCCEEDED)
 }
 
-/// A table for a pipe.
+/// Prints a table for a pipe.
 fn print_table(model: &QueueModel, first: bool, out: &mut Out) {
     if !first {
         out.line("");
@@ -148,7 +147,7 @@ fn print_table(model: &QueueModel, first: bool, out: &mut Out) {
     let totals = &model.totals;
     out.line(format!("{} of {} slots, {}", totals.running, totals.slots, totals.text()));
     let columns = columns(&model.shares, usize::MAX);
-    // There is nothing to compare the first look with.
+    // The first poll has no earlier one to compare with.
     let columns: Vec<(Column, usize)> = columns
         .into_iter()
         .filter(|(column, _)| !(first && matches!(column, Column::Last | Column::Minute)))
@@ -160,7 +159,7 @@ fn print_table(model: &QueueModel, first: bool, out: &mut Out) {
     }
 }
 
-/// Takes the picture off the screen, however its time ends.
+/// Removes the display when dropped.
 struct ScreenGuard;
 
 impl Drop for ScreenGuard {
@@ -169,7 +168,7 @@ impl Drop for ScreenGuard {
     }
 }
 
-/// Shows the queue until somebody has seen enough.
+/// Shows the queue until a key or a signal ends the command.
 async fn run_screen(mut poller: Poller, looks: Option<u64>, out: &mut Out) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     signals.set_exit_message("ended at once".to_owned());
@@ -177,7 +176,7 @@ async fn run_screen(mut poller: Poller, looks: Option<u64>, out: &mut Out) -> Re
     let mut model = QueueModel::new(poller.data.display().to_string(), Column::Minute);
     let begun = Instant::now();
     let (sender, mut found) = mpsc::channel(1);
-    // A look may take its time; keys are not kept waiting for it.
+    // Polls in a task of their own, so that a slow answer does not delay keys.
     tokio::spawn(async move {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -187,7 +186,7 @@ async fn run_screen(mut poller: Poller, looks: Option<u64>, out: &mut Out) -> Re
                 return;
             }
         }
-        // The last one can be seen for as long as the others.
+        // The last poll stays visible as long as the others.
         ticks.tick().await;
     });
     signals::begin();
@@ -217,13 +216,13 @@ async fn run_screen(mut poller: Poller, looks: Option<u64>, out: &mut Out) -> Re
     }
 }
 
-/// The keys that are pressed from now on, and changes of the window; `None` where nobody can press any.
+/// Reads keys and window changes from now on; `None` without a terminal.
 fn read_keys() -> Option<mpsc::Receiver<Event>> {
     if !stdin().is_terminal() {
         return None;
     }
     let (sender, pressed) = mpsc::channel(KEYS_MAX);
-    // Reading a terminal cannot be given up; a thread of its own ends with the process.
+    // A blocking read of a terminal cannot be cancelled; the thread ends with the process.
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
             if sender.blocking_send(event).is_err() {
@@ -241,7 +240,6 @@ async fn next(pressed: &mut Option<mpsc::Receiver<Event>>) -> Option<Event> {
     }
 }
 
-/// What a key means, if anything.
 fn key_of(key: KeyEvent) -> Option<Key> {
     if !key.is_press() {
         return None;

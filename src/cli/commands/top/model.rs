@@ -7,18 +7,16 @@ use ostler_server::wire::QueueView;
 use crate::cli::commands::top::shares::{ClientShare, ShareHistory};
 use crate::cli::commands::top::table::{Column, sort};
 
-/// What a look at the queue found.
+/// Result of a poll.
 #[derive(Debug)]
 pub(crate) enum Poll {
-    /// The queue.
     Queue(QueueView),
-    /// No process holds the data folder.
     NoProcess,
-    /// There is one, and it does not say.
+    /// The process did not answer, for this reason.
     Unresponsive(String),
 }
 
-/// The queue but for its clients.
+/// Totals of the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) slots: u32,
@@ -28,7 +26,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// What waits, and what the marketplace is owed, in words.
+    /// Describes the backlog, and the balance of the marketplace.
     pub(super) fn text(&self) -> String {
         let owed = match self.marketplace_owed {
             0 => "the marketplace is owed nothing".to_owned(),
@@ -39,34 +37,31 @@ impl Totals {
     }
 }
 
-/// A key that means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Quit,
     Sort,
-    /// Rows down; up if below zero.
+    /// Rows down, or up if negative.
     Rows(isize),
-    /// Pages down; up if below zero.
+    /// Pages down, or up if negative.
     Pages(isize),
     First,
     Last,
 }
 
-/// What is shown.
 #[derive(Debug)]
 pub(crate) struct QueueModel {
-    /// The data folder.
     pub(super) place: String,
     pub(super) totals: Totals,
     pub(super) shares: Vec<ClientShare>,
-    /// Why what is shown is not how things stand.
+    /// Why the display is out of date.
     pub(super) stale: Option<String>,
     pub(super) sorted: Column,
-    /// The first client that is shown.
+    /// Index of the first client shown.
     pub(super) top: usize,
-    /// Clients that there was room for.
+    /// Clients that fit.
     pub(super) page: usize,
-    /// The columns that there was room for.
+    /// Columns that fit.
     pub(super) shown: Vec<Column>,
     history: ShareHistory,
 }
@@ -86,7 +81,7 @@ impl QueueModel {
         }
     }
 
-    /// Takes what was found, so long after the first look.
+    /// Stores the result of a poll; `at`: time since the first poll.
     pub(super) fn update(&mut self, found: Poll, at: Duration) {
         match found {
             Poll::Queue(QueueView { slots, running, queued, marketplace_owed, clients }) => {
@@ -97,7 +92,7 @@ impl QueueModel {
             }
             Poll::NoProcess => {
                 self.stale = Some("nothing runs: no process holds the data folder now".to_owned());
-                // What is charged is counted anew by the next.
+                // The next process counts charges from 0.
                 self.history = ShareHistory::default();
                 self.totals = Totals { slots: self.totals.slots, ..Totals::default() };
                 self.shares.clear();
@@ -106,7 +101,7 @@ impl QueueModel {
         }
     }
 
-    /// Does what a key asks for; `false`: to end.
+    /// Handles a key; returns false to quit.
     pub(super) fn press(&mut self, key: Key) -> bool {
         let page = self.page.max(1) as isize;
         match key {
@@ -124,7 +119,7 @@ impl QueueModel {
         true
     }
 
-    /// Goes back as far as there is something to show.
+    /// Limits the scroll position.
     pub(super) fn fit(&mut self) {
         self.top = self.top.min(self.shares.len().saturating_sub(self.page));
     }

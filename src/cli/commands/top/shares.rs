@@ -7,18 +7,18 @@ use std::time::Duration;
 use ostler_server::wire::{ClientLine, Tier};
 use serde::{Serialize, Serializer};
 
-/// How far back is looked.
+/// Window of the sliding shares.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Earlier looks that are kept at most.
+/// Samples kept.
 const SAMPLES_MAX: usize = 128;
 
-/// A part of a whole, in ten-thousandths.
+/// A fraction in ten-thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Share(u32);
 
 impl Share {
-    /// `None` of nothing.
+    /// Returns `None` if the whole is 0.
     fn of(part: u64, whole: u128) -> Option<Share> {
         let share = (u128::from(part) * 10_000 + whole / 2).checked_div(whole)?;
         Some(Share(share.min(10_000) as u32))
@@ -43,33 +43,33 @@ impl Serialize for Share {
 pub(crate) struct ClientShare {
     #[serde(flatten)]
     pub(super) line: ClientLine,
-    /// Its weight among those that have work; `None`: it has none, or is parked.
+    /// Weight relative to the clients that have work; `None`: no work, or parked.
     pub(super) entitled: Option<Share>,
-    /// What it got of what was charged since the look before; `None`: there was none, or nothing was charged.
+    /// Part of the charges since the last poll; `None` without a last poll or charges.
     pub(super) got_last: Option<Share>,
-    /// Over the last minute.
+    /// Part of the charges in the last minute.
     pub(super) got_minute: Option<Share>,
-    /// Since the scheduler started.
+    /// Part of the charges since the scheduler started.
     pub(super) got_all: Option<Share>,
 }
 
-/// What was charged by a look.
+/// Charges as of a poll.
 #[derive(Debug)]
 struct Sample {
     at: Duration,
     charged: BTreeMap<String, u64>,
 }
 
-/// The looks of the last minute.
+/// Samples of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct ShareHistory {
     earlier: VecDeque<Sample>,
-    /// What the attempts that are over cost, by client: less than before means that another scheduler counts.
+    /// Cost of settled attempts by client. A decrease means that the scheduler was restarted.
     settled: BTreeMap<String, u64>,
 }
 
 impl ShareHistory {
-    /// How the clients stand, at a time that does not go back.
+    /// Computes the shares at time `at`, which must not decrease.
     pub(super) fn shares(&mut self, clients: Vec<ClientLine>, at: Duration) -> Vec<ClientShare> {
         let settled: BTreeMap<String, u64> = clients
             .iter()
@@ -80,7 +80,7 @@ impl ShareHistory {
             self.earlier.clear();
         }
         self.settled = settled;
-        // The look before counts however long ago it was.
+        // The last sample counts whatever its age.
         while self.earlier.len() > 1
             && (self.earlier[0].at + MINUTE < at || self.earlier.len() >= SAMPLES_MAX)
         {
@@ -113,7 +113,7 @@ impl ShareHistory {
     }
 }
 
-/// The share of each client among those of its tier that have a part.
+/// The share of each client of the sum over its tier.
 fn shares(clients: &[ClientLine], part: impl Fn(&ClientLine) -> Option<u64>) -> Vec<Option<Share>> {
     let parts: Vec<Option<u64>> = clients.iter().map(part).collect();
     let whole = |tier: Tier| -> u128 {
@@ -132,7 +132,6 @@ fn shares(clients: &[ClientLine], part: impl Fn(&ClientLine) -> Option<u64>) -> 
 pub(crate) mod tests {
     use super::*;
 
-    /// A client of the marketplace.
     pub(in crate::cli::commands::top) fn client(
         name: &str,
         weight: u32,
@@ -210,17 +209,17 @@ pub(crate) mod tests {
     #[test]
     fn what_clients_got_is_the_difference_of_what_they_were_charged() {
         let mut looks = ShareHistory::default();
-        // Seconds, what a and b were charged by then; their shares since the look before, over a minute, and in all.
+        // Seconds; charges of a and b; their shares since the last poll, in the last minute, and in all.
         for (at, charged, last, minute, all) in [
             (0, [100, 300], ["-", "-"], ["-", "-"], ["25.0%", "75.0%"]),
             (1, [200, 300], ["100.0%", "0.0%"], ["100.0%", "0.0%"], ["40.0%", "60.0%"]),
             (2, [200, 300], ["-", "-"], ["100.0%", "0.0%"], ["40.0%", "60.0%"]),
             (30, [300, 600], ["25.0%", "75.0%"], ["40.0%", "60.0%"], ["33.3%", "66.7%"]),
-            // The looks of the first two seconds are too old by now.
+            // The samples of the first two seconds are too old.
             (63, [350, 750], ["25.0%", "75.0%"], ["25.0%", "75.0%"], ["31.8%", "68.2%"]),
-            // After a long pause, the look before is all there is.
+            // After a long pause, only the last sample is left.
             (500, [450, 850], ["50.0%", "50.0%"], ["50.0%", "50.0%"], ["34.6%", "65.4%"]),
-            // Another scheduler counts from nothing.
+            // A restarted scheduler counts from 0.
             (501, [30, 10], ["-", "-"], ["-", "-"], ["75.0%", "25.0%"]),
             (502, [40, 40], ["25.0%", "75.0%"], ["25.0%", "75.0%"], ["50.0%", "50.0%"]),
         ] {

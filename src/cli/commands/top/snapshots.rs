@@ -23,7 +23,7 @@ fn model(slots: u32, looks: impl IntoIterator<Item = Vec<ClientLine>>) -> QueueM
     model
 }
 
-/// Five clients of all kinds, looked at twice.
+/// Five clients in different states, polled twice.
 fn five() -> QueueModel {
     let mut clients = vec![
         client("acme", 100, 2, 1_000),
@@ -231,7 +231,7 @@ fn nothing_is_drawn_outside_of_a_terminal_of_any_size() {
 fn colours_are_for_who_wants_them() {
     let coloured = lines(&mut five(), (80, 12), true).concat();
     let plain = lines(&mut five(), (80, 12), false).concat();
-    // Yellow, dim and bold.
+    // Codes for yellow, dim and bold.
     for code in ["\u{1b}[38;5;3", "\u{1b}[2m", "\u{1b}[1m"] {
         assert!(coloured.contains(code) && !plain.contains(code), "{code:?}: {coloured:?}");
     }

@@ -9,7 +9,6 @@ use crate::cli::output::cells::{fit_name, padded, width};
 use crate::cli::output::labels::tier;
 use crate::cli::output::table::{CLIENT_NAME_KEPT, CLIENT_NAME_MAX, Extent, GAP, layout};
 
-/// Something that is told of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Column {
     Client,
@@ -27,7 +26,6 @@ pub(crate) enum Column {
     Parked,
 }
 
-/// All columns, from left to right.
 const COLUMNS: [Column; 13] = [
     C::Client,
     C::Tier,
@@ -44,12 +42,11 @@ const COLUMNS: [Column; 13] = [
     C::Parked,
 ];
 
-/// What is left out where there is no room, first to last. The name and a share always stay.
+/// Columns hidden when room is short, in this order. The name and a share stay.
 const LEFT_OUT: [Column; 10] =
     [C::All, C::Spent, C::Weight, C::Tier, C::Last, C::Lag, C::Left, C::Queued, C::Running, C::Parked];
 
 impl Column {
-    /// What stands above it.
     pub(super) fn head(self) -> &'static str {
         match self {
             C::Client => "CLIENT",
@@ -68,12 +65,10 @@ impl Column {
         }
     }
 
-    /// Whether it holds numbers, which stand at its right side.
     pub(super) fn is_number(self) -> bool {
         !matches!(self, C::Client | C::Tier | C::Parked)
     }
 
-    /// What it says of a client.
     pub(super) fn cell(self, share: &ClientShare) -> String {
         let line = &share.line;
         match self {
@@ -93,7 +88,7 @@ impl Column {
         }
     }
 
-    /// Which client stands first if it is what they are sorted by: the one with the most, except for names.
+    /// Sort order of a column: descending, except for names.
     fn compare(self, one: &ClientShare, other: &ClientShare) -> Ordering {
         let most = |of: fn(&ClientShare) -> Option<i128>| of(other).cmp(&of(one));
         match self {
@@ -113,7 +108,7 @@ impl Column {
         }
     }
 
-    /// The column that clients are sorted by after this one, of those that are shown.
+    /// The next visible column to sort by.
     pub(super) fn next(self, shown: &[Column]) -> Column {
         let sortable: Vec<Column> = shown.iter().copied().filter(|column| *column != C::Parked).collect();
         let at = sortable.iter().position(|column| *column == self);
@@ -125,7 +120,7 @@ fn told(number: Option<impl ToString>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// Sorts the clients by a column; those that are equal in it by what they got and are entitled to, then by name.
+/// Sorts clients by a column; ties by shares, then by name.
 pub(crate) fn sort(shares: &mut [ClientShare], by: Column) {
     let standing_by = |share: &ClientShare| -> ([Option<Share>; 3], u32) {
         ([share.got_minute, share.entitled, share.got_all], share.line.weight_served)
@@ -138,11 +133,11 @@ pub(crate) fn sort(shares: &mut [ClientShare], by: Column) {
     });
 }
 
-/// The columns that so much room holds, and how wide each is.
+/// Visible columns and their widths.
 pub(crate) fn columns(shares: &[ClientShare], room: usize) -> Vec<(Column, usize)> {
     let extents = COLUMNS.map(|column| {
         let cells = shares.iter().map(|share| width(&column.cell(share)));
-        // The sign of what is sorted by has a place.
+        // Reserves a cell for the sort symbol.
         let head = width(column.head()) + usize::from(column != C::Parked);
         let whole = cells.max().unwrap_or(0).max(head);
         let least = if column == C::Client { whole.min(CLIENT_NAME_KEPT) } else { whole };
@@ -152,7 +147,7 @@ pub(crate) fn columns(shares: &[ClientShare], room: usize) -> Vec<(Column, usize
     COLUMNS.into_iter().zip(widths).filter_map(|(column, wide)| Some((column, wide?))).collect()
 }
 
-/// A row of a table as plain text.
+/// Formats a row without colours.
 pub(crate) fn plain(columns: &[(Column, usize)], cell: impl Fn(Column) -> String) -> String {
     let cells: Vec<String> = columns
         .iter()

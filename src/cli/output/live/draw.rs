@@ -9,45 +9,43 @@ use crate::cli::output::terminal::{Style, styled_if};
 use crate::cli::output::units::{duration, elapsed, plural};
 use crate::cli::output::{hints, labels};
 
-/// Columns of a node's name.
 const NAME_MAX: usize = 32;
 
-/// Levels that are shown by indentation.
+/// Levels shown by indentation.
 const INDENT_MAX: usize = 6;
 
-/// Cells of the bar of the whole run.
+/// Width of the progress bar.
 const BAR: usize = 20;
 
-/// Cells of the bar of a wave.
+/// Width of the bar of a wave.
 pub(crate) const WAVE_BAR: usize = 8;
 
-/// Columns of a line: more is a long way for the eyes, and wraps when the window is made narrower.
+/// Maximum width of a line: longer ones are hard to read, and wrap when the window narrows.
 const COLUMNS_MAX: usize = 120;
 
-/// Commands that are told to answer what waits for a person.
+/// Approval commands shown.
 const ANSWERS_MAX: usize = 3;
 
-/// What comes before a command.
+/// Prefix of a command.
 const ARROW: &str = "→ ";
 
-/// Below so many columns, counts have signs for words.
+/// Below this width, counts have symbols instead of words.
 pub(crate) const WORDS: usize = 60;
 
-/// Below so many columns, there are no bars, and signs alone tell the states.
+/// Below this width, bars and state words are omitted.
 pub(crate) const NARROW: usize = 40;
 
-/// What to draw for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Viewport {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
     pub(crate) colour: bool,
     pub(crate) now_ms: i64,
-    /// Counts up from one drawing to the next; turns what turns.
+    /// Number of the drawing; animates symbols.
     pub(crate) frame: usize,
 }
 
-/// A line of a screen that takes what fits.
+/// A line that cuts what does not fit.
 pub(crate) struct LineBuilder {
     text: String,
     taken: usize,
@@ -67,13 +65,13 @@ impl LineBuilder {
         self.columns.saturating_sub(self.taken + self.gap)
     }
 
-    /// Spaces, if something follows.
+    /// Adds spaces before the next text.
     pub(super) fn space(&mut self, cells: usize) -> &mut LineBuilder {
         self.gap += cells;
         self
     }
 
-    /// Text in a colour; what does not fit is cut.
+    /// Adds a text, cut to fit.
     pub(super) fn put(&mut self, style: Style, text: &str) -> &mut LineBuilder {
         let cut = fit(text.trim_end(), self.room());
         if cut.is_empty() {
@@ -86,7 +84,7 @@ impl LineBuilder {
         self
     }
 
-    /// Text in a colour, if all of it fits.
+    /// Adds a text if all of it fits.
     pub(super) fn put_if_fits(&mut self, style: Style, text: &str) -> &mut LineBuilder {
         if width(text) <= self.room() {
             self.put(style, text);
@@ -99,7 +97,7 @@ impl LineBuilder {
     }
 }
 
-/// How a state is painted, and its sign.
+/// Style and symbol of a state.
 pub(crate) fn symbol(state: DisplayState, frame: usize) -> (Style, &'static str) {
     const TURNING: [&str; 8] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧"];
     match state {
@@ -116,13 +114,12 @@ pub(crate) fn symbol(state: DisplayState, frame: usize) -> (Style, &'static str)
     }
 }
 
-/// Rows that all of it would take, in so many columns.
+/// Rows of the whole tree.
 pub(crate) fn rows_wanted(model: &RunModel, columns: usize) -> usize {
     model.nodes().len() + 2 + answer_commands(model, columns).len()
 }
 
-/// The tree in no more than `look.rows` lines of no more than `look.columns` cells. The levels of the board
-/// must be settled.
+/// Draws the tree in the viewport. The model's levels must be up to date.
 pub(crate) fn tree(model: &RunModel, viewport: &Viewport) -> Vec<String> {
     let mut answers = answer_commands(model, viewport.columns);
     let wanted = model.nodes().len() + 2 + answers.len();
@@ -147,8 +144,8 @@ pub(crate) fn tree(model: &RunModel, viewport: &Viewport) -> Vec<String> {
     lines
 }
 
-/// The commands that answer what waits for a person. One that is cut helps nobody: where there is no room for
-/// it, there is the one that tells it.
+/// Commands that answer waiting nodes. If one does not fit, `ostler show` replaces them: a cut command is
+/// useless.
 fn answer_commands(model: &RunModel, columns: usize) -> Vec<String> {
     let fits = |command: &String| width(ARROW) + width(command) <= columns;
     let waiting = model.nodes().iter().filter(|node| node.state == DisplayState::Waiting);
@@ -187,7 +184,7 @@ fn header_line(model: &RunModel, viewport: &Viewport) -> String {
     line.space(2).put_if_fits(Style::Dim, &model.run).end()
 }
 
-/// How far the run is: what does not fit is left out, from the end.
+/// The progress of the run; parts that do not fit are omitted from the end.
 fn footer_line(model: &RunModel, viewport: &Viewport) -> String {
     let mut line = LineBuilder::new(viewport);
     let counts = model.counts();
@@ -230,7 +227,7 @@ fn footer_line(model: &RunModel, viewport: &Viewport) -> String {
     line.end()
 }
 
-/// A bar of so many cells: what went well, what is over but did not, what is to come.
+/// Adds a bar with the parts succeeded, ended otherwise, and remaining.
 pub(crate) fn put_bar(line: &mut LineBuilder, cells: usize, well: usize, over: usize, all: usize) {
     let filled = |count: usize| (count * cells).checked_div(all).unwrap_or(0);
     let (well, over) = (filled(well), filled(over));
@@ -243,7 +240,7 @@ pub(crate) fn put_bar(line: &mut LineBuilder, cells: usize, well: usize, over: u
     }
 }
 
-/// A line for each node, by levels.
+/// One line per node, by level.
 fn node_lines(model: &RunModel, viewport: &Viewport, lines: &mut Vec<String>) {
     let mut nodes: Vec<&NodeModel> = model.nodes().iter().collect();
     nodes.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
@@ -259,13 +256,13 @@ fn node_lines(model: &RunModel, viewport: &Viewport, lines: &mut Vec<String>) {
     }
 }
 
-/// Columns for the names of these nodes.
+/// Width of the name column for these nodes.
 pub(crate) fn name_columns(nodes: &[&NodeModel], viewport: &Viewport) -> usize {
     let most = NAME_MAX.min((viewport.columns / 2).max(8));
     nodes.iter().map(|node| width(&fit_name(&node.name, most))).max().unwrap_or(0)
 }
 
-/// What a node has come to, its name in so many columns.
+/// Adds a node: symbol, name, state and details.
 pub(crate) fn put_node(line: &mut LineBuilder, node: &NodeModel, name: usize, viewport: &Viewport) {
     let (style, sign) = symbol(node.state, viewport.frame);
     line.put(style, sign).space(1);
@@ -278,7 +275,7 @@ pub(crate) fn put_node(line: &mut LineBuilder, node: &NodeModel, name: usize, vi
     line.put(Style::Plain, &detail(node, viewport.now_ms));
 }
 
-/// The word for what a node has come to.
+/// Label of a node's state.
 pub(super) fn word(node: &NodeModel) -> &'static str {
     match (node.state, node.ask.as_str()) {
         (DisplayState::Waiting, "in_doubt") => "in doubt",
@@ -288,7 +285,7 @@ pub(super) fn word(node: &NodeModel) -> &'static str {
     }
 }
 
-/// What else is to be told of a node.
+/// Details: duration, attempt, time left, failure or reason.
 pub(super) fn detail(node: &NodeModel, now_ms: i64) -> String {
     let mut parts = Vec::new();
     match (node.state, node.started_ms, node.took_ms) {
@@ -308,7 +305,7 @@ pub(super) fn detail(node: &NodeModel, now_ms: i64) -> String {
         match node.state {
             DisplayState::Retrying => parts.push(format!("again in {left}")),
             DisplayState::Waiting => parts.push(format!("for {left} more")),
-            // It is over, and its turn to say so has not come.
+            // The timer expired, but its record has not arrived.
             _ if until <= now_ms => {}
             _ => parts.push(format!("{left} left")),
         }
@@ -329,7 +326,7 @@ pub(super) fn detail(node: &NodeModel, now_ms: i64) -> String {
     parts.join("  ")
 }
 
-/// A span of time that goes on: coarse, so that a line changes no more often than it must.
+/// A duration in tenths of a second at most, so that lines change seldom.
 fn running_time(ms: i64) -> String {
     match ms {
         ..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),

@@ -1,6 +1,7 @@
-//! A run while it goes on: plain lines for a pipe, a redrawn tree for a terminal.
+//! A run while it executes: plain lines for a pipe, a redrawn tree for a terminal.
 //!
-//! `model` holds the state known from records, `draw` and `waves` render it as lines, and [`screen`](super::screen) draws these.
+//! `model` holds the state known from records, `draw` and `waves` render it as lines, and
+//! [`screen`](super::screen) draws these.
 
 mod draw;
 mod model;
@@ -20,57 +21,57 @@ use crate::cli::output::terminal::Out;
 use crate::cli::output::units::now_ms;
 use crate::cli::session::signals::begin;
 
-/// How often the tree is drawn.
+/// Interval between drawings.
 pub(crate) const REDRAW: Duration = Duration::from_millis(100);
 
-/// Drawings that are left out at first: what is over by then needs no tree.
+/// Drawings skipped at first: a run that ends by then needs no tree.
 const FRAMES_SKIPPED: usize = 2;
 
-/// Rows of a screen that are left to what is typed beneath a tree.
+/// Rows left for a prompt below the tree.
 const ROWS_OF_PROMPT: usize = 2;
 
-/// What shows the records of a run.
+/// A view of the records of a run.
 pub(crate) trait View {
-    /// A record came.
+    /// Handles a record.
     fn record(&mut self, line: &EventLine, out: &mut Out);
 
-    /// The client whose credits are used up, if that is still to be told.
+    /// Returns the client whose credits are used up, if that is not reported yet.
     fn out_of_credit(&mut self) -> Option<String> {
         None
     }
 
-    /// How that client stands, as far as anybody knows.
+    /// Reports the balance of that client, if known.
     fn credits(&mut self, _line: Option<&ClientLine>, _out: &mut Out) {}
 
-    /// Whether time changes what is shown.
+    /// Returns whether the view changes with time.
     fn moves(&self) -> bool {
         false
     }
 
-    /// Time has passed.
+    /// Redraws.
     fn tick(&mut self, _out: &mut Out) {}
 
-    /// Makes room on the screen for something else, until the next tick.
+    /// Clears the screen for a prompt, until the next tick.
     fn pause(&mut self) {}
 
-    /// How the run stands, in lines that stay where they are printed; none if that is told anyway.
+    /// Returns the state of the run as lines to print; none if the view prints them anyway.
     fn status_lines(&mut self, _out: &Out) -> Vec<String> {
         Vec::new()
     }
 
-    /// Nothing more comes.
+    /// Ends the view.
     fn end(&mut self, _out: &mut Out) {}
 
-    /// Whether what became of the nodes stands on the screen for good.
+    /// Returns whether the printed output covers the states of all nodes.
     fn has_shown_nodes(&self) -> bool;
 }
 
-/// A tree that is drawn anew, in place.
+/// A tree redrawn in place.
 pub(crate) struct Live {
     model: RunModel,
     frame: usize,
     ended: bool,
-    /// Something else stands on the screen.
+    /// A prompt is on the screen.
     paused: bool,
 }
 
@@ -123,7 +124,7 @@ impl View for Live {
         }
         let size = out.size();
         let rows_wanted = draw::rows_wanted(&self.model, size.0);
-        // The last row is that of the cursor.
+        // The cursor needs the last row.
         screen::show(self.tree(out, size.0, size.1.saturating_sub(1)), rows_wanted, size);
     }
 

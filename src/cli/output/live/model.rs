@@ -1,4 +1,4 @@
-//! The state of a run as known from its records. It reads neither terminal nor clock.
+//! The state of a run as known from its records, independent of terminal and clock.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,38 +6,32 @@ use ostler_kernel::run::attempt_started_at;
 use ostler_server::wire::EventLine;
 use serde_json::Value;
 
-/// Where a node stands, as far as it makes a difference to who watches.
+/// State of a node as displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum DisplayState {
-    /// What it needs is not there yet.
     #[default]
     Pending,
-    /// It may start.
     Ready,
-    /// A dependency is lost, while a new plan may help.
+    /// A dependency failed, and a new plan version may help.
     Blocked,
-    /// An operator holds it.
+    /// An operator holds the node.
     Held,
-    /// An attempt is under way.
     Running,
-    /// It was stopped while it acts on the world: it goes on to its true end.
+    /// Cancelled while it changes the world; the attempt runs to its end.
     Draining,
-    /// A person is asked.
+    /// Waits for a person.
     Waiting,
-    /// It failed, and is tried again or patched.
+    /// Failed, and will be retried or patched.
     Retrying,
-    /// It is done.
     Executed,
-    /// It is lost.
     Failed,
-    /// It was stopped, or what it needs is lost.
+    /// Cancelled, or a dependency failed.
     Cancelled,
-    /// It is not needed.
     Skipped,
 }
 
 impl DisplayState {
-    /// The states, in the order in which they are counted out.
+    /// All states, in the order of summaries.
     pub(crate) const ALL: [DisplayState; 12] = [
         DisplayState::Executed,
         DisplayState::Failed,
@@ -53,7 +47,7 @@ impl DisplayState {
         DisplayState::Pending,
     ];
 
-    /// The state that a transition leads to; a word that is not known counts as pending.
+    /// State after a transition; unknown states count as pending.
     fn after(to: &str, reason: &str) -> DisplayState {
         match to {
             "ready" => DisplayState::Ready,
@@ -70,7 +64,6 @@ impl DisplayState {
         }
     }
 
-    /// Whether nothing can follow.
     pub(crate) fn is_over(self) -> bool {
         matches!(
             self,
@@ -78,7 +71,7 @@ impl DisplayState {
         )
     }
 
-    /// Whether something goes on, or went wrong, or somebody is needed.
+    /// Returns whether the node is active, failed, or needs a person.
     pub(crate) fn is_notable(self) -> bool {
         match self {
             DisplayState::Running
@@ -91,7 +84,6 @@ impl DisplayState {
         }
     }
 
-    /// The word for people.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             DisplayState::Pending => "pending",
@@ -110,47 +102,42 @@ impl DisplayState {
     }
 }
 
-/// What is known of a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeModel {
     pub(crate) name: String,
-    /// Longest path to it.
+    /// Length of the longest path from a root.
     pub(crate) level: usize,
     pub(crate) state: DisplayState,
-    /// When it came there.
+    /// Time of the last state change.
     pub(crate) since_ms: i64,
-    /// When the attempt under way began.
+    /// Start of the current attempt.
     pub(crate) started_ms: Option<i64>,
-    /// How long the last attempt took.
+    /// Duration of the last attempt.
     pub(crate) took_ms: Option<i64>,
-    /// When it goes on by itself: the end of a sleep, of a back-off, of the patience with a person.
+    /// End of a sleep, a back-off or an approval deadline.
     pub(crate) until_ms: Option<i64>,
     pub(crate) attempt: u64,
-    /// What the last failed attempt met.
+    /// Message of the last failed attempt.
     pub(crate) failure: Option<String>,
     pub(crate) reason: String,
-    /// What a person is asked: `before`, `after`, `node`, `in_doubt`.
+    /// Kind of the request to a person: `before`, `after`, `node`, `in_doubt`.
     pub(crate) ask: String,
     sources: Vec<usize>,
 }
 
-/// The nodes of a run, and how far it is.
 #[derive(Debug, Default)]
 pub(crate) struct RunModel {
     pub(crate) run: String,
     pub(crate) plan: String,
     pub(crate) version: u64,
     pub(crate) opened_ms: Option<i64>,
-    /// Credits spent.
     pub(crate) cost: u64,
-    /// The planner is asked for a new version.
+    /// The planner was asked for a new version.
     pub(crate) replanning: bool,
     pub(crate) parked: bool,
-    /// Who pays.
     pub(crate) client: String,
-    /// The client's credits are used up.
     pub(crate) out_of_credit: bool,
-    /// Credits that would mend that, once it was asked for.
+    /// Suggested deposit, once the balance is known.
     pub(crate) deposit: Option<i64>,
     nodes: Vec<NodeModel>,
     index: HashMap<String, usize>,
@@ -162,18 +149,16 @@ pub(crate) fn text<'a>(body: &'a Value, key: &str) -> &'a str {
 }
 
 impl RunModel {
-    /// The nodes, in the order in which they became known. Their levels are right after [`Board::settle`].
+    /// Nodes in order of first appearance. Levels are valid after [`RunModel::update_levels`].
     pub(crate) fn nodes(&self) -> &[NodeModel] {
         &self.nodes
     }
 
-    /// The node of this name.
     #[cfg(test)]
     pub(crate) fn node(&self, name: &str) -> Option<&NodeModel> {
         self.index.get(name).map(|&place| &self.nodes[place])
     }
 
-    /// How many nodes stand where.
     pub(crate) fn counts(&self) -> BTreeMap<DisplayState, usize> {
         let mut counts = BTreeMap::new();
         for node in &self.nodes {
@@ -182,7 +167,7 @@ impl RunModel {
         counts
     }
 
-    /// Takes a record in; gives the place of the node that moved.
+    /// Applies a record, and returns the node whose state changed.
     pub(crate) fn record(&mut self, line: &EventLine) -> Option<&NodeModel> {
         let body = &line.body;
         match line.kind.as_str() {
@@ -245,14 +230,14 @@ impl RunModel {
         } else if let Some(started) = node.started_ms.take() {
             node.took_ms = Some(at_ms - started);
         }
-        // What was set before the move may be for it: a back-off, the patience with a person.
+        // A timer or deadline set before the transition may belong to the new state.
         if !matches!(node.state, DisplayState::Running | DisplayState::Waiting | DisplayState::Retrying) {
             node.until_ms = None;
         }
         node
     }
 
-    /// The node of this name, which exists from here on.
+    /// Returns the node of this name, and adds an unknown one.
     fn node_entry(&mut self, name: &str, at_ms: i64) -> &mut NodeModel {
         let place = match self.index.get(name) {
             Some(&place) => place,
@@ -266,7 +251,7 @@ impl RunModel {
         &mut self.nodes[place]
     }
 
-    /// Nodes of a plan, or those that are new or changed in its next version.
+    /// Adds the nodes of a plan, or those that a new version adds or changes.
     fn add_nodes(&mut self, nodes: &Value, at_ms: i64) {
         let nodes = nodes.as_array().map(Vec::as_slice).unwrap_or_default();
         for node in nodes {
@@ -281,7 +266,7 @@ impl RunModel {
         self.levels_outdated = true;
     }
 
-    /// Sets the levels right after the plan has changed. Time: nodes and edges.
+    /// Recomputes levels after a change of the plan, by a topological traversal. Time: nodes and edges.
     pub(crate) fn update_levels(&mut self) {
         if !std::mem::take(&mut self.levels_outdated) {
             return;
@@ -312,13 +297,13 @@ pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A record of the run `0198f3c2-…-1a2b3c4d5e6f`, at this time.
+    /// A record of the run `0198f3c2-…-1a2b3c4d5e6f`.
     pub(crate) fn line(at_ms: i64, kind: &str, body: Value) -> EventLine {
         let run = "0198f3c2-0000-7000-8000-1a2b3c4d5e6f".to_owned();
         EventLine { line_type: "event".to_owned(), seq: 1, at_ms, run, kind: kind.to_owned(), body }
     }
 
-    /// A board of a plan: each node with what it depends on.
+    /// A model of a plan, given as nodes with their dependencies.
     pub(crate) fn model(plan: &[(&str, &[&str])]) -> RunModel {
         let mut model = RunModel::default();
         let body = json!({"plan": {"id": "p", "nodes": nodes(plan)}});

@@ -10,29 +10,28 @@ use crate::cli::output::terminal::{Out, style_of};
 use crate::cli::output::units::{clock_time, elapsed, now_ms, plural};
 use crate::cli::output::{credits, labels};
 
-/// Columns of a node's name.
 const NAME_MAX: usize = 28;
 
-/// Columns of what a failed attempt met.
+/// Columns of a failure message.
 const FAILURE_MAX: usize = 100;
 
-/// One line for each node that comes to an end, or needs somebody.
+/// Prints a line for each node that ends or waits.
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
     model: RunModel,
     name_columns: usize,
     has_first_record: bool,
     credits: CreditNotice,
-    /// What each line begins with.
+    /// Prefix of each line.
     label: String,
 }
 
-/// What was told of the credits of the client.
+/// Progress of the notice about used-up credits.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum CreditNotice {
     #[default]
     None,
-    /// They are used up since then, which is still to be told.
+    /// Used up since `at_ms`; the notice waits for the balance.
     Pending {
         at_ms: i64,
     },
@@ -64,7 +63,7 @@ impl View for Plain {
 }
 
 impl Plain {
-    /// Of a run that goes on: what it waits for is told at once.
+    /// A view of a run that continues; used-up credits are reported at once.
     pub(crate) fn after(before: PriorState) -> Plain {
         let mut plain = Plain::default();
         (plain.model.client, plain.model.parked) = (before.client, before.suspended);
@@ -74,12 +73,12 @@ impl Plain {
         plain
     }
 
-    /// Of a run that is told of among others: each line begins with what tells it from them.
+    /// A view of one run among several: each line begins with its short id.
     pub(crate) fn labelled(self, run: &str) -> Plain {
         Plain { label: format!("{} ", short_id(run)), ..self }
     }
 
-    /// What is told of a record.
+    /// Text for a record.
     fn record_text(&mut self, line: &EventLine, out: &Out) -> Option<String> {
         let (time, was_parked) = (clock_time(line.at_ms), self.model.parked);
         if let Some(node) = self.model.record(line) {
@@ -96,7 +95,7 @@ impl Plain {
                 let plan = fit_name(&self.model.plan, usize::MAX);
                 Some(format!("{time} run {} opened: {plan}, {nodes}", line.run))
             }
-            // A process took leave of it.
+            // An orderly shutdown, not a crash.
             "run_recovered" if line.body["count"] == 0 && !was_parked => None,
             "run_recovered" => Some(format!("{time} taken up again")),
             "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
@@ -116,7 +115,7 @@ impl Plain {
     }
 }
 
-/// What a node has come to; nothing, where more is to come by itself.
+/// Text for a node that ended or waits; `None` in other states.
 fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String> {
     let (word, state) = match node.state {
         DisplayState::Pending
@@ -144,14 +143,11 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
     Some(told.trim_end().to_owned())
 }
 
-/// How a run stood that goes on.
+/// State of a run before it is watched.
 pub(crate) struct PriorState {
-    /// Sequence number of the last record that is not told.
+    /// Sequence number of the last record that is not shown.
     pub(crate) seq: u64,
-    /// Who pays.
     pub(crate) client: String,
-    /// Nothing more of it started, because the credits of its client were used up.
     pub(crate) out_of_credit: bool,
-    /// It was set aside.
     pub(crate) suspended: bool,
 }

@@ -14,7 +14,8 @@ const WIDTHS: [usize; 4] = [20, 40, 80, 200];
 
 const HEIGHTS: [usize; 3] = [5, 24, 60];
 
-/// Draws in every size, and compares; a picture that was there before is named instead.
+/// Draws in every size, and compares with the snapshot. A frame equal to an earlier one is listed by its
+/// size only.
 fn check(model: &mut RunModel, now_ms: i64, expected: &ExpectFile) {
     model.update_levels();
     let mut told = String::new();
@@ -44,7 +45,7 @@ fn check(model: &mut RunModel, now_ms: i64, expected: &ExpectFile) {
     expected.assert_eq(&told);
 }
 
-/// Brings a node to a state, through `running` where it has to.
+/// Moves a node to a state, through `running` where needed.
 fn bring(model: &mut RunModel, at_ms: i64, node: &str, to: &str, reason: &str) {
     if matches!(to, "executed" | "failed" | "failed_retryable" | "waiting_human") {
         move_to(model, at_ms - 40, node, "running", "attempt:1");
@@ -58,7 +59,7 @@ fn fail(model: &mut RunModel, at_ms: i64, node: &str, to: &str, message: &str) {
     bring(model, at_ms, node, to, "transient");
 }
 
-/// Waves of nodes, each node needing the one of its number in the wave before.
+/// Waves of nodes; each node depends on the one with its number in the wave before.
 fn waves(waves: usize, nodes: usize) -> RunModel {
     let name = |wave: usize, node: usize| format!("w{wave}-{node:04}");
     let names: Vec<(String, Option<String>)> = (1..=waves)

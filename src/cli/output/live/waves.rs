@@ -1,4 +1,9 @@
-//! A tree with more nodes than rows: one line per wave or range of waves, and below it the nodes in progress or failed.
+//! A tree with more nodes than rows: one line per wave or range of waves, followed by nodes in progress or
+//! failed.
+//!
+//! A wave is a level of the graph. Waves with activity get a line of their own, most important first; the
+//! waves between them share lines, as long as they are in the same phase. The rest of the rows goes to
+//! single nodes.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,13 +15,13 @@ use crate::cli::output::live::draw::{
 use crate::cli::output::live::model::{DisplayState, NodeModel, RunModel};
 use crate::cli::output::terminal::Style;
 
-/// Failed nodes that are shown: the rest is counted.
+/// Failed nodes shown; the rest is counted.
 const FAILED_MAX: usize = 8;
 
-/// How many nodes stand where, by state.
+/// Number of nodes by state.
 type Counts = BTreeMap<DisplayState, usize>;
 
-/// Puts the nodes into so many lines.
+/// Fills `rows` lines with waves and nodes.
 pub(crate) fn wave_lines(model: &RunModel, viewport: &Viewport, rows: usize, lines: &mut Vec<String>) {
     let waves = waves(model);
     let matter = model.nodes().iter().filter(|node| node.state.is_notable()).count();
@@ -46,7 +51,6 @@ fn put_nodes(nodes: &[&NodeModel], viewport: &Viewport, indent: usize, lines: &m
     }
 }
 
-/// The counts of each level.
 fn waves(model: &RunModel) -> Vec<Counts> {
     let mut waves: Vec<Counts> = Vec::new();
     for node in model.nodes() {
@@ -66,7 +70,7 @@ fn sum(waves: &[Counts]) -> Counts {
     sum
 }
 
-/// How much a wave deserves a line of its own. 0: nothing of it goes on, or went wrong.
+/// Priority of a wave for a line of its own; 0: none.
 fn weight(wave: &Counts) -> u8 {
     let has = |states: &[DisplayState]| states.iter().any(|state| wave.contains_key(state));
     if has(&[DisplayState::Waiting]) {
@@ -80,7 +84,7 @@ fn weight(wave: &Counts) -> u8 {
     }
 }
 
-/// Whether it is all over, in progress, or to come: what differs in this is not folded into one line.
+/// Ended, in progress, or pending. Waves of different phases do not share a line.
 fn phase(wave: &Counts) -> u8 {
     match (wave.keys().any(|state| state.is_over()), wave.keys().any(|state| !state.is_over())) {
         (true, false) => 0,
@@ -89,7 +93,7 @@ fn phase(wave: &Counts) -> u8 {
     }
 }
 
-/// Waves that share a line, in no more than `most` lines.
+/// Partitions the waves into at most `most` lines.
 fn groups(waves: &[Counts], most: usize) -> Vec<RangeInclusive<usize>> {
     if most == 0 || waves.is_empty() {
         return Vec::new();
@@ -113,7 +117,7 @@ fn groups(waves: &[Counts], most: usize) -> Vec<RangeInclusive<usize>> {
     }
 }
 
-/// The waves in `alone`, ascending, each for itself, and those between them by phase.
+/// The waves in `alone`, ascending, get a line each; those between them share lines by phase.
 fn apart(waves: &[Counts], alone: &[usize]) -> Vec<RangeInclusive<usize>> {
     let mut groups: Vec<RangeInclusive<usize>> = Vec::new();
     let mut last = None;
@@ -128,7 +132,7 @@ fn apart(waves: &[Counts], alone: &[usize]) -> Vec<RangeInclusive<usize>> {
     groups
 }
 
-/// The nodes that are shown: of each kind that matters in turn the one that stands longest in its state.
+/// Selects nodes to show: in turn from each kind, the one longest in its state.
 fn chosen(model: &RunModel, most: usize) -> Vec<&NodeModel> {
     const KINDS: [&[DisplayState]; 5] = [
         &[DisplayState::Waiting],
@@ -146,7 +150,7 @@ fn chosen(model: &RunModel, most: usize) -> Vec<&NodeModel> {
             if states.contains(&DisplayState::Failed) {
                 nodes.truncate(FAILED_MAX);
             }
-            // They are taken from the end.
+            // Nodes are popped from the end.
             nodes.reverse();
             nodes
         })
@@ -173,7 +177,6 @@ fn label(group: &RangeInclusive<usize>, viewport: &Viewport) -> String {
     }
 }
 
-/// The line of one or more waves.
 fn wave(label: &str, counts: &Counts, viewport: &Viewport) -> String {
     let of = |state| counts.get(&state).copied().unwrap_or(0);
     let all: usize = counts.values().sum();

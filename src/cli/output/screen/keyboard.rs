@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// How the terminal read before, while it reads for us.
+/// Terminal settings to restore.
 static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// From here on the terminal gives each key at once. Does nothing the second time, or where there is no terminal.
+/// Delivers each key at once. Has no effect without a terminal or on a second call.
 pub(crate) fn enable_key_mode() {
     let mut saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner);
     if saved.is_some() {
@@ -24,11 +24,11 @@ pub(crate) fn enable_key_mode() {
     }
 }
 
-/// The terminal reads as it did before. `away`: somebody else has it by now, and has seen to that.
+/// Restores the terminal settings. In the background the shell already has.
 pub(crate) fn restore(is_background: bool) {
     let saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(saved) = saved.filter(|_| !is_background) {
-        // A terminal that is gone needs nothing.
+        // The terminal may be gone.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &saved);
     }
 }

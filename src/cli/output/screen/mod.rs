@@ -14,60 +14,57 @@ use std::time::Duration;
 use crate::cli::output::cells::visible;
 use crate::cli::output::terminal::WIDTH;
 
-/// Bytes of messages that are kept for when the other screen is left.
+/// Maximum bytes of messages deferred until the alternate screen is left.
 const DEFERRED_BYTES_MAX: usize = 64 << 10;
 
-/// How often somebody who ends the process tries to have the screen for itself, and how long between.
+/// Attempts to lock the screen on exit, and the interval between them.
 const LOCK_TRIES: usize = 50;
 
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What follows is shown all at once, and no line of it wraps.
+/// Starts a synchronised update without line wrapping.
 const BEGIN: &str = "\u{1b}[?2026h\u{1b}[?7l";
 
 const END: &str = "\u{1b}[?7h\u{1b}[?2026l";
 
-/// To the other screen, and back. What still stands there then, and below the cursor's row, may be scrolled away for
-/// good by a terminal whose size has changed meanwhile. The cursor stays to be seen: nobody can bring it back for a
-/// process that is killed, and a shell can be used on that screen too.
+/// Enters and leaves the alternate screen. It is cleared before leaving, because a terminal that was
+/// resized may scroll its content into the history. The cursor stays visible: a killed process could not
+/// show it again, and a shell can use that screen too.
 const ENTER_ALTERNATE: &str = "\u{1b}[?1049h\u{1b}[2J";
 
 const LEAVE_ALTERNATE: &str = "\u{1b}[2J\u{1b}[H\u{1b}[?1049l";
 
-/// Removes a line; the rest of the screen.
+/// Erases a line, and the rest of the screen.
 const WHOLE_LINE: &str = "\u{1b}[2K";
 
 const REST_OF_SCREEN: &str = "\u{1b}[J";
 
 static SCREEN: Mutex<Screen> = Mutex::new(Screen::new());
 
-/// Columns and rows.
 pub(crate) type Size = (usize, usize);
 
-/// What is to be on the screen.
+/// Content of the display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Frame {
     lines: Vec<String>,
     size: Size,
 }
 
-/// Where the tree is.
 #[derive(Debug, Default)]
 enum Placement {
-    /// Nowhere.
     #[default]
     Hidden,
-    /// Above the cursor, which stands at the beginning of the line after it.
+    /// Above the cursor, which is at the start of the next line.
     Inline(Frame),
-    /// On the other screen; without a picture if what is there is not known.
+    /// On the alternate screen; `None` if its content is unknown.
     Alternate(Option<Frame>),
 }
 
 struct Screen {
     placement: Placement,
-    /// Nothing is drawn any more, or until the process goes on.
+    /// Nothing is drawn until [`open`].
     closed: bool,
-    /// Messages for when the other screen is left.
+    /// Messages to print after leaving the alternate screen.
     deferred: Vec<u8>,
 }
 
@@ -76,12 +73,12 @@ impl Screen {
         Screen { placement: Placement::Hidden, closed: false, deferred: Vec::new() }
     }
 
-    /// What takes the tree off the screen, given its size now.
+    /// Returns the bytes that remove the display, given the current size.
     fn clear(&mut self, size: Size, reflows: bool) -> String {
         match std::mem::take(&mut self.placement) {
             Placement::Hidden => String::new(),
             Placement::Inline(frame) => {
-                // Row by row: a terminal may keep what is removed from its first row to its last.
+                // Row by row: a terminal may save the first erased row to the last in its history.
                 let rows = rows(&frame, size, reflows).min(size.1.saturating_sub(1));
                 let each = format!("{WHOLE_LINE}\n").repeat(rows);
                 format!("{BEGIN}{}{each}{WHOLE_LINE}{}{END}", up(rows), up(rows))
@@ -90,10 +87,10 @@ impl Screen {
         }
     }
 
-    /// What brings a picture to the screen. `large`: it belongs on the other one.
+    /// Returns the bytes that show a frame. `large`: use the alternate screen.
     fn show(&mut self, frame: Frame, large: bool, reflows: bool) -> String {
         let mut bytes = String::new();
-        // Going back and forth would be worse than too much room.
+        // A display on the alternate screen stays there; switching back and forth would flicker.
         if large && !matches!(self.placement, Placement::Alternate(_)) {
             bytes += &self.clear(frame.size, reflows);
             bytes += ENTER_ALTERNATE;
@@ -119,7 +116,7 @@ impl Screen {
         bytes
     }
 
-    /// Forgets what is on the screen: somebody else has had it.
+    /// Marks the content as unknown, after another process used the screen.
     fn forget(&mut self) {
         self.placement = match self.placement {
             Placement::Alternate(_) => Placement::Alternate(None),
@@ -132,7 +129,7 @@ impl Screen {
         self.deferred.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Takes the tree off the screen, and brings the messages that were kept.
+    /// Removes the display, and prints the deferred messages.
     fn clear_now(&mut self) {
         let size = size_of_stdout();
         let bytes = self.clear(size, reflows());
@@ -149,21 +146,21 @@ fn up(rows: usize) -> String {
     if rows == 0 { "\r".to_owned() } else { format!("\r\u{1b}[{rows}A") }
 }
 
-/// Rows that a picture takes by now: a terminal that became narrower has wrapped its lines.
+/// Rows that a frame takes now: a terminal that became narrower has wrapped its lines.
 fn rows(frame: &Frame, now: Size, reflows: bool) -> usize {
     let columns = now.0.max(1);
     let of = |line: &String| if reflows { visible(line).div_ceil(columns).max(1) } else { 1 };
-    // The cursor goes no further than to the first row.
+    // Moving up stops at the first row of the screen.
     frame.lines.iter().map(of).sum()
 }
 
-/// A line, and nothing else in its row. A row is removed as a whole: else a terminal that has wrapped a longer line
-/// into this row and the next takes the two for one line for ever.
+/// Erases the row before the line is written. Otherwise a terminal that wrapped a longer line into this row
+/// keeps joining both rows on a resize.
 fn whole_row(line: &str) -> String {
     format!("{WHOLE_LINE}{line}")
 }
 
-/// A picture from where the cursor stands.
+/// Draws a whole frame from the cursor.
 fn block(frame: &Frame) -> String {
     let mut bytes = String::new();
     for line in &frame.lines {
@@ -173,7 +170,7 @@ fn block(frame: &Frame) -> String {
     bytes + REST_OF_SCREEN + END
 }
 
-/// What is different on the other screen.
+/// Draws the lines that changed on the alternate screen.
 fn changes(before: Option<&Frame>, frame: &Frame) -> String {
     let known = before.filter(|before| before.size == frame.size);
     let old = known.map_or(&[][..], |before| &before.lines);
@@ -187,11 +184,11 @@ fn changes(before: Option<&Frame>, frame: &Frame) -> String {
     if (known.is_none() || old.len() > frame.lines.len()) && below <= frame.size.1 {
         bytes += &format!("\u{1b}[{below};1H{REST_OF_SCREEN}");
     }
-    // The cursor stands beneath it: there a shell goes on, should the process be killed.
+    // The cursor is left below the frame: there a shell continues if the process is killed.
     if bytes.is_empty() { bytes } else { format!("{BEGIN}{bytes}\u{1b}[{below};1H{END}") }
 }
 
-/// Whether the terminal wraps old lines anew when its width changes. Those that do not are few, and known.
+/// Returns whether the terminal rewraps lines when its width changes. The exceptions are known.
 fn reflows() -> bool {
     let has = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let plain = std::env::var_os("TERM").is_some_and(|term| term == "linux");
@@ -204,18 +201,18 @@ fn screen() -> MutexGuard<'static, Screen> {
 
 fn write(bytes: &str) {
     if !bytes.is_empty() {
-        // A terminal that is gone takes nothing, which is no error.
+        // The terminal may be gone.
         let mut to = stdout().lock();
         let _ = to.write_all(bytes.as_bytes()).and_then(|()| to.flush());
     }
 }
 
-/// Whether another process group has the terminal: what is drawn would be drawn over what its user types.
+/// Returns whether another process group has the terminal. Drawing would overwrite what its user types.
 fn in_background() -> bool {
     rustix::termios::tcgetpgrp(stdout()).is_ok_and(|group| group != rustix::process::getpgrp())
 }
 
-/// Brings lines to the screen; no more and no wider ones than it has. `rows_wanted`: what all of it would take.
+/// Shows lines that fit the screen. `rows_wanted`: rows of the uncut display.
 pub(crate) fn show(lines: Vec<String>, rows_wanted: usize, size: Size) {
     let mut screen = screen();
     if screen.closed || in_background() {
@@ -225,7 +222,7 @@ pub(crate) fn show(lines: Vec<String>, rows_wanted: usize, size: Size) {
     write(&bytes);
 }
 
-/// Brings the lines of a whole screen to the other one, and takes the keys: none is shown as it is pressed.
+/// Shows lines on the alternate screen, and reads keys without echo.
 pub(crate) fn show_whole(lines: Vec<String>, size: Size) {
     let mut screen = screen();
     if screen.closed || in_background() {
@@ -236,29 +233,29 @@ pub(crate) fn show_whole(lines: Vec<String>, size: Size) {
     write(&bytes);
 }
 
-/// Whether a tree of so many rows belongs on the other screen.
+/// Returns whether a display of this height uses the alternate screen.
 fn is_large(rows_wanted: usize, size: Size) -> bool {
     rows_wanted > size.1 / 2
 }
 
-/// Forgets what is on the screen: somebody else has had it.
+/// Marks the content as unknown, after another process used the screen.
 pub(crate) fn forget() {
     screen().forget();
 }
 
-/// Takes the tree off the screen and draws nothing until [`open`].
+/// Removes the display, and draws nothing until [`open`].
 pub(crate) fn close() {
     let mut screen = screen();
     screen.clear_now();
     screen.closed = true;
 }
 
-/// Lets the tree be drawn again.
+/// Allows drawing.
 pub(crate) fn open() {
     screen().closed = false;
 }
 
-/// Takes the tree off the screen, in a process that is about to end, be it in the middle of a drawing.
+/// Removes the display before the process exits, even in the middle of a drawing.
 pub(crate) fn try_close() {
     for _ in 0..LOCK_TRIES {
         if let Ok(mut screen) = SCREEN.try_lock() {
@@ -270,11 +267,11 @@ pub(crate) fn try_close() {
     }
 }
 
-/// Takes the tree off the screen before the message of a panic; it comes again if the process lives on.
+/// Removes the display before a panic message; it is drawn again if the process continues.
 pub(crate) fn clear_on_panic() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // The panic may be one of drawing: then the lock is taken.
+        // The panic may come from drawing, which holds the lock.
         if let Ok(mut screen) = SCREEN.try_lock() {
             screen.clear_now();
         } else {
@@ -285,7 +282,7 @@ pub(crate) fn clear_on_panic() {
     }));
 }
 
-/// Standard error, of which the tree knows: it makes room for what is written.
+/// Standard error; writing removes the display first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StatusWriter;
 
@@ -313,7 +310,7 @@ impl Write for StatusWriter {
 
 const HEIGHT: usize = 24;
 
-/// Columns and rows of the terminal at stdout.
+/// Columns and rows of the terminal at stdout, or a default.
 pub(crate) fn size_of_stdout() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),

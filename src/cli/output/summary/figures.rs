@@ -9,10 +9,9 @@ use crate::cli::output::labels;
 use crate::cli::output::summary::{INTERRUPTED, Page};
 use crate::cli::output::units::{elapsed, plural};
 
-/// Rounds that are told.
+/// Rounds listed.
 const ROUNDS_MAX: usize = 20;
 
-/// How it went, in numbers.
 pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let mut states: Vec<(&str, usize)> = Vec::new();
     let interrupted: BTreeSet<&String> = summary.interrupted.iter().collect();
@@ -33,7 +32,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
         fit(&format!("{before}{rounds}"), page.columns),
         fit(&makespan_text(summary), page.columns),
     ];
-    // Of a run that lost what it was for, there is no result to rely on.
+    // A run without its outputs has no result to rely on.
     if let (Some(bounds), Some("succeeded" | "concluded")) = (summary.reliability, summary.outcome.as_deref())
     {
         let text = format!(
@@ -55,8 +54,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// How long it took, and how much of that its nodes were at work. Of work that took no time that is measured, nobody can say how
-/// much of it went on at once.
+/// Makespan, critical path and parallelism. Without measurable work, the parallelism is unknown.
 fn makespan_text(summary: &Summary) -> String {
     let (path, parallelism) = match (summary.dispatches, summary.critical_path_ms) {
         (0, _) => ("-".to_owned(), "-".to_owned()),
@@ -67,8 +65,8 @@ fn makespan_text(summary: &Summary) -> String {
     format!("  makespan       {whole}  critical path {path}  parallelism {parallelism}")
 }
 
-/// The first rounds, as many as fit; how many there are, if that is not all of them; and beside them how many attempts that
-/// were, if there is room for a round too.
+/// Lists as many rounds as fit, then the total if some are missing, and the number of attempts if there is
+/// room.
 fn rounds_text(rounds: &[u32], attempts: &str, columns: usize) -> String {
     let many = rounds.len();
     let told = |some: usize| {

@@ -19,27 +19,27 @@ use crate::cli::output::terminal::{Out, Style, style_of};
 use crate::cli::output::units::{date, elapsed, plural};
 use crate::cli::output::{hints, labels};
 
-/// Columns for who is no terminal.
+/// Columns of a page outside a terminal.
 const COLUMNS_ELSE: usize = 160;
 
-/// Rows of a summary: at least those of the smallest usual terminal, less one for what is typed next.
+/// Rows of a page: a terminal of 24 rows less the prompt, and the maximum.
 const ROWS_MIN: usize = 23;
 
 const ROWS_MAX: usize = 40;
 
-/// Columns of a node's name in a table.
+/// Columns of a node's name.
 const NAME_MAX: usize = 28;
 
-/// Columns of a plan's name that are always there.
+/// Minimum columns of a plan's name.
 const PLAN_MIN: usize = 12;
 
-/// Culprits that are told where not all of them are.
+/// Root causes shown in the report.
 const ROOT_CAUSES_MAX: usize = 8;
 
-/// How a node stands whose attempt ended with its process, and is done again.
+/// Label of a node whose attempt ended with its process, and is repeated on resume.
 pub(crate) const INTERRUPTED: &str = "cut off";
 
-/// How much there is to write on, and whether in colours.
+/// Page size and colours.
 pub(crate) struct Page<'a> {
     out: &'a Out,
     columns: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The terminal, or what stands for it in a pipe.
+    /// The size of the terminal, or a default in a pipe.
     pub(crate) fn of(out: &'a Out) -> Page<'a> {
         if out.is_terminal() {
             let (columns, rows) = out.size();
@@ -57,13 +57,13 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Rows that a line takes: a command is not cut, and may need two.
+    /// Rows of a line: commands are wrapped, not cut.
     fn rows_of(&self, line: &str) -> usize {
         visible(line).div_ceil(self.columns).max(1)
     }
 }
 
-/// All of it, in no more rows than there are.
+/// Lays out the report in the rows of the page. Each part gets at most half of the rows that are left.
 pub(crate) fn layout(
     page: &Page<'_>,
     summary: &Summary,
@@ -100,7 +100,6 @@ pub(crate) fn layout(
     [head, nodes, figures, culprits, waiting, outputs].concat()
 }
 
-/// The first line: how it stands.
 pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let word = match (&summary.outcome, summary.standing) {
         (Some(outcome), standing) if standing != Standing::Quarantined => outcome.as_str(),
@@ -125,7 +124,6 @@ pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// A line for each node.
 pub(crate) fn node_lines(page: &Page<'_>, graph: &GraphView) -> Vec<String> {
     let names = graph.nodes.iter().map(|node| width(&node.id)).max().unwrap_or(0).min(NAME_MAX);
     graph.nodes.iter().map(|node| node_line(page, node, names)).collect()

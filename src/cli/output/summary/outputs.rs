@@ -8,25 +8,24 @@ use crate::cli::output::labels::short_id;
 use crate::cli::output::summary::Page;
 use crate::cli::output::units::{bytes, plural};
 
-/// Outputs that are looked at.
+/// Outputs fetched.
 pub(crate) const OUTPUTS_MAX: usize = 8;
 
-/// Bytes of an output that is shown.
+/// Bytes of an output shown in the report.
 pub(crate) const OUTPUT_BYTES_MAX: u64 = 4_000;
 
-/// Lines of an output that are shown.
+/// Lines shown of an output.
 const OUTPUT_LINES_MAX: usize = 24;
 
-/// An output, as far as it is shown.
 pub(crate) struct Output {
     pub(crate) node: String,
     pub(crate) bytes: u64,
-    /// It is nothing but text.
+    /// The result consists of one text.
     pub(crate) is_text: bool,
     pub(crate) lines: Vec<String>,
 }
 
-/// The outputs that are told, in no more than `most` lines, and the rows that takes.
+/// Lists outputs in at most `most` rows; returns the lines, and the rows taken.
 pub(crate) fn output_lines<'o>(
     page: &Page<'_>,
     summary: &Summary,
@@ -66,7 +65,7 @@ fn output_line(page: &Page<'_>, run: &str, output: &Output) -> String {
     if width(&whole) <= page.columns { whole } else { line(short_id(run)) }
 }
 
-/// The beginning of an output, in no more than `most` lines.
+/// First lines of an output, at most `most`.
 pub(crate) fn content(page: &Page<'_>, output: &Output, most: usize) -> Vec<String> {
     let many = output.lines.len();
     let most = most.min(OUTPUT_LINES_MAX);

@@ -9,8 +9,8 @@ use crate::cli::output::summary::Page;
 use crate::cli::output::terminal::Style;
 use crate::cli::output::{hints, labels};
 
-/// The first culprit of every loss: `most` of them, in no more than so many rows, of which there is one at least. What there is room
-/// for beside their first lines goes to those that come first.
+/// Formats at most `most` root causes in at most `rows` rows, at least one. Rows left over go to the
+/// details of the first ones.
 pub(crate) fn root_cause_lines(page: &Page<'_>, summary: &Summary, most: usize, rows: usize) -> Vec<String> {
     let many = summary.root_causes.len();
     let most = most.min(rows);
@@ -28,7 +28,7 @@ pub(crate) fn root_cause_lines(page: &Page<'_>, summary: &Summary, most: usize, 
     lines
 }
 
-/// What was lost first, and below it what would mend it, in no more than `rows` rows, of which there is one at least.
+/// Formats a root cause and its fix in at most `rows` rows, at least one.
 fn root_cause_line(page: &Page<'_>, culprit: &RootCause, rows: usize) -> Vec<String> {
     let what = labels::loss(&culprit.reason, culprit.message.as_deref());
     let (what, mend) = match what.split_once(REMEDY) {
@@ -46,7 +46,7 @@ fn root_cause_line(page: &Page<'_>, culprit: &RootCause, rows: usize) -> Vec<Str
         lost = format!("  ({} lost with it)", culprit.lost.len());
     }
     let state = page.out.styled(Style::Error, &culprit.state);
-    // What concerns the plan as a whole is told of its results.
+    // A fault of the plan as a whole concerns its outputs.
     let node = if culprit.node == "*" { "what it gave" } else { &culprit.node };
     let node = fit_name(node, page.columns / 2);
     let before = 2 + width(&culprit.state) + 1 + width(&node) + 2;
@@ -60,7 +60,8 @@ fn root_cause_line(page: &Page<'_>, culprit: &RootCause, rows: usize) -> Vec<Str
     std::iter::once(first).chain(told.chain(beside).map(|line| format!("{BELOW}{line}"))).collect()
 }
 
-/// A reason and what was lost with it, in no more than `most` lines: the first has `first` columns, the others `below`.
+/// Wraps the reason and the lost nodes into at most `most` lines: the first has `first` columns, the others
+/// `below`.
 fn reason_lines(reason: &str, lost: &str, first: usize, below: usize, most: usize) -> Vec<String> {
     if most <= 1 {
         return vec![fit(reason, first.saturating_sub(width(lost))) + lost];
@@ -81,8 +82,8 @@ fn reason_lines(reason: &str, lost: &str, first: usize, below: usize, most: usiz
     lines
 }
 
-/// What comes before the lines below the first of a culprit.
+/// Indentation of detail lines.
 const BELOW: &str = "    ";
 
-/// Lines of a reason that are told.
+/// Lines of a reason.
 const REASON_LINES_MAX: usize = 5;

@@ -15,7 +15,7 @@ use crate::cli::output::terminal::Out;
 
 const RUN: &str = "0198f3c2-0000-7000-8000-1a2b3c4d5e6f";
 
-/// A run of so many nodes in each state.
+/// A run with the given number of nodes in each state.
 fn summary(states: &[(&str, usize)]) -> Summary {
     let names = states
         .iter()
@@ -108,7 +108,7 @@ fn graph(summary: &Summary) -> GraphView {
     }
 }
 
-/// Writes the page of a run on a terminal of 80 columns and 24 rows, of which one is for what comes next.
+/// Lays out the report for a terminal of 80 columns and 24 rows, one of them for the prompt.
 fn page_of(summary: &Summary, nodes_shown: bool) -> Vec<String> {
     let text = "# Report\nwith a line that is much longer than the terminal is wide, so that it has to be cut somewhere\n";
     let output = |node: &String| Output {

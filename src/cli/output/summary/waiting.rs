@@ -10,7 +10,7 @@ use crate::cli::output::summary::Page;
 use crate::cli::output::terminal::Style;
 use crate::cli::output::{credits, hints, labels};
 
-/// What a run waits for that comes behind another one of its agent.
+/// Text for a run that comes after another run of its agent.
 pub(crate) fn blocked_by_text(first: &str) -> String {
     format!(
         "  waits behind run {first} of its agent, which waits for a person: {}",
@@ -18,8 +18,8 @@ pub(crate) fn blocked_by_text(first: &str) -> String {
     )
 }
 
-/// What a person has to do, in no more than `most` rows, of which there are some at least. `short`: the client, if it has
-/// to get credits first.
+/// Formats the waiting nodes in at most `most` rows, at least one entry. `short`: the client, if it lacks
+/// credits.
 pub(crate) fn waiting_lines(
     page: &Page<'_>,
     summary: &Summary,
