@@ -1,5 +1,5 @@
-//! Ostler: an agent operating system. It runs plans, graphs of work, for many tenants at once: every call of a
-//! tool is gated, every step is journaled, and what was finished is never done again, whatever dies in between.
+//! Ostler is an agent operating system. It executes plans, graphs of nodes, for many tenants at once: every tool
+//! call passes a gate, every step is journaled, and completed nodes are not repeated after a crash.
 //!
 //! ```
 //! use ostler::{AgentProfile, Ostler, Submission};
@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! Plans can also be read from files ([`plan_file`]), and a configuration from `ostler.toml` ([`config`]). The
-//! `ostler` command is made of the same parts.
+//! Plans can also be read from files ([`plan_file`]), and the configuration from `ostler.toml` ([`config`]). The
+//! `ostler` command uses the same modules.
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -55,7 +55,7 @@ pub use ostler_kernel::agent::{Oversight, Profile};
 pub use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, StageSpec};
 pub use ostler_kernel::port::{ChildRunSpec, ChildRunResult};
 
-/// The pages with programs in them, which are tests.
+/// Pages whose programs run as doc tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

@@ -1,7 +1,7 @@
-//! The endpoint that Prometheus scrapes: `/metrics`, and `/healthz` and `/readyz` beside it.
+//! The HTTP endpoint for Prometheus: `/metrics`, and `/healthz` and `/readyz`.
 //!
-//! A system has a recorder of its own, so several in one process do not mix. What happens is recorded as it happens; how
-//! things stand is looked up for the answer.
+//! Each system has a recorder of its own, so that systems in one process do not mix. Events are recorded as
+//! they happen; gauges are computed for each response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
-/// How old an answer may be that is given again: looking at every client and agent takes time.
+/// Maximum age of a cached response: gauges of all clients and agents are costly.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How often what was timed is sorted into its buckets, if nobody scrapes.
+/// Interval for sorting samples into buckets without scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// How long answers under way may take at the end.
+/// Grace period for responses at shutdown.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// How Prometheus wants its text to be called.
+/// Content type of the Prometheus text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// An address that is taken, and a recorder: what is there before the system is.
+/// A bound listener and a recorder, created before the system starts.
 pub(crate) struct Meter {
     listener: TcpListener,
     address: SocketAddr,
     recorder: Arc<PrometheusRecorder>,
 }
 
-/// An endpoint that answers. Dropping it ends it.
+/// A serving endpoint; dropping it stops it.
 pub(crate) struct Endpoint {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -67,12 +67,12 @@ impl Meter {
         Ok(Meter { listener, address, recorder: Arc::new(recorder()) })
     }
 
-    /// Where the system records.
+    /// Recorder handles for the system.
     pub(crate) fn measures(&self) -> Measures {
         Measures::recording(Arc::clone(&self.recorder) as _)
     }
 
-    /// Where its journal records.
+    /// Recorder handles for the journal.
     pub(crate) fn journal(&self) -> JournalMeasures {
         let recorder = &*self.recorder;
         JournalMeasures {
@@ -83,7 +83,6 @@ impl Meter {
         }
     }
 
-    /// Answers from here on.
     pub(crate) fn serve(self, system: System) -> Endpoint {
         let Meter { listener, address, recorder } = self;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -117,7 +116,7 @@ impl Endpoint {
         self.address
     }
 
-    /// Ends it: requests under way get a moment.
+    /// Stops after a grace period for open requests.
     pub(crate) async fn stop(self) {
         let Endpoint { stop, mut served, .. } = self;
         drop(stop);
@@ -138,12 +137,12 @@ async fn upkeep(recorded: PrometheusHandle) {
 struct Page {
     system: System,
     recorded: PrometheusHandle,
-    /// The last answer, and when it was made.
+    /// The cached response, and its time.
     last: Mutex<Option<(Instant, String)>>,
 }
 
 async fn metrics(State(page): State<Arc<Page>>) -> Response {
-    // Held while the answer is made: several who ask at once get the same.
+    // Held while a response is made, so that concurrent scrapes share it.
     let mut last = page.last.lock().await;
     let fresh = last.take().filter(|(made, _)| made.elapsed() < FRESH);
     let (made, text) = match fresh {

@@ -47,7 +47,7 @@ async fn runs_rest_where_that_is_wanted() {
     let id = os.submit(Submission::plan(plan(&os, 60_000))).await.unwrap().id();
     os.shutdown().await;
     drop(os);
-    let os = Ostler::builder().data_dir(folder.path()).let_runs_rest().start().await.unwrap();
+    let os = Ostler::builder().data_dir(folder.path()).without_resume().start().await.unwrap();
     assert_eq!(os.run(id).outcome().await.unwrap(), Settled::Resting);
     os.shutdown().await;
 }

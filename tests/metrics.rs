@@ -159,7 +159,7 @@ async fn an_address_that_is_taken_is_told_before_anything_is_opened() {
     let error = Ostler::builder().data_dir(&data).metrics(address).start().await.err().unwrap();
     assert!(matches!(error, StartError::Metrics { address: at, .. } if at == address));
     let said = error.to_string();
-    assert!(said.contains(&address.to_string()) && said.contains("something else listens there"), "{said}");
+    assert!(said.contains(&address.to_string()) && said.contains("already in use"), "{said}");
     assert!(!data.exists());
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn attach(pipeline: &ostler::PipelineHandle, length: usize, end: &Arc
 pub(crate) fn row() -> Row {
     let folder = tmpfs();
     let in_memory = samples(Ostler::builder().memory());
-    let on_tmpfs = samples(Ostler::builder().data_dir(folder.path().join("data")).alone());
+    let on_tmpfs = samples(Ostler::builder().data_dir(folder.path().join("data")).without_socket());
     let [ratio, ours, bare] = ratios(&in_memory);
     let [more, on_tmpfs, _] = ratios(&on_tmpfs);
     Row {

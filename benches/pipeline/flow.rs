@@ -31,7 +31,7 @@ fn data() -> serde_json::Value {
 pub(crate) fn row() -> Row {
     let (pipe, bare) = (tmpfs(), tmpfs());
     let pairs = runtime().block_on(async {
-        let os = Ostler::builder().data_dir(pipe.path().join("data")).alone().start().await.unwrap();
+        let os = Ostler::builder().data_dir(pipe.path().join("data")).without_socket().start().await.unwrap();
         let spec = crate::chain::spec(STAGES - 1);
         let pipeline = os.create_pipeline(&spec).await.unwrap();
         let end = Arc::new(End::default());

@@ -94,7 +94,7 @@ async fn main() -> Result<(), Error> {
 pub(crate) async fn analyse(asked: &Asked, data: &Path, out: Out<'_>) -> Result<Analysed, Error> {
     let contract = contract(asked)?;
     // What else stands open there is about something else: nobody here is to be asked about that, or to judge it.
-    let mut builder = Ostler::builder().data_dir(data).let_runs_rest().judge(Partner::of(&contract));
+    let mut builder = Ostler::builder().data_dir(data).without_resume().judge(Partner::of(&contract));
     for program in programs(asked) {
         builder = builder.program(program);
     }

@@ -90,7 +90,7 @@ async fn main() -> Result<(), Error> {
 pub(crate) async fn audit(asked: &Asked, data: &Path, folder: &Path, out: Out<'_>) -> Result<Audited, Error> {
     let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
     // What else stands open there is about something else: nobody here is to be asked about that, or to judge it.
-    let mut builder = Ostler::builder().data_dir(data).let_runs_rest().judge(Evidence(folder.clone()));
+    let mut builder = Ostler::builder().data_dir(data).without_resume().judge(Evidence(folder.clone()));
     for program in programs(asked)? {
         builder = builder.program(program);
     }

@@ -159,7 +159,7 @@ async fn test(how: How, asked: &Asked, folder: &Path, out: Out<'_>) -> Result<Te
     std::fs::create_dir(&data)?;
     let (site, line) = (Site::at(site::serve().await?), Line::default());
     let extraction = Troubled::at(1, asked.trouble_of("recon"), Extraction);
-    let builder = Ostler::builder().data_dir(&data).alone().judge(Visitor(site.clone()));
+    let builder = Ostler::builder().data_dir(&data).without_socket().judge(Visitor(site.clone()));
     let builder = builder.program(stages::recon(&site, &line, extraction)).program(stages::report(&line));
     let os = builder.start().await?;
     let tested = work(&os, how, asked, &site, &line, out).await;

@@ -1,4 +1,4 @@
-//! How a system is to be, and its start.
+//! The options of a system, and its start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,148 +16,148 @@ use super::Ostler;
 use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
 use crate::metrics::Meter;
 
-/// The data folder of who names none.
+/// Default data folder.
 pub const DATA_FOLDER: &str = ".ostler";
 
-/// How long a system of this process that was shut down may take to let go of its data folder.
-const LETTING_GO: Duration = Duration::from_millis(500);
+/// How long an earlier system in this process may take to release the data folder.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How a system is to be.
+/// Options of a system.
 #[derive(Debug, Default)]
 pub struct OstlerBuilder {
-    place: Option<StoreUrl>,
+    location: Option<StoreUrl>,
     config: Config,
     tools: Vec<Arc<dyn Tool>>,
     gate: Option<GatePolicy>,
     judge: Option<Arc<dyn Judge>>,
     slots: Option<u32>,
     metrics: Option<SocketAddr>,
-    rests: bool,
-    alone: bool,
-    looks: bool,
+    without_resume: bool,
+    without_socket: bool,
+    inspect_only: bool,
 }
 
 /// Why a system did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its data folder could not be opened.
+    /// The data folder could not be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// Programs that an earlier holder of the data folder left still run.
+    /// Child processes of an earlier holder of the data folder still run.
     #[error(transparent)]
     Programs(#[from] NotEnded),
-    /// The actors did not come up.
+    /// The actors did not start.
     #[error(transparent)]
     System(#[from] ostler_actors::StartError),
-    /// It could not listen for other processes.
-    #[error("cannot listen at {}: {error}", path.display())]
+    /// The control socket could not be bound.
+    #[error("control socket {}: cannot listen: {error}", path.display())]
     Socket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the file system said.
+        /// Cause.
         error: std::io::Error,
     },
-    /// Metrics cannot be served where they should be. Nothing was opened.
+    /// The metrics endpoint could not be bound. Nothing was opened.
     #[error(
-        "cannot serve metrics at {address}: {}: name another address, or port 0 for any that is free",
-        told(error)
+        "metrics address {address}: {}; use another address, or port 0 for a free one",
+        bind_error(error)
     )]
     Metrics {
-        /// Where.
+        /// Address requested.
         address: SocketAddr,
-        /// What the system said.
+        /// Cause.
         error: std::io::Error,
     },
-    /// Its open runs could not be taken up.
-    #[error("open runs cannot be taken up: {0}")]
+    /// Open runs could not be resumed.
+    #[error("open runs: cannot be resumed: {0}")]
     Resume(#[from] RunError),
 }
 
-fn told(error: &std::io::Error) -> String {
+fn bind_error(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => "something else listens there".to_owned(),
-        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        std::io::ErrorKind::AddrInUse => "already in use".to_owned(),
+        std::io::ErrorKind::AddrNotAvailable => "not an address of this machine".to_owned(),
         _ => error.to_string(),
     }
 }
 
 impl OstlerBuilder {
-    /// Keeps everything in this folder, made if it is not there.
+    /// Keeps all data in this folder, created if missing.
     pub fn data_dir(self, path: impl Into<PathBuf>) -> Self {
-        OstlerBuilder { place: Some(StoreUrl::File(path.into())), ..self }
+        OstlerBuilder { location: Some(StoreUrl::File(path.into())), ..self }
     }
 
-    /// Keeps everything in memory: it ends with the process.
+    /// Keeps all data in memory; it is lost at the end of the process.
     pub fn memory(self) -> Self {
-        OstlerBuilder { place: Some(StoreUrl::Memory), ..self }
+        OstlerBuilder { location: Some(StoreUrl::Memory), ..self }
     }
 
-    /// Takes a configuration, as of `ostler.toml`.
+    /// Sets the configuration, as in `ostler.toml`.
     pub fn config(self, config: Config) -> Self {
         OstlerBuilder { config, ..self }
     }
 
-    /// Adds a tool to the built-in ones. It belongs to the scope `default`, and to others that name it.
+    /// Adds a tool to the built-in ones, in the scope `default` and in scopes that name the tool.
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// Adds an agent that is written as code: plans call it as a tool of its name. It belongs to scopes as a tool does.
+    /// Adds an agent written as code, which plans call like a tool.
     pub fn program(self, program: Program) -> Self {
         self.tool(program)
     }
 
-    /// Sets who may call what, instead of what the configuration says.
+    /// Sets the gate policy, instead of that of the configuration.
     pub fn gate(self, gate: GatePolicy) -> Self {
         OstlerBuilder { gate: Some(gate), ..self }
     }
 
-    /// Asks somebody how good the results of each run are, once it is over: code, a model, a service. What it says is the quality
-    /// of the run's evaluation.
+    /// Sets the judge that rates the quality of each closed run for its evaluation: code, a model or a
+    /// service.
     pub fn judge(self, judge: impl Judge) -> Self {
         OstlerBuilder { judge: Some(Arc::new(judge)), ..self }
     }
 
-    /// Attempts that run at once in the whole system, 1 or more; absent: eight times the cores.
+    /// Sets the number of concurrent attempts, at least 1. Default: eight per core.
     pub fn slots(self, slots: u32) -> Self {
         OstlerBuilder { slots: Some(slots.max(1)), ..self }
     }
 
-    /// Serves metrics for Prometheus at `/metrics` of this address, and `/healthz` and `/readyz` beside it. Port 0 takes a
-    /// free one: see [`Ostler::metrics_address`]. Nobody is asked who they are: give a loopback address, such as
-    /// `([127, 0, 0, 1], 9464)`, or see that nobody else gets there.
+    /// Serves Prometheus metrics at `/metrics` of this address, and `/healthz` and `/readyz`. Port 0 takes
+    /// a free port, see [`Ostler::metrics_address`]. The endpoint has no authentication: use a loopback
+    /// address such as `([127, 0, 0, 1], 9464)`, or restrict access.
     pub fn metrics(self, address: impl Into<SocketAddr>) -> Self {
         OstlerBuilder { metrics: Some(address.into()), ..self }
     }
 
-    /// Lets the open runs rest until they are asked for, instead of taking them up.
-    pub fn let_runs_rest(self) -> Self {
-        OstlerBuilder { rests: true, ..self }
+    /// Leaves open runs as they are until each is resumed explicitly.
+    pub fn without_resume(self) -> Self {
+        OstlerBuilder { without_resume: true, ..self }
     }
 
-    /// Does not answer the `ostler` command of other terminals: they wait until this process lets go of the data
-    /// folder.
-    pub fn alone(self) -> Self {
-        OstlerBuilder { alone: true, ..self }
+    /// Does not listen at `control.sock`: the `ostler` command of other terminals waits until this process
+    /// releases the data folder.
+    pub fn without_socket(self) -> Self {
+        OstlerBuilder { without_socket: true, ..self }
     }
 
-    /// Opens the data folder to look at what is in it: what is damaged there does not keep it from opening, as long as it need
-    /// not be read, and nothing is removed from it.
-    pub fn to_look(self) -> Self {
-        OstlerBuilder { looks: true, ..self }
+    /// Opens the data folder for inspection: damage is tolerated as long as the damaged records are not
+    /// needed, and nothing is removed.
+    pub fn inspect_only(self) -> Self {
+        OstlerBuilder { inspect_only: true, ..self }
     }
 
-    /// Opens the store, ends the programs that a holder left who died, starts the system, takes up the open runs, and
-    /// answers other processes of this user at `control.sock` in the data folder.
+    /// Opens the store, kills child processes of a holder that died, starts the system, resumes open runs,
+    /// and listens at `control.sock` in the data folder.
     ///
     /// # Errors
     ///
-    /// See [`StartError`]: the folder may be held by another process, or be damaged; programs that its last holder
-    /// left when it died do not end; or something else listens where metrics are to be served.
+    /// See [`StartError`]: the folder is held by another process or damaged, child processes of the last
+    /// holder do not end, or the metrics address is taken.
     pub async fn start(self) -> Result<Ostler, StartError> {
-        let place = self.place.or(self.config.store.url.clone());
-        let data = match place {
+        let location = self.location.or(self.config.store.url.clone());
+        let data = match location {
             Some(StoreUrl::Memory) => None,
             Some(StoreUrl::File(path)) => Some(path),
             None => Some(PathBuf::from(DATA_FOLDER)),
@@ -172,8 +172,8 @@ impl OstlerBuilder {
         let (journal, artifacts, opened): OnDisk = match &data {
             Some(path) => {
                 let measures = meter.as_ref().map(Meter::journal);
-                let mut options = Options { measures, looks: self.looks, ..Options::default() };
-                if !self.looks {
+                let mut options = Options { measures, looks: self.inspect_only, ..Options::default() };
+                if !self.inspect_only {
                     options.unwanted = self.config.retention.unwanted(SystemTime::now());
                 }
                 on_disk(path, options).await?
@@ -182,7 +182,7 @@ impl OstlerBuilder {
         };
         let (mut folder, mut ended) = (None, 0);
         if let Some(path) = &data {
-            let (found, left) = end_left(path).await?;
+            let (found, left) = kill_orphans(path).await?;
             (folder, ended) = (Some(found), left);
         }
         let mut tools = builtin(&self.config.tools, folder.as_ref());
@@ -200,11 +200,11 @@ impl OstlerBuilder {
             evaluation: Evaluating { domains: self.config.domains(), judge: self.judge },
         })
         .await?;
-        if !self.rests {
+        if !self.without_resume {
             system.resume_all().await?;
         }
         let mut socket = None;
-        if let (Some(path), false) = (&data, self.alone) {
+        if let (Some(path), false) = (&data, self.without_socket) {
             match ControlSocket::bind(path, router(system.clone()), ChildPrograms::Any) {
                 Ok(bound) => socket = Some(bound),
                 Err(error) => {
@@ -226,9 +226,9 @@ async fn on_disk(path: &Path, options: Options) -> Result<OnDisk, OpenError> {
     loop {
         match Store::open_with(path, options.clone()) {
             Ok((store, opened)) => return Ok((store.journal, store.artifacts, Some(opened))),
-            // After a shutdown, what was under way in this process takes a moment to let go.
+            // Tasks of an earlier system in this process take a moment to release the folder.
             Err(OpenError::Held { pid: Some(pid), .. })
-                if pid == std::process::id() && begun.elapsed() < LETTING_GO =>
+                if pid == std::process::id() && begun.elapsed() < RELEASE_TIMEOUT =>
             {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -237,9 +237,9 @@ async fn on_disk(path: &Path, options: Options) -> Result<OnDisk, OpenError> {
     }
 }
 
-/// Ends what a holder that died has left of its programs: before anything runs, and before anybody is asked what became
-/// of an attempt.
-async fn end_left(path: &Path) -> Result<(DataFolder, usize), StartError> {
+/// Kills child processes of a holder that died, before anything runs and before an attempt counts as in
+/// doubt.
+async fn kill_orphans(path: &Path) -> Result<(DataFolder, usize), StartError> {
     let unreadable = |error| OpenError::Io { path: path.to_owned(), error };
     let folder = DataFolder::of(path).map_err(unreadable)?;
     let looked = folder.clone();

@@ -1,4 +1,4 @@
-//! The facade: a running system and what is in it.
+//! The facade of the library: a running system.
 
 mod builder;
 mod run;
@@ -16,7 +16,7 @@ use ostler_drivers::tool::DataFolder;
 use ostler_kernel::id::RunId;
 use ostler_kernel::market::Offer;
 use ostler_kernel::pipeline::PipelineSpec;
-use ostler_kernel::plan::{Fault, Plan, PlanDraft};
+use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
 use ostler_server::ControlSocket;
 use ostler_store::Opened;
 use serde_json::Value;
@@ -26,23 +26,23 @@ pub use run::{Agent, Run};
 
 use crate::metrics::Endpoint;
 
-/// A running system. Cloning it gives another handle to the same.
+/// A running system. A clone is another handle of the same system.
 #[derive(Clone)]
 pub struct Ostler {
     system: System,
     opened: Option<Opened>,
     ended: usize,
-    /// The data folder, as the programs know it that steps start; `None`: in memory.
+    /// Registry of child processes in the data folder; `None` in memory.
     programs: Option<DataFolder>,
-    /// Where other processes ask, until the shutdown.
+    /// The control socket, until shutdown.
     socket: Arc<Mutex<Option<ControlSocket>>>,
-    /// Where metrics are served, until the shutdown.
+    /// The metrics endpoint, until shutdown.
     metrics: Arc<Mutex<Option<Endpoint>>>,
 }
 
-/// Everything that is wrong with a plan.
+/// All faults of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults(pub Vec<Fault>);
+pub struct Faults(pub Vec<Diagnostic>);
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,21 +54,22 @@ impl fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 impl Ostler {
-    /// A system that is still to be described.
+    /// Returns a builder with default options.
     pub fn builder() -> OstlerBuilder {
         OstlerBuilder::default()
     }
 
-    /// Judges a plan as this system would run it.
+    /// Validates a plan with the tools and limits of this system.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it.
+    /// All faults of the plan.
     pub fn plan(&self, draft: PlanDraft) -> Result<Plan, Faults> {
         draft.validate(&self.system.settings()).map_err(Faults)
     }
 
-    /// Makes an agent, or finds it: it runs what is submitted to it, one run at a time. Durable when it returns.
+    /// Creates an agent, or finds an existing one. An agent executes its submissions one at a time. Durable
+    /// on return.
     ///
     /// # Errors
     ///
@@ -78,11 +79,11 @@ impl Ostler {
         Ok(Agent { agent, system: self.system.clone() })
     }
 
-    /// A plan of one node, which calls a program (or a tool) with this input.
+    /// Builds a plan of one node that calls a program or tool.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it: there is no such program, or the input is not what it takes.
+    /// The program is unknown, or does not accept the input.
     pub fn call(&self, program: &str, input: Value) -> Result<Submission, Faults> {
         let input = match input {
             Value::Object(input) => input,
@@ -92,8 +93,8 @@ impl Ostler {
         Ok(Submission::plan(self.plan(PlanDraft::call(program, input))?))
     }
 
-    /// Runs a plan with an agent of its own. Durable when it returns; dropping the future may or may not have
-    /// opened the run.
+    /// Runs a plan with an agent of its own. Durable on return. Dropping the future may or may not leave an
+    /// open run.
     ///
     /// # Errors
     ///
@@ -103,13 +104,13 @@ impl Ostler {
         Ok(Run { id, system: self.system.clone() })
     }
 
-    /// A run of an earlier time, by its id.
+    /// Returns a handle of an earlier run.
     pub fn run(&self, id: RunId) -> Run {
         Run { id, system: self.system.clone() }
     }
 
-    /// The questions that wait for a person, in all open runs that can be read; [`Run::approvals`] says what keeps one
-    /// from being read.
+    /// Returns the pending approvals of all readable open runs; [`Run::approvals`] reports why a run cannot
+    /// be read.
     ///
     /// # Errors
     ///
@@ -118,29 +119,29 @@ impl Ostler {
         Ok(self.system.all_approvals().await?.approvals)
     }
 
-    /// Answers a question as it was shown; the run goes on. Durable when it returns.
+    /// Answers an approval for the content shown; the run continues. Durable on return.
     ///
     /// # Errors
     ///
-    /// [`RunError::Answer`]: it was answered already, shows something else by now, or is over; nothing has changed
-    /// then.
+    /// [`RunError::Answer`]: the approval was answered, its content changed, or its deadline passed;
+    /// nothing is changed.
     pub async fn answer(&self, approval: &Approval, answer: Answer) -> Result<(), RunError> {
-        // One that is bound to nothing is not answered by what it shows now: it is asked anew first.
+        // A request without a digest is not answered by its current content: the node asks again first.
         let shown = approval.digest.unwrap_or_else(|| approval.shown.digest());
         self.system.answer(&approval.id, shown, answer).await
     }
 
-    /// All clients that anything is known of: their terms, their credits, and what runs and waits of them.
+    /// Returns all known clients with their terms, credits and attempts.
     pub async fn clients(&self) -> Vec<ClientRow> {
         self.system.clients().await
     }
 
-    /// Changes the terms or the credits of a client, which need not have been heard of before. Durable when it returns;
-    /// dropping the future may or may not have changed it.
+    /// Changes the terms or credits of a client, and adds an unknown client. Durable on return. Dropping the
+    /// future may or may not change them.
     ///
     /// # Errors
     ///
-    /// See [`ClientError`]; nothing has changed then.
+    /// See [`ClientError`]; nothing is changed.
     ///
     /// # Examples
     ///
@@ -160,13 +161,13 @@ impl Ostler {
         self.system.change_client(client, change).await
     }
 
-    /// Makes a pipeline, or finds it if there is one that is declared alike. Its stages rest until they are given their code:
-    /// see [`PipelineHandle::attach`] and [`PipelineHandle::on`]. Durable when it returns; dropping the future may or may not have
-    /// made it.
+    /// Creates a pipeline, or finds one with the same declaration. Stages start when their code is attached: see
+    /// [`PipelineHandle::attach`] and [`PipelineHandle::on`]. Durable on return. Dropping the future may or may
+    /// not create the pipeline.
     ///
     /// # Errors
     ///
-    /// [`PipelineError::Spec`] with everything that is wrong with it, or see [`PipelineError`]; nothing was made then.
+    /// [`PipelineError::Spec`] with all faults of the declaration, or see [`PipelineError`]; nothing is created.
     ///
     /// # Examples
     ///
@@ -198,11 +199,11 @@ impl Ostler {
         self.system.create_pipeline(spec).await
     }
 
-    /// A pipeline that was made before, by its name.
+    /// Returns an existing pipeline.
     ///
     /// # Errors
     ///
-    /// There is none of this name, or it cannot be read.
+    /// The pipeline is unknown or cannot be read.
     ///
     /// # Examples
     ///
@@ -222,31 +223,31 @@ impl Ostler {
         self.system.pipeline(id)
     }
 
-    /// All pipelines, by name: how far each stage has come.
+    /// Returns all pipelines with the progress of their stages, by name.
     ///
     /// # Errors
     ///
-    /// One of them cannot be read.
+    /// A pipeline cannot be read.
     pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
         self.system.pipelines().await
     }
 
-    /// All agents: what they are, where their actor is, and what they have to do.
+    /// Returns all agents with their profile, state and open runs.
     pub async fn agents(&self) -> Vec<AgentRow> {
         self.system.agents().await
     }
 
-    /// Puts an agent that is quarantined back into service. Durable when it returns; dropping the future may or may not have
-    /// released it.
+    /// Releases a quarantined agent. Durable on return. Dropping the future may or may not release the
+    /// agent.
     ///
     /// # Errors
     ///
-    /// See [`ReleaseError`]; nothing has changed then.
+    /// See [`ReleaseError`]; nothing is changed.
     pub async fn release(&self, agent: &str) -> Result<(), ReleaseError> {
         self.system.release(agent).await
     }
 
-    /// How well agents do, as far as their runs are kept, by client and name.
+    /// Returns the evaluations of agents over the runs that are kept, by client and name.
     ///
     /// # Errors
     ///
@@ -255,35 +256,35 @@ impl Ostler {
         self.system.evaluations()
     }
 
-    /// Lets an agent offer to do jobs of the market from here on, instead of what it offered before. Durable when it returns.
+    /// Sets the offer of an agent for market jobs, instead of an earlier one. Durable on return.
     ///
     /// # Errors
     ///
-    /// See [`OfferRefused`]; nothing has changed then.
+    /// See [`OfferRefused`]; nothing is changed.
     pub async fn offer(&self, agent: &str, offer: Offer) -> Result<(), OfferRefused> {
         self.system.offer(agent, offer).await
     }
 
-    /// Posts a job on the market: the agents of its client propose, one gets the contract, and runs it. The job is durable when
-    /// this returns; [`Ostler::job`] waits for its end.
+    /// Posts a job on the market: the agents of its client propose, and the winner runs its plan. The job
+    /// is durable on return; [`Ostler::job`] waits for its end.
     ///
     /// # Errors
     ///
-    /// See [`MarketError`]; nothing has changed then.
+    /// See [`MarketError`]; nothing is changed.
     pub async fn post(&self, job: JobRequest) -> Result<RunId, MarketError> {
         self.system.post(job).await
     }
 
-    /// Waits for the end of a job. Dropping the future loses nothing.
+    /// Waits for the end of a job. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// There is none, or the journal cannot be read.
+    /// The job is unknown, or the journal cannot be read.
     pub async fn job(&self, job: RunId) -> Result<JobRow, MarketError> {
         self.system.job_over(job).await
     }
 
-    /// All jobs of the market, the oldest first.
+    /// Returns all jobs, oldest first.
     ///
     /// # Errors
     ///
@@ -292,7 +293,7 @@ impl Ostler {
         self.system.jobs()
     }
 
-    /// What supervises what, and how often each actor had to be started again.
+    /// Returns the supervision tree, with the restarts of each actor.
     ///
     /// # Examples
     ///
@@ -311,35 +312,37 @@ impl Ostler {
         self.system.tree().await
     }
 
-    /// What everything here goes through, for what this facade leaves out.
+    /// Returns the underlying system, for functions that this facade omits.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// What was found and done on opening the data folder; `None` in memory.
+    /// Returns what opening the data folder found and changed; `None` in memory.
     pub fn opened(&self) -> Option<&Opened> {
         self.opened.as_ref()
     }
 
-    /// The data folder as the programs know it that its steps start, by which they are found; `None`: in memory.
+    /// Returns the registry of child processes in the data folder; `None` in memory.
     pub fn programs(&self) -> Option<&DataFolder> {
         self.programs.as_ref()
     }
 
-    /// Processes that the last holder of the data folder had left, and that were ended on opening it.
-    pub fn ended(&self) -> usize {
+    /// Number of child processes of the last holder that were killed at the start.
+    pub fn killed_programs(&self) -> usize {
         self.ended
     }
 
-    /// Where metrics are served, as long as they are.
+    /// Address of the metrics endpoint, if it is serving.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         metrics.as_ref().map(Endpoint::address)
     }
 
-    /// Ends: work that acts on the world goes on to its end for up to 30 s, or as long as `[shutdown] wait` says; other work is stopped.
-    /// Open runs stay open, and go on when the data folder is opened again. Gives what was not done by then: its programs are
-    /// killed, and it is in doubt. Dropping the future leaves it to the next call, or to the end of the process.
+    /// Shuts down. Attempts that change the world may run to their end for 30 s, or as long as `[shutdown]
+    /// wait` says; all others are stopped at once. Open runs stay open, and continue when the data folder
+    /// is opened again. Returns the attempts that were not done in time: their child processes are killed,
+    /// and they are in doubt. Dropping the future leaves the shutdown to the next call, or to the end of
+    /// the process.
     pub async fn shutdown(&self) -> Vec<InDoubt> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(socket) = &socket {
@@ -347,7 +350,7 @@ impl Ostler {
         }
         let in_doubt = self.system.shutdown().await;
         if let Some(socket) = &socket {
-            let _ = socket.close(); // one that stays there refuses, and is replaced
+            let _ = socket.close(); // a socket file that remains refuses connections and is replaced
         }
         if let Some(programs) = self.programs.as_ref().filter(|_| !in_doubt.is_empty()) {
             programs.kill_running();

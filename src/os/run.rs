@@ -1,4 +1,4 @@
-//! An agent, and a run: what is held of what goes on.
+//! Handles of agents and runs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ostler_actors::{
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{Artifact, Seq};
 
-/// An agent that was spawned.
+/// A handle of an agent.
 #[derive(Clone)]
 pub struct Agent {
     pub(super) agent: AgentHandle,
@@ -17,13 +17,13 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Its name.
+    /// Name of the agent.
     pub fn name(&self) -> &str {
         self.agent.name().as_str()
     }
 
-    /// Gives it a plan to run, after those it has already; its client pays. Durable when it returns; dropping the
-    /// future may or may not have opened the run.
+    /// Submits a plan, to run after earlier submissions; the agent's client pays. Durable on return.
+    /// Dropping the future may or may not leave an open run.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Agent {
     }
 }
 
-/// One execution of a plan.
+/// A handle of a run.
 #[derive(Clone)]
 pub struct Run {
     pub(super) id: RunId,
@@ -42,7 +42,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// How well it was done, by what, and what people said of it.
+    /// Returns the evaluation of the run, its judge, and the verdicts of people.
     ///
     /// # Errors
     ///
@@ -51,39 +51,40 @@ impl Run {
         self.system.evaluation(self.id).await
     }
 
-    /// Says how good it is, once it is over: one more score of its agent. Durable when it returns.
+    /// Adds a verdict on a closed run, which counts as one more score of its agent. Durable on return.
     ///
     /// # Errors
     ///
-    /// See [`EvaluationError`]; nothing has changed then.
+    /// See [`EvaluationError`]; nothing is changed.
     pub async fn judge(&self, verdict: VerdictRequest) -> Result<(), EvaluationError> {
         self.system.judge(self.id, verdict).await
     }
 
-    /// Its id.
+    /// Id of the run.
     pub fn id(&self) -> RunId {
         self.id
     }
 
-    /// Its records from the first on, each as soon as it is durable; they end with the one that closes the run.
+    /// Returns all records of the run, each once it is durable; the cursor ends with the record that closes
+    /// the run.
     ///
     /// # Errors
     ///
-    /// There is no such run.
+    /// The run is unknown.
     pub fn events(&self) -> Result<EventCursor, RunError> {
         self.events_after(Seq(0))
     }
 
-    /// Its records after `after`, a sequence number that was seen before.
+    /// Returns the records after `after`, a sequence number seen before.
     ///
     /// # Errors
     ///
-    /// There is no such run.
+    /// The run is unknown.
     pub fn events_after(&self, after: Seq) -> Result<EventCursor, RunError> {
         self.system.events(self.id, after)
     }
 
-    /// Waits until it is over, or until nothing goes on in it. Dropping the future loses nothing.
+    /// Waits until the run is closed or settled. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -92,25 +93,25 @@ impl Run {
         self.system.outcome(self.id).await
     }
 
-    /// What a node published.
+    /// Returns the artifact of a node.
     ///
     /// # Errors
     ///
-    /// It has no result, or see [`RunError`].
+    /// The node has no result, or see [`RunError`].
     pub async fn artifact(&self, node: &str) -> Result<Artifact, RunError> {
         self.system.artifact(self.id, &NodeId::from(node)).await
     }
 
-    /// Stops it for good. Durable when it returns.
+    /// Cancels the run. Durable on return.
     ///
     /// # Errors
     ///
-    /// It is over, or see [`RunError`].
+    /// The run is closed, or see [`RunError`].
     pub async fn cancel(&self) -> Result<(), RunError> {
         self.system.cancel(self.id).await
     }
 
-    /// The questions of this run that wait for a person; [`Ostler::answer`](super::Ostler::answer) answers one.
+    /// Returns the pending approvals of the run; [`Ostler::answer`](super::Ostler::answer) answers one.
     ///
     /// # Errors
     ///
@@ -119,36 +120,36 @@ impl Run {
         self.system.approvals(self.id).await
     }
 
-    /// Stops one node; what depends on it is lost with it. Durable when it returns.
+    /// Cancels a node, and the nodes that depend on it. Durable on return.
     ///
     /// # Errors
     ///
-    /// There is no such node, it is over, or see [`RunError`].
+    /// The node is unknown or ended, or see [`RunError`].
     pub async fn cancel_node(&self, node: &str) -> Result<(), RunError> {
         self.system.cancel_node(self.id, NodeId::from(node)).await
     }
 
-    /// Does without one node. Durable when it returns.
+    /// Skips a node. Durable on return.
     ///
     /// # Errors
     ///
-    /// Those of [`Run::cancel_node`].
+    /// As for [`Run::cancel_node`].
     pub async fn skip_node(&self, node: &str) -> Result<(), RunError> {
         self.system.skip_node(self.id, NodeId::from(node)).await
     }
 
-    /// Holds the run and asks a person, who is shown `text`: nothing more of it starts until they have answered. A yes lets it go
-    /// on; a no cancels it, and so does silence after `wait`. Gives the node that asks, which [`Run::approvals`] lists. Durable when
-    /// it returns.
+    /// Holds the run for an approval with the question `text`: no further node starts until it is answered.
+    /// Approval continues the run; rejection and the end of `wait` cancel it. Returns the asking node,
+    /// which [`Run::approvals`] lists. Durable on return.
     ///
     /// # Errors
     ///
-    /// It is over, the text is empty or too long, or see [`RunError`].
+    /// The run is closed, the text is empty or too long, or see [`RunError`].
     pub async fn interject(&self, text: &str, wait: Duration) -> Result<NodeId, RunError> {
         self.system.interject(self.id, text, wait).await
     }
 
-    /// Settles an attempt whose result was lost; the run goes on. Durable when it returns.
+    /// Resolves an attempt that is in doubt; the run continues. Durable on return.
     ///
     /// # Errors
     ///
@@ -157,12 +158,12 @@ impl Run {
         self.system.resolve(self.id, NodeId::from(node), how).await
     }
 
-    /// The same for one attempt, counted from 1, and no other: said once more, it changes nothing, even if another
-    /// attempt is in doubt by then. Durable when it returns.
+    /// Resolves one attempt, counted from 1. A repeated call changes nothing, even if a later attempt is in
+    /// doubt. Durable on return.
     ///
     /// # Errors
     ///
-    /// This attempt is not in doubt, and was not settled like this last; or see [`RunError`].
+    /// This attempt is not in doubt and was not resolved the same way last, or see [`RunError`].
     pub async fn resolve_attempt(&self, node: &str, attempt: u32, how: ResolveHow) -> Result<(), RunError> {
         self.system.resolve_attempt(self.id, NodeId::from(node), attempt, how).await
     }

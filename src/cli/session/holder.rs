@@ -90,7 +90,7 @@ pub(crate) async fn open_in_process(
     if let Some(opened) = os.opened() {
         report_open(opened, data, keep);
     }
-    if os.ended() > 0 {
+    if os.killed_programs() > 0 {
         status_line(format!(
             "note: the process that held {} before died; what its steps had left running was ended",
             data.display()
@@ -106,7 +106,7 @@ pub(crate) async fn open_in_process(
         Err(error) => {
             os.shutdown().await;
             let at = data.join("control.sock");
-            Err(Failure::store(format!("cannot listen at {}: {error}", at.display())))
+            Err(Failure::store(format!("control socket {}: cannot listen: {error}", at.display())))
         }
     }
 }

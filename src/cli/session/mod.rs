@@ -94,7 +94,7 @@ impl Session {
             Ok(Session { client, held, globals, workspace, want })
         };
         let Some(data) = data else {
-            let builder = metrics.apply_to(Ostler::builder().config(config).memory().let_runs_rest());
+            let builder = metrics.apply_to(Ostler::builder().config(config).memory().without_resume());
             let os = builder.start().await.map_err(start_failure)?;
             metrics.announce(&os);
             let client = Client::InProcess(router(os.system().clone()));
@@ -116,8 +116,8 @@ impl Session {
                 metrics.require_in_process(&data)?;
                 return made(client, None);
             }
-            let builder = Ostler::builder().config(config.clone()).data_dir(&data).let_runs_rest().alone();
-            let builder = if want == AccessMode::Read { builder.to_look() } else { builder };
+            let builder = Ostler::builder().config(config.clone()).data_dir(&data).without_resume().without_socket();
+            let builder = if want == AccessMode::Read { builder.inspect_only() } else { builder };
             match metrics.apply_to(builder).start().await {
                 Ok(os) => {
                     metrics.announce(&os);
