@@ -40,7 +40,7 @@ fn logged() -> EnvFilter {
     }
     if !wanted.is_empty() {
         status_line(format!(
-            "note: OSTLER_LOG is {wanted:?}, and none of {}: errors are logged",
+            "note: OSTLER_LOG={wanted:?}: not one of {}; logging errors only",
             LEVELS.join(", ")
         ));
     }
@@ -65,7 +65,7 @@ pub(crate) fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            status_line(format!("error: no threads to run in: {error}"));
+            status_line(format!("error: cannot start threads: {error}"));
             return exit::code::INTERNAL.into();
         }
     };
@@ -89,8 +89,8 @@ pub(crate) fn main() -> ExitCode {
     runtime.shutdown_timeout(LEAVING);
     let ended = match (ended, terminal::write_error()) {
         (Ok(_), Some(error)) => Err(Failure::internal(format!(
-            "standard output could not be written ({error}), and what was told is lost; what was to be changed is changed: look \
-             before you ask again"
+            "standard output: cannot be written: {error}; the output is lost but changes were made, so check before \
+             repeating the command"
         ))),
         (ended, _) => ended,
     };

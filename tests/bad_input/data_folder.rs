@@ -53,7 +53,7 @@ fn a_newer_format_and_a_foreign_folder_are_refused_and_kept() {
     for (text, says) in [
         (
             "ostler-store 99\n",
-            "has format 99, this program knows up to 3: a newer one wrote it; use that one",
+            "has format 99, this program knows up to 3: a newer one wrote it; use that version",
         ),
         ("something else\n", "is not a data folder: its format file says \"something else\\n\""),
         ("", "is not a data folder"),
@@ -62,7 +62,7 @@ fn a_newer_format_and_a_foreign_folder_are_refused_and_kept() {
         for line in [RUN, "ps", "show @last", "resume"] {
             world.ostler(line).exits(4).complains(says);
         }
-        world.ostler("doctor").exits(4).says(says.trim_end_matches("; use that one"));
+        world.ostler("doctor").exits(4).says(says.trim_end_matches("; use that version"));
         assert_eq!(fs::read_to_string(&format).unwrap(), text);
     }
     fs::write(&format, ours).unwrap();
@@ -219,9 +219,9 @@ fn a_data_folder_that_may_only_be_read_is_named_and_left_alone() {
         assert!(said.contains("data may only be read"), "{line}: {said}");
     }
     for (line, says, last) in [
-        ("doctor", "may only be read: its runs are not gone through", "one thing is broken"),
+        ("doctor", "may only be read: its runs are not gone through", "1 check failed"),
         ("doctor --json", "may only be read: its runs are not gone through", "\"name\":\"runs\""),
-        ("doctor --repair", "may only be read: nothing is repaired", "things are broken"),
+        ("doctor --repair", "may only be read: nothing was repaired", "things are broken"),
     ] {
         let output = as_nobody(&world, line).unwrap().output().unwrap();
         let told = String::from_utf8_lossy(&output.stdout);
@@ -338,7 +338,7 @@ fn a_data_folder_that_may_not_be_entered_is_not_taken_for_none() {
             said.contains("cannot look into the data folder") && said.contains("data: Permission denied"),
             "{said}"
         );
-        assert!(said.contains("ask as the user whose it is, or name another with --data"), "{line}: {said}");
+        assert!(said.contains("run as its owner, or name another with --data"), "{line}: {said}");
     }
 }
 
@@ -356,7 +356,7 @@ fn a_data_folder_that_is_a_link_to_nothing_is_told_as_that() {
     let world = world();
     std::os::unix::fs::symlink("gone", world.path().join("link")).unwrap();
     let says =
-        "link is a link that leads nowhere: gone is not there; make that folder, or name another with --data";
+        "link is a link that leads nowhere: gone is not there; create that folder, or name another with --data";
     for line in LOOKS.into_iter().filter(|line| *line != "doctor") {
         for place in ["link", "link/", "link/below"] {
             world.ostler(&format!("{line} --data {place}")).exits(4).complains(says);

@@ -258,7 +258,7 @@ fn doctor_tells_what_programs_can_change() {
     let world = World::new();
     world.file("off.toml", "[tools.shell]\nsandbox = false\n");
     let off = world.ostler("doctor --config off.toml").exits(0);
-    let off = off.says("is switched off: programs that steps start can change whatever you can change");
+    let off = off.says("disabled: programs that steps start can change whatever you can change");
     assert!(!off.out.contains("! records"), "{}", off.out);
     let on = world.ostler("doctor").exits(0).out;
     if on.contains("this system has none") {

@@ -34,7 +34,7 @@ fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
     let world = World::new();
     with_agents(&world, &["ill", "well"]);
     world.ostler("ps --agents").exits(0).says("quarantined").says(
-        "  out of service: it failed too often: panicked: index out of bounds\n    ostler release ill\n",
+        "  quarantined: it failed too often: panicked: index out of bounds\n    ostler release ill\n",
     );
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert_eq!(listed[0]["reason"], "it failed too often: panicked: index out of bounds");
@@ -56,7 +56,7 @@ fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
 fn the_tree_of_the_process_that_holds_the_folder_is_shown() {
     let world = World::new();
     world.file("long.yaml", LONG).file("sleeps.toml", SLEEPS);
-    world.ostler("ps --tree").exits(0).complains("there is no run yet");
+    world.ostler("ps --tree").exits(0).complains("no run yet");
     let mut holder = world.start("run long.yaml --workspace work --config sleeps.toml");
     let run = holder.until("opened: long").split_whitespace().nth(2).unwrap().to_owned();
     let shown = world.ostler("ps --tree").exits(0);
@@ -75,7 +75,7 @@ fn the_tree_of_the_process_that_holds_the_folder_is_shown() {
     assert_eq!((&lines[4]["kind"], &lines[4]["width"]), (&"pool".into(), &1.into()));
     world.ostler(&format!("cancel {run}")).exits(0);
     holder.end().exits(1);
-    world.ostler("ps --tree").exits(0).complains("nothing is supervised: no process holds the data folder");
+    world.ostler("ps --tree").exits(0).complains("no supervision tree: no process holds the data folder");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
         .exits(2)
         .complains("[possible values: autonomous_escalation, spot_check, supervised]");
     world.ostler("run say.yaml --agent nobody").exits(2).complains("there is no agent nobody");
-    world.ostler("run say.yaml --agent lawyer").exits(3).says("may its result be published?");
+    world.ostler("run say.yaml --agent lawyer").exits(3).says("approval to publish its result");
     let listed = world.ostler("ps --json").exits(0).lines();
     assert_eq!((&listed[0]["agent"], &listed[0]["client"]), (&"lawyer".into(), &"acme".into()));
     world.ostler("checkpoint @last").exits(2).complains("is for one that is running");
@@ -133,7 +133,7 @@ fn a_checkpointed_run_rests_until_it_is_resumed() {
     world.ostler("checkpoint @last").exits(0).says("rests; `ostler resume");
     holder.end().exits(3);
     let rests = world.ostler("ps").exits(0).says("it was checkpointed");
-    assert!(!rests.out.contains("took"), "it is not over: {}", rests.out);
+    assert!(!rests.out.contains("took"), "it is not closed: {}", rests.out);
     assert_eq!(world.ostler("ps --json").exits(0).lines()[0].get("closed_ms"), None);
     world.ostler("resume @last --config sleeps.toml").exits(0).says("after  executed");
 }

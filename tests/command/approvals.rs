@@ -81,7 +81,7 @@ fn summary(world: &World) -> Value {
 fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let world = world();
     let run = waiting(&world, "write");
-    let run = run.says("beside  executed").says("waits put: may it start?");
+    let run = run.says("beside  executed").says("waits put: approval to start");
     run.says("after waits for it").says("    ostler approvals\n    ostler reject ");
     assert_eq!(world.work("out.txt"), "", "nothing is done before the yes");
     let asked = question(&world);
@@ -93,7 +93,7 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let digest = &asked["digest"].as_str().unwrap()[..16];
     let listed = world.ostler("approvals").exits(0).says("fs.write, impact 1").says("ostler reject ");
     listed.says(&format!(" put --digest b3:{digest}"));
-    world.ostler("ps").exits(0).says("waiting").says("put waits for a person; silence cancels it in ");
+    world.ostler("ps").exits(0).says("waiting").says("put waits for a person; cancelled in ");
     world.ostler("show @last").exits(0).says("waits put");
     approve(&world, "--note fine").exits(0).says("succeeded  write");
     assert_eq!(world.work("out.txt"), "hello");
@@ -157,7 +157,7 @@ fn a_question_of_the_plan_is_answered_like_any_other() {
 #[test]
 fn a_result_is_published_with_leave_only() {
     let world = world();
-    waiting(&world, "publish").says("may its result be published?");
+    waiting(&world, "publish").says("approval to publish its result");
     world.ostler("artifact @last/draft").exits(2).complains("has no result");
     let asked = question(&world);
     assert_eq!((&asked["ask"], &asked["result"]), (&json!("after"), &json!({"text": "a draft"})));
@@ -201,10 +201,10 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
 fn an_operator_does_without_a_node_that_asks() {
     let world = world();
     waiting(&world, "question");
-    world.ostler("skip @last ok").exits(1).says("skipped ok: an operator said so  (lost with it: after)");
+    world.ostler("skip @last ok").exits(1).says("skipped ok: by an operator  (lost with it: after)");
     assert_eq!(summary(&world)["nodes"], json!({"ok": "skipped", "after": "cancelled"}));
     waiting(&world, "question");
-    world.ostler("cancel @last ok").exits(1).says("cancelled ok: an operator said so  (lost with it: after)");
+    world.ostler("cancel @last ok").exits(1).says("cancelled ok: by an operator  (lost with it: after)");
     assert_eq!(summary(&world)["nodes"], json!({"ok": "cancelled", "after": "cancelled"}));
 }
 
@@ -245,7 +245,7 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
     let listed = world.ostler("approvals").exits(0).says("its time is over");
     assert!(!listed.out.contains("ostler approve"), "{}", listed.out);
     world.ostler("show @last").exits(0).says("it stands still: ostler resume");
-    world.ostler("resume @last").exits(1).says("cancelled ok: nobody answered in time");
+    world.ostler("resume @last").exits(1).says("cancelled ok: no answer before the deadline");
     let nodes = summary(&world)["nodes"].clone();
     assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
     world.ostler("approve @last ok").exits(2).complains("is over");
@@ -451,7 +451,7 @@ fn a_person_at_the_terminal_is_asked_in_place() {
         return;
     };
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("may this be done?") && said.contains("text: \"hello\""), "{said}");
+    assert!(said.contains("approve this action?") && said.contains("text: \"hello\""), "{said}");
     assert_eq!(world.work("out.txt"), "hello");
     let answers = world.ostler("events @last --json").exits(0).lines();
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
@@ -498,7 +498,7 @@ fn an_interjection_holds_a_run_until_somebody_has_answered() {
     let asked = question(&world);
     assert_eq!((&asked["node"], &asked["params"]), (&json!("interjection-1"), &json!({"text": "hold"})));
     assert_eq!(summary(&world)["nodes"]["next"], "blocked");
-    world.ostler("show @last").exits(0).says("an operator holds it");
+    world.ostler("show @last").exits(0).says("held by an operator");
     world.ostler("reject @last interjection-1 --note later").exits(0);
     run.end().exits(1).says("cancelled");
     assert_eq!(summary(&world)["nodes"]["next"], "cancelled");

@@ -14,10 +14,10 @@ fn a_run_whose_client_is_out_of_credit_says_so_and_goes_on_when_there_is_some() 
     world.file("two.yaml", TWO);
     let added = world.ostler("client add acme --credit 100").exits(0);
     added.says(
-        "acme: weight 10 (from its credits of the last thirty days), marketplace, 100 credits left of 100",
+        "acme: weight 10 (from its deposits of the last thirty days), marketplace, 100 credits left of 100",
     );
     let mut run = world.start("run two.yaml --workspace work --client acme");
-    run.until("the credits of client acme are used up: nothing more starts until there are more: ostler credit acme +1000");
+    run.until("client acme: credits are used up, no further attempt starts; ostler credit acme +1000");
     world.ostler("ps --clients").exits(0).says("  parked");
     world.ostler("credit acme").exits(0).says("parked: nothing of it starts until it has credits");
     world.ostler("credit acme +1000").exits(0).says("marketplace");
@@ -32,7 +32,7 @@ fn a_run_whose_client_is_out_of_credit_says_so_and_goes_on_when_there_is_some() 
 #[test]
 fn who_meters_a_client_by_a_deposit_is_told_so_once() {
     let world = World::new();
-    let told = "acme is metered from now on: its runs stop when its credits are used up\n";
+    let told = "acme is metered from now on: its attempts stop when its credits are used up\n";
     world.ostler("client add acme").exits(0).says("not metered");
     let first = world.ostler("credit acme +500").exits(0).says("500 credits left of 500");
     assert_eq!(first.err, told);
@@ -55,7 +55,7 @@ fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
     run.signal("INT");
     run.end().exits(130);
 
-    let waits = "it waits for credits of client acme: ostler credit acme +2000";
+    let waits = "waits for credits of client acme: ostler credit acme +2000";
     world.ostler("show @last").exits(0).says(waits).says("then ostler resume");
     world.ostler("ps").exits(0).says(waits);
     world
@@ -72,7 +72,7 @@ fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
 
     // In a pipe, at once; and for a second terminal too.
     let mut resumed = world.start("resume @last");
-    let told = "the credits of client acme are used up: nothing more starts until there are more: ostler credit acme";
+    let told = "client acme: credits are used up, no further attempt starts; ostler credit acme";
     resumed.until(told);
     let mut second = world.start("resume @last");
     second.until(told);
@@ -117,7 +117,7 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("credit acme +0", 2, "an amount of 0 changes nothing"),
         ("credit nobody +5", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit nobody", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
-        ("credit acme 100", 2, "give it its sign: +100 deposits, -100 takes back"),
+        ("credit acme 100", 2, "give a sign: +100 deposits, -100 withdraws"),
         ("credit acme ten", 2, "give a whole number with its sign"),
         ("credit acme -5", 2, "0 of its credits are left: 5 cannot be taken back"),
         ("credit acme +9007199254740993", 2, "give at most 9007199254740992"),
@@ -129,7 +129,7 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         let mut command = world.command("client add");
         let ended = command.arg(name).output().unwrap();
         let told = String::from_utf8(ended.stderr).unwrap();
-        assert!(told.contains(&format!("client name {name:?} is not 1 to 64 of")), "{told}");
+        assert!(told.contains(&format!("client name {name:?}: expected 1 to 64 of")), "{told}");
     }
     let clients = world.ostler("ps --clients").exits(0);
     assert_eq!(clients.out.lines().count(), 3, "{}", clients.out);

@@ -85,7 +85,7 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
     world.ostler("resume").exits(0);
     world.ostler("doctor").exits(0).says("nothing is broken");
     world.ostler("doctor --repair").exits(0).says("nothing is broken");
-    world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been set aside went");
+    world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been quarantined went");
     assert!(!world.ostler("ps").exits(0).out.contains(&runs[0]));
     assert!(!world.data().join("journal/quarantine").exists());
     world.ostler("doctor").exits(0);
@@ -104,7 +104,7 @@ fn damage_in_what_is_on_record_of_a_client_is_told_with_what_mends_it() {
         let refused = world.ostler(line).exits(4).complains("the journal is damaged at segment 1, offset 64");
         refused.complains("`ostler doctor --repair` sets that aside");
     }
-    world.ostler("doctor --repair").exits(0).says("! repaired       no run set aside; 1 segment as found");
+    world.ostler("doctor --repair").exits(0).says("! repaired       no run quarantined; 1 segment as found");
     world.ostler("ps").exits(0).says("succeeded");
 }
 
@@ -155,7 +155,7 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         let aside = || fs::read_dir(world.data().join("artifacts/damaged")).into_iter().flatten().count();
         assert_eq!(aside(), usize::from(!missing));
         let gone =
-            world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been set aside went");
+            world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been quarantined went");
         assert_eq!((aside(), gone.out.contains("1 damaged result went: ")), (0, !missing), "{}", gone.out);
         world.ostler("doctor").exits(0);
     }
@@ -209,8 +209,8 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
         |world: &World| world.ostler("credit acme --json").exits(0).lines()[0]["spent"].as_i64().unwrap();
     let before = spent(&world);
     assert!(before > 0);
-    world.ostler("gc").exits(0).says("nothing can go").complains("runs are kept for ever");
-    world.ostler("gc --older-than 30d").exits(0).says("nothing can go");
+    world.ostler("gc").exits(0).says("nothing to remove").complains("runs are kept without limit");
+    world.ostler("gc --older-than 30d").exits(0).says("nothing to remove");
     world.ostler("gc --older-than 0d").exits(2).complains("above zero");
     world.ostler("gc --older-than 1ms").exits(0).says("1 run would go").says("1 result").says("--apply");
     assert_eq!(artifacts(&world).len(), 1);
@@ -218,7 +218,7 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
     assert_eq!((done["runs"].as_array().unwrap().len(), done["artifacts"].as_u64()), (1, Some(1)));
     assert!(done["journal_bytes_after"].as_u64() < done["journal_bytes_before"].as_u64());
     assert_eq!(artifacts(&world), Vec::<PathBuf>::new());
-    world.ostler("ps").exits(0).complains("there is no run yet");
+    world.ostler("ps").exits(0).complains("no run yet");
     assert_eq!(spent(&world), before);
     world.ostler("doctor").exits(0);
     // The configuration says the same for whoever opens the folder next.
@@ -238,7 +238,7 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
 fn who_opens_the_folder_is_told_what_it_kept_no_longer() {
     let world = world();
     run(&world, "small.yaml");
-    world.ostler("doctor").exits(0).says("✔ retention      runs are kept for ever\n");
+    world.ostler("doctor").exits(0).says("✔ retention      runs are kept without limit\n");
     world.file("data/ostler.toml", "[retention]\nkeep = \"1ms\"\n");
     world.ostler("doctor").exits(0).says("✔ retention      runs are removed 1ms after they are over");
     // Who opens it goes by the index, which may not have the end of the last run yet: then the next one does.

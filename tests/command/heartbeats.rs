@@ -83,7 +83,7 @@ fn a_heartbeat_timeout_is_less_than_the_timeout() {
     world
         .ostler("check copy.yaml")
         .exits(2)
-        .complains("its heartbeat_timeout is 50000 ms, and its timeout 50000 ms");
+        .complains("heartbeat_timeout is 50000 ms, expected more than 0 and less than the timeout of 50000 ms");
     let world = self::world("49s", 0);
     world.ostler("check copy.yaml").exits(0);
     let node = r#"{"id": "a", "timeout": 9, "heartbeat_timeout": 8, "contract": [{"method": "schema"}]}"#;

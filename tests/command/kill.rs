@@ -56,14 +56,14 @@ fn lines_of_several_runs_say_which_they_are_of() {
     let runs = [killed(), killed()];
     let resumed = world.ostler("resume").exits(0);
     for run in &runs {
-        for what in [" taken up again", " last  executed"] {
+        for what in [" resumed", " last  executed"] {
             let is_told = |line: &str| line.starts_with(run) && line.contains(what);
             assert!(resumed.out.lines().any(is_told), "{run}: {what}: {}", resumed.out);
         }
     }
     // One alone needs no mark.
     let alone = killed();
-    let resumed = world.ostler("resume").exits(0).says(" taken up again");
+    let resumed = world.ostler("resume").exits(0).says(" resumed");
     assert!(!resumed.out.lines().any(|line| line.starts_with(&alone)), "{}", resumed.out);
 }
 
@@ -130,8 +130,8 @@ fn an_attempt_in_doubt_asks_and_goes_on_with_its_result() {
 #[test]
 fn an_attempt_in_doubt_can_count_as_failed() {
     let world = in_doubt();
-    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
-    world.ostler("show @last").exits(0).says("act   failed").says("a person settled it as failed\n");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: resolved as failed by a person");
+    world.ostler("show @last").exits(0).says("act   failed").says("resolved as failed by a person\n");
     assert_eq!(world.work("log"), "acted\n");
 }
 
@@ -139,11 +139,11 @@ fn an_attempt_in_doubt_can_count_as_failed() {
 fn what_an_attempt_met_that_is_in_doubt_is_told_with_it() {
     let world = world();
     world.file("late.yaml", &DOUBT.replace("timeout: 20s", "timeout: 200ms"));
-    let told = "in doubt act: not done within 200 ms; what became of it is not known";
+    let told = "in doubt act: not done within 200 ms; outcome unknown";
     world.ostler("run late.yaml --workspace work --intent 2").exits(3).says(told);
     world.ostler("show @last").exits(0).says(told);
-    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
-    world.ostler("evaluate @last").exits(0).says("on its own  no, 1 act of a person\n");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: resolved as failed by a person");
+    world.ostler("evaluate @last").exits(0).says("on its own  no, 1 act by a person\n");
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn doctor_counts_runs_by_what_they_wait_for() {
     world.ostler("run ask.yaml --workspace work").exits(3);
     let told = world.ostler("doctor").exits(0);
     let told =
-        told.says("1 run is open").says("1 run waits for a person").says("`ostler approvals` shows for what");
-    told.says("1 attempt of which nobody knows whether it took effect");
+        told.says("1 run is open").says("1 run waits for a person").says("`ostler approvals` lists the requests");
+    told.says("1 attempt whose effect is unknown");
 }
 
 #[test]
@@ -214,12 +214,12 @@ fn what_a_kill_left_in_doubt_is_listed_before_anybody_takes_it_up() {
     let world = in_doubt();
     for _ in 0..2 {
         let listed =
-            world.ostler("ps").exits(0).says("  open ").says("  act is in doubt; then waits for it\n");
+            world.ostler("ps").exits(0).says("  open ").says("  act is in doubt; then depends on it\n");
         for way in ["--done FILE", "--redo", "--fail"] {
             let is_way = |line: &str| line.contains("ostler resolve ") && line.ends_with(way);
             assert!(listed.out.lines().any(is_way), "{}", listed.out);
         }
-        listed.says("nobody drives what is open: ostler resume goes on with it");
+        listed.says("no process executes open runs; ostler resume resumes them");
         let shown =
             world.ostler("show @last").exits(0).says("act   waiting").says("in doubt act: ").says("--redo");
         assert!(!shown.out.contains("running"), "{}", shown.out);
@@ -228,7 +228,7 @@ fn what_a_kill_left_in_doubt_is_listed_before_anybody_takes_it_up() {
     let before = seq(&world);
     world.ostler("ps").exits(0);
     assert_eq!(seq(&world), before, "looking wrote something down");
-    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: resolved as failed by a person");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn who_stops_a_node_in_doubt_hears_that_it_was() {
         .ostler("cancel @last act")
         .exits(1)
         .complains(was)
-        .says("failed act: what became of it is not known");
+        .says("failed act: outcome unknown");
     let world = in_doubt();
     world.ostler("resume").exits(3);
     world.ostler("skip @last act").complains(was);

@@ -45,7 +45,7 @@ fn a_job_is_posted_run_and_evaluated() {
     let posted = world.ostler(POST).exits(0);
     let posted = posted.says("clerk has the contract, for 100 of at most 500 credits");
     let posted = posted.says("succeeded  review").says("is done: score 1.000");
-    assert!(posted.out.contains("credits spent, the rest is free"), "{}", posted.out);
+    assert!(posted.out.contains("credits spent, the rest was released"), "{}", posted.out);
     let line = &world.ostler("market ls --json").exits(0).lines()[0];
     assert_eq!((line["stage"].as_str(), line["winner"].as_str()), (Some("evaluation"), Some("clerk")));
     world.ostler("market ls").exits(0).says("read it").says("evaluation").says("clerk");
@@ -93,7 +93,7 @@ fn a_verdict_counts_and_bad_ones_are_refused() {
         "it was spawned without a word"
     );
     world.ostler("agents").exits(0).says("clerk").says("100.0%");
-    world.ostler("agents --like clerk").exits(0).complains("no other agent was evaluated");
+    world.ostler("agents --like clerk").exits(0).complains("no other agent has an evaluation");
     world.ostler("agents --like nobody").exits(2).complains("there is no agent nobody");
     world.ostler("spawn idle").exits(0);
     let idle = world.ostler("agents --like idle").exits(2);
@@ -119,9 +119,9 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
     for (line, told) in [
         ("dear.yaml", "the budget is beyond the balance: 5000 credits cannot be reserved: 1000 are free"),
         ("wrong.yaml", "did you mean \"budget\"?"),
-        ("late.yaml", "its deadline is in the past"),
+        ("late.yaml", "the deadline is in the past"),
         ("late.yaml", "late.yaml:6:11"),
-        ("odd.yaml", "there is no domain \"cooking\""),
+        ("odd.yaml", "unknown domain \"cooking\""),
         ("odd.yaml", "odd.yaml:6:9"),
         ("free.yaml", "free.yaml:4:9"),
         ("none.yaml", "none.yml"),
@@ -173,7 +173,7 @@ fn a_killed_job_goes_on_and_reserves_its_budget_once() {
     post.end();
     let line = &world.ostler("market ls --json").exits(0).lines()[0];
     assert_eq!(line["stage"], "execution");
-    world.ostler("doctor").exits(0).says("1 job is not over").says("ledger         1 metered client");
+    world.ostler("doctor").exits(0).says("1 job is unfinished").says("ledger         1 metered client");
     world.ostler("resume").exits(0).says("succeeded  review");
     let line = &world.ostler("market ls --json").exits(0).lines()[0];
     assert_eq!((line["stage"].as_str(), line["outcome"].as_str()), (Some("evaluation"), Some("succeeded")));
@@ -207,7 +207,7 @@ fn late() -> World {
         if posted.code != Some(3) || job["stage"] != "execution" || job.get("outcome").is_some() {
             continue;
         }
-        posted.says("waits wait: it asks").says("is at the stage execution; `ostler resume` goes on with it");
+        posted.says("waits wait: it asks").says("is in stage execution; `ostler resume` continues it");
         let by = u128::try_from(job["deadline_ms"].as_i64().unwrap()).unwrap();
         until("its deadline is past", || UNIX_EPOCH.elapsed().unwrap().as_millis() > by);
         return world;
@@ -220,7 +220,7 @@ fn a_job_that_is_late_when_it_is_resumed_is_stopped_and_told_to_be_late_and_that
     for line in ["resume", "resume @last"] {
         let world = late();
         let resumed = world.ostler(line).exits(1).says("cancelled  review");
-        let resumed = resumed.says("its job was not over by its deadline");
+        let resumed = resumed.says("job deadline passed");
         for sign in ["error", "is not taken up"] {
             assert!(!resumed.err.contains(sign), "{line}: {}", resumed.err);
         }
@@ -317,5 +317,5 @@ fn who_is_not_told_what_was_done_is_told_that_it_was() {
     let ended = world.command("credit acme +500").stdout(full()).output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(5));
-    assert!(said.contains("what was to be changed is changed: look before you ask again"), "{said}");
+    assert!(said.contains("changes were made, so check before repeating the command"), "{said}");
 }

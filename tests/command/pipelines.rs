@@ -69,7 +69,7 @@ fn a_pipeline_is_declared_published_to_and_looked_at() {
         .ostler("pipeline publish web_testing recon api_found 1")
         .exits(2)
         .complains("stage recon has ended");
-    world.ostler("doctor").exits(0).says("1 with 3 events, each in its place");
+    world.ostler("doctor").exits(0).says("1 with 3 events, all consistent");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn every_fault_of_a_pipeline_is_shown_where_it_stands() {
     world
         .ostler("pipeline create web.yaml")
         .exits(2)
-        .complains("there is no \"skip\" here")
+        .complains("unknown value \"skip\"")
         .complains("use stop or park");
     world.file("web.yaml", &WRONG.replace(", on_poison: ignore", ""));
     let told = world.ostler("pipeline create web.yaml").exits(2);
@@ -149,7 +149,7 @@ fn what_a_pipeline_does_not_need_any_more_goes_when_somebody_says_so() {
         r#"{"id": "p", "keep": {"events": 80}, "stages": [{"name": "a", "publishes": ["x"]}]}"#,
     );
     world.ostler("pipeline create p.json").exits(0);
-    world.ostler("gc").exits(0).says("nothing can go");
+    world.ostler("gc").exits(0).says("nothing to remove");
     within(&world, async |system| {
         let publisher = system.pipeline("p").unwrap().publisher("a").unwrap();
         for number in 0..1_205 {
@@ -157,13 +157,13 @@ fn what_a_pipeline_does_not_need_any_more_goes_when_somebody_says_so() {
         }
     });
     // A stretch is of ten events, of which the last eight are kept, and five events behind them.
-    let what = "1120 events over the quota of their pipeline and 112 records of stages that later ones make needless";
+    let what = "1120 events over the quota of their pipeline and 112 records of stages that later ones supersede";
     world.ostler("gc").exits(0).says(&format!("{what} would go: of ")).says("--apply does it");
     let told = &world.ostler("gc --json").exits(0).lines()[0];
     assert_eq!((&told["pipeline_events"], &told["stage_records"]), (&1_120.into(), &112.into()));
     assert!(told["journal_bytes_after"].as_u64() < told["journal_bytes_before"].as_u64());
     world.ostler("gc --apply").exits(0).says(&format!("{what} went: of "));
-    world.ostler("gc").exits(0).says("nothing can go");
+    world.ostler("gc").exits(0).says("nothing to remove");
     world.ostler("doctor").exits(0);
     world.ostler("pipeline events p --from 1120").exits(2).complains("is gone");
     assert_eq!(world.ostler("pipeline events p --json").exits(0).lines().len(), 85);
@@ -183,14 +183,14 @@ fn a_stage_that_stopped_is_shown_with_its_event_by_ps_and_doctor_and_released() 
     world.ostler(&format!("pipeline publish p a x {{\"copies\":\"{}\"}}", "9".repeat(300))).exits(0);
     world.ostler("pipeline publish p a x 2").exits(0);
     fail(&world);
-    let shown = "event 1 is parked: out of paper";
+    let shown = "event 1 is a dead letter: out of paper";
     let ps = world.ostler("pipeline ps").exits(0).says(&format!("{shown}\n      x  {{\"copies\":\"9999"));
     ps.says("stopped").says("ostler pipeline release p b");
     world.ostler("doctor").exits(0).says(&format!("stage b of pipeline p: {shown}"));
     let parked = &world.ostler("pipeline ps p --json").exits(0).lines()[0]["stages"][1]["parked"][0];
     let excerpt = format!("{{\"copies\":\"{}…", "9".repeat(200 - "{'copies':'".len()));
     assert_eq!((&parked["kind"], &parked["excerpt"]), (&"x".into(), &excerpt.into()));
-    world.ostler("pipeline release p b").exits(0).says("stage b goes on");
+    world.ostler("pipeline release p b").exits(0).says("stage b is released");
     let stood = world.ostler("pipeline ps p --json").exits(0).lines();
     let stage = &stood[0]["stages"][1];
     assert_eq!(

@@ -65,7 +65,7 @@ fn check_shows_every_fault_with_its_place() {
     expect![[r#"
         V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-          × a: there is no tool fs.lst
+          × a: unknown tool fs.lst
            ╭─[bad.yaml:4:11]
          3 │   - id: a
          4 │     tool: fs.lst
@@ -95,7 +95,7 @@ fn check_shows_every_fault_with_its_place() {
            ╰────
           help: did you mean "retries"?
 
-        error: bad.yaml has 3 faults; 1 more comes of it, and goes with it; there may be more behind them
+        error: bad.yaml has 3 faults; 1 more follows from it; they may hide further ones
     "#]]
     .assert_eq(&ended.err);
     let lines = world.ostler("check bad.yaml --json").exits(2).lines();
@@ -108,20 +108,20 @@ fn check_of_a_valid_plan_shows_its_facts() {
     expect![[r#"
         W02 (https://github.com/ostler-os/ostler/blob/main/docs/errors/W02.md)
 
-          ⚠ its 3 nodes are one chain: no two ever run at the same time
+          ⚠ the 3 nodes form one chain, so no two run at the same time
            ╭─[report.yaml:2:5]
          1 │
          2 │ id: report
            ·     ──────
          3 │ nodes:
            ╰────
-          help: let nodes depend on nothing but what they use, or make the chain one node
+          help: let nodes depend only on what they use, or merge the chain into one node
 
         valid report
           nodes          3 with 2 edges
           depth, width   3, 1
           critical path  list, todos, report
-          impact         0 (observes)
+          impact         0 (observe)
           tools          fs.list, text.search
           outputs        report
           reliability    at least 1.000; 1.000 if nodes err independently (nodes by method: schema 3)
@@ -147,7 +147,7 @@ fn a_slip_in_the_name_of_a_parameter_is_one_fault() {
     world.file("p.yaml", "id: p\nnodes: [{id: a, tool: fs.list, params: {path: '${name}'}}]\n");
     world.file("q.yaml", "id: p\nnodes: [{id: a, tool: fs.read, params: {pth: x}}]\n");
     for (line, says) in [
-        ("check p.yaml --param nmae=x", "\"nmae\" is given: did you mean that?"),
+        ("check p.yaml --param nmae=x", "did you mean \"nmae\"?"),
         ("check q.yaml", "did you mean \"path\"?"),
     ] {
         world.ostler(line).exits(2).complains(says).complains("yaml has 1 fault\n");
@@ -167,8 +167,8 @@ fn a_value_of_another_kind_hides_no_other_fault() {
         (plan("id: 5", ""), "3 faults\n"),
         (plan("id: a\npolicy: {slots: many}", ""), "3 faults\n"),
         (plan("id: a\ntitle: ${title}", ""), "3 faults\n"),
-        (plan("id: a", ", reads: 5"), "1 fault; there may be more behind it\n"),
-        (plan("id: a\nstrict: 5", ""), "2 faults; there may be more behind them\n"),
+        (plan("id: a", ", reads: 5"), "1 fault; it may hide further ones\n"),
+        (plan("id: a\nstrict: 5", ""), "2 faults; they may hide further ones\n"),
     ] {
         world.file("f.yaml", &text);
         world.ostler("check f.yaml").exits(2).complains(&format!("f.yaml has {faults}"));
@@ -252,7 +252,7 @@ fn a_plan_from_stdin_is_checked_and_run() {
         ("plan", "run - --param word=hello --workspace work", 0, "│ hello"),
         ("plan", "check -", 2, "stdin:3"),
         ("json", "run - --workspace work", 2, "did you mean \"text.render\"?"),
-        ("latin", "check -", 2, "the plan from stdin: it is no text: byte 7 is not UTF-8"),
+        ("latin", "check -", 2, "the plan from stdin: it is not text: byte 7 is not UTF-8"),
     ] {
         let mut command = world.command(line);
         let output = command.stdin(std::fs::File::open(world.path().join(from)).unwrap()).output().unwrap();
@@ -289,7 +289,7 @@ fn advice_comes_in_the_order_of_the_file_to_programs_too() {
     let told: Vec<_> = lines.iter().filter_map(|line| line["line"].as_u64()).collect();
     assert!(told.len() > 1 && told.is_sorted(), "{lines:?}");
     let refused = lines.iter().find(|line| line["code"] == "W06").unwrap();
-    assert_eq!(refused["detail"], "would be refused: path \"/etc/passwd\": it can lead out of the workspace");
+    assert_eq!(refused["detail"], "would be denied: path \"/etc/passwd\": it can lead out of the workspace");
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn intent_caps_what_a_run_may_do() {
         "id: w\nnodes:\n  - {id: put, tool: fs.write, params: {path: x, text: hi, mode: create}}\n",
     );
     let refused = world.ostler("run write.yaml --workspace work --intent 0").exits(1);
-    refused.says("IMPACT_OVER_INTENT").says("\n    if it is meant to, run it with --intent 1\n");
+    refused.says("IMPACT_OVER_INTENT").says("\n    if this is intended, run it with --intent 1\n");
     assert_eq!(world.work("x"), "");
     world.ostler("run write.yaml --workspace work").exits(0);
     assert_eq!(world.work("x"), "hi");
@@ -452,7 +452,7 @@ fn an_unknown_key_of_the_configuration_names_the_known_one() {
 fn a_scope_of_tools_that_there_are_not_is_refused() {
     let world = world();
     for (tool, mend) in
-        [("fs.raed", "did you mean \"fs.read\"?"), ("no.such.tool", "leave it out; there are fs.list")]
+        [("fs.raed", "did you mean \"fs.read\"?"), ("no.such.tool", "remove it; known tools: fs.list")]
     {
         world.file("o.toml", &format!("[scopes.r]\ntools = ['fs.list', '{tool}']\n"));
         let refused = world.ostler("check audit.yaml --config o.toml").exits(2);
@@ -586,7 +586,7 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
             .iter()
             .filter(|line| line["code"] == "W06")
             .map(|line| {
-                let detail = line["detail"].as_str().unwrap().strip_prefix("would be refused: ").unwrap();
+                let detail = line["detail"].as_str().unwrap().strip_prefix("would be denied: ").unwrap();
                 let words = if detail.starts_with("impact") { 2 } else { 1 };
                 let words: Vec<&str> = detail.split_whitespace().take(words).collect();
                 format!("{} {}", line["node"].as_str().unwrap(), words.join(" ").trim_end_matches(':'))

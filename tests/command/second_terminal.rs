@@ -66,7 +66,7 @@ fn when_the_holder_dies_who_follows_is_told_how_to_go_on() {
     let mut follower = world.start(&format!("events {run} -f"));
     follower.until("run_opened");
     holder.signal("KILL");
-    let told = format!("the process that holds the data folder went away; `ostler resume {run}` goes on");
+    let told = format!("the process that holds the data folder ended; `ostler resume {run}` continues the run");
     follower.end().exits(5).complains(&told);
     world.ostler(&format!("resume {run}")).exits(0).says("succeeded  middle");
 }
@@ -81,7 +81,7 @@ fn when_the_holder_ends_who_has_a_run_open_goes_on_with_it() {
         let run = run_of(&other.until("opened: middle"));
         holder.signal(signal);
         let ended = other.end().exits(0).says("succeeded  middle");
-        ended.complains("the process that held the data folder went away: the run goes on in this one");
+        ended.complains("the process that held the data folder ended: the run continues in this one");
         holder.end();
         world.ostler(&format!("show {run}")).exits(0).says("succeeded");
         // The run of who ended is left to them.
@@ -149,7 +149,7 @@ fn who_follows_a_run_that_waits_for_a_person_is_done_when_the_holder_ends() {
     world.ostler(&format!("cancel {long}")).exits(0);
     holder.end().exits(1);
     let told = follower.end().exits(0);
-    told.complains("this run stands still, so nothing more comes: it waits for a person: `ostler approvals`");
+    told.complains("this run is not executing, so no more records follow: it waits for a person: `ostler approvals`");
     world.ostler("ps").exits(0).says("waiting");
 }
 

@@ -18,11 +18,11 @@ fn cases_that_cannot_be_gone_by_are_told_with_their_line_and_their_name() {
         ),
         (
             vec![case("one", r#", "script": {"a": [], "a": []}"#)],
-            "the key \"a\" stands twice in one object: give it once",
+            "duplicate key \"a\" in one object: give it once",
         ),
         (
             vec![case("one", ""), String::new(), case("one", "")],
-            "cases.jsonl:3: case \"one\" stands in line 1 already: give each case an id of its own",
+            "cases.jsonl:3: case \"one\" is already in line 1; give each case its own id",
         ),
         (vec![case("one", r#", "policy": {"backoff_cap": 1.5}"#)], "times are whole numbers of ticks"),
     ] {
@@ -36,9 +36,9 @@ fn a_check_of_nothing_does_not_pass() {
     let world = World::new();
     world.file("none.jsonl", "\n\n").file("none.expected.jsonl", "");
     let graph = world.ostler("simulate graph none.jsonl --check").exits(2);
-    graph.complains("none.jsonl: there is no case in it, so nothing was checked");
+    graph.complains("none.jsonl: contains no case; nothing was checked");
     let queue = world.ostler("simulate queue none.jsonl --check").exits(2);
-    queue.complains("none.jsonl: there is no operation in it, so nothing was checked");
+    queue.complains("none.jsonl: contains no operation; nothing was checked");
     world.ostler("simulate graph none.jsonl").exits(0);
 }
 

@@ -417,5 +417,5 @@ fn a_stop_before_a_question_does_not_show_it_twice() {
     terminal.keys("v");
     terminal.until_says("line 30.");
     let everything = terminal.everything();
-    assert_eq!(everything.matches("may this be done?").count(), 2, "{everything}");
+    assert_eq!(everything.matches("approve this action?").count(), 2, "{everything}");
 }

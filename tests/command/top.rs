@@ -88,16 +88,16 @@ fn a_stop_gives_the_screen_and_the_keys_back_until_it_goes_on() {
     // It goes on without who held the data folder.
     terminal.go();
     holder.end().exits(0);
-    terminal.until_says("nothing runs: no process holds the data folder now");
+    terminal.until_says("no queue: no process holds the data folder now");
     terminal.press("q");
-    terminal.until("shell", |screen| !screen.contains("nothing runs"));
+    terminal.until("shell", |screen| !screen.contains("no queue"));
     is_whole(&terminal);
 }
 
 #[test]
 fn a_pipe_gets_one_table_and_a_machine_an_object_for_each_look() {
     let world = World::new();
-    world.ostler("top").exits(0).complains("there is no run yet: no data folder at ");
+    world.ostler("top").exits(0).complains("no run yet: no data folder at ");
     let holder = held(&world);
     let table = world.ostler("top").exits(0);
     let rows: Vec<Vec<&str>> = table.out.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -113,7 +113,7 @@ fn a_pipe_gets_one_table_and_a_machine_an_object_for_each_look() {
     assert!(acme["got_last"].is_null() && acme["charged"].is_u64(), "{acme}");
     std::fs::write(world.path().join("work/go"), "").unwrap();
     holder.end().exits(0);
-    let nothing = world.ostler("top").exits(0).complains("nothing runs: no process holds the data folder ");
+    let nothing = world.ostler("top").exits(0).complains("no queue: no process holds the data folder ");
     assert_eq!(nothing.out, "");
     world.ostler("top -n 0").exits(2);
 }

@@ -38,7 +38,7 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["artifact", "@last"], "RUN/NODE"),
         (&["artifact", "/a"], "RUN/NODE"),
         (&["artifact", "@last/"], "RUN/NODE"),
-        (&["show", ""], "for '<RUN>': this names no run: give its id, 4 or more characters of it, or @last"),
+        (&["show", ""], "for '<RUN>': not the name of a run; give its id, at least 4 characters of it, or @last"),
         (&["events", ""], "this names no run"),
         (&["resume", ""], "this names no run"),
         (&["approve", "", "ok"], "this names no run"),
@@ -52,7 +52,7 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["run", "p.yaml", "--budget", "-5"], "give a whole number, 1 or more"),
         (
             &["run", "p.yaml", "--budget", "0"],
-            "1 or more; without --budget the run may cost whatever it does",
+            "1 or more; without --budget the cost is unlimited",
         ),
         (&["run", "p.yaml", "--budget", "99999999999999999999"], "give at most 18446744073709551615"),
         (&["spawn", "a", "--weight", "-1"], "give a whole number from 1 to 1000000"),
@@ -109,7 +109,7 @@ fn a_word_for_what_is_logged_that_is_none_is_told() {
     }
     for word in ["bogus", "ostler_store=bogus"] {
         let expected = format!(
-            "note: OSTLER_LOG is {word:?}, and none of off, error, warn, info, debug, trace: errors are logged\n"
+            "note: OSTLER_LOG={word:?}: not one of off, error, warn, info, debug, trace; logging errors only\n"
         );
         assert_eq!(told(word), expected);
     }

@@ -217,7 +217,7 @@ fn the_keys_of_a_job_have_their_rows() {
         let row = page.text.lines().find(|line| line.starts_with(&format!("| `{key}` |")));
         let row = row.unwrap_or_else(|| panic!("{key} has no row"));
         let is_needed = nothing.contains(&format!("the key {key:?} is missing"));
-        assert_eq!(row.ends_with("| must be there |"), is_needed, "{row}");
+        assert_eq!(row.ends_with("| required |"), is_needed, "{row}");
     }
 }
 

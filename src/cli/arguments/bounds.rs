@@ -27,14 +27,14 @@ impl Bounds {
         let workspace = self
             .workspace
             .canonicalize()
-            .map_err(|error| Failure::invalid(format!("the workspace {shown}: {error}")))?;
+            .map_err(|error| Failure::invalid(format!("workspace {shown}: {error}")))?;
         if !workspace.is_dir() {
-            return Err(Failure::invalid(format!("the workspace {shown} is not a folder")));
+            return Err(Failure::invalid(format!("workspace {shown}: not a folder")));
         }
         workspace
             .into_os_string()
             .into_string()
-            .map_err(|_| Failure::invalid(format!("the workspace {shown}: its path is not UTF-8")))
+            .map_err(|_| Failure::invalid(format!("workspace {shown}: path is not UTF-8")))
     }
 }
 
@@ -46,10 +46,10 @@ pub(crate) fn apart(workspace: &Path, data: &Path) -> Result<(), Failure> {
     let what = if workspace == data {
         "is the data folder".to_owned()
     } else {
-        format!("lies in the data folder {}", data.display())
+        format!("is inside the data folder {}", data.display())
     };
     Err(Failure::invalid(format!(
-        "the workspace {} {what}, where no tool may touch anything: name another folder with --workspace, or keep \
+        "workspace {}: {what}, which tools may not access; name another folder with --workspace, or keep \
          the data elsewhere with --data",
         workspace.display(),
     )))
@@ -60,6 +60,6 @@ fn intent(text: &str) -> Result<u8, String> {
         "0" => Ok(0),
         "1" => Ok(1),
         "2" => Ok(2),
-        _ => Err("give 0 (it only observes), 1 (it operates) or 2 (it controls)".to_owned()),
+        _ => Err("give 0 (observe), 1 (operate) or 2 (control)".to_owned()),
     }
 }

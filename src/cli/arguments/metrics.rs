@@ -36,7 +36,7 @@ impl MetricsOption {
     pub(crate) fn require_in_process(self, data: &Path) -> Result<(), Failure> {
         let Some(address) = self.metrics else { return Ok(()) };
         Err(Failure::invalid(format!(
-            "no metrics at {address}: another process holds {} and does the work; leave --metrics out here, and give it there",
+            "--metrics {address}: another process holds {} and executes the runs; give --metrics to that process",
             data.display()
         )))
     }

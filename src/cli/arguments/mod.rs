@@ -12,7 +12,7 @@ use clap::Args;
 use crate::cli::exit::Failure;
 
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
     /// Data folder: journal, artifacts, control.sock [default: .ostler]
     #[arg(long, global = true, env = "OSTLER_DATA", hide_env_values = true, value_name = "DIR")]
@@ -29,7 +29,7 @@ impl Globals {
     /// Rejects `--json` for commands that print text only.
     pub(crate) fn text_only(&self, command: &str) -> Result<(), Failure> {
         if self.json {
-            return Err(Failure::invalid(format!("`ostler {command}` prints text only: leave --json out")));
+            return Err(Failure::invalid(format!("--json: `ostler {command}` prints text only; omit the option")));
         }
         Ok(())
     }

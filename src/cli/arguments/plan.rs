@@ -39,10 +39,10 @@ pub(crate) fn from_stdin(what: &str, bytes_max: usize) -> Result<String, Failure
     let read = std::io::stdin().take(bytes_max as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| refused(error.to_string()))?;
     if bytes.len() > bytes_max {
-        return Err(refused(format!("it has more than {bytes_max} bytes")));
+        return Err(refused(format!("larger than {bytes_max} bytes")));
     }
     String::from_utf8(bytes).map_err(|error| {
-        refused(format!("it is no text: byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+        refused(format!("it is not text: byte {} is not UTF-8", error.utf8_error().valid_up_to()))
     })
 }
 
@@ -54,7 +54,7 @@ fn given(params: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Fail
     let mut given = BTreeMap::new();
     for (name, value) in params {
         if given.insert(name.clone(), value).is_some() {
-            return Err(Failure::invalid(format!("--param {name} is given twice")));
+            return Err(Failure::invalid(format!("--param {name}: given twice; give each parameter once")));
         }
     }
     Ok(given)

@@ -37,13 +37,13 @@ pub(crate) fn span(text: &str) -> Result<HumanDuration, String> {
 /// Accepts any text that can name a run. The API resolves the name.
 pub(crate) fn run_name(text: &str) -> Result<String, String> {
     let refused =
-        || format!("this names no run: give its id, {RUN_PART_CHARS_MIN} or more characters of it, or @last");
+        || format!("not the name of a run; give its id, at least {RUN_PART_CHARS_MIN} characters of it, or @last");
     (!text.is_empty()).then(|| text.to_owned()).ok_or_else(refused)
 }
 
 /// Accepts any text that can name a node.
 pub(crate) fn node_name(text: &str) -> Result<String, String> {
-    let refused = || "this names no node: give its id, as `ostler show RUN` lists it".to_owned();
+    let refused = || "not the name of a node; give an id, as `ostler show RUN` lists it".to_owned();
     (!text.is_empty()).then(|| text.to_owned()).ok_or_else(refused)
 }
 

@@ -12,7 +12,7 @@ const LETTERS_COMPARED_MAX: usize = 100_000;
 /// Mistaken subcommands of `client`, and the commands for these tasks.
 const CLIENTS_TOLD: [&str; 4] = ["ls", "list", "ps", "show"];
 
-const CLIENTS_TOLD_BY: &str = "`ostler ps --clients` lists clients, `ostler credit CLIENT` tells of one";
+const CLIENTS_TOLD_BY: &str = "`ostler ps --clients` lists clients, `ostler credit CLIENT` shows one";
 
 /// Adds the likely intended command to the error. Clap counts two swapped letters as two errors, too many
 /// in a short word.

@@ -41,9 +41,9 @@ pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Fa
     if globals.json {
         list.agents.iter().for_each(|line| out.json(&tagged("agent_evaluation", line)));
     } else if list.agents.is_empty() && args.like.is_some() {
-        status_line("no other agent was evaluated");
+        status_line("no other agent has an evaluation");
     } else if list.agents.is_empty() {
-        status_line("nothing was evaluated yet: a run is, as it is closed");
+        status_line("no evaluation yet: runs are evaluated when they are closed");
     } else {
         let columns = out.columns();
         listed(&list.agents, columns, &out).iter().for_each(|line| out.line(line));
@@ -77,7 +77,7 @@ fn row(line: &AgentEvaluationLine) -> [Cell; 8] {
 }
 
 /// Label of an agent whose last run was far below its average.
-const ALARM: &str = "far worse than usual";
+const ALARM: &str = "far below average";
 
 fn listed(agents: &[AgentEvaluationLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = agents.iter().map(row).collect();
@@ -152,6 +152,6 @@ mod tests {
         let agents = [agent("auditor", Some(12_300)), agent(&"a-very-long-name".repeat(4), None)];
         no_line_is_longer(|columns| listed(&agents, columns, &Out::new()));
         let told = listed(&agents, usize::MAX, &Out::new());
-        assert_eq!(told[2], "  far worse than usual: quality fell from 0.900 to 0.500");
+        assert_eq!(told[2], "  far below average: quality fell from 0.900 to 0.500");
     }
 }

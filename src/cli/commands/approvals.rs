@@ -36,7 +36,7 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
         for UnreadableRun { run, detail } in &page.unreadable {
             told += 1;
             let detail = harmless_lines(detail);
-            status_line(format!("what run {run} asks is not known: it cannot be read: {detail}"));
+            status_line(format!("run {run}: approvals unknown, its records cannot be read: {detail}"));
         }
         for question in &page.approvals {
             told += 1;
@@ -58,7 +58,7 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
         }
     }
     if told == 0 && !globals.json {
-        status_line("nothing waits for an approval");
+        status_line("no approval is pending");
     }
     Ok(())
 }
@@ -99,9 +99,9 @@ mod tests {
         }))
         .expect("a question");
         for (deadline_ms, asked, last) in [
-            (None, "may this be done?", "ostler reject 12 n --note WHY"),
-            (Some(i64::MAX), "may this be done?", "ostler reject 12 n --note WHY"),
-            (Some(1), "too late to answer", "ostler resume 12"),
+            (None, "approve this action?", "ostler reject 12 n --note WHY"),
+            (Some(i64::MAX), "approve this action?", "ostler reject 12 n --note WHY"),
+            (Some(1), "deadline passed", "ostler resume 12"),
         ] {
             question.deadline_ms = deadline_ms;
             let lines = listed(&question);

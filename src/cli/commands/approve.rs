@@ -61,7 +61,7 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
         Ok(Ok(before)) => before,
         Ok(Err(code)) => {
             let reject = hints::command("reject", &[&args.run, &args.node], "--note WHY");
-            status_line(format!("left waiting; `{reject}` says no"));
+            status_line(format!("not answered; `{reject}` rejects it"));
             session.stop().await;
             return Ok(code);
         }
@@ -104,7 +104,7 @@ async fn send(
         }
         (None, Decision::Approve) => {
             return Err(Failure::invalid(with_location(&format!(
-                "a yes is for what you have seen: `ostler approvals` shows what node {} asks, and the --digest to give",
+                "node {}: an approval without a terminal needs --digest; `ostler approvals` shows the content and its digest",
                 args.node
             ))));
         }
@@ -154,7 +154,7 @@ async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<Strin
     let mut resumed = ContinueSignal::listen();
     loop {
         let mut to = StatusWriter;
-        let _ = write!(to, "  approve {}? y (and a note), v for all of it, or N > ", question.node);
+        let _ = write!(to, "  approve {}? y [note], v to view all, or N > ", question.node);
         let _ = to.flush();
         let line = tokio::select! {
             line = lines_typed.recv() => line,
@@ -182,28 +182,28 @@ fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Fai
     let id = &run.run;
     match run.waiting.iter().find(|waiting| waiting.node == node) {
         Some(_) if run.standing == Standing::Checkpointed => Err(Failure::invalid(format!(
-            "the run {id} was set aside: `{}` takes it up, and node {node} is answered then",
+            "run {id}: suspended; `{}` resumes it, then node {node} can be answered",
             hints::resume(id)
         ))),
         Some(question) if is_expired(question.deadline_ms) => Err(Failure::invalid(format!(
-            "the time to answer node {node} is over: silence cancels it when the run goes on (`{}`)",
+            "node {node}: the deadline has passed; it is cancelled when the run resumes (`{}`)",
             hints::resume(id)
         ))),
         Some(question) if question.id.is_some() => Ok(question),
         Some(_) => Err(Failure::invalid(format!(
-            "node {node} is in doubt: `{}` settles that, with --done FILE, --redo or --fail",
+            "node {node}: in doubt, which no approval resolves; use `{}` with --done FILE, --redo or --fail",
             hints::command("resolve", &[id, node], "")
         ))),
         None => Err(Failure::invalid(match run.nodes.get(node) {
-            None => format!("no node {node} in run {id}"),
+            None => format!("run {id}: no node {node}"),
             Some(state) if run.standing == Standing::Closed => {
                 format!(
-                    "the run {id} is over, and node {node} is {}: nobody is asked any more",
+                    "run {id}: closed, and node {node} is {}; no approval is pending",
                     labels::state(state)
                 )
             }
             Some(state) => with_location(&format!(
-                "node {node} is {}: it asks nobody; `ostler approvals` lists who does",
+                "node {node}: {}, no approval is pending; `ostler approvals` lists pending ones",
                 labels::state(state)
             )),
         })),
@@ -215,14 +215,14 @@ fn check_digest(given: &str, shown: &str, run: &str, node: &str) -> Result<(), F
     let hex = given.strip_prefix("b3:").unwrap_or(given).to_ascii_lowercase();
     if hex.len() < DIGEST_GIVEN_MIN || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Failure::invalid(with_location(&format!(
-            "{given:?} is no digest: give {DIGEST_GIVEN_MIN} or more of its hex digits, as `ostler approvals` shows them"
+            "--digest {given:?}: not a digest; give at least {DIGEST_GIVEN_MIN} of its hex digits, as `ostler approvals` shows them"
         ))));
     }
     if shown.strip_prefix("b3:").unwrap_or(shown).starts_with(&hex) {
         return Ok(());
     }
     Err(Failure::invalid(format!(
-        "node {node} of run {run} shows {}, and the answer is for {given}: look at it again",
+        "node {node} of run {run}: expected digest {given}, found {}; review the new content",
         short_digest(shown)
     )))
 }

@@ -28,7 +28,7 @@ pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8
     let Some((run, node)) =
         args.name.split_once('/').filter(|(run, node)| !run.is_empty() && !node.is_empty())
     else {
-        return Err(Failure::invalid(format!("{:?} is not RUN/NODE, such as @last/report", args.name)));
+        return Err(Failure::invalid(format!("{:?}: not RUN/NODE, such as @last/report", args.name)));
     };
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
     let told = tell_artifact(&mut session, globals, run, node, args.path.as_deref(), &mut out).await;
@@ -77,7 +77,7 @@ async fn tell_artifact(
 /// Returns the part of a JSON document at a dotted path; texts without quotes.
 fn within(content: &[u8], path: &str) -> Result<Vec<u8>, Failure> {
     let value: Value = serde_json::from_slice(content)
-        .map_err(|_| Failure::invalid("the result is no JSON, so it has no parts: leave --path out"))?;
+        .map_err(|_| Failure::invalid("--path: the result is not JSON; omit the option"))?;
     let mut at = &value;
     for step in path.split('.') {
         let below = match at {
@@ -88,8 +88,8 @@ fn within(content: &[u8], path: &str) -> Result<Vec<u8>, Failure> {
             let known: Vec<&str> =
                 at.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
             let known =
-                if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
-            Failure::invalid(format!("the result has no {step:?} at {path:?}{known}"))
+                if known.is_empty() { String::new() } else { format!("; its keys are {}", known.join(", ")) };
+            Failure::invalid(format!("--path {path:?}: no {step:?} in the result{known}"))
         })?;
     }
     Ok(match at {

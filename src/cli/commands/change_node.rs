@@ -46,7 +46,7 @@ pub(crate) async fn stop_node(
     let was_in_doubt = before.waiting.iter().any(|waiting| waiting.node == node && waiting.id.is_none());
     if was_in_doubt && !globals.json {
         status_line(format!(
-            "{node} was in doubt: nobody knows whether it took effect, and nobody asks any more"
+            "{node} was in doubt: its effect is unknown, and is not asked for any more"
         ));
     }
     go_on(session, &mut signals, globals, before, done, &mut out).await
@@ -57,10 +57,10 @@ fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {
     let told = match state.as_str() {
         "cancelled" | "skipped" => format!("{state} {node}"),
         "running" => format!(
-            "{node} acts on the world right now: it is not broken off, and what it comes to counts (`{}` tells)",
+            "{node} is changing the world: it runs to its end, and its result counts (`{}` shows it)",
             hints::show(&before.run)
         ),
-        _ => format!("{node} had come to its end before: it is {}", labels::state(&state)),
+        _ => format!("{node} had ended before: {}", labels::state(&state)),
     };
     let word = if state == "running" { "draining".to_owned() } else { state };
     Done { node, word, told }

@@ -30,7 +30,7 @@ pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Resul
     if globals.json {
         out.json(&json!({"type": "checkpointed", "run": run}));
     } else {
-        out.line(format!("run {run} rests; `{}` goes on with it", hints::resume(&run)));
+        out.line(format!("run {run} is suspended; `{}` resumes it", hints::resume(&run)));
     }
     Ok(code::SUCCEEDED)
 }

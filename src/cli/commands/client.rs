@@ -108,7 +108,7 @@ const UNKNOWN: &str = "client_unknown";
 
 pub(crate) fn path(client: &str) -> Result<String, Failure> {
     if !is_name(client) {
-        return Err(Failure::invalid(format!("client name {client:?} is not {NAME_RULE}")));
+        return Err(Failure::invalid(format!("client name {client:?}: expected {NAME_RULE}")));
     }
     Ok(format!("/v1/clients/{}", path_segment(client)))
 }
@@ -128,14 +128,14 @@ pub(crate) fn told(line: &ClientLine) -> String {
     let ClientLine { client, weight, .. } = line;
     let from = match line.weight_from.as_str() {
         "configured" => " (from ostler.toml)",
-        "credits" => " (from its credits of the last thirty days)",
+        "credits" => " (from its deposits of the last thirty days)",
         _ => "",
     };
     let mut told = format!("{client}: weight {weight}{from}, {}", tier(line.tier));
     match line.left {
         None => told.push_str(", not metered"),
         Some(left) => told.push_str(&format!(
-            ", {left} credits left of {} ({} spent, {} held by what runs)",
+            ", {left} credits left of {} ({} spent, {} reserved by attempts)",
             line.deposited.unwrap_or(0),
             line.spent,
             line.reserved
@@ -149,7 +149,7 @@ pub(crate) fn told(line: &ClientLine) -> String {
         let least = least.map(|least| format!(", at least {least} more")).unwrap_or_default();
         let deposit = deposit(line.left);
         told.push_str(&format!(
-            "\n  parked: nothing of it starts until it has credits{least}: {}",
+            "\n  parked: its attempts start when it has credits{least}: {}",
             hints::deposit(client, deposit)
         ));
     }

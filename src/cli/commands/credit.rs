@@ -24,10 +24,10 @@ pub(crate) struct CreditArgs {
 fn amount(text: &str) -> Result<i64, String> {
     let signed = text.strip_prefix(['+', '-']).is_some();
     match text.parse::<i128>() {
-        Ok(0) => Err("an amount of 0 changes nothing; without an amount, what is left is shown".to_owned()),
-        Ok(amount) if !signed => Err(format!("give it its sign: +{amount} deposits, -{amount} takes back")),
+        Ok(0) => Err("an amount of 0 changes nothing; omit it to show the balance".to_owned()),
+        Ok(amount) if !signed => Err(format!("give a sign: +{amount} deposits, -{amount} withdraws")),
         Ok(amount) if amount.abs() <= CREDITS_MAX.into() => Ok(amount as i64),
-        Ok(_) => Err(format!("give at most {CREDITS_MAX}, either way")),
+        Ok(_) => Err(format!("give at most {CREDITS_MAX} in either direction")),
         Err(_) => Err("give a whole number with its sign, such as +1000 or -200".to_owned()),
     }
 }
@@ -53,7 +53,7 @@ pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Fa
     let code = tell(globals, &line?)?;
     if begins {
         let client = &args.client;
-        status_line(format!("{client} is metered from now on: its runs stop when its credits are used up"));
+        status_line(format!("{client} is metered from now on: its attempts stop when its credits are used up"));
     }
     Ok(code)
 }

@@ -53,7 +53,7 @@ pub(crate) async fn evaluate(globals: &Globals, args: EvaluateArgs) -> Result<u8
     let path = format!("/v1/runs/{}/evaluation", path_segment(&run));
     let judges = quality.is_some() || adherence.is_some();
     if note.is_some() && !judges {
-        return Err(Failure::invalid("a note says why: give --quality or --adherence too".to_owned()));
+        return Err(Failure::invalid("--note: needs a score; give --quality or --adherence too".to_owned()));
     }
     let want = if judges { AccessMode::Execute } else { AccessMode::Read };
     let mut session = Session::open(globals, Path::new("."), want).await?;
@@ -92,8 +92,8 @@ pub(crate) fn told(view: &EvaluationView, out: &mut Out) {
     let EvaluationView { run, agent, outcome, domain, .. } = view;
     let Some(scores) = &view.scores else {
         let why = match outcome {
-            None => "it is not over",
-            Some(_) => "it did nothing, or was cancelled",
+            None => "it is not closed",
+            Some(_) => "it executed nothing, or was cancelled",
         };
         out.line(format!("{run} has no evaluation: {why}"));
         return;
@@ -116,11 +116,11 @@ pub(crate) fn told(view: &EvaluationView, out: &mut Out) {
     }
     match view.acts {
         0 => out.line("  on its own  yes"),
-        acts => out.line(format!("  on its own  no, {} of a person", plural(acts as usize, "act"))),
+        acts => out.line(format!("  on its own  no, {} by a person", plural(acts as usize, "act"))),
     }
     if let Some(judge) = &view.judge {
         let said =
-            judge.quality.map_or_else(|| "could not tell".to_owned(), |pm| format!("quality {}", share(pm)));
+            judge.quality.map_or_else(|| "no rating".to_owned(), |pm| format!("quality {}", share(pm)));
         let by = fit_name(&judge.by, usize::MAX);
         out.line(format!("  judge       {by}: {said}{}", noted(&judge.note)));
     }

@@ -123,7 +123,7 @@ async fn tell_events(
     let follows = args.follow && session.client.is_remote();
     if args.from.get() > summary.seq && (summary.standing == Standing::Closed || !follows) {
         return Err(Failure::invalid(format!(
-            "run {} has only {} records: there is no record {}",
+            "run {}: has {} records, no record {}; use a smaller --from",
             summary.run, summary.seq, args.from
         )));
     }
@@ -146,12 +146,12 @@ async fn tell_events(
         let short = report::short(&session.client, &now).await;
         let how = match (short, now.standing != Standing::Waiting) {
             (Some(short), _) => {
-                format!("{}; then `{}` goes on", credits::waits(&short), hints::resume(&now.run))
+                format!("{}; then `{}` continues it", credits::waits(&short), hints::resume(&now.run))
             }
-            (None, true) => format!("`{}` goes on", hints::resume(&now.run)),
-            (None, false) => with_location("it waits for a person: `ostler approvals` shows for what"),
+            (None, true) => format!("`{}` continues it", hints::resume(&now.run)),
+            (None, false) => with_location("it waits for a person: `ostler approvals` lists the requests"),
         };
-        status_line(format!("this run stands still, so nothing more comes: {how}"));
+        status_line(format!("this run is not executing, so no more records follow: {how}"));
     }
     Ok(())
 }

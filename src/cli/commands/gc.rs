@@ -34,7 +34,7 @@ pub(crate) struct GcArgs {
 fn age(text: &str) -> Result<HumanDuration, String> {
     let span = span(text)?;
     let most = RetentionConfig::KEEP_DAYS_MAX;
-    let refused = || format!("give it a span above zero, up to {most}d, such as 30d");
+    let refused = || format!("give a duration above zero, up to {most}d, such as 30d");
     RetentionConfig::takes(span).then_some(span).ok_or_else(refused)
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     tell(&garbage, args.apply, &mut out);
     if keep.is_none() {
         status_line(
-            "runs are kept for ever: `keep` in [retention] of the configuration, or --older-than, says which may go",
+            "runs are kept without limit; set `keep` in [retention] of the configuration, or --older-than",
         );
     }
     Ok(code::SUCCEEDED)
@@ -84,43 +84,43 @@ fn collect(data: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, Fail
         OpenError::Held { pid, .. } => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
             let why = match apply {
-                true => "nothing is removed until it has ended".to_owned(),
+                true => "removal needs that process to end".to_owned(),
                 false => format!(
-                    "what could go is found out while nobody writes to it; ask again when {who} has ended"
+                    "listing needs {who} to end"
                 ),
             };
-            Failure::store(format!("{} is held by {who}: {why}", data.display()))
+            Failure::store(format!("{}: held by {who}; {why}", data.display()))
         }
         error => open_failure(data, &error),
     })
 }
 
 fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
-    let of_runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been set aside")];
+    let of_runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been quarantined")];
     let of_runs = of_runs.map(|(some, which)| (some, "run", which));
     let of_pipelines = [
         (garbage.pipeline_events as usize, "event", " over the quota of their pipeline"),
-        (garbage.stage_records as usize, "record", " of stages that later ones make needless"),
+        (garbage.stage_records as usize, "record", " of stages that later ones supersede"),
     ];
     let records = of_runs.iter().chain(&of_pipelines).filter(|(some, ..)| *some > 0);
     let records: Vec<String> = records.map(|(some, noun, which)| plural(*some, noun) + which).collect();
     if records.is_empty() && garbage.artifacts == 0 && garbage.damaged == 0 {
-        return out.line("nothing can go");
+        return out.line("nothing to remove");
     }
-    let (go, are) = if applied { ("went", "are") } else { ("would go", "would be") };
+    let (go, are) = if applied { ("removed", "are") } else { ("to remove", "would be") };
     if !records.is_empty() {
         let (before, after) = (bytes(garbage.journal_bytes_before), bytes(garbage.journal_bytes_after));
         out.line(format!("{} {go}: of {before} of records, {after} {are} left", records.join(" and ")));
     }
     if garbage.artifacts > 0 {
         let results = plural(garbage.artifacts as usize, "result");
-        out.line(format!("{results} that no record names {go}: {}", bytes(garbage.artifact_bytes)));
+        out.line(format!("{results} without a record {go}: {}", bytes(garbage.artifact_bytes)));
     }
     if garbage.damaged > 0 {
         let results = plural(garbage.damaged as usize, "damaged result");
         out.line(format!("{results} {go}: {}", bytes(garbage.damaged_bytes)));
     }
     if !applied {
-        out.line("nothing was removed: --apply does it");
+        out.line("nothing was removed; use --apply to remove");
     }
 }

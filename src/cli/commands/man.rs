@@ -32,7 +32,7 @@ pub(crate) fn man(globals: &Globals, args: &ManArgs) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     };
     let failed =
-        |error: io::Error| Failure::internal(format!("cannot write to {}: {error}", folder.display()));
+        |error: io::Error| Failure::internal(format!("{}: cannot write: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     for command in pages(&root) {
         let mut page = Vec::new();

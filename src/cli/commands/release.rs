@@ -30,7 +30,7 @@ pub(crate) async fn release(globals: &Globals, args: ReleaseArgs) -> Result<u8, 
         out.json(&tagged("released", &released));
     } else {
         out.line(with_location(&format!(
-            "{} is back in service; `ostler ps` shows which of its runs were set aside, `ostler resume RUN` goes on with one",
+            "{} is released; `ostler ps` lists its suspended runs, `ostler resume RUN` resumes one",
             released.agent
         )));
     }

@@ -75,7 +75,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
 /// Reads the result given by a person.
 fn result(path: &Path) -> Result<Value, Failure> {
     let name = path.display();
-    let refuse = |error: &dyn std::fmt::Display| Failure::invalid(format!("the result {name}: {error}"));
+    let refuse = |error: &dyn std::fmt::Display| Failure::invalid(format!("result {name}: {error}"));
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
@@ -84,7 +84,7 @@ fn result(path: &Path) -> Result<Value, Failure> {
     let mut text = String::new();
     source.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refuse(&error))?;
     if text.len() as u64 > RESULT_BYTES_MAX {
-        return Err(refuse(&format!("it has more than {RESULT_BYTES_MAX} bytes")));
+        return Err(refuse(&format!("larger than {RESULT_BYTES_MAX} bytes")));
     }
     parse_value(&text).map_err(|error| refuse(&error))
 }

@@ -59,7 +59,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     }
     if is_over && !globals.json {
         status_line(format!(
-            "run {} is over, nothing is left to resume; this is what came of it:",
+            "run {} is closed, so nothing is resumed; its result:",
             before.run
         ));
     }
@@ -116,7 +116,7 @@ async fn resume_all(
                     watched.push(Watch::from(&now, globals.json));
                     continue;
                 }
-                status_line(format!("run {run} is not taken up: {}", with_location(&problem.detail)));
+                status_line(format!("run {run}: not resumed: {}", with_location(&problem.detail)));
                 worst = worst.max(code::INTERNAL);
             }
             Err(refused) => return session.stop_with(refused).await,
@@ -162,7 +162,7 @@ async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), ApiErr
         let why = reason.as_deref().unwrap_or(CHECKPOINTED);
         let (command, comes) = hints::suspended(run, why);
         let (plan, why) = (fit_name(plan, usize::MAX), harmless_line(why));
-        status_line(format!("run {run} ({plan}) was set aside: {why}; `{command}` {comes}"));
+        status_line(format!("run {run} ({plan}) is suspended: {why}; `{command}` {comes}"));
     }
     let rest = found.len() - told;
     if rest > 0 {
@@ -170,7 +170,7 @@ async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), ApiErr
         let runs = plural(rest, &format!("{more}run"));
         let ps = hints::command("ps", &[], "--state checkpointed");
         status_line(format!(
-            "{runs} {were} set aside and {} not taken up: `{ps}` tells why",
+            "{runs} {were} suspended and not resumed; `{ps}` shows why",
             if rest == 1 { "is" } else { "are" }
         ));
     }

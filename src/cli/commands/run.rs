@@ -45,7 +45,7 @@ pub(crate) struct RunArgs {
 
 /// A budget of 0 would make every node fail.
 fn budget(text: &str) -> Result<NonZeroU64, String> {
-    positive_integer(text).map_err(|why| format!("{why}; without --budget the run may cost whatever it does"))
+    positive_integer(text).map_err(|why| format!("{why}; without --budget the cost is unlimited"))
 }
 
 pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
@@ -98,7 +98,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                     findings::tell(file.source(), &findings, globals.json, &mut out)
                 }
                 ApiError::ConnectionLost(what) => Failure::internal(with_location(&format!(
-                    "{what}; whether the run was opened is unknown: `ostler ps` tells, `ostler resume` goes on"
+                    "{what}; the run may have been opened: `ostler ps` lists it, `ostler resume` continues it"
                 ))),
                 refused => refused.into(),
             });

@@ -43,7 +43,7 @@ pub(crate) async fn show(globals: &Globals, args: ShowArgs) -> Result<u8, Failur
         (None | Some(Format::Json), true) => Format::Json,
         (format, false) => format.unwrap_or(Format::Text),
         (Some(_), true) => {
-            let what = "--json is one format, and --format asks for another: leave one of them out";
+            let what = "--json: conflicts with --format; omit one of them";
             return Err(Failure::invalid(what));
         }
     };

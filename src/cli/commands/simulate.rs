@@ -94,12 +94,12 @@ fn compared(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> Failure {
-    Failure::invalid(format!("cannot read {name}: {error}"))
+    Failure::invalid(format!("{name}: cannot read: {error}"))
 }
 
 /// Checking nothing is an error, not a success.
 fn nothing_to_check(name: &str, lacks: &str) -> Failure {
-    Failure::invalid(format!("{name}: there is {lacks} in it, so nothing was checked"))
+    Failure::invalid(format!("{name}: contains {lacks}; nothing was checked"))
 }
 
 fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
@@ -117,7 +117,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         })?;
         if let Some(before) = lines_by_id.insert(lived.id.clone(), at + 1) {
             return Err(Failure::invalid(format!(
-                "{name}:{}: case {:?} stands in line {before} already: give each case an id of its own",
+                "{name}:{}: case {:?} is already in line {before}; give each case its own id",
                 at + 1,
                 lived.id
             )));
@@ -128,7 +128,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         }
         if lived.expected.is_none() {
             return Err(Failure::invalid(format!(
-                "{name}:{}: case {:?} expects nothing, so it cannot be checked",
+                "{name}:{}: case {:?} has no `expect`; add it, or omit --check",
                 at + 1,
                 lived.id
             )));
@@ -156,7 +156,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
 
 fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
     if args.check && args.is_stdin() {
-        let what = "beside stdin there is no file of what is expected: name a file, or leave --check out";
+        let what = "--check: needs a file, not stdin; name a file, or omit the option";
         return Err(Failure::invalid(what.to_owned()));
     }
     let (name, mut input) = (args.name(), String::new());

@@ -76,7 +76,7 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
         out.json(&tagged("spawned", &spawned));
     } else {
         let run = hints::command("run PLAN", &[], &option("agent", spawned.agent.as_ref()));
-        out.line(format!("{} is there; `{run}` gives it work", spawned.agent));
+        out.line(format!("agent {} exists; `{run}` submits a plan to it", spawned.agent));
     }
     Ok(code::SUCCEEDED)
 }

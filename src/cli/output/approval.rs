@@ -44,16 +44,16 @@ impl Detail {
         }
         // `shown` ends with the ellipsis.
         let more = whole.chars().count() + 1 - shown.chars().count();
-        format!("{shown} {}, {} shows all", plural(more, "more character"), show_all_command())
+        format!("{shown} {}; {} shows all", plural(more, "more character"), show_all_command())
     }
 }
 
 /// Formats an approval request; the first line is the question.
 pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<String> {
     let asked = match question.ask.as_str() {
-        _ if is_expired(question.deadline_ms) => "too late to answer",
-        "before" => "may this be done?",
-        "after" => "may this result be published?",
+        _ if is_expired(question.deadline_ms) => "deadline passed",
+        "before" => "approve this action?",
+        "after" => "approve this result?",
         _ => "asks",
     };
     let what = match &question.tool {
@@ -70,7 +70,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     }
     for test in &question.tests {
         let argv = detail.line(&json!(test.argv).to_string());
-        lines.push(format!("    and then the test {argv}, impact {}", test.impact));
+        lines.push(format!("    followed by the test {argv}, impact {}", test.impact));
     }
     match (&question.result, question.result_bytes) {
         (Some(result), _) => match text_of(result) {
@@ -78,16 +78,16 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
             None => value_lines("result", result, detail, &mut lines),
         },
         (None, Some(bytes)) if question.refusal.is_none() => {
-            lines.push(format!("    result: {bytes} bytes, {} shows them", show_all_command()));
+            lines.push(format!("    result: {bytes} bytes; {} shows them", show_all_command()));
         }
         (None, _) => {}
     }
     if let Some(refusal) = &question.refusal {
-        lines.push(format!("    it would come to nothing: {}", detail.line(refusal)));
+        lines.push(format!("    would fail: {}", detail.line(refusal)));
     }
     if question.outdated {
         lines.push(
-            "    tools or the policy have changed since: it is asked anew when the run goes on".to_owned(),
+            "    tools or policy have changed: the node asks again when the run resumes".to_owned(),
         );
     }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
@@ -111,7 +111,7 @@ fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String
             let more = text.lines().count().saturating_sub(detail.lines());
             if more > 0 {
                 let more = plural(more, "more line");
-                lines.push(format!("    │ … {more}, {} shows all", show_all_command()));
+                lines.push(format!("    │ … {more}; {} shows all", show_all_command()));
             }
         }
         None => lines.push(format!("    {name}: {}", detail.line(&value.to_string()))),
@@ -124,10 +124,10 @@ pub(crate) fn dependents(nodes: &[String]) -> String {
     match nodes.len() {
         0 => String::new(),
         count if count > NAMED => {
-            format!("; {} and {} more wait for it", nodes[..NAMED].join(", "), count - NAMED)
+            format!("; {} and {} more depend on it", nodes[..NAMED].join(", "), count - NAMED)
         }
-        1 => format!("; {} waits for it", nodes[0]),
-        _ => format!("; {} wait for it", nodes.join(", ")),
+        1 => format!("; {} depends on it", nodes[0]),
+        _ => format!("; {} depend on it", nodes.join(", ")),
     }
 }
 
@@ -143,8 +143,8 @@ pub(crate) fn is_expired(deadline_ms: Option<i64>) -> bool {
 
 pub(crate) fn deadline_text(deadline_ms: i64) -> String {
     match deadline_ms - now_ms() {
-        left @ 1.. => format!("; silence cancels it in {}", duration(left)),
-        _ => "; its time is over: it is cancelled when the run goes on".to_owned(),
+        left @ 1.. => format!("; cancelled in {} unless answered", duration(left)),
+        _ => "; deadline passed: cancelled when the run resumes".to_owned(),
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
         .expect("a question");
         let some = approval_lines(&question, Detail::Excerpt(TEXT_LINES_MAX));
         assert_eq!(some.iter().filter(|line| line.contains("shows all")).count(), 3, "{some:#?}");
-        assert!(some[3].ends_with("… 5 more characters, ostler approvals --json shows all"), "{some:#?}");
+        assert!(some[3].ends_with("… 5 more characters; ostler approvals --json shows all"), "{some:#?}");
         let all = approval_lines(&question, Detail::Full);
         assert_eq!(
             all.iter().filter(|line| line.contains("; rm") && !line.contains("…")).count(),
@@ -198,7 +198,7 @@ mod tests {
             (
                 Detail::Excerpt(TEXT_LINES_MAX),
                 TEXT_LINES_MAX + 2,
-                "    │ … 7 more lines, ostler approvals --json shows all",
+                "    │ … 7 more lines; ostler approvals --json shows all",
             ),
             (Detail::Full, many + 1, &*format!("    │ {long}")),
         ] {

@@ -23,7 +23,7 @@ pub(crate) fn is_short(line: &ClientLine) -> bool {
 /// Text for a run that waits for credits, with the command that deposits them.
 pub(crate) fn waits(line: &ClientLine) -> String {
     let ClientLine { client, left, .. } = line;
-    format!("it waits for credits of client {client}: {}", hints::deposit(client, deposit(*left)))
+    format!("waits for credits of client {client}: {}", hints::deposit(client, deposit(*left)))
 }
 
 /// Text for a client whose credits were used up, given its current balance.
@@ -32,10 +32,10 @@ pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
     let deposit = hints::deposit(client, deposit(left));
     match (line, left) {
         (Some(line), Some(left)) if !is_short(line) => {
-            format!("the credits of client {client} were used up; now {left} are left ({deposit} adds more)")
+            format!("client {client}: credits were used up; {left} are available now ({deposit} adds more)")
         }
         _ => format!(
-            "the credits of client {client} are used up: nothing more starts until there are more: {deposit}"
+            "client {client}: credits are used up, no further attempt starts; {deposit}"
         ),
     }
 }
@@ -68,13 +68,13 @@ pub(crate) mod tests {
     fn what_was_used_up_is_told_by_what_is_left_now() {
         let told = |line: Option<&ClientLine>| used_up("acme", line);
         let short =
-            "the credits of client acme are used up: nothing more starts until there are more: ostler credit";
+            "client acme: credits are used up, no further attempt starts; ostler credit";
         assert_eq!(told(None), format!("{short} acme +1000"));
         assert_eq!(told(Some(&line(-1_500, true))), format!("{short} acme +3000"));
         assert_eq!(told(Some(&line(60, false))), format!("{short} acme +1000"));
         assert_eq!(
             told(Some(&line(791, false))),
-            "the credits of client acme were used up; now 791 are left (ostler credit acme +1000 adds more)"
+            "client acme: credits were used up; 791 are available now (ostler credit acme +1000 adds more)"
         );
     }
 }

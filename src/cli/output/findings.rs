@@ -33,8 +33,8 @@ fn told(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out
     let findings = &in_order(findings);
     let more = |many: usize| match (hides_more, many) {
         (false, _) => "",
-        (true, 1) => "; there may be more behind it",
-        (true, _) => "; there may be more behind them",
+        (true, 1) => "; it may hide further ones",
+        (true, _) => "; they may hide further ones",
     };
     if json {
         findings.iter().for_each(|finding| out.json(&line(source, finding)));
@@ -45,8 +45,8 @@ fn told(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out
     shown(source, &causes, stderr_finding_look()).iter().for_each(status_line);
     let rest = match follow {
         0 => String::new(),
-        1 => "; 1 more comes of it, and goes with it".to_owned(),
-        many => format!("; {many} more come of that, and go with it"),
+        1 => "; 1 more follows from it".to_owned(),
+        many => format!("; {many} more follow from these"),
     };
     let many = causes.len();
     Failure::invalid(format!("{} has {}{rest}{}", source.name(), plural(many, "fault"), more(many)))
@@ -122,7 +122,7 @@ fn more(code: &str, rest: &[&Finding]) -> String {
         ([node], _) => format!(", of node {node}"),
         (nodes, _) => format!(", of nodes {}", first(nodes)),
     };
-    format!("{code}: {} more like these{of}; --json tells all\n", rest.len())
+    format!("{code}: {} more like these{of}; --json lists all\n", rest.len())
 }
 
 fn first(names: &[impl AsRef<str>]) -> String {
@@ -160,10 +160,10 @@ mod tests {
         let source = Source::new("p", &"x\n".repeat(100));
         for (code, many, has_nodes, full, rest) in [
             ("W01", 4, true, 4, None),
-            ("W01", 5, true, 3, Some("W01: 2 more like these, of nodes n4, n5; --json tells all\n")),
-            ("W01", 5, false, 3, Some("W01: 2 more like these, in lines 4, 5; --json tells all\n")),
+            ("W01", 5, true, 3, Some("W01: 2 more like these, of nodes n4, n5; --json lists all\n")),
+            ("W01", 5, false, 3, Some("W01: 2 more like these, in lines 4, 5; --json lists all\n")),
             ("V03", 9, true, 9, None),
-            ("V03", 10, true, 8, Some("V03: 2 more like these, of nodes n9, n10; --json tells all\n")),
+            ("V03", 10, true, 8, Some("V03: 2 more like these, of nodes n9, n10; --json lists all\n")),
             (
                 "W01",
                 50,
@@ -171,7 +171,7 @@ mod tests {
                 3,
                 Some(
                     "W01: 47 more like these, of nodes n4, n5, n6, n7, n8, n9, n10, n11, n12, n13, n14, n15, …; \
-                     --json tells all\n",
+                     --json lists all\n",
                 ),
             ),
         ] {

@@ -78,9 +78,9 @@ pub(crate) fn resume(run: &str) -> String {
 /// Returns the command for a run suspended for this reason, and its effect.
 pub(crate) fn suspended(run: &str, reason: &str) -> (String, &'static str) {
     if is_unreadable(reason) {
-        (command("doctor", &[], ""), "tells what is wrong with it")
+        (command("doctor", &[], ""), "reports what is wrong")
     } else {
-        (resume(run), "goes on with it")
+        (resume(run), "resumes it")
     }
 }
 

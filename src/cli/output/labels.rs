@@ -14,9 +14,9 @@ pub(crate) fn state(state: &str) -> &str {
 
 pub(crate) fn asked(ask: &str) -> &'static str {
     match ask {
-        "before" => "may it start?",
-        "after" => "may its result be published?",
-        _ => "it asks",
+        "before" => "approval to start",
+        "after" => "approval to publish its result",
+        _ => "approval",
     }
 }
 
@@ -25,36 +25,36 @@ pub(crate) fn reason(reason: &str) -> String {
     let (word, of) = reason.split_once(':').unwrap_or((reason, ""));
     let told = match word {
         "entry" | "all_of" | "attempt" | "ok" | "approved" | "retry" | "patched" | "unblocked" => "",
-        "any_of" => return format!("{of} came first"),
-        "upstream" => return format!("it needs {of}"),
+        "any_of" => return format!("{of} finished first"),
+        "upstream" => return format!("needs {of}"),
         "approve_before" => asked("before"),
         "approve_after" => asked("after"),
         "human_node" => asked("node"),
-        "in_doubt" => "what became of it is not known",
-        "hold" => "an operator holds it",
-        "hold_released" => "an operator lets it go on",
-        "join_exhausted" => "none that it could take came through",
-        "sibling_won" => "another came first",
-        "concluded" => "the run concluded early",
-        "operator" => "an operator said so",
-        "human_rejected" | "human_rejection" => "a person said no",
-        "human_timeout" => "nobody answered in time",
-        "plan_cancelled" => "the run was cancelled",
-        "interjection_failed" => "what an operator put in was not agreed to",
-        "delta" => "a change of the plan took it out",
-        "denials" => "the gate had refused as many calls as a run may make",
-        "deadline" => "its job was not over by its deadline",
-        "unwanted" => "what opened the run has no use for it any more",
-        "drained_unapproved" => "it ended, and nobody is asked about its result any more",
-        "crash" => "it crashed",
-        "timeout" => "it took too long",
-        "transient" => "it failed in passing",
-        "rate_limit" => "it was asked for too often",
-        "resource_exhaustion" => "something it needs is used up",
-        "invalid_output" => "its result is not what was asked for",
-        "structural" => "it cannot be done like this",
-        "param_missing" => "a parameter is missing",
-        "gate_denied" => "the gate refused it",
+        "in_doubt" => "outcome unknown",
+        "hold" => "held by an operator",
+        "hold_released" => "released by an operator",
+        "join_exhausted" => "no alternative succeeded",
+        "sibling_won" => "an alternative finished first",
+        "concluded" => "run concluded early",
+        "operator" => "by an operator",
+        "human_rejected" | "human_rejection" => "rejected by a person",
+        "human_timeout" => "no answer before the deadline",
+        "plan_cancelled" => "run cancelled",
+        "interjection_failed" => "interjection rejected",
+        "delta" => "removed by a new plan version",
+        "denials" => "too many calls denied by the gate",
+        "deadline" => "job deadline passed",
+        "unwanted" => "not needed by its parent run",
+        "drained_unapproved" => "ended without approval of its result",
+        "crash" => "crashed",
+        "timeout" => "timed out",
+        "transient" => "transient failure",
+        "rate_limit" => "rate limited",
+        "resource_exhaustion" => "resource exhausted",
+        "invalid_output" => "invalid output",
+        "structural" => "structural failure",
+        "param_missing" => "missing parameter",
+        "gate_denied" => "denied by the gate",
         other => return other.replace('_', " "),
     };
     told.to_owned()
@@ -75,7 +75,7 @@ pub(crate) fn mend(failure: &str) -> Option<&'static str> {
     // Output of programs may contain any text, so only the tool's own prefix counts.
     let said = failure.split_once(": ").map_or(failure, |(said, _)| said);
     if said.starts_with("cannot open the workspace ") {
-        let mend = "a run needs its workspace to its end: make the folder again, and run the plan anew";
+        let mend = "a run needs its workspace until it is closed: create the folder again, and run the plan again";
         return failure.ends_with(GONE).then_some(mend);
     }
     MENDS.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, mend)| *mend)
@@ -83,12 +83,12 @@ pub(crate) fn mend(failure: &str) -> Option<&'static str> {
 
 /// Parts of failure messages, and the fixes.
 const MENDS: [(&str, &str); 6] = [
-    (" ended with status ", "if that is no failure, list the status in allow_status of its params"),
-    ("not done within the ", "if it is worth more, give the run a larger budget"),
-    ("not done within ", "if it needs longer, give the node a longer timeout, or retries"),
-    ("no sign of life for ", "have it tell how far it is, or give the node a longer heartbeat_timeout"),
-    ("there is no program ", "install it, or mend the PATH that ostler is started with"),
-    (GONE, "make it before, or mend the path: it begins in the workspace"),
+    (" ended with status ", "if this status is no failure, list it in allow_status of the node"),
+    ("not done within the ", "to allow more, give the run a larger budget"),
+    ("not done within ", "to allow more, give the node a longer timeout, or retries"),
+    ("no sign of life for ", "report progress more often, or give the node a longer heartbeat_timeout"),
+    ("there is no program ", "install it, or correct PATH in the environment of ostler"),
+    (GONE, "create it first, or correct the path, which is relative to the workspace"),
 ];
 
 /// Message of the operating system for a missing file.
@@ -123,10 +123,10 @@ mod tests {
             ("there is no program cargoo (it, or what interprets it, is not found)", Some("PATH")),
             ("notes.md in /w: No such file or directory (os error 2)", Some("it begins in the workspace")),
             (
-                "cannot open the workspace /w: No such file or directory (os error 2)",
+                "cannot open workspace /w: No such file or directory (os error 2)",
                 Some("make the folder again"),
             ),
-            ("cannot open the workspace /w: Too many open files (os error 24)", None),
+            ("cannot open workspace /w: Too many open files (os error 24)", None),
             ("sh was ended (signal: 9): not done within 5 ms", None),
             ("", None),
         ] {
@@ -143,9 +143,9 @@ mod tests {
             ("attempt:2", ""),
             ("any_of:fast", "fast came first"),
             ("upstream:read_it", "it needs read_it"),
-            ("approve_before", "may it start?"),
-            ("sibling_won", "another came first"),
-            ("human_timeout", "nobody answered in time"),
+            ("approve_before", "approval to start"),
+            ("sibling_won", "an alternative finished first"),
+            ("human_timeout", "no answer before the deadline"),
             ("something_new", "something new"),
         ] {
             assert_eq!(reason(record), told, "{record}");

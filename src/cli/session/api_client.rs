@@ -23,7 +23,7 @@ use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::hints::with_location;
 
 /// Error text for a process that ended during a request. The cause of the broken connection adds nothing.
-pub(crate) const CONNECTION_LOST: &str = "the process that holds the data folder went away";
+pub(crate) const CONNECTION_LOST: &str = "the process that holds the data folder ended";
 
 /// Maximum size of a response body.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -71,17 +71,17 @@ impl From<ApiError> for Failure {
                 };
                 let mut what = problem.detail;
                 if problem.code == "run_quarantined" {
-                    what += "; `ostler gc --quarantined --apply` removes what is left of it";
+                    what += "; `ostler gc --quarantined --apply` removes the rest";
                 }
                 if problem.code == "journal_damaged" && !what.contains("ostler doctor") {
                     what +=
-                        "; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";
+                        "; `ostler doctor` reports what is affected, `ostler doctor --repair` quarantines it";
                 }
                 if problem.current == Some(AgentState::Checkpointed) {
-                    what += ": `ostler resume RUN` takes it up";
+                    what += "; `ostler resume RUN` resumes it";
                 }
                 if problem.code == "disk_full" {
-                    what += ": nothing of it was written down; say it again when there is room";
+                    what += "; nothing was recorded; repeat the command when there is space";
                 }
                 Failure { code, what: with_location(&what) }
             }
@@ -103,7 +103,7 @@ impl Client {
             }
             Client::Socket { path, .. } => {
                 let stream = UnixStream::connect(path).await.map_err(|error| {
-                    ApiError::NotSent(format!("nobody answers at {}: {error}", path.display()))
+                    ApiError::NotSent(format!("{}: no process answers: {error}", path.display()))
                 })?;
                 let (mut sender, connection) =
                     hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| gone())?;
@@ -143,7 +143,7 @@ impl Client {
                 let detail = harmless_lines(&details.detail);
                 ApiError::Problem(Box::new(ProblemDetails { detail, ..details }))
             }
-            Err(_) => problem(status, "answer", format!("the answer is {status}")),
+            Err(_) => problem(status, "answer", format!("response: status {status}")),
         })
     }
 
@@ -178,7 +178,7 @@ async fn read<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiErr
     let status = response.status();
     let bytes = read_body(response.into_body()).await?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| problem(status, "answer", format!("the answer is of another version: {error}")))
+        .map_err(|error| problem(status, "answer", format!("response: from another version of ostler: {error}")))
 }
 
 pub(crate) async fn read_body(body: Body) -> Result<Vec<u8>, ApiError> {
@@ -186,7 +186,7 @@ pub(crate) async fn read_body(body: Body) -> Result<Vec<u8>, ApiError> {
     match limited.collect().await {
         Ok(collected) => Ok(collected.to_bytes().to_vec()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::ConnectionLost(format!("the answer has more than {ANSWER_BYTES_MAX} bytes")))
+            Err(ApiError::ConnectionLost(format!("response: larger than {ANSWER_BYTES_MAX} bytes")))
         }
         Err(_) => Err(ApiError::ConnectionLost(CONNECTION_LOST.to_owned())),
     }

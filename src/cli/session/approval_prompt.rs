@@ -18,7 +18,7 @@ use crate::cli::session::api_client::{ApiError, Client, path_segment};
 use crate::cli::session::signals::{ContinueSignal, is_foreground};
 
 /// Help for the replies.
-const REPLIES: &str = "  y or n (and a note); v: all of it; Enter: the run now; ^C leaves it waiting";
+const REPLIES: &str = "  y or n [note]; v: view all; Enter: state of the run; ^C: leave unanswered";
 
 /// Asks about one approval at a time.
 pub(crate) struct ApprovalPrompt {
@@ -95,7 +95,7 @@ impl ApprovalPrompt {
                     && self.shown.as_ref().and_then(|shown| shown.digest.as_deref()) != Some(text("shown"))
                 {
                     self.shown = None; // The prompt is shown again.
-                    status_line("\n  it shows something else by now:");
+                    status_line("\n  the content has changed:");
                 }
             }
             "node_transition" if text("from") == "waiting_human" => {
@@ -103,7 +103,7 @@ impl ApprovalPrompt {
                 if is_shown {
                     self.shown = None;
                     let (state, why) = (labels::state(text("to")), labels::reason(text("reason")));
-                    status_line(format!("\n  {node} asks no more, it is {state}: {why}"));
+                    status_line(format!("\n  {node} no longer asks: {state}, {why}"));
                 }
             }
             "node_transition" if self.is_prompting() && has_ended(text("to")) => {
@@ -199,7 +199,7 @@ impl ApprovalPrompt {
         let line = match input {
             PromptInput::Line(Some(line)) => line,
             PromptInput::Line(None) => {
-                status_line("  left waiting");
+                status_line("  left unanswered");
                 self.pending.clear();
                 self.shown = None;
                 return Ok(());
@@ -215,7 +215,7 @@ impl ApprovalPrompt {
             Reply::ShowAll => self.show_full(client).await?,
             Reply::ShowRun => view.status_lines(out).iter().for_each(status_line),
             Reply::Invalid => {
-                status_line(format!("  {:?} is no answer. Possible are:\n{REPLIES}", line.trim()))
+                status_line(format!("  {:?}: not an answer. Possible are:\n{REPLIES}", line.trim()))
             }
         }
         self.prompt();
@@ -243,7 +243,7 @@ impl ApprovalPrompt {
         match client.post::<RunRef>(&path, &request).await {
             Ok(_) => self.pending.retain(|pending| *pending != question.node),
             // The request was withdrawn or replaced; the records show which.
-            Err(ApiError::Problem(problem)) => status_line(format!("  not taken: {}", problem.detail)),
+            Err(ApiError::Problem(problem)) => status_line(format!("  not accepted: {}", problem.detail)),
             Err(gone) => {
                 self.shown = Some(question);
                 return Err(gone);

@@ -77,7 +77,7 @@ async fn resume_if_idle(session: &mut Session, run: &str) -> Result<bool, ApiErr
         return Ok(false);
     }
     if !session.client.is_remote() {
-        status_line("the process that held the data folder went away: the run goes on in this one");
+        status_line("the process that held the data folder ended: the run continues in this one");
     }
     match session.post::<RunRef>(&format!("{path}/resume"), &Value::Null).await {
         // Another process resumed the run first.
@@ -90,7 +90,7 @@ async fn resume_if_idle(session: &mut Session, run: &str) -> Result<bool, ApiErr
 pub(crate) fn connection_lost(refused: ApiError, run: &str) -> Failure {
     match refused {
         ApiError::ConnectionLost(what) | ApiError::NotSent(what) => {
-            Failure::internal(format!("{what}; `{}` goes on", hints::resume(run)))
+            Failure::internal(format!("{what}; `{}` continues the run", hints::resume(run)))
         }
         refused => refused.into(),
     }
@@ -166,7 +166,7 @@ pub(crate) async fn stream_events(
         }
         rest.drain(..from);
         if rest.len() > LINE_BYTES_MAX {
-            return Err(gone(format!("a record has more than {LINE_BYTES_MAX} bytes")));
+            return Err(gone(format!("record larger than {LINE_BYTES_MAX} bytes")));
         }
     }
     Ok(())

@@ -53,7 +53,7 @@ pub(crate) async fn shut_down(os: Ostler, listener: Option<Listener>) {
 fn report_in_doubt(in_doubt: &[InDoubt]) {
     for InDoubt { run, node } in in_doubt {
         status_line(format!(
-            "{node} of run {run} was not done in time and was stopped: it is in doubt, and whoever takes the run up is asked ([shutdown] wait in ostler.toml gives it longer)"
+            "node {node} of run {run}: killed at the shutdown timeout, so it is in doubt; `ostler resume` asks for its outcome (a longer timeout: [shutdown] wait in ostler.toml)"
         ));
     }
 }
@@ -63,17 +63,17 @@ fn report_open(opened: &Opened, data: &Path, keep: Option<HumanDuration>) {
     let place = data.display();
     if let Some(torn) = &opened.torn {
         status_line(format!(
-            "note: the last write to {place} was cut short; {} bytes that nobody was told of were dropped ({})",
+            "note: {place}: the last write was incomplete; {} unacknowledged bytes were dropped ({})",
             torn.bytes, torn.what
         ));
     }
     if let Some(lost) = &opened.lost_end {
         status_line(with_location(&format!(
-            "note: {place} is damaged: {lost}; what is listed is what the index knows, and nothing is written; {TO_REPAIR}"
+            "note: {place}: damaged: {lost}; the list comes from the index, and nothing is written; {TO_REPAIR}"
         )));
     }
     if opened.format_missing {
-        status_line(format!("note: {place} had records and no format file, which was written anew"));
+        status_line(format!("note: {place}: the format file was missing, and was written again"));
     }
     if let Some(keep) = keep.filter(|_| opened.removed > 0) {
         let (runs, were) = (plural(opened.removed, "run"), if opened.removed == 1 { "was" } else { "were" });
@@ -92,7 +92,7 @@ pub(crate) async fn open_in_process(
     }
     if os.killed_programs() > 0 {
         status_line(format!(
-            "note: the process that held {} before died; what its steps had left running was ended",
+            "note: {}: the previous process died; child processes that it left were killed",
             data.display()
         ));
     }
@@ -117,7 +117,7 @@ pub(crate) fn open_listener(data: &Path, router: Router) -> std::io::Result<List
 }
 
 pub(crate) fn disk_full_text(why: &str) -> String {
-    format!("the disk is full ({why}): what has no room waits for some")
+    format!("the disk is full ({why}): writes wait for space")
 }
 
 /// Connects to the process that holds the data folder, if one answers.

@@ -251,7 +251,7 @@ impl Session {
             }
             if !*said {
                 status_line(format!(
-                    "staying for {} of other terminals in this process; ^C stops that, the state is kept",
+                    "waiting for {} of other terminals in this process; ^C stops, state is kept",
                     plural(running, "run")
                 ));
                 *said = true;

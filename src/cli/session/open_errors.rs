@@ -14,7 +14,7 @@ use crate::cli::output::units::duration;
 pub(crate) fn holder_stopping(held: &OpenError, wait_ms: u64) -> Failure {
     let wait = duration(i64::try_from(wait_ms).unwrap_or(i64::MAX));
     let what = format!(
-        "{held}, which is ending and waits up to {wait} for work that acts on the world: until then it answers `ostler ps` and `ostler cancel RUN`; ask again when it is gone, nothing is lost"
+        "{held}, which is shutting down and waits up to {wait} for attempts that change the world; repeat the command after that (`ostler ps` and `ostler cancel RUN` work now); nothing is lost"
     );
     Failure::store(with_location(&what))
 }
@@ -24,7 +24,7 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Metrics { .. } => Failure::invalid(error.to_string()),
         StartError::System(ostler_actors::StartError::Journal(error @ JournalError::Damaged { .. })) => {
             let what =
-                format!("{error}, in what is on record of a client, which every command reads: {TO_REPAIR}");
+                format!("{error}, in a client record, which every command reads; {TO_REPAIR}");
             Failure::store(with_location(&what))
         }
         error => Failure::internal(error.to_string()),
@@ -36,30 +36,30 @@ pub(crate) fn open_failure(data: &Path, error: &OpenError) -> Failure {
     if !data.is_dir() {
         match error {
             OpenError::Io { error, .. } => {
-                return Failure::store(format!("cannot make the data folder {place}: {error}"));
+                return Failure::store(format!("data folder {place}: cannot be created: {error}"));
             }
             OpenError::ReadOnly { .. } => {
                 return Failure::store(format!(
-                    "cannot make the data folder {place}: you may not write where it would lie; name another with --data, or OSTLER_DATA"
+                    "data folder {place}: cannot be created, its parent is not writable; name another with --data or OSTLER_DATA"
                 ));
             }
             _ => {}
         }
     }
-    let nothing_written = format!(": nothing was written; {TO_REPAIR}");
+    let nothing_written = format!("; nothing was written; {TO_REPAIR}");
     let advice = match error {
         OpenError::Held { .. } => {
-            ", which does not answer at control.sock: wait for it, or end it; nothing is lost"
+            ", which does not answer at control.sock; wait for it, or end it; nothing is lost"
         }
         OpenError::Damaged { .. } => &nothing_written,
-        OpenError::NewerFormat { .. } => "; use that one",
+        OpenError::NewerFormat { .. } => "; use that version",
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"
         }
-        OpenError::LeadsNowhere { .. } => "; make that folder, or name another with --data",
-        OpenError::NotAFile { .. } => "; see what it is, and remove it",
-        OpenError::Lost { .. } => "; see who holds it, and try again",
-        OpenError::ReadOnly { .. } => ": copy it to where you may write, and name that with --data",
+        OpenError::LeadsNowhere { .. } => "; create that folder, or name another with --data",
+        OpenError::NotAFile { .. } => "; check what it is, and remove it",
+        OpenError::Lost { .. } => "; check which process holds it, and try again",
+        OpenError::ReadOnly { .. } => "; copy it to a writable place, and name that with --data",
         OpenError::Io { .. } => "",
     };
     let told = error.to_string();
@@ -69,4 +69,4 @@ pub(crate) fn open_failure(data: &Path, error: &OpenError) -> Failure {
 }
 
 pub(crate) const TO_REPAIR: &str =
-    "`ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";
+    "`ostler doctor` reports what is affected, `ostler doctor --repair` quarantines it";

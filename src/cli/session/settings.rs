@@ -55,11 +55,11 @@ pub(crate) fn data_folder_exists(data: &Path) -> Result<bool, Failure> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
         Err(error) => {
             let advice = match error.kind() {
-                ErrorKind::PermissionDenied => "ask as the user whose it is, or name another with --data",
-                _ => "see what stands there, or name another with --data",
+                ErrorKind::PermissionDenied => "run as its owner, or name another with --data",
+                _ => "check what is there, or name another with --data",
             };
             let place = data.display();
-            Err(Failure::store(format!("cannot look into the data folder {place}: {error}; {advice}")))
+            Err(Failure::store(format!("data folder {place}: cannot be read: {error}; {advice}")))
         }
     }
 }
@@ -76,9 +76,9 @@ pub(crate) fn missing_folder_text(what: &str, data: Option<&Path>) -> Result<Opt
         Some(data) => {
             Store::check_place(data).map_err(|error| open_failure(data, &error))?;
             let data = harmless_line(&data.display().to_string());
-            Some(format!("there is no {what} yet: no data folder at {data} (--data names another)"))
+            Some(format!("no {what} yet: no data folder at {data} (--data names another)"))
         }
-        None => Some(format!("there is no {what} yet: what is kept in memory is gone with its process")),
+        None => Some(format!("no {what} yet: a store in memory ends with its process")),
     })
 }
 

@@ -94,7 +94,7 @@ impl Signals {
                     programs.kill_running();
                 }
                 let message = message.unwrap_or_else(|| {
-                    with_location("ended at once, state is kept: `ostler resume` goes on")
+                    with_location("stopped at once, state is kept: `ostler resume` continues")
                 });
                 // Bypasses the screen, which may be in the middle of a drawing.
                 let _ = writeln!(stderr(), "{message}");
@@ -114,7 +114,7 @@ async fn hang_up_received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Returns whether the parent process had SIGHUP ignored. Without `/proc` the answer is unknown, and the setting
+/// Returns whether the parent process had SIGHUP ignored. Without `/proc` response: status unknown, and the setting
 /// stays.
 fn outlives_terminal() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return true };

@@ -64,18 +64,18 @@ pub(crate) async fn watch(
 pub(crate) async fn report_interrupt(session: Session, signals: &Signals, run: &str) {
     if session.client.is_remote() {
         status_line(format!(
-            "the run goes on in the process that holds the data folder; `{}` stops it",
+            "the run continues in the process that holds the data folder; `{}` cancels it",
             hints::command("cancel", &[run], "")
         ));
     } else {
         let resume = hints::resume(run);
         signals.kill_on_exit(session.programs());
         status_line(
-            "stopping: work that acts on the world is brought to its end; ^C again ends it, and this, at once",
+            "stopping: attempts that change the world run to their end; ^C again kills them at once",
         );
-        signals.set_exit_message(format!("ended at once, state is kept: `{resume}` goes on"));
+        signals.set_exit_message(format!("stopped at once, state is kept: `{resume}` continues"));
         session.stop().await;
-        status_line(format!("stopped, state is kept: `{resume}` goes on"));
+        status_line(format!("stopped, state is kept: `{resume}` continues"));
     }
 }
 
@@ -151,10 +151,10 @@ async fn report_disk_space(disk_full: &mut Option<watch::Receiver<Option<String>
     let why = changes.borrow_and_update().clone();
     status_line(match why {
         Some(why) => {
-            let cost = "^C ends this; a step that has acted, and whose result waits, is in doubt then";
+            let cost = "^C stops; an attempt whose result is not recorded is in doubt then";
             format!("{}; {cost}", disk_full_text(&why))
         }
-        None => "there is room on the disk again".to_owned(),
+        None => "the disk has space again".to_owned(),
     });
 }
 
@@ -204,7 +204,7 @@ pub(crate) async fn go_on(
     if globals.json {
         out.json(&json!({"type": "done", "run": run, "node": node, "done": word}));
     } else {
-        out.line(format!("{told}; the run goes on in the process that holds the data folder"));
+        out.line(format!("{told}; the run continues in the process that holds the data folder"));
     }
     session.stop().await;
     Ok(code::SUCCEEDED)

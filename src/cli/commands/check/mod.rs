@@ -64,9 +64,9 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
         false => harmless_line(&names.join(", ")),
     };
     let impact = match stats.impact_max {
-        0 => "0 (observes)",
-        1 => "1 (operates)",
-        _ => "2 (controls)",
+        0 => "0 (observe)",
+        1 => "1 (operate)",
+        _ => "2 (control)",
     };
     let path: Vec<&str> = stats.critical_path.iter().map(|id| id.as_str()).collect();
     out.line(format!("  nodes          {} with {}", stats.nodes, plural(stats.edges, "edge")));

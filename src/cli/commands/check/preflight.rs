@@ -64,7 +64,7 @@ pub(crate) fn refusals(
     if let [first, others @ ..] = over.as_slice() {
         let most = over.iter().map(|node| node.reach().impact).max().unwrap_or(first.reach().impact);
         let what = format!(
-            "would be refused: impact {} is above --intent {}{}",
+            "would be denied: impact {} is above --intent {}{}",
             first.reach().impact,
             bounds.intent,
             likewise(others)
@@ -77,7 +77,7 @@ pub(crate) fn refusals(
             let tool = node.tool.as_deref().and_then(|name| gated.get(name));
             let url = tool.and_then(|tool| bad_url(tool, &node.params, &policy.egress));
             let mend = mend(&denial, &bounds.scope, url.as_ref().map(|(_, fault)| fault));
-            let what = format!("would be refused: {}", denial.operator);
+            let what = format!("would be denied: {}", denial.operator);
             let param = match denial.code {
                 DenialCode::EgressForbidden => url.map(|(name, _)| name),
                 // The parameter that the gate would deny by itself.
@@ -121,15 +121,15 @@ fn bad_url<'p>(
 
 fn mend(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
     match denial.code {
-        DenialCode::ScopeUnresolved => format!("name a scope of the configuration, or add [scopes.{scope}]"),
-        DenialCode::OutOfScope => format!("add the tool to [scopes.{scope}], or name another --scope"),
+        DenialCode::ScopeUnresolved => format!("use a configured scope, or add [scopes.{scope}]"),
+        DenialCode::OutOfScope => format!("add the tool to [scopes.{scope}], or use another --scope"),
         DenialCode::ImpactOverScopeCap => {
-            format!("raise its cap in [scopes.{scope}], or name another --scope")
+            format!("raise its cap in [scopes.{scope}], or use another --scope")
         }
-        DenialCode::PathEscape => "give a path within the workspace, or another --workspace".to_owned(),
+        DenialCode::PathEscape => "use a path inside the workspace, or another --workspace".to_owned(),
         DenialCode::EgressForbidden => match url {
             Some(EgressFault::Ambiguous(_) | EgressFault::Scheme) => {
-                "write it as https://HOST/PATH or https://HOST:PORT/PATH, with %20 for a blank and the like"
+                "write it as https://HOST/PATH or https://HOST:PORT/PATH, with escapes such as %20 for a space"
                     .to_owned()
             }
             Some(EgressFault::NotListed { host, port } | EgressFault::NotPublic { host, port }) => {
@@ -138,15 +138,15 @@ fn mend(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
                 )
             }
             Some(EgressFault::OtherScheme { expected, .. }) => {
-                format!("write it with {expected}://, or with the port that is meant")
+                format!("write it with {expected}://, or with another port")
             }
             None => "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned(),
         },
         DenialCode::PlanFieldForbidden => {
-            "leave it out: --intent and --scope say what a run may do".to_owned()
+            "remove it; --intent and --scope set what a run may do".to_owned()
         }
         DenialCode::ParamSchema | DenialCode::ImpactOverIntent | DenialCode::ImpactOverTenantCeiling => {
-            "`ostler help run` tells what a run may do".to_owned()
+            "`ostler help run` explains the bounds of a run".to_owned()
         }
     }
 }

@@ -6,15 +6,15 @@ use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report, Verdict};
 use crate::cli::output::units::{bytes, plural};
 
 /// Advice for a quarantined run.
-pub(crate) const QUARANTINED: &str = "nothing: it is kept as far as it can be, and never goes on; `ostler gc --quarantined --apply` removes it";
+pub(crate) const QUARANTINED: &str = "no action needed: what is left is kept, and the run never continues; `ostler gc --quarantined --apply` removes it";
 
-const REPAIR: &str = "`ostler doctor --repair` sets aside the runs and pipelines that it touches, and nothing else; or put a backup in the place of the folder";
+const REPAIR: &str = "`ostler doctor --repair` quarantines the affected runs and pipelines, and nothing else; or restore the folder from a backup";
 
-const CLIENT: &str = "compare `ostler ps --clients` with what you know, and put it right with `ostler client add` and `ostler credit`";
+const CLIENT: &str = "check `ostler ps --clients`, and correct it with `ostler client add` and `ostler credit`";
 
-const INDEX: &str = "remove index.redb from the data folder while nobody holds it: the next command builds it again from the journal";
+const INDEX: &str = "remove index.redb from the data folder while no process holds it: the next command rebuilds it from the journal";
 
-const PIPELINE: &str = "declare it again with `ostler pipeline create`: it begins anew";
+const PIPELINE: &str = "declare it again with `ostler pipeline create`: it starts empty";
 
 /// Adds the damage found, or with `repaired` the repairs done.
 pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
@@ -24,9 +24,9 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
     for damage in journal.damages.iter().filter(|damage| damage.torn) {
         let next = match found.read_only {
             true => {
-                "nothing here: copied to where it may be written, its next run drops the torn end, or tells that more is gone"
+                "copy the folder to a writable place: the next run there drops the torn end, or reports further losses"
             }
-            false => "nothing: the next run drops the torn end",
+            false => "no action needed: the next run drops the torn end",
         };
         report.warn("journal", damage.to_string(), next);
     }
@@ -45,16 +45,16 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
         }
     }
     if journal.list_damaged {
-        report.add(verdict, "quarantine", "the list of runs that were set aside before is damaged", advice);
+        report.add(verdict, "quarantine", "the list of quarantined runs is damaged", advice);
     }
     for loss in &journal.pipelines {
         let name = loss
             .pipeline
             .as_ref()
-            .map_or("a pipeline whose name is lost".to_owned(), |name| format!("pipeline {name}"));
+            .map_or("a pipeline of unknown name".to_owned(), |name| format!("pipeline {name}"));
         let what = match (repaired, loss.moved) {
             (true, 1..) => {
-                format!("{name}: {}; what is left of it was moved to journal/{}", loss.what, loss.remains)
+                format!("{name}: {}; the rest was moved to journal/{}", loss.what, loss.remains)
             }
             _ => format!("{name}: {}", loss.what),
         };
@@ -70,13 +70,13 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
         told_repaired(found, report);
     }
     if damaged.is_empty() || repaired {
-        report.pass("journal", "every record has the checksum it was written with");
+        report.pass("journal", "all checksums are correct");
     }
     if found.format_missing {
         report.warn(
             "format",
-            "the format file is missing, beside records that can be read without it",
-            "nothing: the next command that opens the folder writes it anew",
+            "the format file is missing; the records can be read without it",
+            "no action needed: the next command that opens the folder writes it",
         );
     }
     index(found, report);
@@ -87,8 +87,8 @@ fn index(found: &Examination, report: &mut Report) {
     if found.index_broken {
         report.warn(
             "index",
-            "could not be read: it is built again from the journal",
-            "nothing: that is done",
+            "could not be read: rebuilt from the journal",
+            "no action needed",
         );
     }
     let differences = &found.index;
@@ -107,37 +107,37 @@ fn lost(found: &Examination, report: &mut Report) {
     if journal.charges_known {
         report.pass(
             "charges",
-            "what clients were charged in what is lost is known all the same, from the index",
+            "charges in lost records are known from the index",
         );
     } else {
         let what = format!(
-            "{} of records are lost, and no index tells what stood in them: what clients were charged there counts as never charged",
+            "{} of records are lost, and no index covers them: their charges count as never made",
             bytes(journal.bytes_lost)
         );
         report.warn(
             "charges",
             what,
-            "to charge a client for it, take credits back: `ostler credit CLIENT -N`",
+            "to charge a client for them, withdraw credits: `ostler credit CLIENT -N`",
         );
     }
     if journal.clients_unsure {
-        let what = "deposits, terms and agents of clients may be among what is lost, the last of each";
+        let what = "the lost records may include the last deposits, terms and agents of clients";
         report.warn("clients", what, CLIENT);
     }
 }
 
 fn told_repaired(found: &Examination, report: &mut Report) {
     let runs = match found.journal.runs.len() {
-        0 => "no run set aside".to_owned(),
-        some => format!("{} set aside, what is left in journal/ as RUN.remains", plural(some, "run")),
+        0 => "no run quarantined".to_owned(),
+        some => format!("{} quarantined, the rest of each in journal/ as RUN.remains", plural(some, "run")),
     };
     let kept = match found.journal.kept.len() {
         0 => String::new(),
-        kept => format!("; {} as found, in journal/ as *.damaged-*", plural(kept, "segment")),
+        kept => format!("; {} kept as found in journal/ as *.damaged-*", plural(kept, "segment")),
     };
     let artifacts = match found.artifacts.len() {
         0 => String::new(),
-        some => format!("; {} in artifacts/damaged", plural(some, "result")),
+        some => format!("; {} moved to artifacts/damaged", plural(some, "result")),
     };
     let what = format!("{runs}{kept}{artifacts}");
     report.add(Verdict::Warning, "repaired", &what, None);
@@ -152,6 +152,6 @@ fn client(loss: &ClientLoss) -> String {
     let name = loss
         .client
         .as_ref()
-        .map_or("a client whose name is lost".to_owned(), |name| format!("client {name}"));
-    format!("{name}: {}; it may lack deposits, terms or agents", loss.what)
+        .map_or("a client of unknown name".to_owned(), |name| format!("client {name}"));
+    format!("{name}: {}; deposits, terms or agents may be missing", loss.what)
 }

@@ -58,25 +58,25 @@ pub(crate) fn check_disk(data: &Path, report: &mut Report) {
             spans.sort_unstable();
             let (median, worst) = (spans[spans.len() / 2], spans[spans.len() - 1]);
             let told = format!(
-                "a write is safe after {:.2} ms, at worst {:.2} ms: about {:.0} steps a second one at a time, more together",
+                "durable write: median {:.2} ms, maximum {:.2} ms; about {:.0} sequential steps per second, more in parallel",
                 median.as_secs_f64() * 1e3,
                 worst.as_secs_f64() * 1e3,
                 1.0 / median.as_secs_f64().max(1e-9)
             );
             if median < SYNC_PLAUSIBLE {
-                report.warn("disk", format!("{told}; too fast to be true"), MEMORY_DISK);
+                report.warn("disk", format!("{told}; implausibly fast"), MEMORY_DISK);
             } else {
                 report.pass("disk", told);
             }
         }
         Err(error) => {
-            let what = format!("cannot write in {}: {error}", folder.display());
-            report.fail("disk", what, "make room, change the rights, or name another folder with --data");
+            let what = format!("{}: cannot write: {error}", folder.display());
+            report.fail("disk", what, "free space, change the permissions, or name another folder with --data");
         }
     }
 }
 
-const MEMORY_DISK: &str = "if runs must survive a loss of power, name a folder on a real disk with --data";
+const MEMORY_DISK: &str = "if runs must survive a power loss, name a folder on a persistent disk with --data";
 
 fn measure(path: &Path) -> std::io::Result<Vec<Duration>> {
     let mut file = File::options().write(true).create_new(true).open(path)?;

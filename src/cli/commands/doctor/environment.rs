@@ -17,10 +17,10 @@ pub(crate) fn check_configuration(
 ) {
     let folder = data.unwrap_or(Path::new(ostler::DATA_FOLDER));
     match Config::find(globals.config.as_deref(), folder, Path::new(".")) {
-        Some(path) => report.pass("configuration", format!("{} is read", path.display())),
+        Some(path) => report.pass("configuration", format!("{}", path.display())),
         None => {
             let folder = folder.display();
-            report.pass("configuration", format!("no ostler.toml in {folder} or here: the defaults hold"));
+            report.pass("configuration", format!("no ostler.toml in {folder} or here: defaults apply"));
         }
     }
     let tools = builtin(&config.tools, None);
@@ -35,14 +35,14 @@ pub(crate) fn check_configuration(
             report.pass("scope", what);
         } else {
             let advice =
-                format!("mend or remove {} in [scopes.{name}] of the configuration", unknown.join(", "));
-            report.warn("scope", format!("{what}; it names others that are not there"), &advice);
+                format!("correct or remove {} in [scopes.{name}] of the configuration", unknown.join(", "));
+            report.warn("scope", format!("{what}; it names unknown tools"), &advice);
         }
     }
     if config.tools.http.egress_allow == Default::default() {
-        report.warn("network", "http.request reaches nothing", OPEN_NETWORK);
+        report.warn("network", "http.request may reach no host", OPEN_NETWORK);
     } else {
-        report.pass("network", "http.request reaches what [tools.http] egress_allow lists");
+        report.pass("network", "http.request may reach the hosts in egress_allow of [tools.http]");
     }
     if data.is_some() {
         report.pass("retention", kept(config));
@@ -53,10 +53,10 @@ pub(crate) fn check_configuration(
 fn kept(config: &Config) -> String {
     match config.retention.keep {
         Some(keep) => format!(
-            "runs are removed {} after they are over, as a command opens the data folder to run something",
+            "closed runs are removed after {}, when a command opens the data folder to execute runs",
             duration_exact(keep)
         ),
-        None => "runs are kept for ever".to_owned(),
+        None => "runs are kept without limit".to_owned(),
     }
 }
 
@@ -68,7 +68,7 @@ const PROGRAMS: [&str; 1] = ["git"];
 
 pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut Report) {
     if !config.tools.shell.enabled {
-        report.warn("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
+        report.warn("shell.run", "disabled", "to enable it: enabled = true in [tools.shell]");
         return;
     }
     check_sandbox(config, data, report);
@@ -79,7 +79,7 @@ pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut 
         match found {
             Some(file) => report.pass(program, file.display().to_string()),
             None => {
-                report.warn(program, "is not there: nodes that call it fail", "install it, or mend the PATH")
+                report.warn(program, "not found: nodes that call it fail", "install it, or correct PATH")
             }
         }
     }
@@ -90,16 +90,16 @@ fn check_sandbox(config: &Config, data: Option<&Path>, report: &mut Report) {
     match (config.tools.shell.sandbox, sandbox()) {
         (true, Sandbox::Full) => report.pass("sandbox", CONFINED),
         (false, _) => {
-            let what = format!("is switched off: {UNCONFINED}");
-            report.warn("sandbox", what, "to switch it on, take sandbox = false out of [tools.shell]");
+            let what = format!("disabled: {UNCONFINED}");
+            report.warn("sandbox", what, "to enable it, remove sandbox = false from [tools.shell]");
         }
         (true, Sandbox::Partial) => report.warn(
             "sandbox",
-            format!("works in part: {CONFINED}; {OLD_LANDLOCK}"),
+            format!("partial: {CONFINED}; {OLD_LANDLOCK}"),
             "use Linux 6.12 or later",
         ),
         (true, Sandbox::None) => {
-            report.warn("sandbox", format!("this system has none: {UNCONFINED}"), NO_LANDLOCK);
+            report.warn("sandbox", format!("not supported by this system: {UNCONFINED}"), NO_LANDLOCK);
         }
     }
     let is_confined = config.tools.shell.sandbox && sandbox() != Sandbox::None;
@@ -107,10 +107,10 @@ fn check_sandbox(config: &Config, data: Option<&Path>, report: &mut Report) {
     let around = writable(Path::new("."), &config.tools.shell.write);
     if let Some(folder) = around.into_iter().map(|folder| resolved(&folder)).find(|it| data.starts_with(it)) {
         let what = format!(
-            "the data folder lies in {}, where programs may write: one that may act can change what is recorded of runs",
+            "the data folder is inside {}, where child processes may write: they can change the records of runs",
             folder.display()
         );
-        report.warn("records", what, "to rule that out, keep it elsewhere: --data DIR, or OSTLER_DATA");
+        report.warn("records", what, "to prevent that, move it elsewhere: --data DIR, or OSTLER_DATA");
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cli::exit::Failure;
 use crate::cli::output::units::plural;
 use crate::cli::session::Session;
 
-const ODD: &str = "change nothing in the folder, and keep a copy of it; what a client should have, `ostler credit CLIENT AMOUNT` puts right";
+const ODD: &str = "do not change the folder, and keep a copy of it; `ostler credit CLIENT AMOUNT` corrects a balance";
 
 /// Recomputes the credits of every metered client from its records, and counts unfinished jobs.
 pub(crate) async fn check_market(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
@@ -33,7 +33,7 @@ pub(crate) async fn check_market(session: &mut Session, report: &mut Report) -> 
         let clients = plural(audit.clients.len(), "metered client");
         report.pass(
             "ledger",
-            format!("{clients}: what is free, reserved and spent is what was deposited, after every record"),
+            format!("{clients}: free, reserved and spent credits add up to the deposits after every record"),
         );
     }
     let jobs: JobList = session.get("/v1/market").await?;
@@ -41,8 +41,8 @@ pub(crate) async fn check_market(session: &mut Session, report: &mut Report) -> 
         jobs.jobs.iter().filter(|line| !matches!(line.stage.as_str(), "evaluation" | "failed")).count();
     if open > 0 && !session.client.is_remote() {
         let what =
-            if open == 1 { "1 job is not over".to_owned() } else { format!("{open} jobs are not over") };
-        report.warn("market", what, "`ostler market ls` lists them, `ostler resume` goes on");
+            if open == 1 { "1 job is unfinished".to_owned() } else { format!("{open} jobs are unfinished") };
+        report.warn("market", what, "`ostler market ls` lists them, `ostler resume` continues them");
     }
     Ok(())
 }

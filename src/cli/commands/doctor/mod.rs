@@ -37,7 +37,7 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
     check_configuration(globals, &config, data.as_deref(), &mut report);
     check_programs(&config, data.as_deref(), &mut report);
     let Some(data) = data else {
-        report.warn("data folder", "none: runs are kept in memory, and end with the command", IN_MEMORY);
+        report.warn("data folder", "none: runs are kept in memory, and are lost at the end of the command", IN_MEMORY);
         return Ok(report.end());
     };
     let place = data.display();
@@ -47,26 +47,26 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
         check_store(globals, &data, args.repair, &mut report).await?;
     } else if let Err(error) = Store::check_place(&data) {
         let advice = match error {
-            OpenError::LeadsNowhere { .. } => "make that folder, or name another with --data, or OSTLER_DATA",
-            _ => "name another with --data, or OSTLER_DATA",
+            OpenError::LeadsNowhere { .. } => "create that folder, or name another with --data or OSTLER_DATA",
+            _ => "name another with --data or OSTLER_DATA",
         };
         report.fail("data folder", error.to_string(), advice);
     } else {
-        report.pass("data folder", format!("no data folder at {place} yet: the first run makes it"));
+        report.pass("data folder", format!("{place} does not exist yet: the first run creates it"));
         check_disk(&data, &mut report);
     }
     Ok(report.end())
 }
 
-const IN_MEMORY: &str = "to keep them, take url = \"memory:\" out of [store] of the configuration";
+const IN_MEMORY: &str = "to keep them, remove url = \"memory:\" from [store] of the configuration";
 
 pub(crate) const RESTORE: &str =
-    "change nothing in the folder; put a backup in its place, or keep it and begin another with --data";
+    "do not change the folder; restore a backup, or keep it and start another with --data";
 
 const NOT_LOOKED_AT: &str =
-    "may only be read: its runs are not gone through, nor is it known whether the end of the journal is gone";
+    "is read-only: its runs were not checked, and the end of the journal may be missing";
 
-const COPY: &str = "copy it to where you may write, and name that with --data";
+const COPY: &str = "copy it to a writable place, and name that with --data";
 
 async fn check_store(
     globals: &Globals,
@@ -89,17 +89,17 @@ async fn check_store(
         Err(OpenError::Held { pid, .. }) => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
             if repairs {
-                return Err(Failure::store(format!("held by {who}: nothing is repaired until it has ended")));
+                return Err(Failure::store(format!("journal: held by {who}; repair it after that process has ended")));
             }
-            let what = format!("held by {who}: its checksums and its index are not looked at");
-            report.warn("journal", what, "to verify them too, ask again when that process has ended");
+            let what = format!("held by {who}: checksums and index were not checked");
+            report.warn("journal", what, "to check them too, repeat after that process has ended");
         }
         Err(error @ OpenError::NewerFormat { .. }) => {
-            report.fail("journal", error.to_string(), "nothing of it is damaged: use that one");
+            report.fail("journal", error.to_string(), "nothing is damaged: use that version");
             return Ok(());
         }
         Err(error @ OpenError::ReadOnly { .. }) => {
-            report.fail("journal", format!("{error}: nothing is repaired"), COPY);
+            report.fail("journal", format!("{error}: nothing was repaired"), COPY);
             return Ok(());
         }
         Err(error) => {

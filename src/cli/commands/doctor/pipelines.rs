@@ -20,28 +20,28 @@ pub(crate) async fn check_pipelines(session: &mut Session, report: &mut Report) 
     };
     let events: u64 = lines.iter().map(|line| line.head).sum();
     let events = plural(events as usize, "event");
-    report.pass("pipelines", format!("{} with {events}, each in its place", lines.len()));
+    report.pass("pipelines", format!("{} with {events}, all consistent", lines.len()));
     for line in &lines {
         for stage in &line.stages {
             let name = format!("stage {} of pipeline {}", stage.stage, line.pipeline);
             if stage.missed > 0 {
                 let missed = plural(stage.missed as usize, "event");
-                let what = format!("{name} missed {missed}, gone before it came there");
+                let what = format!("{name} missed {missed}, removed before it processed them");
                 report.warn(
                     "missed",
                     what,
-                    "to keep more of them, raise `keep` of the next pipeline of this kind",
+                    "to keep more events, raise `keep` in the next declaration of this pipeline",
                 );
             }
             if let Some(first) = pipeline::stage_problems(&line.pipeline, stage).first() {
-                let what = format!("{name}: {first}; {} parked in all", stage.parked_total);
+                let what = format!("{name}: {first}; {} dead letters in all", stage.parked_total);
                 let of = [line.pipeline.as_str(), &stage.stage];
                 let advice = match stage.state.as_str() {
                     "stopped" | "down" => {
-                        format!("to let it go on: `{}`", hints::command("pipeline release", &of, ""))
+                        format!("to release it: `{}`", hints::command("pipeline release", &of, ""))
                     }
                     _ => format!(
-                        "when it is mended: `{}`",
+                        "after fixing the cause: `{}`",
                         hints::command("pipeline catch-up", &of, "--from SEQ")
                     ),
                 };

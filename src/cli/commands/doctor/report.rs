@@ -85,9 +85,9 @@ impl Report {
         if !self.json {
             let told = match (self.failures, self.warnings) {
                 (0, 0) => "nothing is broken".to_owned(),
-                (0, _) => "nothing is broken; what is marked with ! you should know".to_owned(),
-                (1, _) => "one thing is broken".to_owned(),
-                (failures, _) => format!("{failures} things are broken"),
+                (0, _) => "nothing is broken; lines marked with ! may need action".to_owned(),
+                (1, _) => "1 check failed".to_owned(),
+                (failures, _) => format!("{failures} checks failed"),
             };
             self.out.line(told);
         }

@@ -37,25 +37,25 @@ impl Unfinished {
     fn add(&self, report: &mut Report) {
         if self.open > 0 {
             let what = format!("{} open", runs_text(self.open, "is", "are"));
-            report.warn("open", what, "`ostler ps` lists them, `ostler resume` goes on");
+            report.warn("open", what, "`ostler ps` lists them, `ostler resume` continues them");
         }
         if self.waiting > 0 {
             let what = format!("{} for a person", runs_text(self.waiting, "waits", "wait"));
-            report.warn("waiting", what, "`ostler approvals` shows for what");
+            report.warn("waiting", what, "`ostler approvals` lists the requests");
         }
         if self.in_doubt > 0 {
             let what =
-                format!("{} of which nobody knows whether it took effect", plural(self.in_doubt, "attempt"));
-            report.warn("in doubt", what, "`ostler ps` lists the commands that settle that");
+                format!("{} whose effect is unknown", plural(self.in_doubt, "attempt"));
+            report.warn("in doubt", what, "`ostler ps` lists the commands that resolve them");
         }
         for RunLine { run, plan, reason, .. } in self.set_aside.iter().take(PROBLEMS_SHOWN_MAX) {
             let what = format!("run {run} ({plan}): {}", reason.as_deref().unwrap_or_default());
-            report.warn("set aside", what, &format!("`{}` goes on with it", hints::resume(run)));
+            report.warn("suspended", what, &format!("`{}` resumes it", hints::resume(run)));
         }
         let more = self.set_aside.len().saturating_sub(PROBLEMS_SHOWN_MAX);
         if more > 0 {
             let advice = "`ostler ps --state checkpointed` lists them";
-            report.warn("set aside", plural(more, "more run"), advice);
+            report.warn("suspended", plural(more, "more run"), advice);
         }
     }
 }
@@ -70,7 +70,7 @@ pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Re
     if session.client.is_remote() {
         let health: Health = session.get("/healthz").await?;
         let what = format!(
-            "process {} answers, version {}, drives {}",
+            "process {} answers: version {}, executes {}",
             health.pid,
             health.version,
             plural(health.active, "run")
@@ -142,11 +142,11 @@ pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Re
     if !problems.iter().any(|(name, _)| *name == "steps") {
         report.pass(
             "runs",
-            format!("{count} with {steps} records, each of which follows from those before it"),
+            format!("{count} with {steps} records, all legal"),
         );
     }
     if !problems.iter().any(|(name, _)| *name == "artifacts") {
-        report.pass("results", format!("{artifacts} of {}: every digest is right", bytes(size)));
+        report.pass("results", format!("{artifacts} of {}, all digests correct", bytes(size)));
     }
     unfinished.add(report);
     for (whose, (line, runs)) in short.iter().take(PROBLEMS_SHOWN_MAX) {

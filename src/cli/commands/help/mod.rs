@@ -14,32 +14,32 @@ use crate::cli::output::terminal::{Out, record_write_result};
 
 /// Exit codes and their meanings.
 pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
-    ("0", "done: the run succeeded, or concluded early"),
+    ("0", "success: the run succeeded, or concluded early"),
     ("1", "the run failed or was cancelled; or a comparison found a difference"),
-    ("2", "the command line, the plan or another file is not right; nothing was started"),
-    ("3", "a run waits for a person to answer, or was set aside by one until `ostler resume RUN`"),
+    ("2", "the command line, the plan or another file is invalid; nothing was started"),
+    ("3", "a run waits for a person, or was suspended by one until `ostler resume RUN`"),
     ("4", "the data folder is damaged, cannot be used, or is held by a process that must end first"),
-    ("5", "something else went wrong, or a run did not get on; what was done is kept: `ostler resume`"),
-    ("130", "interrupted (^C); what was done is kept, `ostler resume` goes on"),
-    ("143", "terminated; what was done is kept, `ostler resume` goes on"),
+    ("5", "another error, or a run that made no progress; state is kept: `ostler resume`"),
+    ("130", "interrupted (^C); state is kept, `ostler resume` continues"),
+    ("143", "terminated; state is kept, `ostler resume` continues"),
 ];
 
 /// Environment variables and their effects.
 pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
-    ("OSTLER_DATA", "the data folder, where --data does not say; .ostler if neither does"),
-    ("OSTLER_CONFIG", "the configuration, where --config does not say"),
-    ("OSTLER_LOG", "what is logged on stderr: error (the default), warn, info, debug, trace or off"),
-    ("NO_COLOR", "set to anything: no colours"),
+    ("OSTLER_DATA", "the data folder, if --data is not given; default .ostler"),
+    ("OSTLER_CONFIG", "the configuration, if --config is not given"),
+    ("OSTLER_LOG", "log level on stderr: error (default), warn, info, debug, trace or off"),
+    ("NO_COLOR", "any value: no colours"),
     ("CLICOLOR", "0: no colours"),
-    ("CLICOLOR_FORCE", "set to anything but 0: colours in a pipe too"),
-    ("TERM", "dumb: no colours, and no tree that is drawn again and again"),
-    ("TZ", "the time zone of the times that are shown"),
+    ("CLICOLOR_FORCE", "any value but 0: colours in a pipe too"),
+    ("TERM", "dumb: no colours and no redrawn tree"),
+    ("TZ", "time zone of the times shown"),
 ];
 
 /// Text about names of runs.
 pub(crate) const RUNS: &str = "\
 A run is named by its id, by the first or the last characters of it (four or more, if
-they fit one run only), or by @last, the newest run. `ostler ps` lists all runs.
+they match one run only), or by @last, the newest run. `ostler ps` lists all runs.
 A node is named as the plan names it. A result is named RUN/NODE, such as @last/report.
 ";
 
@@ -55,12 +55,12 @@ const TOPICS: [Topic; 3] = [
 /// Groups of commands in the help.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["check", "run", "resume", "checkpoint", "interject", "cancel"]),
-    ("Look", &["ps", "show", "events", "artifact"]),
-    ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
-    ("Stream", &["pipeline"]),
-    ("Judge it", &["evaluate", "agents"]),
-    ("Share it", &["client", "credit", "top", "market"]),
-    ("Look after it", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
+    ("Inspect", &["ps", "show", "events", "artifact"]),
+    ("Decide", &["approvals", "approve", "reject", "skip", "resolve"]),
+    ("Stream events", &["pipeline"]),
+    ("Evaluate", &["evaluate", "agents"]),
+    ("Share resources", &["client", "credit", "top", "market"]),
+    ("Administer", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 
 /// Group of commands that are in no other.
@@ -96,8 +96,8 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
         asked = asked.find_subcommand_mut(name).ok_or_else(|| {
             let topics: Vec<&str> = TOPICS.iter().map(|(name, ..)| *name).collect();
             Failure::invalid(format!(
-                "there is no command, code or topic {name:?}: `ostler help` lists the commands, the topics are {}; a code is one \
-                 that `ostler check` or a refused call tells, such as V04 or PATH_ESCAPE",
+                "{name:?}: no such command, code or topic; `ostler help` lists the commands, the topics are {}; codes are those \
+                 of `ostler check` and of denied calls, such as V04 or PATH_ESCAPE",
                 topics.join(", ")
             ))
         })?;

@@ -71,7 +71,7 @@ async fn ls(globals: &Globals) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     if list.jobs.is_empty() {
-        status_line(with_location("there is no job yet: `ostler market post FILE` posts one"));
+        status_line(with_location("no job yet; `ostler market post FILE` posts one"));
         return Ok(code::SUCCEEDED);
     }
     let columns = out.columns();

@@ -50,7 +50,7 @@ pub(crate) async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Fail
     let (_, data) = settings::load_settings(globals, Path::new("."))?;
     if let Some(nothing) = settings::missing_folder_text("agent", data.as_deref())? {
         let spawn = hints::command("spawn", &[&agent], "");
-        return Err(Failure::invalid(format!("{nothing}; `{spawn}` makes one")));
+        return Err(Failure::invalid(format!("{nothing}; `{spawn}` creates one")));
     }
     let mut session = Session::open(globals, Path::new("."), AccessMode::Execute).await?;
     let path = format!("/v1/agents/{}/offer", path_segment(&agent));
@@ -64,18 +64,18 @@ pub(crate) async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Fail
     }
     let OfferView { agent, offer } = offered;
     let client = offer.client.as_ref().map(|client| format!(" of client {client}")).unwrap_or_default();
-    out.line(format!("{agent}{client} offers: {}", terms(&offer)));
+    out.line(format!("{agent}{client} offers {}", terms(&offer)));
     Ok(code::SUCCEEDED)
 }
 
 /// Describes an offer.
 pub(crate) fn terms(offer: &OfferRequest) -> String {
     let can = match offer.capabilities.len() {
-        0 => "no jobs that ask for a capability".to_owned(),
+        0 => "no capability".to_owned(),
         _ => offer.capabilities.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
     };
     let price = offer.price.map_or_else(|| "the budget".to_owned(), |price| format!("{price} credits"));
     let time = offer.time_ms.map(|ms| format!(", in {}", duration(ms as i64))).unwrap_or_default();
-    let domain = offer.domain.as_ref().map(|domain| format!(", judged as {domain}")).unwrap_or_default();
+    let domain = offer.domain.as_ref().map(|domain| format!(", domain {domain}")).unwrap_or_default();
     format!("{can}; for {price}{time}{domain}")
 }

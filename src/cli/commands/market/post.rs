@@ -39,7 +39,7 @@ pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failur
     let mut session = Session::open(globals, Path::new(&request.workspace), AccessMode::Create).await?;
     if args.detach && !session.client.is_remote() {
         let what =
-            "--detach leaves the job to the process that holds the data folder, and none does: leave it out";
+            "--detach: no process holds the data folder to execute the job; omit the option";
         return session.stop_with(Failure::invalid(what.to_owned())).await;
     }
     // The request contains the job's id, so that it is idempotent.
@@ -164,7 +164,7 @@ fn contract(line: &JobLine, out: &mut Out) {
     let (winner, price) = (line.winner.as_deref().unwrap_or("-"), line.price.unwrap_or(0));
     let score = line.proposals.iter().find(|it| it.agent == winner).map_or(0, |proposal| proposal.score);
     out.line(format!(
-        "job {job}: {}\n  {winner} has the contract, for {price} of at most {budget} credits; its proposal scores {score} of 10000",
+        "job {job}: {}\n  {winner} won the contract for {price} of at most {budget} credits; its proposal scored {score} of 10000",
         harmless_line(title)
     ));
 }
@@ -205,7 +205,7 @@ async fn finish(
 }
 
 fn rest(spent: u64, budget: u64) -> &'static str {
-    if spent < budget { ", the rest is free" } else { "" }
+    if spent < budget { ", the rest was released" } else { "" }
 }
 
 /// Describes the result of a job.
@@ -226,7 +226,7 @@ fn outcome(line: &JobLine) -> String {
             )
         }
         (None, stage) => {
-            with_location(&format!("job {job} is at the stage {stage}; `ostler resume` goes on with it"))
+            with_location(&format!("job {job} is in stage {stage}; `ostler resume` continues it"))
         }
     }
 }

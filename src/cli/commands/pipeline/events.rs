@@ -44,7 +44,7 @@ pub(crate) async fn events(globals: &Globals, args: &EventsArgs) -> Result<u8, F
     };
     session.stop().await;
     if told.is_ok() && args.follow && !follows {
-        status_line("nothing more comes: no process holds the data folder");
+        status_line("no more events follow: no process holds the data folder");
     }
     told
 }
@@ -64,7 +64,7 @@ async fn tell(client: &Client, globals: &Globals, args: &EventsArgs, follows: bo
             tell_one(&line, globals, &mut out)?;
         }
         if begun.len() > LINE_BYTES_MAX {
-            return Err(Failure::internal(format!("a line has more than {LINE_BYTES_MAX} bytes")));
+            return Err(Failure::internal(format!("event: larger than {LINE_BYTES_MAX} bytes")));
         }
         if out.is_closed() {
             return Ok(());
@@ -75,7 +75,7 @@ async fn tell(client: &Client, globals: &Globals, args: &EventsArgs, follows: bo
 
 fn tell_one(line: &[u8], globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let line: PipelineEventLine = serde_json::from_slice(line)
-        .map_err(|error| Failure::internal(format!("the answer is of another version: {error}")))?;
+        .map_err(|error| Failure::internal(format!("response: from another version of ostler: {error}")))?;
     if globals.json {
         out.json(&line);
         return Ok(());

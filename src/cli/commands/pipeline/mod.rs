@@ -147,15 +147,15 @@ pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8
         PipelineCommand::Publish(args) => publish(globals, &args).await,
         PipelineCommand::CatchUp(CatchUpArgs { pipeline, stage, from, keep_state }) => {
             let request = CatchUpRequest { from: from.get(), keep_state };
-            let done = format!("stage {stage} hears the events from {from} on");
+            let done = format!("stage {stage} continues at event {from}");
             steer(globals, &pipeline, &stage, "catch-up", &request, &done).await
         }
         PipelineCommand::Release(StageArgs { pipeline, stage }) => {
-            let done = format!("stage {stage} goes on");
+            let done = format!("stage {stage} is released");
             steer(globals, &pipeline, &stage, "release", &json!({}), &done).await
         }
         PipelineCommand::End(StageArgs { pipeline, stage }) => {
-            let done = format!("stage {stage} publishes nothing more");
+            let done = format!("stage {stage} is ended");
             steer(globals, &pipeline, &stage, "end", &json!({}), &done).await
         }
     }
@@ -190,7 +190,7 @@ async fn create(globals: &Globals, args: &CreateArgs) -> Result<u8, Failure> {
     if globals.json {
         out.json(&tagged("pipeline", &line));
     } else {
-        let data_folder_exists = if was_there { " is there," } else { "" };
+        let data_folder_exists = if was_there { " exists," } else { "" };
         out.line(format!(
             "pipeline {}{data_folder_exists} with {}",
             line.pipeline,
@@ -214,7 +214,7 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     if lines.is_empty() {
-        status_line(with_location("there is no pipeline yet: `ostler pipeline create FILE` declares one"));
+        status_line(with_location("no pipeline yet; `ostler pipeline create FILE` declares one"));
     }
     let columns = out.columns();
     for line in lines.iter().flat_map(|line| listed(line, columns, &out)).collect::<Vec<_>>() {
@@ -237,7 +237,7 @@ async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
         event => event.to_owned(),
     };
     let data = parse_value(&event).map_err(|error| {
-        Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'"))
+        Failure::invalid(format!("event: {error}; put a text in quotes: '\"text\"'"))
     })?;
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
     let mut session = open(globals, AccessMode::Execute).await?;

@@ -49,7 +49,7 @@ pub(crate) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<Stri
         lines.push(format!("  {}", table.row(row, out)));
         if let Some(GapLine { first, last }) = stage.gap {
             lines.push(format!(
-                "    events {first} to {last} are gone, which it is told before it hears more"
+                "    events {first} to {last} are gone; the stage is told before its next event"
             ));
         }
         lines.extend(stage_problems(&line.pipeline, stage).iter().map(|told| format!("    {told}")));
@@ -65,22 +65,22 @@ pub(crate) fn stage_problems(pipeline: &str, stage: &StageLine) -> Vec<String> {
     for parked in newest {
         let reason = fit(&parked.reason, 160);
         told.push(match parked.seq {
-            0 => format!("its end was too much for it: {reason}"),
-            seq => format!("event {seq} is parked: {reason}"),
+            0 => format!("its end is a dead letter: {reason}"),
+            seq => format!("event {seq} is a dead letter: {reason}"),
         });
         if let (Some(kind), Some(excerpt)) = (&parked.kind, &parked.excerpt) {
             told.push(format!("  {}  {}", fit_name(kind, NAME_MAX), fit(excerpt, DATA_MAX)));
         } else if parked.gone {
-            told.push("  what it said is gone: it is over the quota of the pipeline".to_owned());
+            told.push("  data removed: over the quota of the pipeline".to_owned());
         }
     }
     match stage.state.as_str() {
         "stopped" => {
-            told.push(format!("it goes on without that: {release}"));
+            told.push(format!("to continue without it: {release}"));
         }
         "down" => {
             let reason = fit(stage.reason.as_deref().unwrap_or_default(), 160);
-            told.push(format!("its actor is down: {reason}"));
+            told.push(format!("actor is down: {reason}"));
             told.push(release);
         }
         _ => {}

@@ -42,7 +42,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
     }
     if list.agents.is_empty() {
         status_line(
-            "there is no agent: a run without one gets an agent of its own, for as long as it is open",
+            "no agent: a run without a named agent has a temporary one",
         );
         return Ok(());
     }
@@ -80,7 +80,7 @@ fn listed(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
         lines.extend(says(&line.profile).map(|says| fit(&says, columns)));
         lines.extend(offers(line).map(|offers| fit(&offers, columns)));
         if let Some(reason) = &line.reason {
-            lines.push(fit(&format!("  out of service: {reason}"), columns));
+            lines.push(fit(&format!("  quarantined: {reason}"), columns));
             lines.push(format!("    {}", hints::command("release", &[&line.agent], "")));
         }
     }

@@ -16,7 +16,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         return Ok(());
     }
     if list.clients.is_empty() {
-        status_line("there is no client yet: who runs something without naming one is client local");
+        status_line("no client yet: runs without --client belong to client local");
         return Ok(());
     }
     let columns = out.columns();

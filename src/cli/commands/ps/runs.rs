@@ -94,7 +94,7 @@ pub(crate) async fn runs(
     if lines.is_empty() {
         match only {
             Some(only) => status_line(format!("no run is {only}")),
-            None => status_line("there is no run yet"),
+            None => status_line("no run yet"),
         }
         return Ok(());
     }
@@ -105,13 +105,13 @@ pub(crate) async fn runs(
     listed(&lines, &parked, out).iter().for_each(|line| out.line(line));
     if lines.iter().any(|line| line.standing == Standing::Open) {
         out.line(format!(
-            "nobody drives what is open: {} goes on with it",
+            "no process executes open runs; {} resumes them",
             hints::command("resume", &[], "")
         ));
     }
     if more && out.is_terminal() {
         let all = hints::command("ps", &[], "--all");
-        out.line(format!("… the newest {}; {all} lists all of them", plural(most, "run")));
+        out.line(format!("… the newest {}; {all} lists all", plural(most, "run")));
     }
     Ok(())
 }
@@ -171,7 +171,7 @@ fn set_aside(line: &RunLine, columns: usize) -> Vec<String> {
     let told = match is_damaged {
         true => format!("  damaged: {reason}"),
         false if line.unreadable => format!("  {reason}"),
-        false => format!("  set aside: {reason}"),
+        false => format!("  suspended: {reason}"),
     };
     let mut lines = vec![fit(&told, columns)];
     if !is_damaged {

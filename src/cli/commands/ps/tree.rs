@@ -14,7 +14,7 @@ use crate::cli::session::Session;
 pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     if !session.client.is_remote() {
         if !globals.json {
-            status_line("nothing is supervised: no process holds the data folder");
+            status_line("no supervision tree: no process holds the data folder");
         }
         return Ok(());
     }

@@ -109,7 +109,7 @@ fn table(model: &mut QueueModel, place: Rect, frame: &mut Buffer) {
     model.fit();
     if model.shares.is_empty() {
         if model.stale.is_none() {
-            let nobody = fit("there is no client yet: none has run anything", place.width.into());
+            let nobody = fit("no client yet", place.width.into());
             Text(Rect { height: place.height.min(1), ..place }, Line::styled(nobody, DIM)).render_in(frame);
         }
         return;

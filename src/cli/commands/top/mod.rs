@@ -60,12 +60,12 @@ pub(crate) async fn top(globals: &Globals, args: TopArgs) -> Result<u8, Failure>
     let data = match (no_runs_text(data.as_deref())?, data) {
         (None, Some(data)) => data,
         (Some(nothing), _) => return finish_idle(nothing),
-        (None, None) => return finish_idle("nothing runs".to_owned()),
+        (None, None) => return finish_idle("no queue".to_owned()),
     };
     let session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
     if !session.client.is_remote() {
         session.stop().await;
-        return finish_idle(format!("nothing runs: no process holds the data folder {}", data.display()));
+        return finish_idle(format!("no queue: no process holds the data folder {}", data.display()));
     }
     let mut poller = Poller { data, client: Some(session.client.clone()) };
     let looks = args.looks.map(NonZeroU64::get);

@@ -29,9 +29,9 @@ impl Totals {
     /// Describes the backlog, and the balance of the marketplace.
     pub(super) fn text(&self) -> String {
         let owed = match self.marketplace_owed {
-            0 => "the marketplace is owed nothing".to_owned(),
-            owed @ 1.. => format!("the marketplace is owed {owed} credits"),
-            ahead => format!("the marketplace is {} credits ahead", ahead.unsigned_abs()),
+            0 => "marketplace balanced".to_owned(),
+            owed @ 1.. => format!("marketplace {owed} credits behind"),
+            ahead => format!("marketplace {} credits ahead", ahead.unsigned_abs()),
         };
         format!("{} queued, {owed}", self.queued)
     }
@@ -81,7 +81,7 @@ impl QueueModel {
         }
     }
 
-    /// Stores the result of a poll; `at`: time since the first poll.
+    /// Stores result of a poll; `at`: time since the first poll.
     pub(super) fn update(&mut self, found: Poll, at: Duration) {
         match found {
             Poll::Queue(QueueView { slots, running, queued, marketplace_owed, clients }) => {
@@ -91,7 +91,7 @@ impl QueueModel {
                 sort(&mut self.shares, self.sorted);
             }
             Poll::NoProcess => {
-                self.stale = Some("nothing runs: no process holds the data folder now".to_owned());
+                self.stale = Some("no queue: no process holds the data folder now".to_owned());
                 // The next process counts charges from 0.
                 self.history = ShareHistory::default();
                 self.totals = Totals { slots: self.totals.slots, ..Totals::default() };

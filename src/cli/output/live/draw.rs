@@ -170,7 +170,7 @@ fn header_line(model: &RunModel, viewport: &Viewport) -> String {
         line.space(2).put_if_fits(Style::Dim, &format!("version {}", model.version));
     }
     if model.replanning {
-        line.space(2).put_if_fits(Style::Warning, "a new version is being planned");
+        line.space(2).put_if_fits(Style::Warning, "replanning");
     }
     if model.out_of_credit {
         let client = if model.client.is_empty() { "CLIENT" } else { &model.client };
@@ -179,7 +179,7 @@ fn header_line(model: &RunModel, viewport: &Viewport) -> String {
         line.space(2).put_if_fits(Style::Warning, &what);
     }
     if model.parked {
-        line.space(2).put_if_fits(Style::Warning, "set aside");
+        line.space(2).put_if_fits(Style::Warning, "suspended");
     }
     line.space(2).put_if_fits(Style::Dim, &model.run).end()
 }
@@ -303,8 +303,8 @@ pub(super) fn detail(node: &NodeModel, now_ms: i64) -> String {
     {
         let left = running_time((until - now_ms).max(0));
         match node.state {
-            DisplayState::Retrying => parts.push(format!("again in {left}")),
-            DisplayState::Waiting => parts.push(format!("for {left} more")),
+            DisplayState::Retrying => parts.push(format!("retry in {left}")),
+            DisplayState::Waiting => parts.push(format!("{left} left")),
             // The timer expired, but its record has not arrived.
             _ if until <= now_ms => {}
             _ => parts.push(format!("{left} left")),

@@ -220,7 +220,7 @@ impl RunModel {
         if (text(body, "from"), text(body, "to"), node.reason.as_str())
             == ("waiting_human", "failed", "in_doubt")
         {
-            node.failure = Some("a person settled it as failed".to_owned());
+            node.failure = Some("resolved as failed by a person".to_owned());
         }
         node.state = DisplayState::after(text(body, "to"), &node.reason);
         node.since_ms = at_ms;

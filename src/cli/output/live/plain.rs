@@ -97,8 +97,8 @@ impl Plain {
             }
             // An orderly shutdown, not a crash.
             "run_recovered" if line.body["count"] == 0 && !was_parked => None,
-            "run_recovered" => Some(format!("{time} taken up again")),
-            "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
+            "run_recovered" => Some(format!("{time} resumed")),
+            "plan_version" => Some(format!("{time} plan version {}", line.body["version"])),
             "out_of_credit" if self.model.out_of_credit => {
                 if self.credits == CreditNotice::None {
                     self.credits = CreditNotice::Pending { at_ms: line.at_ms };
@@ -109,7 +109,7 @@ impl Plain {
                 self.credits = CreditNotice::None;
                 Some(format!("{time} client {} has credits again", self.model.client))
             }
-            "parked" => Some(format!("{time} set aside: {}", harmless_line(text(&line.body, "reason")))),
+            "parked" => Some(format!("{time} suspended: {}", harmless_line(text(&line.body, "reason")))),
             _ => None,
         }
     }
@@ -125,7 +125,7 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
         | DisplayState::Held => return None,
         DisplayState::Waiting if node.reason == "in_doubt" => ("in doubt", "waiting_human"),
         DisplayState::Waiting => ("waits for a person:", "waiting_human"),
-        DisplayState::Retrying => ("tried again", "failed_retryable"),
+        DisplayState::Retrying => ("retrying", "failed_retryable"),
         state => (state.as_str(), state.as_str()),
     };
     let took = node.took_ms.filter(|_| node.state != DisplayState::Waiting).map(elapsed).unwrap_or_default();

@@ -37,7 +37,7 @@ const PLAN_MIN: usize = 12;
 const ROOT_CAUSES_MAX: usize = 8;
 
 /// Label of a node whose attempt ended with its process, and is repeated on resume.
-pub(crate) const INTERRUPTED: &str = "cut off";
+pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// Page size and colours.
 pub(crate) struct Page<'a> {
@@ -116,9 +116,9 @@ pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let (state, plan) = (page.out.styled(style_of(word), word), page.out.styled(Style::Bold, &plan));
     let mut lines = vec![format!("{state}  {plan}{version}  {}  {when}{took}", summary.run)];
     if let Some(reason) = &summary.reason {
-        lines.push(fit(&format!("  set aside: {reason}"), page.columns));
+        lines.push(fit(&format!("  suspended: {reason}"), page.columns));
         if !summary.past && summary.standing != Standing::Quarantined {
-            lines.push(format!("  {} takes it up again", hints::resume(&summary.run)));
+            lines.push(format!("  {} resumes it", hints::resume(&summary.run)));
         }
     }
     lines
@@ -133,7 +133,7 @@ fn node_line(page: &Page<'_>, node: &GraphNode, names: usize) -> String {
     let took = node.busy_ms.map(elapsed).unwrap_or_default();
     let word = if node.interrupted { INTERRUPTED } else { labels::state(&node.state) };
     let detail = match (node.state.as_str(), &node.failure, &node.reason) {
-        _ if node.interrupted => "its process ended; it is done again when the run goes on".to_owned(),
+        _ if node.interrupted => "its process ended; repeated when the run resumes".to_owned(),
         ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),
         ("executed" | "pending" | "ready" | "running", ..) => String::new(),
         ("failed" | "waiting_human" | "failed_retryable", Some(failure), reason) => {

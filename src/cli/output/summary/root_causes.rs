@@ -37,7 +37,7 @@ fn root_cause_line(page: &Page<'_>, culprit: &RootCause, rows: usize) -> Vec<Str
     };
     let mend = mend.or_else(|| labels::mend(&what).map(str::to_owned));
     let help_page = what.split(": ").find(|word| labels::is_of_gate(word));
-    let help_page = help_page.map(|code| format!("`ostler help {code}` tells more"));
+    let help_page = help_page.map(|code| format!("`ostler help {code}` explains it"));
     let mut lost = match culprit.lost.as_slice() {
         [] => String::new(),
         lost => format!("  (lost with it: {})", lost.join(", ")),
@@ -47,7 +47,7 @@ fn root_cause_line(page: &Page<'_>, culprit: &RootCause, rows: usize) -> Vec<Str
     }
     let state = page.out.styled(Style::Error, &culprit.state);
     // A fault of the plan as a whole concerns its outputs.
-    let node = if culprit.node == "*" { "what it gave" } else { &culprit.node };
+    let node = if culprit.node == "*" { "outputs" } else { &culprit.node };
     let node = fit_name(node, page.columns / 2);
     let before = 2 + width(&culprit.state) + 1 + width(&node) + 2;
     let below = page.columns.saturating_sub(BELOW.len());

@@ -234,7 +234,7 @@ fn twelve_nodes_that_wait_for_a_person() {
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --redo
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --fail
-              waits waiting_human-0001: may it start? (ostler approvals); its time is over:…
+              waits waiting_human-0001: approval to start (ostler approvals); its time is over:…
               … and 10 more: ostler show 1a2b3c4d5e6f"#]],
     );
 }

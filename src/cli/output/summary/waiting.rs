@@ -13,7 +13,7 @@ use crate::cli::output::{credits, hints, labels};
 /// Text for a run that comes after another run of its agent.
 pub(crate) fn blocked_by_text(first: &str) -> String {
     format!(
-        "  waits behind run {first} of its agent, which waits for a person: {}",
+        "  queued behind run {first} of its agent, which waits for a person: {}",
         hints::show(short_id(first))
     )
 }
@@ -44,8 +44,8 @@ pub(crate) fn waiting_lines(
         rows += needed;
         let node = fit_name(&waiting.node, page.columns / 2);
         lines.push(if waiting.ask == "in_doubt" {
-            let met = waiting.why.as_deref().unwrap_or("it was started");
-            let rest = format!(" {node}: {met}; what became of it is not known");
+            let met = waiting.why.as_deref().unwrap_or("started");
+            let rest = format!(" {node}: {met}; outcome unknown");
             let doubt = page.out.styled(Style::Warning, "in doubt");
             format!("  {doubt}{}", fit(&rest, page.columns.saturating_sub(10)))
         } else {
@@ -64,14 +64,14 @@ pub(crate) fn waiting_lines(
         lines.extend(answers);
     }
     lines.extend(summary.blocked_by.as_deref().map(blocked_by_text));
-    let resume = format!("{} goes on", hints::resume(&summary.run));
+    let resume = format!("{} resumes it", hints::resume(&summary.run));
     match (short, summary.standing == Standing::Open && !summary.past) {
         (Some(short), true) => {
             lines.push(format!("  {}", credits::waits(short)));
             lines.push(format!("  then {resume}"));
         }
         (Some(short), false) => lines.push(format!("  {}", credits::waits(short))),
-        (None, true) => lines.push(format!("  it stands still: {resume}")),
+        (None, true) => lines.push(format!("  not executing: {resume}")),
         (None, false) => {}
     }
     lines
