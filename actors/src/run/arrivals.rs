@@ -1,4 +1,4 @@
-//! What comes back to a run: attempts that ended, times that have come, contracts that were judged.
+//! What arrives at a run: results of attempts, fired timers, judged contracts.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,15 +16,14 @@ use crate::attempts::attempt;
 use crate::attempts::attempt_table::{AttemptKey, Ended};
 use crate::storage::results;
 
-/// Ends of attempts that are written in one append: their results, each of which may stand in its record, have room in a frame of
-/// the journal.
+/// Results in one append. Each may be stored in its record, and all of them fit into a frame of the journal.
 const ENDED_TOGETHER_MAX: usize = 512;
 
-/// Characters that are kept of why a contract does not hold.
+/// Recorded characters of the reason why a contract is broken.
 const WHY_CHARS_MAX: usize = 1_000;
 
 impl RunDriver {
-    /// Everything whose time has come.
+    /// Decides about every deadline that has passed.
     pub(super) fn fire_due_timers(&mut self) {
         let now = Instant::now();
         while let Some((node, Deadline { kind, number, .. })) = self.timers.deadlines.pop_due(now) {
@@ -40,7 +39,7 @@ impl RunDriver {
         }
     }
 
-    /// Cancels what is for a job whose deadline is past, whether or not whoever sees to the job has come to that: nothing starts any more.
+    /// Cancels the run once the deadline of its market job has passed, whether or not the market has noticed.
     pub(super) fn cancel_after_deadline(&mut self) {
         let now = self.services.clock.now();
         if self.deadline.take_if(|deadline| *deadline <= now).is_none() {
@@ -52,7 +51,7 @@ impl RunDriver {
         }
     }
 
-    /// Attempts ended: takes in as many as are written together, and comes back to the others.
+    /// Records the results of ended attempts, as many as fit into one append; a message brings the others back.
     pub(super) async fn results_arrived(&mut self, mut keys: Vec<AttemptKey>) {
         if keys.len() > ENDED_TOGETHER_MAX {
             let later = keys.split_off(ENDED_TOGETHER_MAX);
@@ -63,7 +62,7 @@ impl RunDriver {
         }
     }
 
-    /// An attempt ended: its outcome is in the table.
+    /// Records the result that the attempt table holds. A result of another run goes to the driver of that run.
     pub(super) async fn result_arrived(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
             self.services.unheard(key.clone());
@@ -74,7 +73,6 @@ impl RunDriver {
         self.writer.unacked_results.push(key.clone());
     }
 
-    /// Takes in how an attempt ended.
     pub(super) async fn record_result(&mut self, key: &AttemptKey, ended: Ended) {
         if let Some(node) = self.run.node(&key.node) {
             self.services.estimates.learn(node, ended.cost);
@@ -82,7 +80,7 @@ impl RunDriver {
         }
         let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()
-            // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
+            // Boxed: otherwise this rare future enlarges the future of every message.
             && Box::pin(results::is_unsure(&self.services, &result.outcome)).await;
         self.decide(if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) });
         self.release_budget(key);
@@ -99,7 +97,7 @@ impl RunDriver {
         self.decide(RunInput::ContractJudged(holds));
     }
 
-    /// Judges the plan's own contract over the map of the outputs.
+    /// Judges the plan's own contract over the map of the outputs, in a task.
     pub(super) fn judge_contract(&mut self) {
         let (services, me) = (Arc::clone(&self.services), self.me.clone());
         let version = self.run.plan().version;

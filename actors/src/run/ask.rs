@@ -1,4 +1,4 @@
-//! What somebody asks of a run, and what a run asks people.
+//! Requests of operators to a run, and questions of a run to people.
 
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::HumanRequestKind;
@@ -11,15 +11,15 @@ use crate::api::approval;
 use crate::base::error::RunError;
 
 impl RunDriver {
-    /// Does what somebody asks for; the answer comes once that is durable.
+    /// Decides on a request. The reply is sent once the decision is durable.
     pub(super) fn ask(&mut self, request: Request, reply: AskReply) {
-        // What time has decided already counts first.
+        // Deadlines that have passed take effect before the request.
         self.fire_due_timers();
         if !matches!(request, Request::Operate(Operation::CancelPlan(_))) {
             self.cancel_after_deadline();
         }
         let input = match request {
-            // Somebody has had it come to rest since that was looked at.
+            // A suspension was requested after the caller checked the state.
             Request::Operate(Operation::Interject(_)) if self.is_suspending() => {
                 Err(InvalidState::SUSPENDED.into())
             }
@@ -39,22 +39,22 @@ impl RunDriver {
             Request::GoOn => {
                 self.services.driven.note_resting(self.opened.run, false);
                 for waiting in self.pause.suspend_waiters.drain(..) {
-                    let _ = waiting.send(Err(RunError::Said("it was resumed meanwhile".to_owned())));
+                    let _ = waiting.send(Err(RunError::Said("the run was resumed meanwhile".to_owned())));
                 }
                 self.reoffer();
                 self.writer.answers.push((reply, Ok(())));
                 return;
             }
         };
-        // It may be refused, or done already, for what was asked before: whoever hears so is to find that there.
+        // The reason of a refusal may be an earlier request of this turn: the caller must find its record.
         let answer = input.map(|input| self.decide(input));
         self.writer.answers.push((reply, answer));
     }
 
-    /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
+    /// Asks the question of a ready node, again if its approval was given for another call. Returns whether it asked.
     pub(super) async fn ask_person(&mut self, id: &NodeId) -> bool {
-        let (Some(node), Some(ask)) = (self.run.node(id), self.run.shows(id)) else { return false };
-        // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
+        let (Some(node), Some(ask)) = (self.run.node(id), self.run.approval_kind(id)) else { return false };
+        // Boxed: otherwise this rare future enlarges the future of every message.
         let shown =
             Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
@@ -63,7 +63,7 @@ impl RunDriver {
         asked
     }
 
-    /// Asks anew what would show something else by now: tools and the policy may have changed since it was asked.
+    /// Repeats open questions whose digest has changed, because tools or the policy have changed since.
     pub(super) async fn ask_anew(&mut self) {
         let waiting = self.run.instances().filter_map(|(node, instance)| match instance.status {
             NodeStatus::WaitingHuman { ask, .. } => Some((node.clone(), ask)),

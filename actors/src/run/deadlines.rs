@@ -1,4 +1,4 @@
-//! What a run waits for by the clock.
+//! The deadlines of a run and the timer that fires the first of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,10 @@ use tokio::time::{Duration, Instant};
 use super::AgentMessage;
 use super::driver::RunDriver;
 
-/// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
+/// A century. Longer waits are cut to it, so that adding them to the clock cannot overflow.
 const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
 
-/// The deadlines of a run: one for each node at most, because wherever a node stands it waits for one at most. So
-/// there are no more than its plan may have nodes.
+/// At most one deadline for each node: no state of a node waits for two.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     order: BTreeSet<(Instant, NodeId)>,
@@ -32,31 +31,29 @@ pub(super) struct Timers {
 pub(super) struct Deadline {
     pub(super) at: Instant,
     pub(super) kind: TimerKind,
-    /// Of the request or the attempt that it is for.
+    /// Number of the request or the attempt.
     pub(super) number: u32,
 }
 
 impl Deadlines {
-    /// Sets the deadline of a node, in place of the one it had.
+    /// Sets the deadline of a node and replaces its earlier one.
     pub(super) fn set(&mut self, node: &NodeId, deadline: Deadline) {
         self.clear(node);
         self.order.insert((deadline.at, node.clone()));
         self.of_node.insert(node.clone(), deadline);
     }
 
-    /// The node waits no longer.
     pub(super) fn clear(&mut self, node: &NodeId) {
         if let Some(deadline) = self.of_node.remove(node) {
             self.order.remove(&(deadline.at, node.clone()));
         }
     }
 
-    /// When the first is due.
     pub(super) fn first(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Takes the first out, if it is due.
+    /// Removes and returns the first deadline if it has passed.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(NodeId, Deadline)> {
         self.order.first().filter(|(at, _)| *at <= now)?;
         let (_, node) = self.order.pop_first()?;
@@ -67,7 +64,7 @@ impl Deadlines {
 impl RunDriver {
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
-        // A clock that was set back while nobody was there makes no backoff longer.
+        // The clock may have been set back while no process ran: a backoff never grows beyond its cap.
         let wait = match kind {
             TimerKind::Backoff => wait.min(self.run.plan().policy.backoff_cap.max(0) as u64),
             TimerKind::Human | TimerKind::Sleep => wait,
@@ -77,7 +74,6 @@ impl RunDriver {
             TimerKind::Human => instance.requests,
             TimerKind::Sleep | TimerKind::Backoff => instance.attempts,
         });
-        // Far enough to never come true, and near enough for the clock to add.
         let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
         self.timers.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
     }

@@ -1,4 +1,4 @@
-//! Attempts that an agent makes itself, as they take microseconds: without a task, a message and an append of their own.
+//! Inline attempts: calls of microseconds run in the driver's own turn, without a task, a message or an append of their own.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -11,60 +11,57 @@ use super::launch::Launch;
 use crate::attempts::attempt_table::{self, Ended};
 use crate::registry::RegistryMessage;
 
-/// Attempts, at most, that an agent makes itself in one turn: others have the thread before the next.
+/// Inline attempts in one turn. Other futures get the thread before the next turn.
 const IN_A_ROW_MAX: u32 = 64;
 
-/// How long it may be about them, if each takes longer than it should; those after them are made beside it.
+/// Time for inline attempts in one turn; later attempts of the turn get tasks.
 const AT_ONCE: Duration = Duration::from_millis(2);
 
-/// Slots that are looked at in one turn, at most, whatever becomes of them: what follows from them has room in one append.
+/// Granted slots in one turn, so that the resulting events fit into one append.
 const SLOTS_IN_A_TURN: u32 = 256;
 
-/// What an agent has done itself in this turn.
+/// What inline attempts have used of this turn.
 #[derive(Default)]
 pub(super) struct InlineBudget {
     started: Option<Instant>,
     attempts: u32,
     grants: u32,
-    /// Credits that they cost, which nothing is written down of yet.
+    /// Credits charged for attempts that are not appended yet.
     unrecorded: u64,
 }
 
 impl InlineBudget {
-    /// A turn begins.
     pub(super) fn begin(&mut self) {
         (self.started, self.attempts, self.grants) = (None, 0, 0);
     }
 
-    /// A slot was granted.
     pub(super) fn count_grant(&mut self) {
         self.grants += 1;
     }
 
-    /// Whether what else there is is for another turn.
+    /// Whether the rest must wait for another turn.
     pub(super) fn is_full(&self) -> bool {
         self.grants >= SLOTS_IN_A_TURN || self.attempts >= IN_A_ROW_MAX
     }
 
-    /// What was done so far is written down.
+    /// Notes that the attempts so far are appended.
     pub(super) fn recorded(&mut self) {
         self.unrecorded = 0;
     }
 }
 
 impl RunDriver {
-    /// Whether one more attempt may be made here in this turn.
     pub(super) fn has_time(&self) -> bool {
         self.in_flight.inline.started.is_none_or(|begun| begun.elapsed() < AT_ONCE)
     }
 
-    /// Makes an attempt that only computes. It is written down with its beginning; who dies before has done nothing.
+    /// Runs an attempt that only computes. Its intent and result go into one append: a crash before it loses nothing but time.
     pub(super) async fn run_inline(&mut self, mut launch: Launch) {
         let started = Instant::now();
         self.in_flight.inline.started.get_or_insert(started);
         self.in_flight.inline.attempts += 1;
         let Some(ended) = AssertUnwindSafe(&mut launch.body).catch_unwind().now_or_never() else {
-            // It waits after all.
+            // The call waits after all, so it becomes a task.
             self.in_flight.launches.push(launch);
             return;
         };
@@ -78,7 +75,7 @@ impl RunDriver {
         self.record_result(&launch.key, Ended { outcome, duration_ms, cost, accounts }).await;
     }
 
-    /// What was granted and is not used is free again.
+    /// Returns all granted slots that are not used.
     pub(super) fn release_all_slots(&mut self) {
         let granted = self.queue.granted.drain(..).map(|granted| granted.ticket);
         for slot in granted.chain(self.in_flight.launches.drain(..).map(|launch| launch.slot)) {
@@ -86,7 +83,7 @@ impl RunDriver {
         }
     }
 
-    /// What was done here and is not written down costs nobody anything.
+    /// Refunds inline attempts that were never appended.
     pub(super) fn refund_unrecorded(&mut self) {
         let cost = std::mem::take(&mut self.in_flight.inline.unrecorded);
         if cost > 0 {

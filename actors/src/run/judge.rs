@@ -1,4 +1,4 @@
-//! How well a run was done that is about to be closed: by its records, and by what a judge says.
+//! Evaluates a run before it is closed, from its records and a judge's opinion.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,20 +18,17 @@ use crate::api::approval::NOTE_BYTES_MAX;
 use crate::services::Services;
 use crate::storage::results;
 
-/// What a judge says of a run, if there is one.
+/// State of the judge of a run.
 #[derive(Default)]
 pub(super) enum JudgeState {
-    /// Nobody has asked.
     #[default]
     Unasked,
-    /// It is thinking.
     Asked(AbortHandle),
-    /// It has said so, or could not.
+    /// The opinion, or why there is none.
     Said(Judgement),
 }
 
 impl JudgeState {
-    /// It need not say anything any more.
     pub(super) fn abort(&self) {
         if let JudgeState::Asked(task) = self {
             task.abort();
@@ -40,8 +37,8 @@ impl JudgeState {
 }
 
 impl RunDriver {
-    /// Whether the run, which is over, waits for what a judge says of it; it is asked if it was not. Nobody is asked about a
-    /// run that did nothing or was cancelled.
+    /// Whether the finished run waits for its judge. Asks the judge on the first call; a run without scores (cancelled, or without
+    /// attempts) is not judged.
     pub(super) fn awaits_judge(&mut self) -> bool {
         let Some(judge) = self.services.judge.clone() else { return false };
         let standard = self.standard();
@@ -58,8 +55,8 @@ impl RunDriver {
         }
     }
 
-    /// By what the run is judged: its contract, what its agent offers, and the domain of its plan, if there are weights for it. One that
-    /// has a budget of its own is to take no more than half of that, as an attempt is to take no more than half of its timeout.
+    /// The standard of the evaluation: contract, the agent's offer, and the domain of the plan if it has weights. Without a price,
+    /// half of the run's own budget is its cost target, as half of a timeout is the target of an attempt.
     fn standard(&self) -> Standard {
         let standard = self.services.standard(&self.arguments.owner.agent, self.opened.run);
         let domain = self.run.plan().policy.domain.as_ref();
@@ -88,10 +85,10 @@ impl RunDriver {
             let opinion = AssertUnwindSafe(opinion(&services, &*judge, work, outputs)).catch_unwind();
             let opinion = match tokio::time::timeout(within, opinion).await {
                 Ok(Ok(opinion)) => opinion,
-                Ok(Err(_)) => Err("it panicked".to_owned()),
-                Err(_) => Err(format!("it took more than {} ms", within.as_millis())),
+                Ok(Err(_)) => Err("the judge panicked".to_owned()),
+                Err(_) => Err(format!("the judge took more than {} ms", within.as_millis())),
             };
-            // What it calls itself is its own code too.
+            // The name comes from the judge's own code, which may panic too.
             let name = std::panic::catch_unwind(AssertUnwindSafe(|| judge.name().to_owned()));
             let name =
                 name.unwrap_or_else(|_| "a judge that panics when it is asked for its name".to_owned());
@@ -110,7 +107,7 @@ impl RunDriver {
         }
     }
 
-    /// Takes note of how well the run was done, just before it is closed.
+    /// Records the evaluation, just before the run is closed.
     pub(super) fn evaluate(&mut self) -> Option<Evaluated> {
         let standard = self.standard();
         let scores = self.run.scores(&standard.target)?;
@@ -128,7 +125,7 @@ impl RunDriver {
     }
 }
 
-/// What a judge says of what came of a run.
+/// Loads the outputs and asks the judge.
 async fn opinion(
     services: &Services,
     judge: &dyn Judge,
@@ -143,7 +140,7 @@ async fn opinion(
     judge.judge(work).await
 }
 
-/// What is written down of an opinion, or of why there is none.
+/// The record of an opinion, or of the reason why there is none.
 fn judgement(by: &str, opinion: Result<Opinion, String>) -> Judgement {
     let opinion = opinion.and_then(|Opinion { quality_pm, note }| {
         let quality = check_pm(Dimension::Quality, quality_pm);

@@ -1,4 +1,4 @@
-//! From a granted slot to a started attempt: inputs, gate, intent, effect.
+//! Starts an attempt: resolve inputs, pass the gate, record the intent, spawn.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,26 +21,25 @@ use crate::attempts::attempt_table::{AttemptKey, Effects, failed};
 use crate::scheduler::Ticket;
 use crate::storage::results::{self, Unreadable};
 
-/// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).
+/// An attempt that starts once its intent is appended, or durable if it acts on the world.
 pub(super) struct Launch {
     pub(super) key: AttemptKey,
     pub(super) slot: Ticket,
     acts: bool,
     log: Arc<LiveLog>,
-    /// Does it. Boxed: it is handed on several times until it is done.
+    /// Boxed, because the future is moved several times before it is spawned.
     pub(super) body: Pin<Box<dyn Future<Output = Outcome> + Send>>,
 }
 
-/// Why a granted node does not start.
+/// Why a node does not start.
 pub(super) enum Refusal {
-    /// A failure like any other.
     Failed(FailureCategory, String),
-    /// The gate said no. What the plan gets to see is the same sentence for every reason.
+    /// The gate denied the call. The plan sees the same sentence for every reason.
     Denied(Denial),
 }
 
 impl Refusal {
-    /// What it would be given cannot be read. What is gone or damaged stays so; a disk may think better of it.
+    /// An input cannot be read: for good if it is missing or damaged, perhaps not after an error of the disk.
     fn unreadable(unreadable: Unreadable) -> Refusal {
         let category = match &unreadable.error {
             ArtifactError::Missing(_) | ArtifactError::Damaged { .. } => FailureCategory::ParamMissing,
@@ -56,14 +55,13 @@ impl Refusal {
 }
 
 impl RunDriver {
-    /// Starts the attempt of a running node; `again`: one that died with its process.
+    /// Starts the attempt of a running node. `again`: the attempt was lost with its process.
     pub(super) async fn begin_attempt(&mut self, id: &NodeId, slot: Ticket, accounts: Accounts, again: bool) {
         let plan = Arc::clone(self.run.plan());
         let at = self.run.graph().position(id).expect("a node that was started exists");
         let node = &plan.nodes[at];
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
-        // What was approved is shown again before an attempt starts; only one that its process did not live to end can
-        // come here with something else.
+        // A changed call is shown again before its attempt starts, so only a lost attempt can differ from its approval here.
         let key = self.key(id, attempt);
         let most = u64::try_from(node.timeout).unwrap_or(1);
         let affords = !self.has_budget() || self.services.purses.may_start(&key, most);
@@ -110,7 +108,7 @@ impl RunDriver {
         self.run.terms().budget.is_some()
     }
 
-    /// What was set aside for an attempt that has ended, or does not start, is its run's again, but for what it cost.
+    /// Returns the budget that was reserved for an attempt, less its cost.
     pub(super) fn release_budget(&self, key: &AttemptKey) {
         if self.has_budget() {
             self.services.purses.ended(key, self.run.cost());
@@ -131,14 +129,14 @@ impl RunDriver {
         self.run.is_same_work(&node.id, refs, self.services.toolbox.executable_digest(node))
     }
 
-    /// Why an attempt that was lost is not just done again.
+    /// Why a lost attempt does not run again by itself.
     fn changed_since(&self, node: &Node) -> String {
         let tool = node.tool.as_deref().unwrap_or("what it does");
         let version = self.tool_version(node).map(|version| format!(", now version {version},"));
         format!("not done again: {tool}{} has changed since it was started", version.unwrap_or_default())
     }
 
-    /// Starts a node that is nothing but a wait. It passes the gate like any other.
+    /// Starts a timer node. Its call passes the gate like any other.
     pub(super) async fn launch_timer(&mut self, node: &Node) {
         let prepared = self.prepare(node).await;
         let wait = match &prepared {
@@ -159,6 +157,7 @@ impl RunDriver {
         }
     }
 
+    /// Fails an attempt that never started.
     pub(super) fn refuse(&mut self, id: &NodeId, attempt: u32, refusal: Refusal) {
         let (category, message) = match refusal {
             Refusal::Failed(category, message) => (category, message),
@@ -177,7 +176,7 @@ impl RunDriver {
         self.decide(RunInput::Result(Box::new(AttemptResult::without_cost(id.clone(), attempt, outcome))));
     }
 
-    /// What the attempt is given, and leave to make it.
+    /// Resolves the inputs of an attempt and asks the gate for a permit.
     async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
         let results = results::needed(&self.services, &self.run, node).await.map_err(Refusal::unreadable)?;
         let given = self.run.attempt_input(node, &results);
@@ -198,7 +197,6 @@ impl RunDriver {
         self.services.gate(&self.caller, name, params, node.impact, key).map_err(Refusal::Denied)
     }
 
-    /// Records what is about to happen.
     fn record_intent(&mut self, node: &Node, prepared: &Prepared, accounts: Option<Accounts>) {
         let services = &self.services;
         let sigma = services.toolbox.executable_digest(node);
@@ -208,7 +206,7 @@ impl RunDriver {
         self.apply_effects(intent.into_iter().collect());
     }
 
-    /// Where an attempt of a node notes what it has to note of itself.
+    /// The address of an attempt in the step log.
     fn site(&self, node: &Node, attempt: u32, key: Digest) -> Site {
         let patch_count = self.run.instance(&node.id).map_or(0, |instance| instance.patch_count);
         let run = self.opened.run;
@@ -222,7 +220,7 @@ impl RunDriver {
         }
     }
 
-    /// Starts what was appended. What acts on the world waits until its intent is durable.
+    /// Spawns the attempts whose intents were appended. An attempt that acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
         for Launch { key, slot, acts, log, body } in std::mem::take(&mut self.in_flight.launches) {
             let services = Arc::clone(&self.services);
@@ -244,11 +242,11 @@ impl RunDriver {
     }
 }
 
-/// What a node is about to do.
+/// The input of an attempt, with the permit.
 struct Prepared {
     work: Work,
-    /// What it was given by reference.
+    /// Digests of the inputs that came by reference.
     refs: RefDigests,
-    /// What a receiver can recognise a repetition of it by.
+    /// Idempotency key.
     key: Digest,
 }

@@ -1,5 +1,5 @@
-//! An agent: drives its runs, one at a time. It decides nothing itself: the kernel does; the agent records what was
-//! decided, asks for slots, and starts what was granted.
+//! The actor of an agent. It drives the agent's runs one at a time: the kernel decides, the [`driver::RunDriver`] appends the
+//! decisions, asks the run queue for slots, and starts attempts. Its state is a cache of the journal.
 
 mod advance;
 mod arrivals;
@@ -37,48 +37,44 @@ use advance::Idle;
 use driver::RunDriver;
 
 pub(crate) enum AgentMessage {
-    /// A run to drive, and what was asked of it before.
+    /// Drive this run, and answer these earlier requests.
     Drive(Box<RunRow>, Vec<(Request, AskReply)>),
-    /// Slots for ready nodes.
+    /// The run queue granted slots.
     Granted(Vec<Granted>),
-    /// Attempts ended, and are settled; their outcomes are in the effects table.
+    /// Attempts ended and were settled. Their results are in the attempt table.
     Ended(Vec<AttemptKey>),
-    /// There was no room in the run queue for these nodes.
+    /// The run queue had no room for these nodes.
     NoRoom(Vec<NodeId>),
-    /// There may be more to do.
+    /// Continue a turn that ended early.
     Again,
-    /// Nodes for which there was no room ask again, as was to be at this time.
+    /// Offer rejected nodes again. The time identifies the timer.
     AskAgain(Instant),
-    /// The client's credits are used up, or they are not any more. `surplus`: enough of its agents wait for them in the run queue.
+    /// The client's credits are used up, or no longer are. `surplus`: enough other runs of the client wait in the run queue.
     OutOfCredit { out: bool, surplus: bool },
-    /// The earliest deadline is past.
+    /// The earliest deadline has passed.
     Due,
-    /// The plan's own contract was judged, for this version; why it does not hold, if so.
+    /// The plan's own contract was judged for this version; `broken` says why it does not hold.
     ContractJudged { version: u32, broken: Option<String> },
-    /// A judge has said how good the results of the run are.
+    /// The judge has given an opinion, or failed.
     Judged { run: RunId, judgement: Judgement },
-    /// Somebody asks for something about the run, which may be over by the time this arrives. Only the registry
-    /// passes it on, so it does not meet the next run.
+    /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
     Ask { request: Box<Request>, reply: AskReply },
 }
 
-/// Where the answer to a request goes.
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
 
-/// The answer to a request, and where it goes.
+/// A reply that is held back until its reason is durable.
 pub(crate) type Answer = (AskReply, Result<(), RunError>);
 
-/// What may be asked for about a run that is being driven. Answered once what follows from it is durable.
+/// A request to a driven run, answered once the decision is durable.
 pub(crate) enum Request {
-    /// The operator wants something.
     Operate(Operation),
-    /// A person answers a question.
     Answer(AnswerRequest),
-    /// A person settles an attempt in doubt.
+    /// Settle an attempt in doubt.
     Resolve(ResolveRequest),
-    /// The run is to come to rest, and to be set aside.
+    /// Suspend the run once its attempts have ended.
     Checkpoint,
-    /// It is to go on, should it be about to rest.
+    /// Take a suspension back that is not complete.
     GoOn,
 }
 
@@ -90,17 +86,16 @@ pub(crate) struct AgentArguments {
 
 pub(crate) struct Agent;
 
-/// Time until a run is read again that waits for room on the disk, should nobody say that there is.
-const ROOM_AT_LAST: Duration = Duration::from_secs(60);
+/// Time until a run that waits for disk space is read again without a notification.
+const DISK_SPACE_RETRY: Duration = Duration::from_secs(60);
 
 pub(crate) struct AgentState {
     arguments: AgentArguments,
     me: ActorRef<AgentMessage>,
     drive: Option<RunDriver>,
-    /// Requests so far.
+    /// Requests so far: the registry compares it before it removes the actor.
     asked: u64,
-    /// The run that waits for room on the disk.
-    short: Option<RunId>,
+    waits_for_disk: Option<RunId>,
 }
 
 impl Actor for Agent {
@@ -113,7 +108,7 @@ impl Actor for Agent {
         me: ActorRef<AgentMessage>,
         arguments: AgentArguments,
     ) -> Result<AgentState, ActorProcessingErr> {
-        Ok(AgentState { arguments, me, drive: None, asked: 0, short: None })
+        Ok(AgentState { arguments, me, drive: None, asked: 0, waits_for_disk: None })
     }
 
     async fn post_start(
@@ -134,7 +129,7 @@ impl Actor for Agent {
     ) -> Result<(), ActorProcessingErr> {
         #[cfg(test)]
         state.arguments.services.trip(state.arguments.owner.agent.as_str());
-        // Boxed: what stands here an actor keeps room for as long as it lives, whether it has anything to do or not.
+        // Boxed: an actor reserves room for its handler's future for as long as it lives.
         match Box::pin(state.take(message)).await {
             Err(error) => state.wait_for_room(error),
             Ok(()) => Ok(()),
@@ -152,12 +147,12 @@ impl Actor for Agent {
 }
 
 impl AgentState {
-    /// The process ends in good order: that counts against no run.
+    /// Records the end in good order, which counts against no run.
     fn record_clean_shutdown(&mut self) {
         let Some(drive) = self.drive.as_mut().filter(|drive| drive.services.is_stopping()) else { return };
         if let Err(error) = drive.record_clean_shutdown() {
             let run = drive.opened.run;
-            tracing::warn!(%run, %error, "that its process ends in good order is not written down: that counts as if it had died");
+            tracing::warn!(%run, %error, "the clean shutdown of the run is not recorded; it counts as a crash");
         }
     }
 
@@ -183,7 +178,7 @@ impl AgentState {
                 self.release_on_disk_full();
                 return Ok(());
             }
-            // Others have the thread first.
+            // Other futures get the thread first.
             AgentMessage::Again => tokio::task::yield_now().await,
             AgentMessage::AskAgain(at) => drive.retry_rejected(at),
             AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
@@ -195,8 +190,8 @@ impl AgentState {
         self.advance().await
     }
 
-    /// Takes a run up: whatever an earlier life of this agent queued for it is void. What was `asked` of it before counts before
-    /// anything of it starts.
+    /// Loads and drives a run. Registering at the scheduler voids what an earlier incarnation queued. Requests in `asked` take
+    /// effect before anything starts.
     async fn begin(
         &mut self,
         row: RunRow,
@@ -209,13 +204,13 @@ impl AgentState {
             asked.into_iter().for_each(|(_, reply)| drop(reply.send(Err(RunError::Over))));
             return Ok(());
         };
-        // A question whose time is over is not asked again.
+        // Expired questions are not asked again.
         drive.fire_due_timers();
         drive.ask_anew().await;
         asked.into_iter().for_each(|(request, reply)| drive.ask(request, reply));
-        (self.drive, self.short) = (Some(drive), None);
+        (self.drive, self.waits_for_disk) = (Some(drive), None);
         if services.room.is_full() {
-            // What an operator wants has room, and is here or waiting right behind this; nothing else goes on.
+            // Only requests of operators may use the reserve of a full disk; they are in `asked` or next in the mailbox.
             self.me.cast(AgentMessage::Again)?;
             if !is_asked {
                 return Ok(());
@@ -224,30 +219,29 @@ impl AgentState {
         self.advance().await
     }
 
-    /// Lets a run go for which there is no room on the disk.
+    /// Drops a run that cannot be recorded. The registry wakes it when there is space.
     fn release_on_disk_full(&mut self) {
         let Some(drive) = self.drive.take() else { return };
         let run = drive.opened.run;
-        self.short = Some(run);
+        self.waits_for_disk = Some(run);
         drop(drive);
         let AgentArguments { owner, services } = &self.arguments;
-        // Whoever waits for it goes by its records now: it may wait for a person.
+        // Callers that wait judge the run by its records from now on.
         services.stir_run(run);
         services.links.tell_registry(RegistryMessage::Passivate {
             agent: owner.agent.clone(),
             run,
-            until: Some(Instant::now() + ROOM_AT_LAST),
+            until: Some(Instant::now() + DISK_SPACE_RETRY),
             unpaid: false,
             asked: self.asked,
         });
         if !services.room.is_full() {
-            // There is again, and nobody may say so any more.
+            // Space came back before the registry knew that the run waits for it.
             services.links.tell_registry(RegistryMessage::Wake { agent: owner.agent.clone(), run });
         }
     }
 
-    /// Nothing of a run is written down for now: its agent lets it go, and reads it again when there is room, or somebody asks for
-    /// something. Any other error ends the actor.
+    /// Drops the run after a full disk; any other error ends the actor.
     fn wait_for_room(&mut self, error: ActorProcessingErr) -> Result<(), ActorProcessingErr> {
         let error = error.downcast::<JournalError>()?;
         if !matches!(*error, JournalError::Full(_)) {
@@ -257,17 +251,16 @@ impl AgentState {
         Ok(())
     }
 
-    /// Reads a run again that waits for room on the disk, as somebody asks for something about it.
+    /// Reads a run that waits for disk space again, because of a request.
     async fn reload_after_disk_full(&mut self) -> Result<(), ActorProcessingErr> {
-        let Some(run) = self.short.take() else { return Ok(()) };
+        let Some(run) = self.waits_for_disk.take() else { return Ok(()) };
         match self.arguments.services.journal.run(run)? {
             Some(row) => self.begin(row, Vec::new()).await,
             None => Ok(()),
         }
     }
 
-    /// Does what follows from the last message; ends the run if nothing can follow any more, and says so if nothing
-    /// can for long.
+    /// Runs one turn. Then ends the run if it is over, suspends it if that was requested, or tells the registry that it is idle.
     async fn advance(&mut self) -> Result<(), ActorProcessingErr> {
         let Some(drive) = &mut self.drive else { return Ok(()) };
         if drive.advance().await? {
@@ -291,7 +284,7 @@ impl AgentState {
         Ok(())
     }
 
-    /// What came for a run that is over: slots go back, questions are answered.
+    /// Handles a message for a run that is over: slots are returned, requests refused.
     fn decline(&self, message: AgentMessage) {
         let services = &self.arguments.services;
         match message {

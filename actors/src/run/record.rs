@@ -1,4 +1,4 @@
-//! What was decided is written down; whoever waits for that hears of it.
+//! Appends decisions to the journal.
 
 use std::sync::Arc;
 
@@ -11,7 +11,12 @@ use crate::base::error::RunError;
 use crate::registry::RegistryMessage;
 
 impl RunDriver {
-    /// Appends what was decided. Without a journal nothing can go on.
+    /// Appends the pending events, and sends answers once they are durable. Returns `None` if nothing was pending.
+    ///
+    /// # Errors
+    ///
+    /// A conflict or a refused batch ends the actor, which reads the run again. A full disk does too; the run is read again when
+    /// there is room. Any other error halts the system: nothing can be decided without a journal.
     pub(super) fn append(&mut self) -> Result<Option<Position>, ActorProcessingErr> {
         if self.writer.pending.is_empty() {
             self.writer.unacked_results.drain(..).for_each(|key| self.services.effects.forget(&key));
@@ -20,7 +25,7 @@ impl RunDriver {
         }
         let events = std::mem::take(&mut self.writer.pending);
         let last = Seq(self.writer.seq.0 + events.len() as u64);
-        // A question is known before anybody can read it, its end not before it is written.
+        // Set before anybody can read the question, and cleared only after its end is appended.
         let (run, asks) = (self.opened.run, self.run.has_open_question());
         if asks {
             self.services.driven.note_quiet(run, last, None);
@@ -30,7 +35,7 @@ impl RunDriver {
         let batch = StreamBatch { stream: self.writer.stream, expected: self.writer.seq, at_ms, events };
         let appended = self.services.append(batch);
         if appended.is_err() {
-            // At once: an actor that ends is let go of when others count already.
+            // At once: by the time a failed actor is dropped, other runs of the client may have counted the cost.
             self.refund_unrecorded();
         }
         match appended {
@@ -51,10 +56,8 @@ impl RunDriver {
                 self.services.answer_when_durable(position, std::mem::take(&mut self.writer.answers));
                 Ok(Some(position))
             }
-            // Somebody else wrote to the run, or it wants more at once than is written: that is between the run and its
-            // agent, which reads the records again, and sets the run aside if it does not get on.
+            // Another writer was faster, or the batch is too large: the agent reads the run again, and suspends it if that repeats.
             Err(error @ (JournalError::Conflict { .. } | JournalError::Refused(_))) => Err(error.into()),
-            // It is read again when there may be room.
             Err(error @ JournalError::Full(_)) => {
                 for (reply, _) in self.writer.answers.drain(..) {
                     let _ = reply.send(Err(RunError::Journal(error.clone())));
@@ -68,7 +71,8 @@ impl RunDriver {
         }
     }
 
-    /// Takes leave of the run, as the process ends in good order. Nobody waits for that: where there is no room, it is not said.
+    /// Records that the process ends in good order, so that its end does not count against the run. Best effort: a full disk only
+    /// makes the shutdown count as a crash.
     pub(super) fn record_clean_shutdown(&mut self) -> Result<(), JournalError> {
         let events = self.within(|run, cx| run.record_clean_shutdown(cx));
         if !events.is_empty() && self.writer.pending.is_empty() {
@@ -78,7 +82,7 @@ impl RunDriver {
         Ok(())
     }
 
-    /// The run is closed: tells the registry once that is durable.
+    /// Tells the registry that the run is closed, once that is durable.
     pub(super) fn close(&mut self, position: Option<Position>) {
         let services = Arc::clone(&self.services);
         let (agent, run) = (self.arguments.owner.agent.clone(), self.opened.run);
@@ -86,7 +90,7 @@ impl RunDriver {
             if let Some(position) = position
                 && let Err(error) = services.journal.durable(position).await
             {
-                // It is open still.
+                // The run is still open.
                 services.not_durable(&error);
                 return;
             }
