@@ -1,5 +1,5 @@
-//! What is written down before an attempt starts, and what becomes of it when its process dies.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Intents before an attempt starts, and the treatment of attempts whose process died.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn plan(nodes: Value) -> Plan {
     draft.validate(&Settings::real(4, &Known)).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
-/// A run whose entries are ready.
+/// A run with its entry nodes ready.
 fn open(nodes: Value) -> Run {
     let mut run = Run::new(Arc::new(plan(nodes)), 1, 0);
     with(&mut run, |run, cx| run.decide(cx, RunInput::Propagate));
@@ -100,7 +100,7 @@ fn start(run: &mut Run, node: &str) {
     assert!(!events.is_empty(), "{node} is not ready");
 }
 
-/// Starts a node on results that it is given, as run number `of`.
+/// Starts a node of run `of` with the given results as inputs.
 fn record_intent(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> AttemptIntent {
     start(run, node);
     let results = results.iter().map(|(id, value)| (NodeId::from(*id), Arc::new(value.clone()))).collect();
@@ -115,7 +115,7 @@ fn record_intent(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)])
     }
 }
 
-/// Starts a node and lets it end with `value`.
+/// Runs a node to success with `value`.
 fn execute(run: &mut Run, of: u128, node: &str, value: &Value) -> AttemptIntent {
     let intent = record_intent(run, of, node, &[]);
     ends(run, node, Outcome::Ok(output(value)));
@@ -145,7 +145,7 @@ fn work_is_known_by_what_runs_on_what_and_by_nothing_else() {
     assert_ne!(known["a"], known["d"]);
 }
 
-/// The identity of `look` after an effect of `tool`, in runs 1 and 2.
+/// The identities of `look` behind an effect of `tool`, in runs 1 and 2.
 fn after(tool: &str) -> [ostler_kernel::id::Digest; 2] {
     [1, 2].map(|of| {
         let nodes = json!([{"id": "e", "tool": tool}, {"id": "look", "tool": "look", "deps": ["e"]}]);
@@ -188,7 +188,7 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
     let mut again = run.clone();
     let other = [("src", json!({"text": "u"}))];
     let (_, refs) = again
-        .given(
+        .attempt_input(
             again.node(&"use".into()).unwrap(),
             &BTreeMap::from(other.map(|(id, value)| (NodeId::from(id), Arc::new(value)))),
         )
@@ -287,7 +287,7 @@ fn the_templates_of_a_node_make_no_more_text_together_than_one_template_may() {
     assert_eq!(told("wide"), refused("p", RENDER_BYTES_MAX / 2 * 100_000, RENDER_BYTES_MAX));
 }
 
-/// What becomes of a running node of `tool` that was lost with its process, after `stopped` or not.
+/// Checks the state of a running node of `tool` after its process died, with or without a stop request before.
 fn check_lost(tool: &str, stopped: bool, expected: &str, is_again: bool) {
     check_lost_node(json!({"id": "n", "tool": tool}), stopped, expected, is_again);
 }
@@ -303,7 +303,7 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
     }
     let taken =
         with(&mut run, |run, cx| run.recover_from_crash(cx, &["n".into()], RecoveryContext::default()));
-    let CrashRecovery::Resumed { events, again } = taken else { panic!("{taken:?}") };
+    let CrashRecovery::Resumed { events, rerun: again } = taken else { panic!("{taken:?}") };
     assert_eq!(events[0], Event::RunRecovered { count: 1 });
     assert_eq!(state(&run, "n"), expected, "{tool}, stopped: {stopped}");
     assert_eq!(
@@ -313,7 +313,7 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
     );
 }
 
-/// Its deadline and whoever sees to that may both say so.
+/// The deadline and an operator may both cancel.
 #[test]
 fn a_run_is_cancelled_once_however_often_that_is_said() {
     for (by, act, why) in [
@@ -376,7 +376,7 @@ fn the_tests_of_a_contract_count_as_what_their_node_does() {
     assert_eq!(state(&run, "a"), "waiting_human in_doubt", "its test may have been under way");
 }
 
-/// What becomes of the attempt of a node when its process dies, when it crashes, and when it takes too long.
+/// State of a node after each kind of loss: process death, crash, timeout.
 fn lost_in_each_way(node: &Node) -> [String; 3] {
     let run = || {
         let mut plan = plan(json!([{"id": "n", "tool": "look"}]));
@@ -477,7 +477,7 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
         goes_on(&with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, RecoveryContext::default()))),
         "the last try"
     );
-    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
+    let reason = format!("the process died {RECOVERIES_MAX} times in a row without progress");
     let taken = with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, RecoveryContext::default()));
     assert_eq!(taken, CrashRecovery::Parked(reason));
     assert!(
@@ -523,11 +523,11 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     assert!(goes_on(&taken), "an attempt that ended is progress");
 
     let mut run = recovered(RECOVERIES_MAX);
-    assert_eq!(with(&mut run, Run::take_leave), [Event::RunRecovered { count: 0 }]);
+    assert_eq!(with(&mut run, Run::record_clean_shutdown), [Event::RunRecovered { count: 0 }]);
     let taken = with(&mut run, |run, cx| run.recover_from_crash(cx, &lost, RecoveryContext::default()));
     assert!(goes_on(&taken), "a process that ends in good order is not ended by it");
     let mut run = recovered(0);
-    assert_eq!(with(&mut run, Run::take_leave), [], "nothing to take back");
+    assert_eq!(with(&mut run, Run::record_clean_shutdown), [], "nothing to take back");
 }
 
 #[test]
@@ -627,7 +627,7 @@ fn a_result_that_comes_twice_or_too_late_changes_nothing_and_is_written_down() {
         Outcome::Failed(Failure { category: FailureCategory::Timeout, message: String::new() }),
     );
     assert_eq!(state(&run, "n"), "failed_retryable timeout");
-    // The first attempt was given up, and its result comes all the same: before the second has started, and while it runs.
+    // The abandoned first attempt delivers its result late: before the second attempt starts, and during it.
     assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(1, json!({"of": 1}))))));
     assert_eq!(state(&run, "n"), "failed_retryable timeout");
     with(&mut run, |run, cx| run.decide(cx, RunInput::RetryDue("n".into())));

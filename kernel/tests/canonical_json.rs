@@ -1,4 +1,4 @@
-//! The vectors of canonical JSON.
+//! Conformance vectors of canonical JSON.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! The vectors of the hash, and the documents and digests built on it.
+//! Conformance vectors of the hash and of the identity documents.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use common::{cases, check_copy, text};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::json::{Object, parse};
-use ostler_kernel::lineage::{self, Edge, Inputs, Sigma};
+use ostler_kernel::lineage::{self, Edge, ExecutableSpec, Inputs};
 use serde_json::{Map, Value, json};
 
 const FILE: &str = "hash_vectors.jsonl";
@@ -26,7 +26,7 @@ fn digest(hex: &str) -> Digest {
     hex.parse().unwrap()
 }
 
-/// The expected hash of the vector `id`.
+/// Expected digest of vector `id`.
 fn vector(id: &str) -> Digest {
     let cases = cases(FILE);
     let case = cases.iter().find(|case| text(case, "id") == id).unwrap();
@@ -70,19 +70,19 @@ fn the_chain_from_an_artifact_to_its_reuse() {
     assert_eq!(lineage::artifact("application/json", content), digest(ARTIFACT));
     let value = lineage::value(&parse(r#"["x","y"]"#).unwrap());
     assert_eq!(value, digest(VALUE));
-    let sigma = Sigma {
+    let sigma = ExecutableSpec {
         kind: "tool",
         tool: Some("send_invites"),
         tool_version: Some("1.2.0"),
         media: Some("application/json"),
-        ..Sigma::default()
+        ..ExecutableSpec::default()
     };
-    let sigma = lineage::sigma(&sigma.document().unwrap());
+    let sigma = lineage::executable_digest(&sigma.document().unwrap());
     assert_eq!(sigma, digest(SIGMA));
     let params = Object::from(Map::from_iter([("title".to_owned(), json!("Sync"))]));
     let refs = BTreeMap::from([("who".to_owned(), value)]);
     let x = Inputs { effects: &BTreeMap::new(), params: &params, refs: &refs, world: None };
-    let x = lineage::x(&x.document().unwrap());
+    let x = lineage::inputs_digest(&x.document().unwrap());
     assert_eq!(x, digest(X));
     assert_eq!(lineage::reuse(sigma, x), digest(R));
 }
@@ -90,7 +90,7 @@ fn the_chain_from_an_artifact_to_its_reuse() {
 #[test]
 fn a_model_step_with_every_field() {
     let (sampling, seed) = (json!({"top_p": 1.0, "temperature": 0.7}), json!(7));
-    let sigma = Sigma {
+    let sigma = ExecutableSpec {
         kind: "model",
         model: Some("m-large"),
         model_rev: Some("2026-01"),
@@ -99,9 +99,9 @@ fn a_model_step_with_every_field() {
         prompt: Some(lineage::prompt("Write the memo")),
         media: Some("text/markdown"),
         fresh: 2,
-        ..Sigma::default()
+        ..ExecutableSpec::default()
     };
-    assert_eq!(lineage::sigma(&sigma.document().unwrap()), vector("d019"));
+    assert_eq!(lineage::executable_digest(&sigma.document().unwrap()), vector("d019"));
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn inputs_with_receipts_and_a_world_token() {
     let effects = BTreeMap::from([(receipt, 2)]);
     let (params, refs) = (Object::default(), BTreeMap::new());
     let x = Inputs { effects: &effects, params: &params, refs: &refs, world: Some("etag-1") };
-    assert_eq!(lineage::x(&x.document().unwrap()), vector("d030"));
+    assert_eq!(lineage::inputs_digest(&x.document().unwrap()), vector("d030"));
     let nothing = Inputs { effects: &BTreeMap::new(), world: None, ..x };
-    assert_eq!(lineage::x(&nothing.document().unwrap()), vector("d021"));
+    assert_eq!(lineage::inputs_digest(&nothing.document().unwrap()), vector("d021"));
 }
 
 #[test]

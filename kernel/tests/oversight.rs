@@ -1,5 +1,5 @@
-//! Which steps a person is asked about when a run is watched, what becomes of a refusal, and what kinds of failures come to.
-#![allow(clippy::unwrap_used)] // a test that panics has failed, and says where
+//! Oversight levels: which nodes need approval, and the effect of a rejection and of each failure category.
+#![allow(clippy::unwrap_used)] // a panic is a failed test
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use ostler_kernel::plan::{BadParam, PlanDraft, PolicyDraft, Settings, ToolDefaul
 use ostler_kernel::run::{DecisionContext, FailureCategory, NodeState, Run, RunInput, StaticPlanner};
 use serde_json::{Map, Value, json};
 
-/// `plain` takes anything but feedback, `revised` takes that as well.
+/// `plain` accepts any parameter but `feedback`; `revised` accepts `feedback` too.
 struct TwoTools;
 
 impl Tools for TwoTools {
@@ -115,7 +115,7 @@ fn the_stricter_the_oversight_the_more_is_asked() {
     for (oversight, checkpoint, escalation) in [
         ("", Executed, Executed),
         ("autonomous_escalation", Executed, WaitingHuman),
-        // The draw of this node of this run is below thirty of a hundred.
+        // The sampled value of this node is below 30 %.
         ("spot_check", WaitingHuman, WaitingHuman),
         ("supervised", WaitingHuman, WaitingHuman),
     ] {
@@ -205,7 +205,7 @@ fn a_crash_in_a_legal_run_is_for_a_person_to_settle() {
         (json!({"in_doubt": "ask"}), NodeState::FailedRetryable),
         (json!({"in_doubt": "ask", "domain": "legal"}), NodeState::WaitingHuman),
         (json!({"in_doubt": "ask", "recovery": {"crash": "human_escalation"}}), NodeState::WaitingHuman),
-        // Where nobody can be asked it has failed.
+        // Without an approver the node fails.
         (json!({"in_doubt": "fail", "domain": "legal"}), NodeState::Failed),
     ] {
         let mut stage = Stage::new(policy.clone(), node());
@@ -226,12 +226,12 @@ fn a_fallback_that_is_none_is_a_fault_of_the_plan() {
             faults.iter().map(|fault| format!("{} {} {}", fault.code, fault.pointer, fault.detail)).collect();
         assert_eq!(faults, [expected]);
     };
-    check(json!({"tool": "plane"}), "V20 /nodes/0/fallback as its fallback: there is no tool plane");
-    check(json!({"timeout": 0}), "V14 /nodes/0/fallback as its fallback: its timeout is 0");
-    check(json!({"deps": []}), "D06 /nodes/0/fallback as its fallback: sets `deps`");
+    check(json!({"tool": "plane"}), "V20 /nodes/0/fallback in its fallback: unknown tool plane");
+    check(json!({"timeout": 0}), "V14 /nodes/0/fallback in its fallback: timeout is {}, expected more than 0");
+    check(json!({"deps": []}), "D06 /nodes/0/fallback in its fallback: sets `deps`");
     check(
         json!({"approval": "none"}),
-        "V14 /nodes/0/fallback as its fallback: asks nobody where the node itself asks a person",
+        "V14 /nodes/0/fallback in its fallback: drops the approval of the node",
     );
 }
 

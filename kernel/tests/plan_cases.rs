@@ -1,6 +1,6 @@
-//! The conformance cases of plans: what is invalid has exactly the faults the case names, what is valid is
-//! accepted. `data/graph_cases.jsonl` is a copy of the shared conformance data, so the tests need nothing else.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test says where it failed, and why it was skipped
+//! Conformance cases of plans: an invalid plan has exactly the listed faults, a valid one is accepted.
+//! `data/graph_cases.jsonl` is a copy of the shared cases, so the tests need no other files.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests print why they skip
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn cases() -> impl Iterator<Item = Value> {
     CASES.lines().filter(|line| !line.trim().is_empty()).map(|line| serde_json::from_str(line).unwrap())
 }
 
-/// `null` for a valid plan, else the pairs of code and name.
+/// `null` for a valid plan, otherwise the pairs of code and node.
 fn judged(case: &Value) -> Value {
     let draft: PlanDraft = serde_json::from_value(case["plan"].clone())
         .unwrap_or_else(|error| panic!("{}: {error}", case["id"]));

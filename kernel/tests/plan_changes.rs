@@ -1,14 +1,14 @@
-//! Changes of running plans: what is merged, what is refused, and that the journal's revision says it all.
-#![allow(clippy::unwrap_used)] // a test that panics has failed, and says where
+//! Changes of a running plan: merging, refusals, and the revision record as the only input of recovery.
+#![allow(clippy::unwrap_used)] // a panic is a failed test
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{
-    Change, Effect, Idempotency, Join, MergedPlan, Node, NodeProgress, Plan, PlanDraft, PolicyDraft, Revision,
-    Settings, ToolDefaults, Tools, apply_change, merge,
+    Change, Effect, Idempotency, Join, MergedPlan, Node, NodeProgress, Plan, PlanDraft, PolicyDraft,
+    Revision, Settings, ToolDefaults, Tools, apply_change, merge,
 };
 use serde_json::{Map, Value, json};
 
-/// `a` and `b` are done and running; `r` reads `a`; `c`, `d` and the joins wait. The outputs are the exits.
+/// `a` and `b` are executed and running; `r` refers to `a`; `c`, `d` and the joins wait. The outputs are the exits.
 fn waiting() -> Value {
     json!([
         {"id": "a"}, {"id": "b"}, {"id": "c", "deps": ["b"], "reads": ["b"]},
@@ -78,7 +78,7 @@ fn accepted(change: Value) -> MergedPlan {
     accepted_by(&plan(), change)
 }
 
-/// Merges, and checks that the revision alone gives the same from what a journal kept.
+/// Merges a change, and checks that the journaled revision alone rebuilds the same plan.
 #[track_caller]
 fn accepted_by(plan: &Plan, change: Value) -> MergedPlan {
     let merged = merged(plan, &delta(change.clone())).unwrap_or_else(|codes| panic!("{change}: {codes}"));
@@ -107,8 +107,8 @@ fn ids(ids: &[NodeId]) -> String {
 fn what_has_started_is_neither_rewired_nor_set() {
     refused("D01 b", json!({"rewire": {"b": []}}));
     refused("D01 b", json!({"set": {"b": {"timeout": 5}}}));
-    refused("D01 a", json!({"set": {"a": {"timeout": 0}}})); // terminal: not judged otherwise
-    refused("D01 b, V14 b", json!({"set": {"b": {"timeout": 0}}})); // refused, and judged as if made
+    refused("D01 a", json!({"set": {"a": {"timeout": 0}}})); // terminal: no further check
+    refused("D01 b, V14 b", json!({"set": {"b": {"timeout": 0}}})); // refused and checked as if accepted
     refused("D01 b, V04 b, V04 c", json!({"rewire": {"b": ["c"]}}));
     refused("D01 a", json!({"cancel": ["a", "a"]}));
     assert_eq!(ids(&accepted(json!({"cancel": ["d", "b", "d"]})).cancel), "b d");
@@ -173,7 +173,7 @@ fn outputs_may_be_replaced_named_anew_and_narrowed_but_not_cancelled() {
     assert!(named.plan.outputs.is_empty() && named.plan.outputs_declared);
     let replaced = accepted(json!({"add": [{"id": "n"}], "replace": {"d": "n"}}));
     assert_eq!((ids(&replaced.plan.outputs).as_str(), replaced.plan.outputs_declared), ("n g j r", false));
-    // What a change names is taken as it is.
+    // Outputs that a change names are taken literally, without applying `replace`.
     let both = accepted(json!({"add": [{"id": "n"}], "replace": {"d": "n"}, "outputs": ["d"]}));
     assert_eq!(ids(&both.plan.outputs), "d");
 
@@ -189,7 +189,7 @@ fn a_node_emptied_of_dependencies_is_joined_anew() {
     assert_eq!((deps(plan, "d").as_str(), node(plan, "d").join), ("", None));
     assert_eq!((deps(plan, "r").as_str(), node(plan, "r").join), ("a", Some(Join::AllOf)));
     assert_eq!(ids(&emptied.changed), "d r");
-    refused("V11 j", json!({"rewire": {"j": []}})); // its reference still names the winner
+    refused("V11 j", json!({"rewire": {"j": []}})); // the reference still names the winner
     let referring = json!({"j": {"param_refs": {"x": {"from": "c", "path": "v"}}}});
     let plan = accepted(json!({"set": referring, "rewire": {"j": []}})).plan;
     assert_eq!((deps(&plan, "j").as_str(), node(&plan, "j").join), ("c", Some(Join::AllOf)));
@@ -293,7 +293,7 @@ fn a_change_of_the_wrong_shape_says_what_is_expected() {
     }
 }
 
-/// One tool whose calls look with `{"mode": "look"}` and else act.
+/// A tool with impact 0 for `{"mode": "look"}` and effects otherwise.
 struct OneTool;
 
 impl Tools for OneTool {

@@ -1,5 +1,5 @@
-//! What people may answer, and what an approval is good for.
-#![allow(clippy::unwrap_used)] // a test that panics has failed, and says where
+//! Answers of people, and the lifetime of an approval.
+#![allow(clippy::unwrap_used)] // a panic is a failed test
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 const SHOWN: Digest = Digest([1; 32]);
 const OTHER: Digest = Digest([2; 32]);
 
-/// A run of a node that wants leave for 10 ticks, a question, and a node that asks nobody; and a clock.
+/// A run with an approval node (10 ticks), an input node and a node without approval; and a clock.
 struct Stage {
     run: Run,
     now: i64,
@@ -65,7 +65,7 @@ impl Stage {
         self.run.check_operation(&operation, &Settings::simulation(PolicyDraft::default(), None))
     }
 
-    /// Interjects, with a second (a tick) to answer in; and asks.
+    /// Interjects with one second (a tick) to answer.
     fn interject(&mut self) -> NodeId {
         let (node, operation) = self.run.interjection("go on?", 1_000);
         assert_eq!(self.check_operation(operation.clone()), Ok(()));
@@ -111,7 +111,7 @@ fn an_approval_is_good_for_what_was_shown_and_asked_for_anew_otherwise() {
     assert_eq!(stage.run.question(&"act".into()), None);
     assert_eq!(stage.ask("act", SHOWN), [], "what was approved is not asked again");
     let (act, free) = ("act".into(), "free".into());
-    assert_eq!((stage.run.shows(&act), stage.run.shows(&free)), (Some(HumanRequestKind::Before), None));
+    assert_eq!((stage.run.approval_kind(&act), stage.run.approval_kind(&free)), (Some(HumanRequestKind::Before), None));
     assert!(stage.run.is_approved(&act, || SHOWN) && !stage.run.is_approved(&act, || OTHER));
     assert!(stage.run.is_approved(&free, || panic!("nobody is asked about it")));
     assert!(!stage.ask("act", OTHER).is_empty());
@@ -153,7 +153,7 @@ fn only_what_lives_can_be_stopped() {
     }
 }
 
-/// How an interjection ended, how `free` stands then, and whether the run is cancelled.
+/// The answer to an interjection, the state of `free` afterwards, and whether the run is cancelled.
 #[test]
 fn what_an_interjection_comes_to_decides_about_the_run() {
     let says = |approve| move |stage: &mut Stage, node: &NodeId| stage.answer(node.as_str(), 1, approve);

@@ -1,12 +1,12 @@
-//! How far apart evaluations are, and id is nearest.
+//! Distance between evaluations, and nearest neighbors.
 
 use std::cmp::Ordering;
 
 use super::{Scores, Weights};
 
-/// How far two evaluations are apart, in millionths of one, rounded down: the weighted Euclidean distance of the Agent
-/// Scheduler paper (definition 14). Only what is known of both counts; `None`: nothing is that has any weight.
-///
+/// Weighted Euclidean distance of two evaluations, in millionths, rounded down (Agent Scheduler paper, definition 14). Uses
+/// only dimensions known of both, with the weights rescaled to them; `None` if no such dimension has a weight.
+///  
 /// ```
 /// use ostler_kernel::evaluation::{Scores, Weights, distance};
 /// let one = Scores { quality: None, adherence: None, speed: 1_000, cost: 1_000, errors: 1_000, revisions: 1_000 };
@@ -22,21 +22,21 @@ pub fn distance(one: &Scores, other: &Scores, weights: &Weights) -> Option<u32> 
             counted += u64::from(weight);
         }
     }
-    // Thousandths of thousandths squared are 10^-9; the square of a millionth is 10^-12, weights count as a share.
+    // A score difference is in 10^-3 and its square in 10^-6. Weights divide out. Times 10^6 gives 10^-12, whose root is in
+    // 10^-6.
     (counted > 0).then(|| (squares * 1_000_000 / counted).isqrt() as u32)
 }
 
-/// Somebody and how far away they are, in millionths.
+/// An evaluated item and its distance from a reference point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbor<T> {
-    /// Who.
+    /// The item.
     pub id: T,
-    /// How far away.
+    /// Distance in millionths.
     pub distance_micro: u32,
 }
 
-/// The `most` of `others` that are nearest to `aim`, the nearest first, and of those equally near by their name. Those id
-/// cannot be compared are left out.
+/// The `most` nearest of `others`, nearest first, ties by id. Items without a common dimension are left out.
 pub fn nearest<T: Ord>(
     aim: &Scores,
     others: impl IntoIterator<Item = (T, Scores)>,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     proptest! {
-        /// A metric, as far as rounding down allows.
+        /// A metric, up to rounding.
         #[test]
         fn it_is_a_distance(vectors in proptest::array::uniform3(proptest::array::uniform6(0u16..=1_000))) {
             let [one, other, third] = vectors.map(scores);

@@ -1,7 +1,7 @@
-//! How well a run was done: six dimensions in thousandths, one score, and the reputation that scores add up to (section 8 of
-//! the Agent Scheduler paper).
-//!
-//! Everything is integers, so that every replay comes to the same.
+//! Evaluation of runs: six dimensions in thousandths, a composite score, and an agent's reputation (Agent Scheduler paper,
+//! section 8).
+//!  
+//! All arithmetic is on integers, so every replay computes the same values.
 
 mod distance;
 mod record;
@@ -21,5 +21,5 @@ pub use weights::{
     Composite, DOMAIN_DEFAULT, DOMAINS_MAX, DomainError, Domains, UnknownDomain, WeightFault, Weights,
 };
 
-/// The best of anything here: thousandths of one.
+/// The best score: one, in thousandths.
 pub const BEST_PM: u16 = 1_000;

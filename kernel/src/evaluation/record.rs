@@ -1,4 +1,4 @@
-//! What is written down of an evaluation besides its scores.
+//! Journal records of evaluations.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,68 +6,68 @@ use super::{Composite, Domains, Scores, Target, Weights};
 use crate::event::Evaluated;
 use crate::id::{AgentId, RunId};
 
-/// By what a run was judged, where it was not the default: the record before its [`Evaluated`].
+/// Basis of a run's evaluation. Precedes its [`Evaluated`] in the stream if the basis is not the default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Appraised {
-    /// What the work is about.
+    /// Domain of the work.
     pub domain: String,
-    /// How much each dimension counted.
+    /// Weights of the dimensions.
     pub weights: Weights,
-    /// What the run was expected to take.
+    /// Targets for time and cost.
     pub target: Target,
-    /// What a judge said of it, if one was asked.
+    /// The judge's result, if a judge was asked.
     pub judgement: Option<Judgement>,
 }
 
-/// What a judge said.
+/// Result of a judge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Which judge.
+    /// Name of the judge.
     pub by: String,
-    /// How good it finds what came of the run, in thousandths; `None`: it could not tell, and the note says why.
+    /// Quality in thousandths; `None` if the judge could not decide.
     pub quality: Option<u16>,
-    /// Why.
+    /// Reason of the judge.
     pub note: String,
 }
 
-/// A person's verdict on a run that is over. It stands in the stream of the run's client, since nothing follows in that of
-/// the run, and counts as one more score of its agent.
+/// A person's verdict on a finished run. Recorded in the client's stream, because the run's stream is closed. Counts as one
+/// more score of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// On what.
+    /// The judged run.
     pub run: RunId,
-    /// Whose run it was; `None`: of an agent that was there for it alone.
+    /// The run's agent; `None` if the agent existed for this run only.
     pub agent: Option<AgentId>,
-    /// Quality as the person sees it, in thousandths, if they said so.
+    /// The person's quality score in thousandths, if given.
     pub quality: Option<u16>,
-    /// Adherence as the person sees it, in thousandths, if they said so.
+    /// The person's adherence score in thousandths, if given.
     pub adherence: Option<u16>,
-    /// How the run is scored from here on.
+    /// The run's evaluation from now on.
     pub evaluated: Evaluated,
-    /// Who said so.
+    /// Author of the verdict.
     pub by: String,
-    /// In their words.
+    /// The author's comment.
     pub note: String,
 }
 
-/// By what the runs of an agent are judged.
+/// Standard by which an agent's runs are evaluated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Standard {
-    /// What its work is about; `None`: the default.
+    /// Domain of the agent's work; `None` for the default.
     pub domain: Option<String>,
-    /// What its runs should take.
+    /// Targets of the agent's runs.
     pub target: Target,
 }
 
 impl Appraised {
-    /// What a run is judged by whose agent has this standard.
+    /// The basis for a run of an agent with this standard.
     pub fn by(standard: &Standard, domains: &Domains, judgement: Option<Judgement>) -> Appraised {
         let domain = standard.domain.as_deref().unwrap_or(super::DOMAIN_DEFAULT);
         let weights = domains.of(domain);
         Appraised { domain: domain.to_owned(), weights, target: standard.target, judgement }
     }
 
-    /// Whether there is anything to say that is not the default.
+    /// True if the basis needs a record.
     pub fn differs_from_default(&self) -> bool {
         self.judgement.is_some()
             || self.weights != Weights::DEFAULT
@@ -75,14 +75,14 @@ impl Appraised {
             || self.domain != super::DOMAIN_DEFAULT
     }
 
-    /// The evaluation of a run with these scores, the judge's among them; `None`: nothing that counts is known.
+    /// Evaluates a run with these scores and the judge's quality. `None` if no weighted dimension is known.
     pub fn evaluate(&self, scores: Scores) -> Option<Evaluated> {
         let quality = self.judgement.as_ref().and_then(|judgement| judgement.quality);
         evaluate(scores.with_judgement(quality, None), &self.weights)
     }
 }
 
-/// An evaluation by these weights; `None`: nothing that counts is known.
+/// Evaluates scores by these weights. `None` if no weighted dimension is known.
 pub fn evaluate(scores: Scores, weights: &Weights) -> Option<Evaluated> {
     Some(Evaluated { scores, composite: weights.composite(&scores).map(Composite::pm)? })
 }

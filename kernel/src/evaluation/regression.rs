@@ -1,30 +1,30 @@
-//! Whether an agent does worse than it used to.
+//! Detects a decline of an agent's work.
 
 use super::{Dimension, Scores, Weights, distance};
 
-/// How far the newest scores of an agent may be from its average, in millionths.
+/// Minimum distance between an agent's newest scores and its average, in millionths.
 pub const REGRESSION_MICRO: u32 = 200_000;
 
-/// Scores that an agent must have had before its average says anything.
+/// Minimum evaluations before the newest one.
 pub const REGRESSION_AFTER: usize = 3;
 
-/// Scores that an average is made of, at most: the newest.
+/// Evaluations that form the average: the newest ones before the last.
 pub const HISTORY_MAX: usize = 32;
 
-/// The newest scores of an agent are worse than its average, and far from it.
+/// A drop of the newest scores below the agent's average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Regression {
-    /// How far, in millionths; more than [`REGRESSION_MICRO`].
+    /// Distance from the average in millionths, above [`REGRESSION_MICRO`].
     pub distance_micro: u32,
-    /// The dimension that fell most, by its weight.
+    /// The dimension with the largest weighted drop.
     pub dimension: Dimension,
-    /// What it used to be on average, in thousandths.
+    /// Average of the dimension, in thousandths.
     pub from_pm: u16,
-    /// What it is, in thousandths.
+    /// Newest score of the dimension, in thousandths.
     pub to_pm: u16,
 }
 
-/// The average of scores, dimension by dimension over those that are known; `None`: there are none.
+/// Average per dimension over the known scores; `None` for an empty list.
 pub fn mean(all: &[Scores]) -> Option<Scores> {
     let mean_of = |at: usize| {
         let known = all.iter().filter_map(|scores| scores.known()[at]);
@@ -42,7 +42,11 @@ pub fn mean(all: &[Scores]) -> Option<Scores> {
     })
 }
 
-/// Whether the last of these scores, the oldest first, is a degradation against the average of those before it.
+/// Compares the newest evaluation (the last) with the average of up to [`HISTORY_MAX`] evaluations before it.
+///  
+/// A regression needs three conditions: at least [`REGRESSION_AFTER`] earlier evaluations, a [`distance`] of more than
+/// [`REGRESSION_MICRO`], and a lower composite. The distance alone has no direction, so without the third condition a large
+/// improvement would raise an alarm. The window lets the average follow slow changes.
 pub fn detect_regression(history: &[Scores], weights: &Weights) -> Option<Regression> {
     let (newest, before) = history.split_last()?;
     if before.len() < REGRESSION_AFTER {
@@ -50,7 +54,7 @@ pub fn detect_regression(history: &[Scores], weights: &Weights) -> Option<Regres
     }
     let usual = mean(&before[before.len().saturating_sub(HISTORY_MAX)..])?;
     let distance_micro = distance(newest, &usual, weights)?;
-    // Far better is no reason to worry.
+    // A large improvement is no regression.
     let is_worse = weights.composite(newest)? < weights.composite(&usual)?;
     if distance_micro <= REGRESSION_MICRO || !is_worse {
         return None;
@@ -80,14 +84,14 @@ mod tests {
             assert_eq!(found.map(|it| (it.dimension, it.from_pm, it.to_pm)), expected, "{history:?}");
         };
         check(&[], None);
-        check(&[all(900), all(900), all(0)], None); // too soon to tell
+        check(&[all(900), all(900), all(0)], None); // too few evaluations
         check(&[all(900), all(900), all(900), all(900)], None);
         check(&[all(900), all(900), all(900), all(700)], None); // at the limit
         check(&[all(900), all(900), all(900), all(699)], Some((Dimension::Speed, 900, 699)));
         check(&[all(100), all(100), all(100), all(900)], None); // far, and better
         let failing = Scores { errors: 0, ..all(900) };
         check(&[all(900), all(900), all(900), failing], Some((Dimension::Errors, 900, 0)));
-        check(&[all(900), all(900), all(900), failing, all(900)], None); // it got over it
+        check(&[all(900), all(900), all(900), failing, all(900)], None); // recovered
     }
 
     #[test]

@@ -1,20 +1,23 @@
-//! What scores add up to.
+//! An agent's reputation.
 
 use serde::{Deserialize, Serialize};
 
 use super::BEST_PM;
 
-/// Share of the newest score in a reputation, in tenths (alpha 0.3).
+/// Weight of the newest score in tenths: alpha is 0.3.
 const ALPHA_TENTHS: u64 = 3;
 
-/// What scores add up to: an average in which the newest counts for three tenths (definition 15, alpha 0.3).
-///
-/// After a run of n scores that differ from `s` by e1 (the oldest) to en, the reputation differs from `s` by
-/// at most 0.7^(n-1)·e1 and the sum of 0.3·0.7^(n-k)·ek of the others: theorem 16 of the paper, put right. As printed, its second
-/// term is the greatest of all ek, which never falls, so that it proves no convergence.
+/// Exponentially weighted moving average (EWMA) of an agent's composite scores (Agent Scheduler paper, definition 15).
+///  
+/// The first score is the initial value; each further score `s` moves the average to `0.3·s + 0.7·average`. The state is in
+/// millionths, three digits finer than the scores, so that rounding does not accumulate visibly.
+///  
+/// Error bound: if score k differs from a value v by e_k, then after n scores the reputation differs from v by at most
+/// `0.7^(n-1)·e_1 + sum over k = 2..n of 0.3·0.7^(n-k)·e_k`. This corrects theorem 16 of the paper. The printed bound replaces
+/// the sum by the maximum of all e_k, which never decreases and therefore proves no convergence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reputation {
-    /// In millionths; without a score, nothing.
+    /// Millionths; 0 without scores.
     micro: u64,
     scores: u64,
 }
@@ -31,17 +34,17 @@ impl Reputation {
         Reputation { micro, scores: self.scores.saturating_add(1) }
     }
 
-    /// In thousandths; `None`: there was no score yet.
+    /// The value in thousandths; `None` without scores.
     pub fn pm(&self) -> Option<u16> {
         (self.scores > 0).then_some(((self.micro + 500) / 1_000) as u16)
     }
 
-    /// Scores so far.
+    /// Number of scores.
     pub fn scores(&self) -> u64 {
         self.scores
     }
 
-    /// The reputation of all these together, each by the number of its scores; in thousandths.
+    /// Average of several reputations in thousandths, weighted by their numbers of scores.
     pub fn mean_pm(all: impl IntoIterator<Item = Reputation>) -> Option<u16> {
         let (sum, scores) = all.into_iter().fold((0u128, 0u128), |(sum, scores), one| {
             (sum + u128::from(one.micro) * u128::from(one.scores), scores + u128::from(one.scores))
@@ -64,7 +67,7 @@ mod tests {
         (reputation.micro as f64 / 1_000.0 - f64::from(aim)).abs()
     }
 
-    /// 0.7^(n-1)·e1 + the sum of 0.3·0.7^(n-k)·ek for k = 2..=n, in thousandths.
+    /// The corrected bound, in thousandths.
     fn bound(scores: &[u16], aim: u16) -> f64 {
         let last = scores.len() - 1;
         let terms = scores.iter().enumerate().map(|(at, score)| {
@@ -75,7 +78,7 @@ mod tests {
         terms.sum()
     }
 
-    /// As theorem 16 is printed.
+    /// Theorem 16 as printed.
     fn printed_bound(scores: &[u16], aim: u16) -> f64 {
         let off = |score: &u16| (f64::from(*score) - f64::from(aim)).abs();
         0.7f64.powi(scores.len() as i32) * off(&scores[0]) + scores.iter().map(off).fold(0.0, f64::max)
@@ -91,7 +94,7 @@ mod tests {
         assert_eq!(mean, Some(800));
     }
 
-    /// One bad start, and good ever after: the printed bound never comes below what the start was off by.
+    /// After one bad score and many good ones the printed bound still equals the first error.
     #[test]
     fn a_reputation_converges_and_the_bound_of_the_paper_does_not_show_it() {
         let mut scores = vec![0];
@@ -102,7 +105,7 @@ mod tests {
     }
 
     proptest! {
-        /// The true bound of theorem 16, with what rounding to millionths can add. It is reached where all scores are on one side.
+        /// The corrected bound plus rounding. Equality holds if all scores lie on one side.
         #[test]
         fn a_reputation_is_as_near_as_its_scores(scores in proptest::collection::vec(0u16..=1_000, 1..40), aim in 0u16..=1_000) {
             let (found, bound) = (off(of(&scores), aim), bound(&scores, aim));
@@ -112,7 +115,7 @@ mod tests {
             }
         }
 
-        /// Where scores come ever nearer to something, so does the reputation.
+        /// If the scores converge, so does the reputation.
         #[test]
         fn a_reputation_follows_scores_that_settle(noise in proptest::collection::vec(-1_000i32..=1_000, 80), aim in 0u16..=1_000) {
             let settling = noise.iter().enumerate().map(|(at, noise)| {

@@ -1,30 +1,30 @@
-//! Six dimensions of how well a run was done.
+//! The six dimensions of an evaluation.
 
 use serde::{Deserialize, Serialize};
 
 use super::{BEST_PM, Weights};
 
-/// A dimension of the evaluation space of the Agent Scheduler paper (definition 13). Of each, more is better: what counts
-/// against an agent (errors, revisions) is turned around.
+/// A dimension of the evaluation space (Agent Scheduler paper, definition 13). Higher is better in every dimension: errors
+/// and revisions count inversely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
-    /// How good what came of it is.
+    /// Quality of the result.
     Quality,
-    /// Whether it is what was asked for.
+    /// Conformance to contracts.
     Adherence,
-    /// How soon it was there, against its target.
+    /// Duration against the target.
     Speed,
-    /// What it cost, against its budget.
+    /// Cost against the target.
     Cost,
-    /// How seldom it failed.
+    /// Share of attempts without a failure.
     Errors,
-    /// How seldom it had to be changed.
+    /// Share of unused plan changes.
     Revisions,
 }
 
 impl Dimension {
-    /// All of them, in the order of the paper's vectors.
+    /// All dimensions in the order of the paper's vectors.
     pub const ALL: [Dimension; 6] = [
         Dimension::Quality,
         Dimension::Adherence,
@@ -34,7 +34,7 @@ impl Dimension {
         Dimension::Revisions,
     ];
 
-    /// The word that stands for it.
+    /// Name in records and API.
     pub fn as_str(self) -> &'static str {
         match self {
             Dimension::Quality => "quality",
@@ -53,44 +53,43 @@ impl std::fmt::Display for Dimension {
     }
 }
 
-/// How well a run was done, each in thousandths: the more the better. The six dimensions of the Agent Scheduler paper
-/// (definition 13), as far as they are known.
+/// Scores of a run in thousandths, higher is better (Agent Scheduler paper, definition 13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scores {
-    /// How good what came of it is; `None`: no judge and no person said so.
+    /// Quality of the result; `None` without a judge's or a person's verdict.
     pub quality: Option<u16>,
-    /// Results that kept their contract, of all that a contract was held against; `None`: there was none.
+    /// Share of checked results that kept their contract; `None` if no contract applied.
     pub adherence: Option<u16>,
-    /// How far below its target, else below their timeouts, its attempts ended: half of a timeout is soon enough.
+    /// Duration against the target. Without a target: duration of the attempts against half of their timeouts.
     pub speed: u16,
-    /// What it cost against its budget, else the credits of attempts that gave what was asked for, of all credits.
+    /// Cost against the target. Without a target: share of the credits spent on successful attempts.
     pub cost: u16,
-    /// Attempts that did not fail, of all.
+    /// Share of attempts that did not fail.
     pub errors: u16,
-    /// Patches and replans that it did without, of those it was allowed.
+    /// Share of the permitted patches and replans that the run did not use.
     pub revisions: u16,
 }
 
-/// A score that is none.
+/// A score out of range.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("{dimension} {value} is not within 0 and 1")]
 pub struct ScoreError {
-    /// Of what.
+    /// Dimension of the score.
     pub dimension: Dimension,
-    /// What was given.
+    /// Rejected value.
     pub value: f64,
 }
 
 impl Scores {
-    /// The six dimensions in the order of [`Dimension::ALL`]; `None`: not known.
+    /// The six scores in the order of [`Dimension::ALL`]; `None` for unknown ones.
     pub fn known(&self) -> [Option<u16>; 6] {
         let Scores { quality, adherence, speed, cost, errors, revisions } = *self;
         [quality, adherence, Some(speed), Some(cost), Some(errors), Some(revisions)]
     }
 
-    /// One score for all six, in thousandths, by the default weights. What nobody knows does not count, and the others count
-    /// for more.
-    ///
+    /// Composite score in thousandths by the default weights. Unknown dimensions do not count; the weights of the others are
+    /// rescaled.
+    ///  
     /// ```
     /// use ostler_kernel::evaluation::Scores;
     /// let scores = Scores { quality: None, adherence: None, speed: 1_000, cost: 500, errors: 500, revisions: 1_000 };
@@ -101,18 +100,18 @@ impl Scores {
         Weights::DEFAULT.composite(self).map_or(0, super::Composite::pm)
     }
 
-    /// The same, with what somebody said of it in place of what was known.
+    /// Replaces quality and adherence where a verdict gives them.
     #[must_use]
     pub fn with_judgement(self, quality: Option<u16>, adherence: Option<u16>) -> Scores {
         Scores { quality: quality.or(self.quality), adherence: adherence.or(self.adherence), ..self }
     }
 }
 
-/// A score as people give it, 0 to 1, in thousandths.
-///
+/// Converts a score from 0 to 1 into thousandths.
+///  
 /// # Errors
-///
-/// It is outside of that, or no number.
+///  
+/// The value is out of range or NaN.
 pub fn score_pm(dimension: Dimension, value: f64) -> Result<u16, ScoreError> {
     if !(0.0..=1.0).contains(&value) {
         return Err(ScoreError { dimension, value });
@@ -120,11 +119,11 @@ pub fn score_pm(dimension: Dimension, value: f64) -> Result<u16, ScoreError> {
     Ok((value * f64::from(BEST_PM)).round() as u16)
 }
 
-/// A score in thousandths that came from elsewhere.
-///
+/// Checks a score in thousandths.
+///  
 /// # Errors
-///
-/// It is over [`BEST_PM`].
+///  
+/// The score exceeds [`BEST_PM`].
 pub fn check_pm(dimension: Dimension, pm: u16) -> Result<u16, ScoreError> {
     let value = f64::from(pm) / f64::from(BEST_PM);
     if pm > BEST_PM { Err(ScoreError { dimension, value }) } else { Ok(pm) }

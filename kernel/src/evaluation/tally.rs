@@ -1,4 +1,4 @@
-//! The scores of a run, counted from its records.
+//! Computes a run's scores from the results of its attempts.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,34 +7,34 @@ use crate::event::{AttemptResult, Outcome};
 use crate::id::Ticks;
 use crate::run::FailureCategory;
 
-/// What a run did, counted as its attempts end.
+/// Running totals of a run's attempts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     attempts: u64,
     failed: u64,
-    /// Results that a contract was held against, and those that broke it.
-    judged: u64,
+    /// Results checked against a contract.
+    checked: u64,
     broken: u64,
     cost: u64,
-    /// Of attempts that gave what was asked for.
+    /// Credits of successful attempts.
     useful_cost: u64,
-    /// Sum of how punctual each attempt was, in thousandths.
+    /// Sum of the attempts' punctuality, in thousandths each.
     punctual_pm: u64,
-    /// Time that attempts took, one after the other.
+    /// Sum of the attempts' durations.
     took_ms: u64,
 }
 
-/// What a run should take, where somebody said so.
+/// Targets of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Time of its attempts, one after the other; how long they wait does not count.
+    /// Sum of the attempts' durations, without waiting times.
     pub time_ms: Option<u64>,
-    /// Credits that its attempts cost.
+    /// Credits of all attempts.
     pub credits: Option<u64>,
 }
 
 impl Tally {
-    /// Counts an attempt that ended, of a node with this timeout, with or without a contract. A wait is none.
+    /// Counts a finished attempt. Free successful attempts are waits and do not count.
     pub fn count(&mut self, result: &AttemptResult, timeout: Ticks, has_contract: bool) {
         let ok = matches!(result.outcome, Outcome::Ok(_));
         if ok && result.cost == 0 {
@@ -47,40 +47,39 @@ impl Tally {
         match &result.outcome {
             Outcome::Ok(_) => {
                 self.useful_cost = self.useful_cost.saturating_add(result.cost);
-                self.judged += u64::from(has_contract);
+                self.checked += u64::from(has_contract);
             }
             Outcome::Failed(failure) => {
                 self.failed += 1;
                 let broken = u64::from(failure.category == FailureCategory::InvalidOutput);
-                self.judged += broken;
+                self.checked += broken;
                 self.broken += broken;
             }
         }
     }
 
-    /// The plan's own contract was held against what came of the run.
+    /// Counts the check of the run's result against the plan's contract.
     pub fn count_contract(&mut self, holds: bool) {
-        self.judged += 1;
+        self.checked += 1;
         self.broken += u64::from(!holds);
     }
 
-    /// A person rejected a result: its attempt has failed after all.
+    /// Counts a result that a person rejected: its attempt failed after all.
     pub fn count_rejected(&mut self) {
         self.failed += 1;
     }
 
-    /// An attempt that came too late, or after its node was given up: paid for in vain.
+    /// Counts the cost of a result that arrived too late to be used.
     pub fn count_late(&mut self, result: &AttemptResult) {
         self.cost = self.cost.saturating_add(result.cost);
     }
 
-    /// Credits that its attempts cost, those that came too late too.
+    /// Credits of all attempts, late ones included.
     pub fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// The scores of the run, if it did anything: after so many patches and replans of those it was allowed. Speed and cost
-    /// count against the target, where there is one.
+    /// The scores after `revisions` of at most `revisions_max` patches and replans. `None` if no attempt counted.
     pub fn scores(&self, revisions: u64, revisions_max: u64, target: &Target) -> Option<Scores> {
         let share = |part: u64, whole: u64| {
             let share = u128::from(part) * u128::from(BEST_PM) / u128::from(whole.max(1));
@@ -88,7 +87,7 @@ impl Tally {
         };
         (self.attempts > 0).then(|| Scores {
             quality: None,
-            adherence: (self.judged > 0).then(|| share(self.judged - self.broken, self.judged)),
+            adherence: (self.checked > 0).then(|| share(self.checked - self.broken, self.checked)),
             speed: match target.time_ms {
                 Some(target) => within_pm(self.took_ms, target),
                 None => (self.punctual_pm / self.attempts).min(BEST_PM.into()) as u16,
@@ -104,16 +103,15 @@ impl Tally {
     }
 }
 
-/// An attempt that takes up to half of its timeout is as quick as it should be; one that takes all of it is not quick
-/// at all. How long it waited for a slot does not count: that is for its client's weight to decide, and must not
-/// come back to it.
+/// Punctuality of an attempt: 1,000 up to half of the timeout, then linear down to 0 at the timeout. Waiting for a slot does
+/// not count, since the client's weight decides that wait and the score in turn changes the weight.
 fn punctual_pm(duration_ms: u64, timeout: Ticks) -> u64 {
     let (took, timeout) = (u128::from(duration_ms), timeout.max(1) as u128);
     let best = u128::from(BEST_PM);
     (2 * best).saturating_sub(2 * best * took / timeout).min(best) as u64
 }
 
-/// What stays within its target is as good as it should be; what takes twice as much is not good at all.
+/// Score against a target: 1,000 up to the target, then linear down to 0 at twice the target.
 fn within_pm(used: u64, target: u64) -> u16 {
     let (used, target, best) = (u128::from(used), u128::from(target.max(1)), u128::from(BEST_PM));
     (2 * best).saturating_sub((best * used).div_ceil(target)).min(best) as u16

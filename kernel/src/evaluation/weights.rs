@@ -1,4 +1,4 @@
-//! How much each dimension counts, by what the work is about.
+//! Weights of the dimensions per domain.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use super::{BEST_PM, Dimension, Scores};
 use crate::id::{NAME_RULE, is_name};
 
-/// The domain of who names none.
+/// Domain of agents that declare none.
 pub const DOMAIN_DEFAULT: &str = "default";
 
-/// Domains that can have weights of their own.
+/// Maximum number of domains.
 pub const DOMAINS_MAX: usize = 64;
 
-/// How much each dimension counts, in thousandths that add up to one, in the order of [`Dimension::ALL`] (definition 14 of
-/// the Agent Scheduler paper).
-///
+/// Weights of the six dimensions in thousandths, in the order of [`Dimension::ALL`] (Agent Scheduler paper, definition 14).
+/// The sum is 1,000.
+///  
 /// ```
 /// use ostler_kernel::evaluation::{Scores, Weights};
 /// let legal = Scores { quality: Some(910), adherence: Some(950), speed: 650, cost: 720, errors: 880, revisions: 800 };
@@ -30,31 +30,31 @@ pub struct Weights([u16; 6]);
 /// A fault of weights.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum WeightFault {
-    /// It is below zero, above one, or no number.
+    /// A weight is not within 0 and 1, or NaN.
     #[error("the weight of {dimension} is {value}, which is not within 0 and 1")]
     OutOfRange {
-        /// Whose.
+        /// Dimension of the weight.
         dimension: Dimension,
-        /// What was given.
+        /// Rejected value.
         value: f64,
     },
-    /// It has more than three decimals.
+    /// A weight has more than three decimals.
     #[error("the weight of {dimension} is {value}, which has more than three decimals")]
     TooFine {
-        /// Whose.
+        /// Dimension of the weight.
         dimension: Dimension,
-        /// What was given.
+        /// Rejected value.
         value: f64,
     },
-    /// They do not add up to one. Told of weights that have no other fault.
+    /// The sum is not 1. Reported only if each weight is valid.
     #[error("the weights add up to {}, not to 1", Milli(*sum_pm))]
     Sum {
-        /// What they add up to, in thousandths.
+        /// The sum in thousandths.
         sum_pm: u32,
     },
 }
 
-/// Thousandths, as people read them.
+/// Displays thousandths as a decimal fraction.
 struct Milli(u32);
 
 impl fmt::Display for Milli {
@@ -63,25 +63,25 @@ impl fmt::Display for Milli {
     }
 }
 
-/// One score for all dimensions, exact to a millionth.
+/// Composite score, exact to a millionth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Composite(u32);
 
 impl Composite {
-    /// In millionths.
+    /// The score in millionths.
     pub fn micro(self) -> u32 {
         self.0
     }
 
-    /// In thousandths, rounded.
+    /// The score in thousandths, rounded.
     pub fn pm(self) -> u16 {
         ((self.0 + 500) / 1_000) as u16
     }
 }
 
 impl Weights {
-    /// The paper's default, which it uses for web testing too.
+    /// The paper's default, also for web testing.
     pub const DEFAULT: Weights = Weights([250, 200, 150, 150, 150, 100]);
     /// The paper's weights for legal analysis.
     pub const LEGAL: Weights = Weights([350, 250, 50, 100, 150, 100]);
@@ -90,11 +90,11 @@ impl Weights {
     /// The paper's weights for dashboards.
     pub const DASHBOARD: Weights = Weights([200, 150, 250, 200, 100, 100]);
 
-    /// Weights of your own, each 0 to 1 with at most three decimals, in the order of [`Dimension::ALL`].
-    ///
+    /// Weights in the order of [`Dimension::ALL`], each from 0 to 1 with at most three decimals.
+    ///  
     /// # Errors
-    ///
-    /// Everything that is wrong with them.
+    ///  
+    /// All faults.
     pub fn new(shares: [f64; 6]) -> Result<Weights, Vec<WeightFault>> {
         let mut faults = Vec::new();
         let mut weights = [0; 6];
@@ -115,13 +115,12 @@ impl Weights {
         if faults.is_empty() { Ok(Weights(weights)) } else { Err(faults) }
     }
 
-    /// In thousandths, in the order of [`Dimension::ALL`].
+    /// The weights in thousandths, in the order of [`Dimension::ALL`].
     pub fn pm(&self) -> [u16; 6] {
         self.0
     }
 
-    /// One score for all six. What nobody knows does not count, and the others count for more; `None`: nothing that counts
-    /// here is known.
+    /// Weighted mean of the known scores, with the weights rescaled to them. `None` if no known dimension has a weight.
     pub fn composite(&self, scores: &Scores) -> Option<Composite> {
         let known = self.0.iter().zip(scores.known());
         let known =
@@ -132,36 +131,36 @@ impl Weights {
     }
 }
 
-/// The weights of each domain: the paper's four, and others by name.
+/// Weights by domain: the paper's presets and custom ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domains(BTreeMap<String, Weights>);
 
-/// Why a domain cannot have weights.
+/// Reasons to reject weights for a domain.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DomainError {
-    /// Its name is none.
+    /// The domain's name is not a valid name.
     #[error("domain {0:?} is not {NAME_RULE}")]
     Name(String),
-    /// There are as many as there may be.
+    /// [`DOMAINS_MAX`] domains exist.
     #[error("there are {0} domains, which is as many as can be")]
     TooMany(usize),
-    /// Its weights are none.
+    /// The weights have faults.
     #[error("the weights of domain {domain}: {}", told(faults))]
     Weights {
-        /// Which domain.
+        /// The domain.
         domain: String,
-        /// All that is wrong with them.
+        /// All faults.
         faults: Vec<WeightFault>,
     },
 }
 
-/// Nobody set weights for a domain.
+/// A domain without weights.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no domain {domain:?}: weights are set for {}", .known.join(", "))]
+#[error("unknown domain {domain:?}: known domains: {}", .known.join(", "))]
 pub struct UnknownDomain {
-    /// Which.
+    /// The unknown domain.
     pub domain: String,
-    /// Those that there are, in order.
+    /// The known domains, sorted.
     pub known: Vec<String>,
 }
 
@@ -170,7 +169,7 @@ fn told(faults: &[WeightFault]) -> String {
 }
 
 impl Default for Domains {
-    /// The paper's (section 8.5).
+    /// The paper's presets (section 8.5).
     fn default() -> Domains {
         let presets = [
             (DOMAIN_DEFAULT, Weights::DEFAULT),
@@ -184,11 +183,11 @@ impl Default for Domains {
 }
 
 impl Domains {
-    /// Gives a domain these weights, instead of those that it had.
-    ///
+    /// Sets the weights of a domain.
+    ///  
     /// # Errors
-    ///
-    /// [`DomainError`]; nothing has changed then.
+    ///  
+    /// [`DomainError`]; the weights are unchanged.
     pub fn set(&mut self, domain: &str, shares: [f64; 6]) -> Result<(), DomainError> {
         if !is_name(domain) {
             return Err(DomainError::Name(domain.to_owned()));
@@ -201,21 +200,21 @@ impl Domains {
         Ok(())
     }
 
-    /// The weights of a domain; `None`: nobody set any.
+    /// The weights of a domain, if set.
     pub fn get(&self, domain: &str) -> Option<Weights> {
         self.0.get(domain).copied()
     }
 
-    /// The weights of a domain, or the default.
+    /// The weights of a domain, or [`Weights::DEFAULT`].
     pub fn of(&self, domain: &str) -> Weights {
         self.get(domain).unwrap_or(Weights::DEFAULT)
     }
 
-    /// Whether there are weights for a domain, if one is named.
-    ///
+    /// Checks that the domain, if given, has weights.
+    ///  
     /// # Errors
-    ///
-    /// Nobody set any.
+    ///  
+    /// The domain has none.
     pub fn check(&self, domain: Option<&str>) -> Result<(), UnknownDomain> {
         match domain.filter(|domain| !self.0.contains_key(*domain)) {
             Some(domain) => {
@@ -226,7 +225,7 @@ impl Domains {
         }
     }
 
-    /// Their names, in order.
+    /// All domains, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -246,8 +245,7 @@ mod tests {
     const LEGAL: [u16; 6] = [910, 950, 650, 720, 880, 800];
     const SECURITY: [u16; 6] = [830, 890, 820, 790, 910, 850];
 
-    /// The vectors of the paper's section 9. It prints 0.877, 0.882, 0.837 and 0.851, of which only the first is right, and
-    /// that one rounded.
+    /// The vectors of section 9. The paper prints 0.877, 0.882, 0.837 and 0.851; only the first is right, after rounding.
     #[test]
     fn composites_are_what_the_weights_make_of_the_vectors_of_the_paper() {
         let check = |vector: [u16; 6], weights: Weights, micro: u32| {

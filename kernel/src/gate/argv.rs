@@ -118,7 +118,7 @@ struct Program {
     /// Flags without a value.
     #[serde(default)]
     flags: Vec<String>,
-    /// Flags whose value is the next element, or, with a trailing `=`, the rest of the same element.
+    /// Flags with a value: the next element, or, with a trailing `=`, the rest of the same element.
     #[serde(default)]
     flags_with_value: Vec<String>,
     /// Minimum and maximum number of operands.

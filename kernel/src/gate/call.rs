@@ -18,7 +18,7 @@ pub struct CallClass {
     pub idem: Idempotency,
 }
 
-/// Treatment of a call whose result is lost: the process died, or the result never arrived. Ordered from most to least
+/// Treatment of a call after the loss of its result: the process died, or the result never arrived. Ordered from most to least
 /// permissive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OnLostResult {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// Keywords that apply subschemas to the same value.
 const PARTS: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas"];
 
-/// Keywords whose subschemas apply together: no single one declares all properties.
+/// Keywords with subschemas that apply together: no single one declares all properties.
 const JOINED: [&str; 5] = ["allOf", "if", "then", "else", "dependentSchemas"];
 
 /// Keywords of which one subschema suffices.
@@ -18,15 +18,15 @@ const EXPLICIT: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// First draft that knows `unevaluatedProperties`.
 const DRAFT_2019_09: &str = "https://json-schema.org/draft/2019-09/schema";
 
-/// Closes every object schema that does not state which undeclared properties it accepts.
+/// Closes every object schema without an explicit rule for undeclared properties.
 ///  
 /// JSON Schema accepts undeclared properties by default. A misspelt or smuggled parameter would then reach the tool
 /// unchecked, so the gate inverts the default:
 ///  
 /// - A schema that declares properties directly gets `additionalProperties: false`.
 /// - A schema that also applies subschemas to the same value (`allOf`, `$ref`, `if`, ..) gets
-///   `unevaluatedProperties: false`, because `additionalProperties` would not see what the subschemas declare.
-/// - The parts of `allOf`, `if` and `dependentSchemas` stay open; the schema around them is closed over all of them.
+///   `unevaluatedProperties: false`, because `additionalProperties` ignores properties declared by subschemas.
+/// - The parts of `allOf`, `if` and `dependentSchemas` stay open; the schema around them is closed over all parts.
 /// - Each alternative of `anyOf` and `oneOf` is closed on its own.
 /// - `if` and `not` are conditions and stay unchanged, so that closing never flips a decision.
 ///  

@@ -1,6 +1,6 @@
 //! The gate: the check every tool call passes before it runs.
 //!
-//! Scope (may the caller use this tool), intent and impact (may the call do this much), paths and URLs (may it reach there).
+//! Scope (may the caller use the tool), intent and impact (may the call do as much), paths and URLs (may the call reach there).
 //! A tool runs only with a [`Permit`], and only this module constructs one.
 
 mod argv;

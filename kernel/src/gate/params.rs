@@ -18,7 +18,7 @@ const BAD_PARAMS_MAX: usize = 64;
 /// Character comparisons per suggestion of a similar word.
 const PAIRS_MAX: usize = 100_000;
 
-/// Fault of a parameter whose name [`is_reserved`].
+/// Fault of a parameter with a reserved name, see [`is_reserved`].
 pub(super) const RESERVED: &str = "reserved parameter name: a call cannot set its own authority";
 
 /// True if a name denotes the authority or the author of a call. No tool's parameter may have such a name.
@@ -87,7 +87,7 @@ fn reserved<'a>(bad: &[BadParam], names: impl Iterator<Item = &'a str>) -> Vec<B
             BadParam::Wrong {
                 pointer,
                 what: RESERVED.to_owned(),
-                help: "leave it out".to_owned(),
+                help: "remove it".to_owned(),
                 line: None,
             }
         });

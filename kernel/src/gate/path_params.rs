@@ -40,9 +40,9 @@ struct SchemaNode {
 enum AppliesTo {
     /// The same value.
     Same,
-    /// The member of this name.
+    /// The named member.
     Named(String),
-    /// Members whose names match this pattern.
+    /// Members with a name matching the pattern.
     Fitting(String),
     /// Members that no sibling keyword covers.
     Others,
@@ -88,10 +88,10 @@ impl SchemaGraph {
         Ok(SchemaGraph(schema_graph(schema, SchemaNode::of)?))
     }
 
-    /// The parameters that may hold this format.
+    /// Parameters with a possible value of the format.
     ///  
-    /// First marks every node that has the format or leads to such a node. Then takes the nodes that apply to the parameter
-    /// object itself, and asks each which of its members lead to a marked node.
+    /// First marks every node with the format, and every node leading to a marked one. Then takes the nodes for the parameter
+    /// object itself and collects their members that lead to a marked node.
     ///  
     /// # Errors
     ///  
@@ -106,7 +106,7 @@ impl SchemaGraph {
         Ok(FormatParams(params))
     }
 
-    /// Marks the nodes that have the format or reach a node that does, by a search along reversed edges.
+    /// Marks the nodes with the format and all nodes leading there, by a search along reversed edges.
     fn marked(&self, format: Format) -> Vec<bool> {
         let mut from = vec![Vec::new(); self.0.len()];
         for (at, part) in self.0.iter().enumerate() {
@@ -122,7 +122,7 @@ impl SchemaGraph {
         says
     }
 
-    /// The nodes that may apply to the parameter object itself.
+    /// The nodes applicable to the parameter object itself.
     fn root_nodes(&self) -> BTreeSet<usize> {
         let (mut found, mut open) = (BTreeSet::new(), vec![0]);
         while let Some(at) = open.pop() {

@@ -1,8 +1,10 @@
-//! Canonical JSON (RFC 8785) and the strict parser in front of it.
-//!
-//! One text per value: keys in the order of their UTF-16 code units, numbers as ECMAScript prints a double.
-//! What has no such text that every reader would read alike (integers beyond 2^53, duplicate keys, lone
-//! surrogates, infinities) is refused, so equal values have equal bytes and equal digests.
+//! Canonical JSON (RFC 8785, JSON Canonicalization Scheme) with a strict parser.
+//!  
+//! Every value has exactly one text: no whitespace, keys in the order of their UTF-16 code units, strings with the fewest
+//! escapes, numbers as ECMAScript prints a double. Equal values therefore have equal bytes and equal digests.
+//!  
+//! Values that some reader may read differently have no canonical text and are errors: integers beyond 2^53, duplicate keys,
+//! lone surrogates, infinities. RFC 8785 leaves these to I-JSON (RFC 7493); this module enforces them.
 
 mod number;
 mod object;
@@ -22,23 +24,23 @@ pub use parse::parse_value;
 pub use serialize::to_canonical;
 pub(crate) use write::{Sink, utf16_order, write_map, write_string, write_value};
 
-/// Deepest nesting of arrays and objects: `[]` has depth 1.
+/// Maximum nesting of arrays and objects; `[]` has depth 1.
 pub const MAX_DEPTH: usize = 128;
 
-/// The largest magnitude of an integer: 2^53, up to which doubles count by ones.
+/// Maximum magnitude of an integer: 2^53. Doubles represent every integer up to here.
 pub const MAX_INTEGER: u64 = 1 << 53;
 
-/// Canonical JSON text. Only [`canonical`], [`canonical_map`], [`to_canonical`] and [`parse`] make one, so equal values have
-/// equal bytes.
-///
-/// From a binary codec it is read back unchecked, because the record around it carries a checksum; from a text
-/// format it is parsed again and refused unless it is its own canonical text.
+/// Canonical JSON text. Only [`canonical`], [`canonical_map`], [`to_canonical`] and [`parse`] construct one, so equal values
+/// have equal bytes.
+///  
+/// A binary codec restores the text unchecked, since the surrounding record has a checksum. A text format parses the text
+/// again and rejects any other spelling.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Json(Arc<str>);
 
 impl Json {
-    /// The text.
+    /// The canonical text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -48,12 +50,12 @@ impl Json {
         Json("null".into())
     }
 
-    /// The value it stands for.
+    /// Parses the text. Cannot fail.
     pub fn value(&self) -> Value {
         parse_value(&self.0).expect("canonical text is accepted again")
     }
 
-    /// Wraps text that this crate has just written in canonical form.
+    /// Wraps text that the caller wrote in canonical form.
     pub(crate) fn from_canonical_text(text: String) -> Json {
         debug_assert_eq!(parse(&text).as_ref().map(Json::as_str), Ok(text.as_str()));
         Json(text.into())
@@ -96,53 +98,53 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Why a text or a value has no canonical form. Places are bytes from the start of the text.
+/// Reasons for a text or value without canonical form. Positions are byte offsets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// What RFC 8259 does not allow.
+    /// Violates RFC 8259.
     #[error("not JSON at byte {at}: expected {expected}")]
     Syntax {
-        /// Where.
+        /// Position of the fault.
         at: usize,
-        /// What should have stood there.
+        /// Expected token.
         expected: &'static str,
     },
-    /// A key that its object has already.
+    /// A key occurs twice in one object.
     #[error("key {key:?} stands twice in one object, again at byte {at}")]
     DuplicateKey {
-        /// Where its second occurrence begins.
+        /// Position of the second occurrence.
         at: usize,
-        /// The key, at most 80 characters of it.
+        /// The key, at most 80 characters.
         key: String,
     },
-    /// NaN, an infinity, or a number too large for a double.
+    /// NaN, an infinity, or a number beyond the range of a double.
     #[error("number at byte {at} is not finite")]
     NotFinite {
-        /// Where it begins; 0 for a value that came as no text.
+        /// Position of the number; 0 if the input was a value.
         at: usize,
     },
-    /// Half of a surrogate pair.
+    /// A string contains half of a surrogate pair.
     #[error("string at byte {at} holds half of a surrogate pair")]
     LoneSurrogate {
-        /// Where the string begins.
+        /// Position of the string.
         at: usize,
     },
-    /// An integer that a double cannot be trusted with.
+    /// An integer beyond 2^53.
     #[error("integer at byte {at} is beyond 2^53")]
     BigInteger {
-        /// Where it begins; 0 for a value that came as no text.
+        /// Position of the integer; 0 if the input was a value.
         at: usize,
     },
-    /// Too many arrays and objects within each other: more than [`MAX_DEPTH`], or than a caller allows.
+    /// Nested deeper than [`MAX_DEPTH`] or the caller's limit.
     #[error("nested too deep at byte {at}")]
     TooDeep {
-        /// Where the first one too many begins; 0 for a value that came as no text.
+        /// Position of the first array or object too deep; 0 if the input was a value.
         at: usize,
     },
 }
 
 impl JsonError {
-    /// The word used in conformance cases.
+    /// Stable code, as spelled in conformance cases.
     pub fn code(&self) -> &'static str {
         match self {
             JsonError::Syntax { .. } => "syntax",
@@ -155,24 +157,24 @@ impl JsonError {
     }
 }
 
-/// The canonical text of a value.
-///
+/// Canonical text of a value.
+///  
 /// ```
 /// use serde_json::json;
 /// let text = ostler_kernel::json::canonical(&json!({"b": 1.0, "a": [1e21]})).unwrap();
 /// assert_eq!(text.as_str(), r#"{"a":[1e+21],"b":1}"#);
 /// ```
-///
+///  
 /// # Errors
-///
-/// [`JsonError::BigInteger`], [`JsonError::TooDeep`]; nothing else can be wrong with a [`Value`].
+///  
+/// [`JsonError::BigInteger`] or [`JsonError::TooDeep`]; a [`Value`] has no other fault.
 pub fn canonical(value: &Value) -> Result<Json, JsonError> {
     let mut text = String::with_capacity(128);
     write_value(value, &mut text)?;
     Ok(Json(text.into()))
 }
 
-/// Whether [`canonicalize_numbers`] would leave a value as it is, for sure: it holds no double.
+/// True if [`canonicalize_numbers`] surely changes nothing, because the value holds no double.
 pub fn has_canonical_numbers(value: &Value) -> bool {
     match value {
         Value::Number(number) => !number.is_f64(),
@@ -182,8 +184,8 @@ pub fn has_canonical_numbers(value: &Value) -> bool {
     }
 }
 
-/// Makes every number of a value the one that its canonical text says: `1.0` is `1`, `-0.0` is `0`. What has no
-/// canonical text stays.
+/// Replaces every number by the one that its canonical text denotes: `1.0` by `1`, `-0.0` by `0`. Numbers without canonical
+/// text stay.
 pub fn canonicalize_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -200,35 +202,34 @@ pub fn canonicalize_numbers(value: &mut Value) {
     }
 }
 
-/// The canonical text of an object.
-///
+/// Canonical text of an object.
+///  
 /// # Errors
-///
-/// Those of [`canonical`].
+///  
+/// Same as [`canonical`].
 pub fn canonical_map(map: &Map<String, Value>) -> Result<Json, JsonError> {
     let mut text = String::with_capacity(128);
     write_map(map, &mut text)?;
     Ok(Json(text.into()))
 }
 
-/// Bytes of the canonical text of an object, without writing it.
-///
+/// Length of an object's canonical text in bytes, without allocating the text.
+///  
 /// # Errors
-///
-/// Those of [`canonical`].
+///  
+/// Same as [`canonical`].
 pub fn measure(map: &Map<String, Value>) -> Result<usize, JsonError> {
     measure_within(map, MAX_DEPTH)
 }
 
-/// As [`measure`], for an object that may be nested only so deep (itself included).
+/// Same as [`measure`] with a limit on the depth, the object included.
 pub(crate) fn measure_within(map: &Map<String, Value>, depth: usize) -> Result<usize, JsonError> {
     let mut length = write::ByteCount(0);
     write::write_map_within(map, depth.min(MAX_DEPTH), &mut length)?;
     Ok(length.0)
 }
 
-/// Arrays and objects within each other: `[]` has depth 1, a number 0. Calls itself as often: what [`parse_value`] accepts is at
-/// most [`MAX_DEPTH`] deep.
+/// Nesting of a value: `[]` has depth 1, a number 0. Recursive; the output of [`parse_value`] is at most [`MAX_DEPTH`] deep.
 pub fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -237,12 +238,11 @@ pub fn depth(value: &Value) -> usize {
     }
 }
 
-/// Reads a text strictly and gives its canonical form. The first error from the left counts, a token being
-/// judged once it is complete.
-///
+/// Parses a text strictly and returns the canonical form.
+///  
 /// # Errors
-///
-/// See [`JsonError`]; what [`parse_value`] accepts always has a canonical form.
+///  
+/// The leftmost fault. A token is checked once it is complete. Any text that [`parse_value`] accepts has a canonical form.
 pub fn parse(text: &str) -> Result<Json, JsonError> {
     canonical(&parse_value(text)?)
 }
@@ -319,7 +319,7 @@ mod tests {
             if let Ok(json) = canonical(&value) {
                 prop_assert_eq!(&parse(json.as_str()).unwrap(), &json);
                 prop_assert_eq!(&canonical(&json.value()).unwrap(), &json);
-                // An independent reader agrees on what the text says.
+                // serde_json, as an independent reader, must read the same value.
                 let read: Value = serde_json::from_str(json.as_str()).unwrap();
                 let mut settled = value;
                 canonicalize_numbers(&mut settled);

@@ -1,17 +1,21 @@
-//! How ECMAScript prints a double, and which numbers may stand in canonical text.
+//! Number formatting: ECMAScript's `Number::toString`, as RFC 8785 section 3.2.2.3 requires.
+//!  
+//! The text is the shortest decimal that reads back as the same double; of two equally short ones the nearer, of two equally
+//! near ones the one with an even last digit. Magnitudes from 1e-6 up to 1e21 are written out, others with an exponent.
 
 use super::{JsonError, MAX_INTEGER, Sink};
 
-/// From here on ECMAScript prints an exponent instead of digits.
+/// From this magnitude on ECMAScript writes an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
-/// Whether the canonical text of a finite double is an integer beyond 2^53.
+/// True if a finite double prints as an integer beyond 2^53. Doubles from 1e21 on print with an exponent and no reader takes
+/// them for integers.
 pub(super) fn prints_as_big_integer(number: f64) -> bool {
     let magnitude = number.abs();
     magnitude > MAX_INTEGER as f64 && magnitude < EXPONENT_FROM
 }
 
-/// Writes a number of a JSON value.
+/// Writes a JSON number.
 pub(super) fn write(number: &serde_json::Number, out: &mut impl Sink) -> Result<(), JsonError> {
     if let Some(natural) = number.as_u64() {
         return write_integer(false, natural, out);
@@ -54,22 +58,22 @@ fn write_double(number: f64, out: &mut impl Sink) -> Result<(), JsonError> {
         return Err(JsonError::BigInteger { at: 0 });
     }
     if number.trunc() == number && number.abs() <= MAX_INTEGER as f64 {
-        return write_integer(number < 0.0, number.abs() as u64, out); // -0 prints 0
+        return write_integer(number < 0.0, number.abs() as u64, out); // -0 prints as 0
     }
     let mut buffer = zmij::Buffer::new();
     let shortest = Shortest::of(buffer.format_finite(number.abs()));
     if number < 0.0 {
         out.push("-");
     }
-    shortest.lay_out(out);
+    shortest.write(out);
     Ok(())
 }
 
-/// Most digits that the shortest text of a double may have, zeros in front of and behind them included.
+/// Maximum digits of a shortest text, including leading and trailing zeros.
 const DIGITS_MAX: usize = 32;
 
-/// The fewest digits that name a double (of two such, the even one), and the power of ten of the first. The
-/// standard library's choice among two equally near ones is not ECMAScript's, so it cannot be used here.
+/// Shortest decimal digits of a double, and the power of ten of the first digit. The digits come from
+/// `zmij`: the standard library breaks ties between two equally near decimals differently from ECMAScript.
 struct Shortest {
     digits: [u8; DIGITS_MAX],
     begin: usize,
@@ -78,7 +82,7 @@ struct Shortest {
 }
 
 impl Shortest {
-    /// Reads any decimal text of a positive number.
+    /// Extracts digits and exponent from a decimal text of a positive number.
     fn of(text: &str) -> Shortest {
         let (mantissa, power) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let power: i32 = power.parse().expect("the exponent is an integer");
@@ -98,8 +102,9 @@ impl Shortest {
         Shortest { digits, begin, end, exponent: power + point as i32 - begin as i32 - 1 }
     }
 
-    /// Writes the number as ECMAScript's `Number::toString` does. Integers below 1e21 never come here.
-    fn lay_out(&self, out: &mut impl Sink) {
+    /// Writes the number in ECMAScript's layout: `0.00ddd` for exponents -6 to -1, `dd.ddd` up to 20, otherwise `d.ddde±x`. The
+    /// caller has written integers below 1e21 already.
+    fn write(&self, out: &mut impl Sink) {
         const ZEROS: &str = "00000";
         let digits = ascii(&self.digits[self.begin..self.end]);
         let exponent = self.exponent;

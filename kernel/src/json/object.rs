@@ -1,4 +1,4 @@
-//! An object that many may have, and whose canonical text is written once for all of them.
+//! A shared JSON object with cached canonical text and digest.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,9 +11,9 @@ use super::{Json, JsonError, canonical};
 use crate::id::Digest;
 use crate::lineage;
 
-/// A JSON object. Clones share it, and what is inner of its text: the parameters of a node are judged, identified and handed
-/// on with every attempt, and never change.
-///
+/// A JSON object. Clones share the members, the canonical text and the digest: a node's parameters pass through gate, identity
+/// and tool on every attempt without being serialized again.
+///  
 /// ```
 /// use ostler_kernel::json::Object;
 /// use serde_json::{Map, json};
@@ -32,46 +32,45 @@ struct Inner {
     digest: OnceLock<Digest>,
 }
 
-/// Why its value is an object.
-const MADE: &str = "an object is made of members";
+const ALWAYS_OBJECT: &str = "the value is always an object";
 
 impl Object {
-    /// The same as a value.
+    /// The object as a [`Value`].
     pub fn as_value(&self) -> &Value {
         &self.0.value
     }
 
-    /// Its canonical text.
-    ///
+    /// The canonical text; computed once.
+    ///  
     /// # Errors
-    ///
-    /// Those of [`canonical`](super::canonical).
+    ///  
+    /// Same as [`canonical`](super::canonical).
     pub fn canonical(&self) -> Result<&Json, JsonError> {
         self.0.text.get_or_init(|| canonical(&self.0.value)).as_ref().map_err(JsonError::clone)
     }
 
-    /// Its digest as a [`value`](lineage::value).
-    ///
+    /// The digest as a [`value`](lineage::value); computed once.
+    ///  
     /// # Errors
-    ///
-    /// Those of [`canonical`](super::canonical).
+    ///  
+    /// Same as [`canonical`](super::canonical).
     pub fn digest(&self) -> Result<Digest, JsonError> {
         let text = self.canonical()?;
         Ok(*self.0.digest.get_or_init(|| lineage::value(text)))
     }
 
-    /// Its members, to be changed: those of this one alone.
+    /// Mutable members. Copies them if another clone exists, and drops the cached text and digest.
     pub fn make_mut(&mut self) -> &mut Map<String, Value> {
         let inner = Arc::make_mut(&mut self.0);
         (inner.text, inner.digest) = (OnceLock::new(), OnceLock::new());
-        inner.value.as_object_mut().expect(MADE)
+        inner.value.as_object_mut().expect(ALWAYS_OBJECT)
     }
 
-    /// Its members, which are copied if others have it too.
+    /// The members; copied if another clone exists.
     pub fn into_map(self) -> Map<String, Value> {
         match Arc::unwrap_or_clone(self.0).value {
             Value::Object(members) => members,
-            _ => unreachable!("{MADE}"),
+            _ => unreachable!("{ALWAYS_OBJECT}"),
         }
     }
 }
@@ -93,7 +92,7 @@ impl Deref for Object {
     type Target = Map<String, Value>;
 
     fn deref(&self) -> &Map<String, Value> {
-        self.0.value.as_object().expect(MADE)
+        self.0.value.as_object().expect(ALWAYS_OBJECT)
     }
 }
 

@@ -1,20 +1,18 @@
-//! The strict parser: RFC 8259 and nothing beside it, no duplicate keys, no number that readers disagree on.
+//! The strict parser: RFC 8259 without extensions, duplicate keys, or numbers that readers disagree on.
 
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::{JsonError, MAX_DEPTH, MAX_INTEGER, number};
 
-/// Longest excerpt of a key in an error, in characters.
+/// Maximum characters of a key in an error.
 const KEY_EXCERPT_CHARS: usize = 80;
 
-/// Reads a text strictly. See [`super::parse`] for the order of errors.
-///
-/// Numbers keep their kind: `1` is an integer and `1.0` is not.
-///
+/// Parses a text strictly. `1` becomes an integer, `1.0` a double.
+///  
 /// # Errors
-///
-/// The first error from the left, see [`JsonError`].
+///  
+/// The leftmost fault, as for [`super::parse`].
 pub fn parse_value(text: &str) -> Result<Value, JsonError> {
     let mut parser = Parser { text, bytes: text.as_bytes(), at: 0 };
     let value = parser.value(MAX_DEPTH)?;
@@ -43,7 +41,7 @@ impl Parser<'_> {
         self.bytes[self.at..].starts_with(text.as_bytes())
     }
 
-    /// Reads a value, blanks before it included, with depth_left for so many more levels.
+    /// Reads a value and the whitespace before it; `depth_left` more levels may follow.
     fn value(&mut self, depth_left: usize) -> Result<Value, JsonError> {
         self.skip_blank();
         match self.bytes.get(self.at) {
@@ -133,7 +131,7 @@ impl Parser<'_> {
         Ok(Value::Object(members))
     }
 
-    /// Reads a string, from quote to quote. Half a surrogate pair counts only once the string is complete.
+    /// Reads a string with its quotes. Reports a lone surrogate only at the end of the string, after any syntax error within.
     fn string(&mut self) -> Result<String, JsonError> {
         let begin = self.at;
         self.at += 1;
@@ -157,7 +155,7 @@ impl Parser<'_> {
         if lone { Err(JsonError::LoneSurrogate { at: begin }) } else { Ok(decoded) }
     }
 
-    /// Reads an escape (both of a surrogate pair) and adds what it stands for; false if it is half a pair.
+    /// Reads one escape, or both of a surrogate pair, and appends the character; false for half a pair.
     fn escape(&mut self, decoded: &mut String) -> Result<bool, JsonError> {
         let plain = match self.bytes.get(self.at + 1) {
             Some(b'u') => {
@@ -191,7 +189,7 @@ impl Parser<'_> {
         }
         let low = self.unit(self.at)?;
         if !(0xdc00..0xe000).contains(&low) {
-            return Ok(false); // the second escape is judged for itself
+            return Ok(false); // the main loop reads the second escape
         }
         self.at += 6;
         let code = 0x1_0000 + ((u32::from(high) - 0xd800) << 10) + (u32::from(low) - 0xdc00);
@@ -199,7 +197,7 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// The code unit of the `\uXXXX` that begins at `at`.
+    /// The code unit of the `\uXXXX` at `at`.
     fn unit(&self, at: usize) -> Result<u16, JsonError> {
         let expected = "four hex digits";
         let digits = self.bytes.get(at + 2..at + 6).ok_or(JsonError::Syntax { at, expected })?;
@@ -209,7 +207,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Reads a number: the whole run of characters that numbers are made of is one token.
+    /// Reads a number. The longest run of number characters is one token.
     fn number(&mut self) -> Result<Value, JsonError> {
         let begin = self.at;
         let run = self.bytes[begin..]
@@ -230,7 +228,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token is an integer (no point, no exponent); `None` if it is no number of RFC 8259.
+/// True if a token is an integer, without fraction and exponent; `None` if RFC 8259 does not accept the token.
 fn number_kind(token: &[u8]) -> Option<bool> {
     let digits = |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut rest = token.strip_prefix(b"-").unwrap_or(token);
@@ -259,7 +257,7 @@ fn number_kind(token: &[u8]) -> Option<bool> {
     rest.is_empty().then_some(is_integer)
 }
 
-/// The value of an integer token, `None` beyond 2^53.
+/// Value of an integer token; `None` beyond 2^53.
 fn integer(token: &str) -> Option<Value> {
     let (negative, digits) = match token.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -1,4 +1,4 @@
-//! From whatever serde can take apart to its canonical text, in one walk: no tree is built between.
+//! A serde serializer that writes canonical JSON directly, without an intermediate tree.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -10,27 +10,27 @@ use serde_json::Number;
 
 use super::{Json, JsonError, MAX_DEPTH, number, utf16_order, write_string};
 
-/// The canonical text of anything that serde writes as JSON and whose keys are texts, each once: that of its
-/// [`serde_json::Value`], without making one.
-///
+/// Canonical text of any serializable value, equal to the text of its [`serde_json::Value`]. Keys must be strings and unique
+/// within their object.
+///  
 /// ```
 /// #[derive(serde::Serialize)]
 /// struct Step { tool: String, after: Vec<u32> }
 /// let step = Step { tool: "fs.read".into(), after: vec![1, 2] };
 /// assert_eq!(ostler_kernel::json::to_canonical(&step).unwrap().as_str(), r#"{"after":[1,2],"tool":"fs.read"}"#);
 /// ```
-///
+///  
 /// # Errors
-///
-/// Those of [`canonical`](super::canonical); [`JsonError::Syntax`] for what JSON has no words for, such as a key that
-/// is no text.
+///  
+/// Same as [`canonical`](super::canonical), and [`JsonError::Syntax`] for values without JSON form, such as a key that is not
+/// a string.
 pub fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<Json, JsonError> {
     let mut writer = Writer { out: String::with_capacity(256), depth_left: MAX_DEPTH };
     value.serialize(&mut writer).map_err(|SerializeError(error)| error)?;
     Ok(Json(writer.out.into()))
 }
 
-/// serde wants errors that can be made of any text.
+/// Error type for serde, which must be constructible from any message.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct SerializeError(#[from] JsonError);
@@ -49,7 +49,7 @@ impl ser::Error for SerializeError {
 
 struct Writer {
     out: String,
-    /// Arrays and objects that may still be nested.
+    /// Levels of nesting still permitted.
     depth_left: usize,
 }
 
@@ -233,7 +233,6 @@ impl<'a> Serializer for &'a mut Writer {
     }
 }
 
-/// An array being written.
 struct Items<'a> {
     writer: &'a mut Writer,
     first: bool,
@@ -248,20 +247,21 @@ impl Items<'_> {
     }
 }
 
-/// An object being written, in the order in which its members come; put in order at its end, if they came in another.
+/// An object in progress. Members are written in the order of the struct's fields; the end sorts them if that order is not the
+/// canonical one.
 struct Members<'a> {
     writer: &'a mut Writer,
-    /// Where the first begins.
+    /// Offset of the first member.
     begin: usize,
     members: Vec<Member>,
 }
 
-/// Where a member stands, without the comma before it.
+/// Position of a member, without the preceding comma.
 struct Member {
-    /// Without its quotes.
+    /// Excludes the quotes.
     key: Range<usize>,
     whole: Range<usize>,
-    /// Whether its key is written as it is read, and sorts by its bytes.
+    /// The key has no escapes and is ASCII, so that byte order equals UTF-16 order.
     plain: bool,
 }
 
@@ -315,7 +315,7 @@ impl Members<'_> {
     }
 }
 
-/// What a key says, given how it is written.
+/// Decodes the escapes of a key.
 fn unescaped(key: &str) -> Cow<'_, str> {
     if !key.contains('\\') {
         return Cow::Borrowed(key);
@@ -410,7 +410,7 @@ mod tests {
     use super::*;
     use crate::json::canonical;
 
-    /// Fields in no order, one of each kind that plans have.
+    /// Fields out of order, with one of each kind that plans use.
     #[derive(Serialize)]
     struct Mixed {
         z: Option<u8>,

@@ -1,4 +1,4 @@
-//! From a value to its canonical bytes, in one walk.
+//! Writes a value as canonical JSON in one pass.
 
 use std::cmp::Ordering;
 
@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{JsonError, MAX_DEPTH, number};
 
-/// Where canonical text goes: a string, a hash, or just a length.
+/// Destination of canonical text: a string, or a byte count.
 pub(crate) trait Sink {
-    /// Takes the next piece.
+    /// Appends a piece.
     fn push(&mut self, text: &str);
 }
 
@@ -18,7 +18,6 @@ impl Sink for String {
     }
 }
 
-/// Counts bytes.
 pub(super) struct ByteCount(pub(super) usize);
 
 impl Sink for ByteCount {
@@ -37,7 +36,7 @@ pub(crate) fn write_map(map: &Map<String, Value>, out: &mut impl Sink) -> Result
     write_map_within(map, MAX_DEPTH, out)
 }
 
-/// Writes an object that may be nested only so deep, itself included.
+/// Writes an object with a limit on the depth, the object included.
 pub(super) fn write_map_within(
     map: &Map<String, Value>,
     depth: usize,
@@ -72,7 +71,7 @@ fn write_nested(value: &Value, depth_left: usize, out: &mut impl Sink) -> Result
 fn write_members(map: &Map<String, Value>, depth_left: usize, out: &mut impl Sink) -> Result<(), JsonError> {
     let depth_left = depth_left.checked_sub(1).ok_or(JsonError::TooDeep { at: 0 })?;
     out.push("{");
-    // A map sorted by bytes is nearly always sorted by UTF-16 too; only then nothing is allocated.
+    // Byte order, in which maps iterate, nearly always equals UTF-16 order; only otherwise the members must be sorted.
     if map.keys().is_sorted_by(|left, right| utf16_order(left, right).is_lt()) {
         for (index, (key, value)) in map.iter().enumerate() {
             write_member(index, key, value, depth_left, out)?;
@@ -103,7 +102,7 @@ fn write_member(
     write_nested(value, depth_left, out)
 }
 
-/// Writes a string between quotes.
+/// Writes a quoted string with the escapes of RFC 8785, section 3.2.2.2.
 pub(crate) fn write_string(text: &str, out: &mut impl Sink) {
     out.push("\"");
     let mut clean_from = 0;
@@ -133,8 +132,11 @@ pub(crate) fn write_string(text: &str, out: &mut impl Sink) {
     out.push("\"");
 }
 
-/// Compares by UTF-16 code units without converting: UTF-8 orders alike but for U+E000..U+FFFF, which UTF-16
-/// puts behind everything beyond the basic plane.
+/// Compares strings by UTF-16 code units without converting them.
+///  
+/// UTF-8 order is code point order. UTF-16 order differs in one respect: characters beyond U+FFFF are encoded with surrogates
+/// (0xD800 to 0xDFFF) and sort before U+E000 to U+FFFF. The latter are exactly the characters with lead byte 0xEE or 0xEF, so
+/// raising these two bytes above 0xF4, the greatest lead byte, gives UTF-16 order.
 pub(crate) fn utf16_order(left: &str, right: &str) -> Ordering {
     fn rank(byte: u8) -> u8 {
         match byte {

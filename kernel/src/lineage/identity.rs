@@ -1,7 +1,13 @@
-//! The documents an identity is made of, and the digests over them.
-//!
-//! `sigma` says what is run, `x` what it is given, `r = H(sigma, x)` is what reuse goes by. Nothing else is
-//! hashed: no id or name of plan, run or node, no path, title, limit, contract or position.
+//! Identity hashing: which results may be reused, and where a result came from.
+//!  
+//! The identity of work is `r = H(sigma, x)`. `sigma` is the digest of the executable (tool, version, model, prompt, ..), `x`
+//! the digest of its inputs (parameters, referenced results, effects of predecessors). Work with equal `r` may reuse the
+//! recorded result. Nothing else enters the hash: no id or name of plan, run or node, no path, title, limit, contract or
+//! position. An edit of the plan therefore invalidates only nodes with changed inputs, and a node with the same result as
+//! before cuts the invalidation off.
+//!  
+//! Both documents are canonical JSON, so equal content gives equal bytes. Absent and default fields have no key; adding a field
+//! later does not change existing digests.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +17,12 @@ use super::hash::hash;
 use crate::id::{Digest, NodeId, RunId};
 use crate::json::{Json, JsonError, Object, Sink, canonical, utf16_order, write_string};
 
-/// Digest of an artifact: its media type and its content. Content is the canonical JSON for
-/// `application/json`, the UTF-8 of the text for `text/*`.
+/// Digest of an artifact over media type and content: canonical JSON for `application/json`, UTF-8 for `text/*`.
 pub fn artifact(media: &str, content: &[u8]) -> Digest {
     hash("aos/artifact/1", &[media.as_bytes(), content])
 }
 
-/// Digest of a value as a step receives it, after projection and template.
+/// Digest of a parameter value after projection and template.
 pub fn value(value: &Json) -> Digest {
     hash("aos/value/1", &[value.as_str().as_bytes()])
 }
@@ -27,8 +32,9 @@ pub fn prompt(template: &str) -> Digest {
     hash("aos/prompt/1", &[template.as_bytes()])
 }
 
-/// What is run. Absent fields leave no key, and so do defaults: `media` of `application/json`, `fresh` of 0.
-///
+/// The executable of a node, `sigma`. Absent fields have no key, nor have the defaults `application/json` of `media` and 0 of
+/// `fresh`.
+///  
 /// ```
 /// use ostler_kernel::lineage::ExecutableSpec;
 /// let sigma = ExecutableSpec { kind: "tool", tool: Some("fs.read"), tool_version: Some("1"), ..ExecutableSpec::default() };
@@ -36,36 +42,36 @@ pub fn prompt(template: &str) -> Digest {
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ExecutableSpec<'a> {
-    /// Kind of the node, in the word of plan files.
+    /// Kind of the node, as spelled in plan files.
     pub kind: &'a str,
-    /// Name of the tool.
+    /// Tool name.
     pub tool: Option<&'a str>,
-    /// Version of the tool.
+    /// Tool version.
     pub tool_version: Option<&'a str>,
-    /// Digest of the code that runs, where there is one.
+    /// Digest of the executed code, if known.
     pub code: Option<&'a str>,
-    /// Name of the model.
+    /// Model name.
     pub model: Option<&'a str>,
-    /// Revision of the model, by the word of its provider.
+    /// Model revision as declared by the provider.
     pub model_rev: Option<&'a str>,
     /// Sampling parameters.
     pub sampling: Option<&'a Value>,
-    /// Seed of the sampling.
+    /// Sampling seed.
     pub seed: Option<&'a Value>,
     /// Digest of the prompt's template, see [`prompt`].
     pub prompt: Option<Digest>,
     /// Media type of the output.
     pub media: Option<&'a str>,
-    /// A new token asks for another roll, the same one finds its record.
+    /// Freshness token: a new value forces a new execution.
     pub fresh: u64,
 }
 
 impl ExecutableSpec<'_> {
-    /// The document: an object whose keys stand in canonical order.
-    ///
+    /// The canonical document.
+    ///  
     /// # Errors
-    ///
-    /// Those of [`canonical`], for `sampling`, `seed` and `fresh`.
+    ///  
+    /// Same as [`canonical`], for `sampling`, `seed` and `fresh`.
     pub fn document(&self) -> Result<Json, JsonError> {
         let mut document = Document::new(256);
         document.text("code", self.code);
@@ -92,25 +98,25 @@ impl ExecutableSpec<'_> {
     }
 }
 
-/// What a step is given.
+/// The inputs of a node, `x`.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
-    /// Receipts of all direct predecessors with effect write or external, with their number.
+    /// Receipts of the direct predecessors with effect write or external, with multiplicity.
     pub effects: &'a BTreeMap<Digest, u64>,
     /// Literal parameters.
     pub params: &'a Object,
-    /// Parameters taken from results: name, and digest of the [`value`] as received.
+    /// Parameters from results: name, and digest of the [`value`] as received.
     pub refs: &'a BTreeMap<String, Digest>,
-    /// Freshness token of a read.
+    /// Freshness token of a read from the outside world.
     pub world: Option<&'a str>,
 }
 
 impl Inputs<'_> {
-    /// The document `x`: all four keys, always.
-    ///
+    /// The canonical document. Always has all four keys.
+    ///  
     /// # Errors
-    ///
-    /// Those of [`canonical`], for `params` and the counts of `effects`.
+    ///  
+    /// Same as [`canonical`], for `params` and the counts of `effects`.
     pub fn document(&self) -> Result<Json, JsonError> {
         let mut document = Document::new(256);
         document.key("effects");
@@ -142,31 +148,32 @@ impl Inputs<'_> {
     }
 }
 
-/// Digest of a `sigma` document.
+/// `sigma`: the digest of an [`ExecutableSpec`] document.
 pub fn executable_digest(document: &Json) -> Digest {
     hash("aos/sigma/1", &[document.as_str().as_bytes()])
 }
 
-/// Digest of an `x` document.
+/// `x`: the digest of an [`Inputs`] document.
 pub fn inputs_digest(document: &Json) -> Digest {
     hash("aos/x/1", &[document.as_str().as_bytes()])
 }
 
-/// Identity of the work, `r`: the same work on the same inputs.
+/// `r`: the identity of work.
 pub fn reuse(sigma: Digest, x: Digest) -> Digest {
     hash("aos/reuse/1", &[&sigma.0, &x.0])
 }
 
-/// How an ancestor reaches a step, for [`lineage`].
+/// Kind of dependency, for [`lineage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge<'a> {
-    /// Through the reference of this name.
+    /// A reference with this name.
     Ref(&'a str),
-    /// Only by order: a dependency that no reference names.
+    /// Order without a reference.
     Order,
 }
 
-/// Provenance of a result, `k`: its own `r`, and the `k` of each ancestor by edge. For audits only.
+/// Provenance of a result, `k`: a Merkle hash over the result's `r` and the `k` of each ancestor with its edge. For audits;
+/// reuse ignores it.
 pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
     let mut edges: Vec<(String, Digest)> = edges
         .iter()
@@ -185,8 +192,8 @@ pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
     hash("aos/lineage/1", &parts)
 }
 
-/// Proof that an effect took place. `key` is the idempotency key for effects that are keyed or have no
-/// idempotency (each execution is a new effect), `None` for natural ones (equal work, equal effect).
+/// Digest that proves an effect. With a `key` (the idempotency key, for keyed and non-idempotent effects) each execution has
+/// its own receipt; without one (naturally idempotent effects) equal work has equal receipts.
 pub fn receipt(reuse: Digest, artifact: Digest, key: Option<Digest>) -> Digest {
     match key {
         Some(key) => hash("aos/receipt/1", &[&reuse.0, &artifact.0, &key.0]),
@@ -194,21 +201,21 @@ pub fn receipt(reuse: Digest, artifact: Digest, key: Option<Digest>) -> Digest {
     }
 }
 
-/// What the receiver of an effect can recognise its repetition by: the same for every attempt of a
-/// generation, until a patch moves the phase on.
-pub fn idempotency_key(run: RunId, node: &NodeId, generation: u64, phase: u64) -> Digest {
+/// Key by which the receiver of an effect recognises a repetition. All attempts of a node generation share the key, until a
+/// patch increments `patch_count`.
+pub fn idempotency_key(run: RunId, node: &NodeId, generation: u64, patch_count: u64) -> Digest {
     let mut text = uuid::Uuid::encode_buffer();
     let run = run.0.hyphenated().encode_lower(&mut text);
-    let (generation, phase) = (generation.to_le_bytes(), phase.to_le_bytes());
-    hash("aos/idem/1", &[run.as_bytes(), node.as_str().as_bytes(), &generation, &phase])
+    let (generation, patch_count) = (generation.to_le_bytes(), patch_count.to_le_bytes());
+    hash("aos/idem/1", &[run.as_bytes(), node.as_str().as_bytes(), &generation, &patch_count])
 }
 
-/// What the receiver of an effect can recognise its repetition by, if that is of a step of an agent whose work has this key.
+/// Key of an effectful step within an agent's work; `work` is the key of the work.
 pub fn step_key(work: Digest, step: &str) -> Digest {
     hash("aos/idem/step/1", &[&work.0, step.as_bytes()])
 }
 
-/// An object in the making, whose keys arrive in canonical order.
+/// Builds a JSON object; the caller adds keys in canonical order.
 struct Document {
     text: String,
     empty: bool,
@@ -219,13 +226,13 @@ impl Document {
         Document::over(String::with_capacity(capacity))
     }
 
-    /// Begins an object behind the text there is.
+    /// Opens an object at the end of `text`.
     fn over(mut text: String) -> Document {
         text.push('{');
         Document { text, empty: true }
     }
 
-    /// Ends an inner object and goes on with the one around it.
+    /// Closes an inner object and continues the outer one.
     fn resume(inner: Document) -> Document {
         let mut text = inner.text;
         text.push('}');
@@ -263,7 +270,7 @@ impl Document {
     }
 }
 
-/// Writes a digest as it stands inside JSON: `"b3:` and 64 hex digits.
+/// Writes a digest as a JSON string: `b3:` and 64 hex digits.
 fn push_digest(digest: Digest, out: &mut impl Sink) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut hex = [0u8; 64];

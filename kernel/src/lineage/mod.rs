@@ -1,4 +1,4 @@
-//! Identity: what a result is, and what it was made of.
+//! Identity and provenance of results.
 
 mod hash;
 mod identity;

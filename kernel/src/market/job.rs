@@ -1,4 +1,4 @@
-//! What is to be done, by whom, for how much.
+//! A posted job and its validation.
 
 use std::collections::BTreeSet;
 
@@ -9,75 +9,75 @@ use crate::agent::{CAPABILITIES_MAX, Oversight};
 use crate::id::{ClientId, NAME_RULE, RunId, Ticks, is_name};
 use crate::json::Json;
 
-/// Bytes of the title of a job.
+/// Maximum bytes of a job's title.
 pub const TITLE_BYTES_MAX: usize = 200;
 
-/// Work that is put up on the market.
+/// Work that a client posts on the market.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// The job, and the run that it becomes.
+    /// Id of the job and of its run.
     pub id: RunId,
-    /// Who pays, and whose agents propose.
+    /// The paying client; only this client's agents bid.
     pub client: ClientId,
-    /// One line for people.
+    /// Title for people, a single line.
     pub title: String,
-    /// What an agent must be able to do.
+    /// Capabilities an agent must offer.
     pub capabilities: BTreeSet<String>,
-    /// What it is about; `None`: what the agent says of itself counts.
+    /// Evaluation domain; `None` uses the winner's domain.
     pub domain: Option<String>,
-    /// Credits that it may cost at most.
+    /// Maximum cost, in credits.
     pub budget: u64,
-    /// When it must be over, in milliseconds since the Unix epoch; `None`: whenever.
+    /// Latest end, in milliseconds since the Unix epoch; `None` for no deadline.
     pub deadline: Option<Ticks>,
-    /// How closely people watch.
+    /// Level of human oversight.
     pub oversight: Oversight,
-    /// The plan as written, as JSON of [`PlanDraft`](crate::plan::PlanDraft).
+    /// The plan as submitted, as JSON of [`PlanDraft`](crate::plan::PlanDraft).
     pub plan: Json,
-    /// The most impact it may have, 0..=2.
+    /// Maximum impact, 0..=2.
     pub intent: u8,
-    /// The scope it acts in.
+    /// Scope of the run.
     pub scope: String,
-    /// Folder that its tools may touch.
+    /// Workspace folder of the run's tools.
     pub workspace: String,
 }
 
-/// What is wrong with a job.
+/// A fault of a job.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobFault {
-    /// The title is empty or too long.
+    /// The title is empty or longer than [`TITLE_BYTES_MAX`].
     #[error("its title has {0} bytes, expected 1 to {TITLE_BYTES_MAX}")]
     Title(usize),
-    /// The title breaks its line, or has something else in it that a terminal obeys.
+    /// The title contains a line break or another control character.
     #[error("its title has {0:?} in it, expected one line")]
     ControlCharacter(char),
-    /// A capability is no name.
+    /// A capability is not a valid name.
     #[error("capability {0:?} is not {NAME_RULE}")]
     Capability(String),
-    /// There are too many.
+    /// More than [`CAPABILITIES_MAX`] capabilities.
     #[error("it asks for {0} capabilities, CAPABILITIES_MAX allows {CAPABILITIES_MAX}")]
     TooMany(usize),
-    /// The domain is no name.
+    /// The domain is not a valid name.
     #[error("domain {0:?} is not {NAME_RULE}")]
     Domain(String),
-    /// The budget pays for nothing, or for too much.
+    /// The budget is 0 or above [`PRICE_MAX`].
     #[error("a budget of {0} credits is not within 1 and {PRICE_MAX}")]
     Budget(u64),
-    /// The deadline is over before anybody can propose.
-    #[error("its deadline is in the past: give one that is still to come, such as 1h")]
+    /// The deadline is not in the future.
+    #[error("the deadline is in the past: set a later deadline, such as 1h")]
     Deadline {
-        /// How long ago.
+        /// Milliseconds since the deadline.
         ago_ms: Ticks,
     },
 }
 
-/// Everything that is wrong with a job.
+/// All faults of a job.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct JobError(pub Vec<JobFault>);
 
-/// What the market judges of a job, whoever posts it and for what plan.
+/// The part of a job that the market validates.
 #[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)] // the fields are those of Job
+#[allow(missing_docs)] // same fields as Job
 pub struct JobTerms<'a> {
     pub title: &'a str,
     pub capabilities: &'a BTreeSet<String>,
@@ -87,7 +87,7 @@ pub struct JobTerms<'a> {
 }
 
 impl JobTerms<'_> {
-    /// Everything that is wrong with them at this time.
+    /// All faults at time `now`.
     pub fn faults(self, now: Ticks) -> Vec<JobFault> {
         let mut faults = Vec::new();
         if !(1..=TITLE_BYTES_MAX).contains(&self.title.len()) {
@@ -95,7 +95,7 @@ impl JobTerms<'_> {
         }
         let breaks = |c: &char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
         faults.extend(self.title.chars().find(breaks).map(JobFault::ControlCharacter));
-        let (bad, many) = words(self.capabilities);
+        let (bad, many) = check_names(self.capabilities);
         faults.extend(bad.into_iter().map(JobFault::Capability));
         faults.extend(many.map(JobFault::TooMany));
         let domain = self.domain.filter(|domain| !is_name(domain));
@@ -110,11 +110,11 @@ impl JobTerms<'_> {
 }
 
 impl Job {
-    /// Whether it can be posted at this time.
-    ///
+    /// Checks that the job can be posted at time `now`.
+    ///  
     /// # Errors
-    ///
-    /// Everything that is wrong with it.
+    ///  
+    /// All faults.
     pub fn check(&self, now: Ticks) -> Result<(), JobError> {
         let terms = JobTerms {
             title: &self.title,
@@ -128,8 +128,8 @@ impl Job {
     }
 }
 
-/// What is no name among words, and how many there are if there are too many.
-pub(super) fn words(words: &BTreeSet<String>) -> (Vec<String>, Option<usize>) {
+/// The invalid names among `words`, and their number if there are more than [`CAPABILITIES_MAX`].
+pub(super) fn check_names(words: &BTreeSet<String>) -> (Vec<String>, Option<usize>) {
     let bad = words.iter().filter(|word| !is_name(word)).take(CAPABILITIES_MAX).cloned();
     (bad.collect(), Some(words.len()).filter(|count| *count > CAPABILITIES_MAX))
 }

@@ -1,33 +1,34 @@
-//! What an agent offers.
+//! An agent's standing offer on the market.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::job::words;
+use super::job::check_names;
 use crate::agent::{CAPABILITIES_MAX, Profile};
 use crate::client_terms::CREDITS_MAX;
 use crate::evaluation::{Standard, Target};
 use crate::id::{NAME_RULE, is_name};
 
-/// The most that an agent may ask for.
+/// Maximum price of a job, in credits.
 pub const PRICE_MAX: u64 = CREDITS_MAX as u64;
 
-/// What an agent can do, and for how much.
+/// Capabilities and price of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// What it can do: names, such as `contracts`.
+    /// Capabilities by name, such as `contracts`.
     pub capabilities: BTreeSet<String>,
-    /// What its work is about: whose weights its runs are judged by; `None`: the default.
+    /// Evaluation domain of the agent's runs; `None` for the default.
     pub domain: Option<String>,
-    /// Credits that it asks for a job; `None`: whatever the budget of the job is.
+    /// Price of a job in credits; `None` bids each job's budget.
     pub price: Option<u64>,
-    /// How long its attempts take for a job, one after the other; `None`: it does not say.
+    /// Total duration of a job's attempts, run one after the other; `None` if undeclared.
     pub time_ms: Option<u64>,
 }
 
 impl Offer {
-    /// What an agent offers that says so in its profile: until it offers something else.
+    /// The offer that a profile implies, until the agent makes an explicit one. `None` if the profile declares neither a price
+    /// nor capabilities.
     pub fn of(profile: &Profile) -> Option<Offer> {
         let Profile { capabilities, domain, price, .. } = profile;
         (price.is_some() || !capabilities.is_empty()).then(|| Offer {
@@ -39,36 +40,36 @@ impl Offer {
     }
 }
 
-/// What is wrong with an offer.
+/// A fault of an offer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OfferFault {
-    /// A capability is no name.
+    /// A capability is not a valid name.
     #[error("capability {0:?} is not {NAME_RULE}")]
     Capability(String),
-    /// There are too many.
+    /// More than [`CAPABILITIES_MAX`] capabilities.
     #[error("it names {0} capabilities, CAPABILITIES_MAX allows {CAPABILITIES_MAX}")]
     TooMany(usize),
-    /// The domain is no name.
+    /// The domain is not a valid name.
     #[error("domain {0:?} is not {NAME_RULE}")]
     Domain(String),
-    /// It asks for too much.
+    /// The price exceeds [`PRICE_MAX`].
     #[error("a price of {0} credits is over the limit PRICE_MAX of {PRICE_MAX}")]
     Price(u64),
 }
 
-/// Everything that is wrong with an offer.
+/// All faults of an offer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct OfferError(pub Vec<OfferFault>);
 
 impl Offer {
-    /// Whether it can be made.
-    ///
+    /// Validates the offer.
+    ///  
     /// # Errors
-    ///
-    /// Everything that is wrong with it.
+    ///  
+    /// All faults.
     pub fn check(&self) -> Result<(), OfferError> {
-        let (bad, many) = words(&self.capabilities);
+        let (bad, many) = check_names(&self.capabilities);
         let mut faults: Vec<OfferFault> = bad.into_iter().map(OfferFault::Capability).collect();
         faults.extend(many.map(OfferFault::TooMany));
         faults.extend(self.domain.iter().filter(|it| !is_name(it)).cloned().map(OfferFault::Domain));
@@ -76,8 +77,7 @@ impl Offer {
         if faults.is_empty() { Ok(()) } else { Err(OfferError(faults)) }
     }
 
-    /// By what the runs of the agent are judged that are not for a contract: what it asks for a job of the market is no
-    /// target for them.
+    /// Evaluation standard for the agent's runs outside the market. The price of market jobs is not a cost target for such runs.
     pub fn standard(&self) -> Standard {
         Standard { domain: self.domain.clone(), target: Target { time_ms: self.time_ms, credits: None } }
     }

@@ -1,4 +1,4 @@
-//! What is written down of a job.
+//! Journal records of a job.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,60 +8,60 @@ use crate::id::{AgentId, Ticks};
 use crate::json::Json;
 use crate::run::RunOutcome;
 
-/// A stage that a job came to. New ones are added at the end, never changed.
+/// A transition of a job. New variants go at the end; existing ones never change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarketStep {
-    /// It was posted.
+    /// The client posted the job.
     Posted(Job),
-    /// These agents propose to do it.
+    /// Agents bid.
     Proposed {
-        /// What each proposes, those among it that will not do.
+        /// Bids, including unacceptable ones.
         proposals: Vec<Proposal>,
     },
-    /// One of them got the contract.
+    /// The winner got the contract.
     Signed {
-        /// Who.
+        /// The winner.
         winner: AgentId,
-        /// For how many credits.
+        /// Price in credits.
         price: u64,
-        /// Credits that it may cost at most.
+        /// Maximum cost in credits.
         budget: u64,
-        /// When it must be over.
+        /// Latest end.
         deadline: Option<Ticks>,
-        /// How closely people watch.
+        /// Level of human oversight.
         oversight: Oversight,
-        /// Whether the budget is reserved out of the client's credits: it is metered.
+        /// True if the budget is reserved, which holds for metered clients.
         reserved: bool,
     },
-    /// What is to be done is split up into a plan that is ready to be run.
+    /// The plan is ready to run.
     Decomposed {
-        /// The plan as it is run, as JSON of [`PlanDraft`](crate::plan::PlanDraft).
+        /// The plan to run, as JSON of [`PlanDraft`](crate::plan::PlanDraft).
         plan: Json,
-        /// Its nodes.
+        /// Number of nodes.
         nodes: u32,
     },
-    /// Its run is open.
+    /// The run is open.
     Started,
-    /// Its run is over; what is left of the reservation is free.
+    /// The run is over; the unspent reservation is released.
     Evaluated(JobOutcome),
-    /// It will not get on; what is left of the reservation is free.
+    /// The job failed; the unspent reservation is released.
     Failed {
-        /// Where it was to get.
+        /// Stage that the job could not reach.
         at: Stage,
-        /// Why not.
+        /// Reason for people.
         reason: String,
-        /// Credits that its run cost.
+        /// Credits spent by the run.
         spent: u64,
     },
 }
 
-/// How a job ended.
+/// Result of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOutcome {
-    /// How its run ended.
+    /// Outcome of the run.
     pub outcome: RunOutcome,
-    /// Credits that it cost.
+    /// Credits spent.
     pub spent: u64,
-    /// How well it was done, in thousandths; `None`: there was nothing to evaluate.
+    /// Composite score in thousandths; `None` if nothing could be evaluated.
     pub composite: Option<u16>,
 }

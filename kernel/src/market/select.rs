@@ -1,4 +1,4 @@
-//! Who gets a contract.
+//! Selection of the winning bid.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -9,89 +9,89 @@ use super::{Job, Offer};
 use crate::evaluation::BEST_PM;
 use crate::id::{AgentId, Ticks};
 
-/// What counts of an agent that was never evaluated: the middle.
+/// Reputation assumed for an agent without evaluations, in thousandths: the middle of the scale.
 pub const REPUTATION_UNKNOWN_PM: u16 = 500;
 
-/// Proposals for a job that are written down.
+/// Maximum bids recorded per job.
 pub const PROPOSALS_MAX: usize = 100;
 
-/// Share of the reputation in a proposal's score, in tenths; the rest is the price's.
+/// Weight of the reputation in a bid's score, in tenths; the price has the rest.
 const REPUTATION_TENTHS: u64 = 6;
 
-/// What an agent proposes for a job.
+/// An agent's bid for a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// Who.
+    /// The bidder.
     pub agent: AgentId,
-    /// For how many credits.
+    /// Price in credits.
     pub price: u64,
-    /// In how much time; `None`: it does not say.
+    /// Duration of the work; `None` if undeclared.
     pub time_ms: Option<u64>,
-    /// What it can do.
+    /// Capabilities of the bidder.
     pub capabilities: BTreeSet<String>,
-    /// What its work is about, by its own word.
+    /// Evaluation domain of the bidder.
     pub domain: Option<String>,
-    /// Its reputation at the time, in thousandths; `None`: it was never evaluated.
+    /// The bidder's reputation at bid time, in thousandths; `None` without evaluations.
     pub reputation_pm: Option<u16>,
 }
 
-/// Why an agent does not propose, or its proposal does not count.
+/// Reasons to reject a bid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProposalError {
-    /// The job's deadline has passed.
+    /// The deadline has passed.
     #[error("agent {agent} proposes {late_ms} ms after the deadline")]
     TooLate {
-        /// Who.
+        /// The bidder.
         agent: AgentId,
-        /// How long after.
+        /// Milliseconds since the deadline.
         late_ms: Ticks,
     },
-    /// It could not be done in time.
+    /// The work would end after the deadline.
     #[error("agent {agent} takes {time_ms} ms, and {left_ms} ms are left")]
     TooSlow {
-        /// Who.
+        /// The bidder.
         agent: AgentId,
-        /// How long it takes.
+        /// Declared duration.
         time_ms: u64,
-        /// How long there is.
+        /// Milliseconds until the deadline.
         left_ms: Ticks,
     },
-    /// It cannot do what is asked for.
+    /// The bidder lacks a capability.
     #[error("agent {agent} cannot do {}", missing.join(", "))]
     Incapable {
-        /// Who.
+        /// The bidder.
         agent: AgentId,
-        /// What it lacks.
+        /// Missing capabilities.
         missing: Vec<String>,
     },
-    /// It asks for more than the job may cost.
+    /// The price exceeds the job's budget.
     #[error("agent {agent} asks for {price} credits, the budget is {budget}")]
     OverBudget {
-        /// Who.
+        /// The bidder.
         agent: AgentId,
-        /// What it asks for.
+        /// Price of the bid.
         price: u64,
-        /// What there is.
+        /// Budget of the job.
         budget: u64,
     },
 }
 
-/// Why a job gets no contract.
+/// Reasons for a job without a contract.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContractError {
-    /// Nobody proposes.
+    /// No agent bid.
     #[error("no agent of the client offers anything, or none takes what the plan is given")]
     NoProposal,
-    /// Of those who propose, none will do; why not, one by one.
+    /// Every bid was rejected; one reason per bid.
     #[error("no proposal will do: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NoneFits(Vec<ProposalError>),
-    /// The client has not as many credits.
+    /// The client's credits do not cover the budget.
     #[error(transparent)]
     Credits(#[from] crate::ledger::CreditError),
 }
 
 impl Proposal {
-    /// What an agent proposes that offers this.
+    /// The bid that follows from an agent's offer.
     pub fn of(agent: AgentId, offer: &Offer, job: &Job, reputation_pm: Option<u16>) -> Proposal {
         Proposal {
             agent,
@@ -103,11 +103,11 @@ impl Proposal {
         }
     }
 
-    /// Whether the proposal will do for the job at this time.
-    ///
+    /// Checks the bid against the job at time `now`.
+    ///  
     /// # Errors
-    ///
-    /// What is wrong with it first.
+    ///  
+    /// The first violation.
     pub fn check(&self, job: &Job, now: Ticks) -> Result<(), ProposalError> {
         let agent = || self.agent.clone();
         if let Some(deadline) = job.deadline {
@@ -130,9 +130,9 @@ impl Proposal {
     }
 }
 
-/// How good a proposal is, 0 to 10,000: six tenths its reputation in thousandths, four tenths the thousandths of the budget that it
-/// leaves. `6 * reputation + 4 * (1,000 - 1,000 * price / budget)`, rounded down; who was never evaluated has
-/// [`REPUTATION_UNKNOWN_PM`].
+/// Score of a bid from 0 to 10,000, higher is better: `6 * reputation + 4 * (1,000 - 1,000 * price / budget)`, rounded down.
+/// Reputation and the unspent share of the budget are in thousandths. [`REPUTATION_UNKNOWN_PM`] replaces a missing
+/// reputation, so that a newcomer can win on price.
 pub fn score(proposal: &Proposal, budget: u64) -> u64 {
     let best = u64::from(BEST_PM);
     let reputation = u64::from(proposal.reputation_pm.unwrap_or(REPUTATION_UNKNOWN_PM)).min(best);
@@ -141,21 +141,21 @@ pub fn score(proposal: &Proposal, budget: u64) -> u64 {
     REPUTATION_TENTHS * reputation + (10 - REPUTATION_TENTHS) * left
 }
 
-/// A proposal that was chosen.
+/// The winning bid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selected<'a> {
-    /// Which.
+    /// The bid.
     pub proposal: &'a Proposal,
-    /// Its score.
+    /// Score of the bid.
     pub score: u64,
 }
 
-/// The best of the proposals that will do: by score, then the lower price, then the shorter time (who does not say comes last),
-/// then the name of the agent.
-///
+/// The best acceptable bid. Ties go to the lower price, then the shorter duration (undeclared last), then the agent's name,
+/// so the result does not depend on the order of the bids.
+///  
 /// # Errors
-///
-/// There is none, or none that will do.
+///  
+/// No bid, or no acceptable one.
 pub fn select<'a>(job: &Job, proposals: &'a [Proposal], now: Ticks) -> Result<Selected<'a>, ContractError> {
     if proposals.is_empty() {
         return Err(ContractError::NoProposal);
@@ -167,22 +167,22 @@ pub fn select<'a>(job: &Job, proposals: &'a [Proposal], now: Ticks) -> Result<Se
             Err(error) => unfit.push(error),
         }
     }
-    let best = fit.into_iter().min_by_key(|proposal| order(proposal, job.budget));
+    let best = fit.into_iter().min_by_key(|proposal| rank(proposal, job.budget));
     let best = best.ok_or(ContractError::NoneFits(unfit))?;
     Ok(Selected { proposal: best, score: score(best, job.budget) })
 }
 
-/// The best come first.
-fn order(proposal: &Proposal, budget: u64) -> (Reverse<u64>, u64, u64, &AgentId) {
+/// Sort key; the best bid is the smallest.
+fn rank(proposal: &Proposal, budget: u64) -> (Reverse<u64>, u64, u64, &AgentId) {
     let Proposal { price, time_ms, agent, .. } = proposal;
     (Reverse(score(proposal, budget)), *price, time_ms.unwrap_or(u64::MAX), agent)
 }
 
-/// The best of what is proposed at this time, those that will do first, as many as are written down.
+/// The bids to record: acceptable ones first, best first, at most [`PROPOSALS_MAX`].
 pub fn shortlist(job: &Job, mut proposals: Vec<Proposal>, now: Ticks) -> Vec<Proposal> {
     proposals.sort_by(|one, other| {
         let key = |proposal: &Proposal| proposal.check(job, now).is_err();
-        key(one).cmp(&key(other)).then_with(|| order(one, job.budget).cmp(&order(other, job.budget)))
+        key(one).cmp(&key(other)).then_with(|| rank(one, job.budget).cmp(&rank(other, job.budget)))
     });
     proposals.truncate(PROPOSALS_MAX);
     proposals

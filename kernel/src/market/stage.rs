@@ -1,4 +1,4 @@
-//! The stages of a job. Each takes the one before it by value.
+//! The stages of a job as values, and the transitions between them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,28 +7,28 @@ use crate::agent::Oversight;
 use crate::id::{AgentId, RunId, Ticks};
 use crate::json::Json;
 
-/// A stage, by its name.
+/// Names of the stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// It is posted.
+    /// Posted.
     Job,
-    /// Agents have proposed.
+    /// Agents have bid.
     Proposal,
-    /// One has the contract.
+    /// The contract is signed.
     Contract,
     /// The plan is ready.
     Decomposition,
     /// The run is open.
     Execution,
-    /// It is over.
+    /// The run is over.
     Evaluation,
-    /// It failed at one of these.
+    /// The job failed at an earlier stage.
     Failed,
 }
 
 impl Stage {
-    /// All of them, in order.
+    /// All stages in order.
     pub const ALL: [Stage; 7] = [
         Stage::Job,
         Stage::Proposal,
@@ -39,7 +39,7 @@ impl Stage {
         Stage::Failed,
     ];
 
-    /// The word that stands for it.
+    /// Name in records and API.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Job => "job",
@@ -52,154 +52,154 @@ impl Stage {
         }
     }
 
-    /// Whether nothing follows.
+    /// True for the absorbing stages.
     pub fn is_over(self) -> bool {
         matches!(self, Stage::Evaluation | Stage::Failed)
     }
 }
 
-/// A job, and what agents propose to do it for.
+/// A job with its bids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposed {
     /// The job.
     pub job: Job,
-    /// What each proposes.
+    /// Recorded bids.
     pub proposals: Vec<Proposal>,
 }
 
-/// A job that an agent has agreed to do.
+/// A signed contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contract {
     /// The job.
     pub job: Job,
-    /// Who does it.
+    /// The agent that runs the job.
     pub winner: AgentId,
-    /// For how many credits.
+    /// Price in credits.
     pub price: u64,
-    /// Credits that it may cost at most.
+    /// Maximum cost in credits.
     pub budget: u64,
-    /// When it must be over.
+    /// Latest end.
     pub deadline: Option<Ticks>,
-    /// How closely people watch.
+    /// Level of human oversight.
     pub oversight: Oversight,
-    /// Whether the budget is reserved.
+    /// True if the budget is reserved.
     pub reserved: bool,
-    /// In how much time the winner does it, if it said so, and what the work is about.
+    /// The winner's bid.
     pub proposal: Proposal,
 }
 
-/// A contract, and the plan that fulfils it.
+/// A contract with the plan to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decomposition {
     /// The contract.
     pub contract: Contract,
-    /// The plan as it is run.
+    /// The plan to run.
     pub plan: Json,
-    /// Its nodes.
+    /// Number of nodes.
     pub nodes: u32,
 }
 
-/// A plan that is being run, under the id of its job.
+/// A running job; the run has the job's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
     /// The contract.
     pub contract: Contract,
 }
 
-/// A job that was done, well or not.
+/// A finished job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evaluation {
     /// The contract.
     pub contract: Contract,
-    /// How it ended.
+    /// Result of the job.
     pub closing: JobOutcome,
 }
 
-/// A job that did not get on.
+/// A failed job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedJob {
     /// The job.
     pub job: Job,
-    /// Who had the contract, if there was one.
+    /// The contract, if one was signed.
     pub contract: Option<Box<Contract>>,
-    /// Where it was to get.
+    /// Stage that the job could not reach.
     pub at: Stage,
-    /// Why not.
+    /// Reason for people.
     pub reason: String,
-    /// Credits that it cost.
+    /// Credits spent.
     pub spent: u64,
 }
 
 impl Job {
-    /// Takes proposals in.
+    /// Adds the bids.
     pub fn propose(self, proposals: Vec<Proposal>) -> Proposed {
         Proposed { job: self, proposals }
     }
 }
 
 impl Contract {
-    /// Takes the plan in that fulfils it.
+    /// Adds the plan to run.
     pub fn decompose(self, plan: Json, nodes: u32) -> Decomposition {
         Decomposition { contract: self, plan, nodes }
     }
 }
 
 impl Decomposition {
-    /// Its run is open.
+    /// Marks the run as open.
     pub fn execute(self) -> Execution {
         Execution { contract: self.contract }
     }
 }
 
 impl Execution {
-    /// Its run is over.
+    /// Adds the result of the run.
     pub fn evaluate(self, closing: JobOutcome) -> Evaluation {
         Evaluation { contract: self.contract, closing }
     }
 }
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobState {
-    /// It is posted.
+    /// Posted.
     Job(Job),
-    /// Agents have proposed.
+    /// Agents have bid.
     Proposed(Proposed),
-    /// One has the contract.
+    /// The contract is signed.
     Contract(Contract),
     /// The plan is ready.
     Decomposition(Decomposition),
-    /// Its run is open.
+    /// The run is open.
     Execution(Execution),
-    /// It is over.
+    /// The run is over.
     Evaluation(Evaluation),
-    /// It did not get on.
+    /// The job failed.
     Failed(FailedJob),
 }
 
-/// A step that does not follow from where the job is.
+/// A transition that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
-    /// The job was never posted.
+    /// No such job.
     #[error("there is no job {0}")]
     Unknown(RunId),
-    /// It is elsewhere.
+    /// The job's stage has no such transition.
     #[error("job {job} is at {}, and does not come to {} from there", from.as_str(), to.as_str())]
     NoArrow {
-        /// Which.
+        /// The job.
         job: RunId,
-        /// Where it is.
+        /// Current stage.
         from: Stage,
-        /// Where it was to get.
+        /// Requested stage.
         to: Stage,
     },
-    /// The agent that got the contract never proposed.
+    /// The contract went to an agent without a bid.
     #[error("job {0} went to an agent that did not propose")]
     NotProposed(RunId),
 }
 
 impl MarketStep {
-    /// Where it leads.
+    /// Stage that the step leads to.
     pub fn stage(&self) -> Stage {
         match self {
             MarketStep::Posted(_) => Stage::Job,
@@ -214,7 +214,7 @@ impl MarketStep {
 }
 
 impl JobState {
-    /// Which stage it is.
+    /// Current stage.
     pub fn stage(&self) -> Stage {
         match self {
             JobState::Job(_) => Stage::Job,
@@ -240,7 +240,7 @@ impl JobState {
         }
     }
 
-    /// The contract, if there is one.
+    /// The contract, if one was signed.
     pub fn contract(&self) -> Option<&Contract> {
         match self {
             JobState::Job(_) | JobState::Proposed(_) => None,
@@ -252,20 +252,20 @@ impl JobState {
         }
     }
 
-    /// Whether the step follows from here: it is tried on a copy.
-    ///
+    /// Checks a step without taking it, on a copy.
+    ///  
     /// # Errors
-    ///
-    /// Those of [`JobState::apply`].
+    ///  
+    /// Same as [`JobState::apply`].
     pub fn check(&self, step: &MarketStep) -> Result<(), StageError> {
         self.clone().apply(step.clone()).map(drop)
     }
 
-    /// Takes the job to its next stage.
-    ///
+    /// Takes a step.
+    ///  
     /// # Errors
-    ///
-    /// The step does not follow from where it is: see [`StageError`].
+    ///  
+    /// The job's stage has no such transition.
     pub fn apply(self, step: MarketStep) -> Result<JobState, StageError> {
         use {JobState as S, MarketStep as M};
         let (job, from, to) = (self.job().id, self.stage(), step.stage());

@@ -44,12 +44,12 @@ impl Pipeline {
         records
     }
 
-    /// Acknowledgements to append together with `records`, which spare stages a false gap notice.
+    /// Acknowledgements to append together with `records`; they spare stages a false gap notice.
     ///  
-    /// A stage does not acknowledge events of other types one by one, so its cursor can lie in a chunk that `records` drops even
-    /// though the stage has read past that chunk and found nothing. Without an acknowledgement the stage would be told of missed
-    /// events. `seen` gives the last position up to which a stage found no event of its types. A stage that already has a gap
-    /// ahead stays behind: the dropped events may have been of its types.
+    /// Stages do not acknowledge events of other types one by one. A cursor can therefore lie in a chunk dropped by `records` even
+    /// though the stage has read past the chunk and found nothing. Without an acknowledgement the stage would be told of missed
+    /// events. `seen` gives the last position up to which a stage found no event of its types. A stage with a gap ahead
+    /// stays behind, because the dropped events may have been of subscribed types.
     pub fn skip_records(
         &self,
         records: &[PipelineRecord],

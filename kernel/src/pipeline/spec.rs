@@ -77,7 +77,7 @@ pub enum OnFailure {
     Continue,
 }
 
-/// Retention of a log: the log keeps at least this many of the newest events, or this many bytes. A stage that falls
+/// Retention of a log: the log keeps at least the given number of newest events, or of bytes. A stage that falls
 /// further behind gets a gap notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -236,12 +236,12 @@ impl Pipeline {
         }
     }
 
-    /// True if every stage upstream of this one has ended, so that the log holds all of its input.
+    /// True if every upstream stage has ended, so the log holds the stage's whole input.
     pub fn upstreams_ended(&self, stage: usize) -> bool {
         self.topology.upstreams(stage).iter().all(|upstream| self.stages[*upstream].ended)
     }
 
-    /// First and last of the dropped events that the stage has yet to be told of.
+    /// First and last dropped event behind the stage's cursor; the stage still needs the gap notice.
     pub fn missed_gap(&self, stage: usize) -> Option<(u64, u64)> {
         let first = self.stages[stage].cursor + 1;
         let owed = !self.topology.is_source(stage) && first < self.oldest;
@@ -251,7 +251,7 @@ impl Pipeline {
     /// Checks the position that a remote consumer acknowledges from, and returns the gap before it.
     ///  
     /// `after` must be the stage's cursor (no gap, `None`), or lie in the range of dropped events behind the cursor: the consumer
-    /// was told of a gap up to `after` and has read on from there.
+    /// got a gap notice up to `after` and read on from there.
     ///  
     /// # Errors
     ///  
@@ -265,8 +265,7 @@ impl Pipeline {
         }
     }
 
-    /// Outcome of the next read of a stage that has read up to `after`, which is its cursor or a later, unacknowledged
-    /// position.
+    /// Outcome of the next read behind `after`: the stage's cursor, or a later position read but not yet acknowledged.
     pub fn next(&self, stage: usize, after: u64) -> NextRead {
         let stage_state = &self.stages[stage];
         if stage_state.stopped {

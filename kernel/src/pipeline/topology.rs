@@ -20,9 +20,9 @@ struct Stage {
     name: StageId,
     publishes: BTreeSet<EventType>,
     subscribes: BTreeSet<EventType>,
-    /// Earlier stages that publish a type to which this one subscribes.
+    /// Earlier stages with a type among the subscriptions.
     upstreams: Vec<usize>,
-    /// Later stages that subscribe to a type which this one publishes.
+    /// Later stages with a subscription to a published type.
     downstreams: Vec<usize>,
 }
 
@@ -111,7 +111,7 @@ impl Topology {
         self.stages[stage].subscribes.is_empty()
     }
 
-    /// Checks that a stage may publish this type and this amount of data.
+    /// Checks type and size of an event before publication.
     ///  
     /// # Errors
     ///  
@@ -132,12 +132,12 @@ impl Topology {
         Ok(kind.clone())
     }
 
-    /// Stages that publish a type to which this one subscribes.
+    /// Stages publishing to the given one, all earlier.
     pub fn upstreams(&self, stage: usize) -> &[usize] {
         &self.stages[stage].upstreams
     }
 
-    /// Stages that subscribe to a type which this one publishes.
+    /// Stages receiving from the given one, all later.
     pub fn downstreams(&self, stage: usize) -> &[usize] {
         &self.stages[stage].downstreams
     }

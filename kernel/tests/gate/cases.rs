@@ -1,4 +1,4 @@
-//! The shared cases, as far as they concern limits, reserved names, schema, scope, impact, paths and URLs alone.
+//! Shared conformance cases that concern limits, reserved names, schema, scope, impact, paths and URLs only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{Classify, Scripted, decided};
 
 const FILE: &str = "gate_cases.jsonl";
 
-/// What of a policy, a tool and a call these tests understand; a case with anything else is about other steps.
+/// Supported fields of policy, tool and call; a case with any other field is skipped.
 const POLICY: [&str; 9] = [
     "intent",
     "default_intent",
@@ -44,7 +44,7 @@ fn only<'a>(object: &Value, known: impl IntoIterator<Item = &'a str>) -> bool {
     object.as_object().unwrap().keys().all(|key| known.contains(&key.as_str()))
 }
 
-/// The tool of a call, as the case describes it; `None` if the case asks for more than is judged here.
+/// The tool of a call; `None` if the case uses an unsupported field.
 fn case_tool(name: &str, described: &Value) -> Option<GatedTool> {
     if described.get("hints").is_some() {
         return None;
@@ -87,7 +87,7 @@ fn case_tool(name: &str, described: &Value) -> Option<GatedTool> {
     Some(GatedTool::new(Arc::new(Scripted { spec, impact })).unwrap())
 }
 
-/// Whether a rule of a case's impact table is about a call.
+/// True if a rule of a case's impact table matches the call.
 fn rule_fits(when: &Value, params: &Map<String, Value>) -> bool {
     if let Some(all) = when.get("all").and_then(Value::as_array) {
         return all.iter().all(|when| rule_fits(when, params));
@@ -100,7 +100,7 @@ fn rule_fits(when: &Value, params: &Map<String, Value>) -> bool {
     }
 }
 
-/// The policy of a case, the scope of its user, and the root of its paths.
+/// Policy of a case, scope of its user, and root of its paths.
 fn case_policy(described: &Value) -> Option<(GatePolicy, String, String)> {
     let no_rules = Vec::new();
     let rules = |name: &str| described.get(name).and_then(Value::as_array).unwrap_or(&no_rules).clone();
@@ -137,7 +137,7 @@ fn case_policy(described: &Value) -> Option<(GatePolicy, String, String)> {
     Some((policy, scope.as_str()?.to_owned(), roots.first().cloned().unwrap_or_default()))
 }
 
-/// The entries that say the same as a rule; `None` if none do: private places are listed by name here.
+/// Egress entries equivalent to a rule; `None` if there are none, since private addresses need an entry by name here.
 fn case_egress(rule: &Value) -> Option<Vec<String>> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().map(|it| it.as_str().unwrap().to_owned()).collect()
@@ -162,8 +162,8 @@ fn case_egress(rule: &Value) -> Option<Vec<String>> {
     Some(hosts.iter().flat_map(|host| ports.iter().map(move |port| format!("{host}:{port}"))).collect())
 }
 
-/// Whether the parameters with a rule for paths or URLs are those whose schema says so: rules that go further are the
-/// operator's own, and judged elsewhere.
+/// True if the parameters with a path or URL rule are exactly those with the format in the schema. Operator rules beyond the
+/// schema are not supported here.
 fn rules_match_formats(policy: &Value, name: &str, tool: Option<&Value>) -> bool {
     let no_rules = Vec::new();
     let properties = tool.and_then(|tool| tool.pointer("/schema/properties")).and_then(Value::as_object);
@@ -173,13 +173,13 @@ fn rules_match_formats(policy: &Value, name: &str, tool: Option<&Value>) -> bool
         let with_format =
             properties.into_iter().flatten().filter(|(_, inner)| inner.to_string().contains(format));
         let ruled: BTreeSet<&str> = ruled.collect();
-        // What no rule is about goes nowhere, as it does where nothing is listed.
+        // A URL parameter without a rule is denied, as is one outside the egress list.
         (ruled.is_empty() && *kind == "egress")
             || ruled == with_format.map(|(param, _)| param.as_str()).collect()
     })
 }
 
-/// The text of arguments, which a case may give in pieces, each with how often it stands there.
+/// The argument text, which a case may give as pieces with repeat counts.
 fn argument_text(raw: &Value) -> String {
     match raw {
         Value::String(whole) => whole.clone(),
@@ -190,7 +190,7 @@ fn argument_text(raw: &Value) -> String {
     }
 }
 
-/// The parameters of a call, or the code of what its text is refused with.
+/// Parameters of a call, or the code of the parse error.
 fn case_params(call: &Value) -> Result<Map<String, Value>, &'static str> {
     let params = match call.get("raw_params") {
         Some(raw) => parse_value(&argument_text(raw)).map_err(|_| "PARAM_SCHEMA")?,
@@ -199,7 +199,7 @@ fn case_params(call: &Value) -> Result<Map<String, Value>, &'static str> {
     params.as_object().cloned().ok_or("PARAM_SCHEMA")
 }
 
-/// The difference of one step to what is expected; `None` if it is about more than is judged here.
+/// Difference between one step and its expected verdict; `None` for an unsupported step.
 fn run_step(id: &str, case: &Value, step: &Value) -> Option<Option<String>> {
     let (policy, tools, by_address) = (&case["policy"], &case["tools"], case.get("dns").is_some());
     let (call, expect) = (step.get("call")?, &step["expect"]);
@@ -215,7 +215,7 @@ fn run_step(id: &str, case: &Value, step: &Value) -> Option<Option<String>> {
     let (gate, scope, root) = case_policy(policy)?;
     let text_bytes = call.get("raw_params").map_or(0, |raw| argument_text(raw).len());
     if text_bytes > gate.limits.max_bytes {
-        return None; // a plan has parameters, and no text of them
+        return None; // plans have parameters, not their text
     }
     let params = match case_params(call) {
         Ok(params) => params,
@@ -253,7 +253,7 @@ fn run_step(id: &str, case: &Value, step: &Value) -> Option<Option<String>> {
         Verdict::Denied(denial) => (denial.code.as_str(), expected.1, None),
     };
     if found.0 == "OK" && expected.0 == "EGRESS_FORBIDDEN" && by_address {
-        return None; // whoever connects looks the name up, and judges what it leads to
+        return None; // name resolution belongs to the connecting code
     }
     let difference =
         (found != expected).then(|| format!("{id}: {params:?}\n  found {found:?}\n  not {expected:?}"));

@@ -1,4 +1,4 @@
-//! The gate's verdicts, through its public face: own tables, and the shared cases (`cases`).
+//! Verdicts of the gate through its public API: own tables, and the shared conformance cases (`cases`).
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{
     Call, CallClass, CallLimits, Egress, GatePolicy, GatedTool, Permit, Preview, REFUSAL, Scope, Verdict,
-    decide, foresee, preview,
+    decide, preflight, preview,
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{canonical, parse_value};
@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 
 type Classify = Box<dyn Fn(&Map<String, Value>) -> u8 + Send + Sync>;
 
-/// A tool that only says what it would do.
+/// A tool that only declares a class.
 struct Scripted {
     spec: ToolSpec,
     impact: Classify,
@@ -119,7 +119,7 @@ fn call<'a>(tool: &'a GatedTool, params: &Value) -> Call<'a> {
     }
 }
 
-/// The verdict, which a preview always foretells.
+/// The verdict, after checking that the preview agrees.
 fn decided(call: Call<'_>, policy: &GatePolicy) -> Verdict {
     let previewed = preview(call.clone(), policy);
     let verdict = decide(call, Digest([7; 32]), policy);
@@ -257,7 +257,7 @@ fn a_tool_whose_names_of_parameters_are_paths_is_refused() {
         json!({"allOf": [{"propertyNames": {"format": "path"}}]}),
     ] {
         let found = gated("fs.write", schema, |_| 0).unwrap_err().to_string();
-        let expected = "`propertyNames` with `format: path`: names of parameters are not judged; take them as values, \
+        let expected = "`propertyNames` with `format: path`: parameter names are not checked; pass them as values, \
                         such as {properties: {names: {type: array, items: {type: string, format: path}}}}";
         assert_eq!(found, expected);
     }
@@ -348,7 +348,7 @@ fn parameters_are_bounded_in_depth_and_bytes() {
     assert_eq!(code(&decided(call(&bare, &json!({"a": 1})), &policy())), "PARAM_SCHEMA");
 }
 
-/// What is judged by limits is what somebody wrote, with its references resolved; a default is the tool's own word.
+/// Limits apply to the author's parameters with resolved references; defaults are the tool's own.
 #[test]
 fn defaults_count_for_no_limit() {
     let schema = json!({"type": "object", "properties": {"a": {}, "b": {"default": [["as long as this"]]}}});
@@ -359,7 +359,7 @@ fn defaults_count_for_no_limit() {
     assert_eq!(judged(&json!({"a": 10})), "PARAM_SCHEMA");
 }
 
-/// Whoever writes a call says nothing of what it may do: neither by its values nor by what references bring.
+/// A call cannot set its own authority, neither by literals nor by references.
 #[test]
 fn a_call_that_carries_authority_is_refused() {
     let open = tool("fs.write", json!({"type": "object", "additionalProperties": true}), |_| 0);
@@ -375,7 +375,7 @@ fn a_call_that_carries_authority_is_refused() {
             let bad = open.judge(literal, &referred);
             assert!(matches!(&bad[..], [BadParam::Wrong { .. }]), "{name}: {bad:?}");
         }
-        let foreseen = foresee(&call(&open, &params), &policy()).map(|denial| denial.code.as_str());
+        let foreseen = preflight(&call(&open, &params), &policy()).map(|denial| denial.code.as_str());
         assert_eq!(foreseen, Some("PLAN_FIELD_FORBIDDEN"), "{name}");
     }
     let both = json!({"scope": "x", "a": "b\0"});
@@ -384,7 +384,7 @@ fn a_call_that_carries_authority_is_refused() {
     assert_eq!(code(&decided(ungranted, &policy())), "PLAN_FIELD_FORBIDDEN", "it is before the scope");
 }
 
-/// Parameters that no part of a schema names, whatever it is put together of.
+/// Undeclared parameters are denied, however the schema is composed.
 #[test]
 fn what_a_schema_does_not_name_is_refused_also_where_it_is_put_together() {
     let named = json!({"a": {"type": "integer"}});
