@@ -278,7 +278,7 @@ fn the_templates_of_a_node_make_no_more_text_together_than_one_template_may() {
     let refused = |name: &str, bytes: usize, room: usize| {
         let told = format!(
             "parameter {name} cannot put the result of a into its template: the text would have {bytes} bytes, \
-             at most {room} are allowed here: take a smaller part, or fewer {{}}"
+             at most {room} are allowed here: use a smaller part, or fewer {{}}"
         );
         Err((FailureCategory::ParamMissing, told))
     };

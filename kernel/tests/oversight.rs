@@ -227,7 +227,7 @@ fn a_fallback_that_is_none_is_a_fault_of_the_plan() {
         assert_eq!(faults, [expected]);
     };
     check(json!({"tool": "plane"}), "V20 /nodes/0/fallback in its fallback: unknown tool plane");
-    check(json!({"timeout": 0}), "V14 /nodes/0/fallback in its fallback: timeout is {}, expected more than 0");
+    check(json!({"timeout": 0}), "V14 /nodes/0/fallback in its fallback: timeout is 0, expected more than 0");
     check(json!({"deps": []}), "D06 /nodes/0/fallback in its fallback: sets `deps`");
     check(
         json!({"approval": "none"}),

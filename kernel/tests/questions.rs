@@ -111,7 +111,10 @@ fn an_approval_is_good_for_what_was_shown_and_asked_for_anew_otherwise() {
     assert_eq!(stage.run.question(&"act".into()), None);
     assert_eq!(stage.ask("act", SHOWN), [], "what was approved is not asked again");
     let (act, free) = ("act".into(), "free".into());
-    assert_eq!((stage.run.approval_kind(&act), stage.run.approval_kind(&free)), (Some(HumanRequestKind::Before), None));
+    assert_eq!(
+        (stage.run.approval_kind(&act), stage.run.approval_kind(&free)),
+        (Some(HumanRequestKind::Before), None)
+    );
     assert!(stage.run.is_approved(&act, || SHOWN) && !stage.run.is_approved(&act, || OTHER));
     assert!(stage.run.is_approved(&free, || panic!("nobody is asked about it")));
     assert!(!stage.ask("act", OTHER).is_empty());

@@ -57,7 +57,8 @@ fn check_given(mut case: serde_json::Value, place: &str, expected: serde_json::V
     for node in case["plan"]["nodes"].as_array_mut().unwrap_or_else(|| panic!("a plan has nodes")) {
         node["contract"] = contract();
     }
-    let lived = ostler_sim::graph::run_case(&case.to_string()).unwrap_or_else(|error| panic!("{error}: {case}"));
+    let lived =
+        ostler_sim::graph::run_case(&case.to_string()).unwrap_or_else(|error| panic!("{error}: {case}"));
     let found = lived.actual.pointer(place).cloned().unwrap_or_default();
     assert_eq!(found, expected, "{place} of {case} in {}", lived.actual);
 }
@@ -126,9 +127,9 @@ fn what_is_no_case_is_told_with_its_name_and_what_is_wrong() {
         (r#""replans": [{"dur": 1.5}]"#, "floating point `1.5`"),
         (r#""script": {"a": [{"ok": 1, "delta": {"cancel": "a"}}]}"#, "a delta cannot be read: invalid type"),
         (r#""script": {"a": [{"ok": 1, "delta": {"set": {"a": {"timout": 1}}}}]}"#, "unknown field `timout`"),
-        (r#""script": {"a": [{"ok": 1}], "a": [{"fail": "crash"}]}"#, "the key \"a\" stands twice"),
-        (r#""script": {"a": [{"ok": {"b": 1, "b": 2}}]}"#, "the key \"b\" stands twice"),
-        (r#""replans": [{"add": [{"id": "b", "params": {"x": 1, "x": 2}}]}]"#, "the key \"x\" stands twice"),
+        (r#""script": {"a": [{"ok": 1}], "a": [{"fail": "crash"}]}"#, "duplicate key \"a\""),
+        (r#""script": {"a": [{"ok": {"b": 1, "b": 2}}]}"#, "duplicate key \"b\""),
+        (r#""replans": [{"add": [{"id": "b", "params": {"x": 1, "x": 2}}]}]"#, "duplicate key \"x\""),
         (r#""control": [{"at": 0.5, "op": "cancel_plan"}]"#, "floating point `0.5`"),
         (r#""control": [{"at": 1, "op": "delta"}]"#, "give the operation a `delta`"),
         (
@@ -144,8 +145,9 @@ fn what_is_no_case_is_told_with_its_name_and_what_is_wrong() {
         assert!(told.starts_with("case \"c\": ") && told.contains(wrong), "{rest}: {told}");
     }
     let plan = plan.replace(r#""id": "a""#, r#""id": "a", "timeout": 1.5"#);
-    let told =
-        ostler_sim::graph::run_case(&format!(r#"{{"id": "c", {plan}}}"#)).expect_err("a fraction").to_string();
+    let told = ostler_sim::graph::run_case(&format!(r#"{{"id": "c", {plan}}}"#))
+        .expect_err("a fraction")
+        .to_string();
     assert!(told.contains("the timeout of a is 1.5"), "{told}");
     let told = ostler_sim::graph::run_case("{\"id\": 1}").expect_err("a number").to_string();
     assert!(told.starts_with("not a case: column "), "{told}");

@@ -1,27 +1,27 @@
-//! Which work of a run is not wanted any more, and with it the runs that it opened.
+//! Work that a decision makes useless. The runs that such work opened are cancelled with it.
 
 use super::Run;
 use crate::event::Event;
 use crate::id::NodeId;
 use crate::run::{NodeState, TransitionReason};
 
-/// Work of a node that is not wanted any more: all of it, or what came before a patch.
+/// Work of a node whose result no longer counts: all of it, or the part before a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AbandonedWork {
     node: NodeId,
-    /// Patches that had been applied then; `None`: however many.
+    /// Work with fewer patches than these is abandoned; `None`: all work of the node.
     before: Option<u32>,
 }
 
 impl AbandonedWork {
-    /// Whether an attempt of this node, after so many patches, was about it.
+    /// True if an attempt of `node` after `patch_count` patches is part of this work.
     pub fn covers(&self, node: &NodeId, patch_count: u32) -> bool {
         self.node == *node && self.before.is_none_or(|before| patch_count < before)
     }
 }
 
 impl Run {
-    /// What these records, which have taken effect, give up of its work.
+    /// The work that `events` abandon. The events must have taken effect.
     pub fn abandoned_work(&self, events: &[Event]) -> impl Iterator<Item = AbandonedWork> {
         events.iter().filter_map(|event| match event {
             Event::NodeTransition(moved) if moved.reason == TransitionReason::Patched => {

@@ -1,4 +1,4 @@
-//! What a person is shown before they answer: their yes is for this, and for nothing else.
+//! The document that a person sees before answering. An approval covers exactly this document.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,43 +9,43 @@ use crate::json;
 use crate::lineage;
 use crate::plan::{Effect, Kind};
 
-/// What is about to be done, or what a human_approval node asks. (A result that is to be published is shown as
-/// itself: its digest is that of its artifact.)
+/// What an attempt is about to do, or the question of a human_approval node. (The approval of a result shows the result
+/// itself, whose digest is that of its artifact.)
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApprovalRequest {
-    /// What is asked.
+    /// The question.
     pub ask: HumanRequestKind,
-    /// What executes the node.
+    /// Kind of the node.
     pub kind: Kind,
-    /// The tool that would be called.
+    /// The tool to be called.
     pub tool: Option<String>,
-    /// Its version.
+    /// Version of the tool.
     pub tool_version: Option<String>,
-    /// What the call does to the world.
+    /// Effect of the call on the world.
     pub effect: Effect,
-    /// 0 observe, 1 operate, 2 control; by the gate's word, the plan's floor included.
+    /// 0 observe, 1 operate, 2 control: the larger of the gate's value and the plan's floor.
     pub impact: u8,
-    /// The parameters, resolved, with the tool's defaults filled in.
+    /// The resolved parameters, with the tool's defaults.
     pub params: Map<String, Value>,
-    /// The programs that are run on the result, in their order.
+    /// Programs of the node's contract that test the result, in order.
     pub tests: Vec<ApprovalTest>,
-    /// Why it would come to nothing if it were approved, as things stand.
+    /// The gate's objection if the call were approved now; `None` if the gate allows the call.
     pub refusal: Option<String>,
 }
 
-/// A test of the contract, as it is shown.
+/// A test program of a contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApprovalTest {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// What it does to the world.
+    /// Effect of the program on the world.
     pub effect: Effect,
     /// 0 observe, 1 operate, 2 control.
     pub impact: u8,
 }
 
 impl ApprovalRequest {
-    /// What an answer is bound to: a digest over all of it.
+    /// Digest of the whole document; an answer names the digest.
     ///
     /// ```
     /// # use ostler_kernel::{event::HumanRequestKind, plan::{Effect, Kind}, run::ApprovalRequest};

@@ -1,4 +1,4 @@
-//! What follows from the end of an attempt.
+//! The end of an attempt: success, failure, loss, and a person's resolution.
 
 use super::decision::Decision;
 use super::input::Resolution;
@@ -38,9 +38,9 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Whoever is refused again and again looks for what is allowed: the run is cancelled.
+    /// Cancels a run whose calls the gate denied too often: repeated denials are a search for what is allowed.
     fn stop_denied(&mut self) {
-        let is_enough = self.cx.settings.denials_max.is_some_and(|most| self.run.denials >= most);
+        let is_enough = self.cx.settings.denials_max.is_some_and(|most| self.run.counters.denials >= most);
         if is_enough && !self.run.cancelled {
             self.cancel_run(OperatorAct::StopDenied, &TransitionReason::Denials);
         }
@@ -54,7 +54,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// The result stands: whatever else it asks for takes effect now, the conclusion first.
+    /// Publishes the result, and carries out its directive: the conclusion first, then the change of the plan.
     pub(super) fn executed(&mut self, at: usize) {
         let directive = self.run.instances[at].output.as_ref().and_then(|output| output.directive.clone());
         self.transit(at, NodeState::Executed, TransitionReason::Ok);
@@ -67,12 +67,12 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// An attempt failed, or its result was refused: first that applies of in doubt, draining, retry, patch, the
-    /// end.
+    /// Reacts to a failed attempt or a rejected result by the first rule that applies: in doubt, draining, retry, patch,
+    /// failed.
     pub(super) fn failed(&mut self, at: usize, category: FailureCategory) {
         let node = &self.run.plan.nodes[at];
         let draining = self.run.instances[at].is_draining();
-        // A step of an agent may be what only a person can tell of, whatever its node says.
+        // A step of a program may be in doubt although its node may run twice.
         let doubtful = node.on_lost_result() == OnLostResult::InDoubt || category == FailureCategory::InDoubt;
         if category.is_loss() && doubtful {
             self.in_doubt(at, draining);
@@ -92,7 +92,6 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// The node has failed for good.
     pub(super) fn fail(&mut self, at: usize, reason: TransitionReason) {
         self.transit(at, NodeState::Failed, reason);
     }
@@ -105,8 +104,8 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// The process died while this attempt ran. What may not be done twice is in doubt; what was stopped meanwhile
-    /// is done by nobody any more; the rest is simply started again by the caller, under the same attempt.
+    /// Reacts to an attempt that died with its process. An attempt that must not run twice is in doubt. An attempt that was
+    /// stopped meanwhile ends as failed. Any other attempt stays `running`: the caller repeats it under the same number.
     pub(super) fn attempt_lost(&mut self, node: &NodeId) {
         let Some(at) = self.run.position(node) else { return };
         let (description, instance) = (&self.run.plan.nodes[at], &self.run.instances[at]);
@@ -121,15 +120,15 @@ impl Decision<'_, '_, '_> {
         if description.on_lost_result() == OnLostResult::InDoubt || (asks && !draining) {
             self.in_doubt(at, draining);
         } else if draining {
-            let message = "its process ended".to_owned();
+            let message = "the process died before the attempt ended".to_owned();
             let outcome = Outcome::Failed(Failure { category: FailureCategory::Crash, message });
             let result = AttemptResult::without_cost(node.clone(), instance.attempts, outcome);
             self.result(Box::new(result), false);
         }
     }
 
-    /// What would be done again is not what was started: whether that may be is for a person to say, even if doing the
-    /// same twice would be harmless.
+    /// Reacts to a lost attempt that cannot be repeated, because its tool or program has changed. A person decides, even if
+    /// running the old work twice would be harmless.
     pub(super) fn work_changed(&mut self, node: &NodeId, what: String) {
         let Some(at) = self.run.position(node) else { return };
         let instance = &self.run.instances[at];
@@ -146,7 +145,7 @@ impl Decision<'_, '_, '_> {
         self.in_doubt(at, draining);
     }
 
-    /// A person settled an attempt in doubt.
+    /// Carries out a person's decision about an attempt in doubt.
     pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
         let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node, None)) else {
             return;

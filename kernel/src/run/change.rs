@@ -11,7 +11,7 @@ use crate::plan::{self, Change, Delta, Diagnostic, DiagnosticCode, NodeProgress,
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 impl Run {
-    /// The change as it is journaled, and the nodes it cancels; or all that is wrong with it.
+    /// Validates a change. Returns its revision as journaled, and the nodes that it cancels.
     pub(super) fn judge(
         &self,
         change: &Change,
@@ -35,7 +35,7 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
-    /// Judges a change and, if it is accepted, makes it the next version and carries out its cancels.
+    /// Validates a change; an accepted one becomes the next plan version, and its cancels are carried out.
     pub(super) fn change(&mut self, cause: ChangeCause, change: Change) {
         match self.run.judge(&change, self.cx.settings) {
             Ok((revision, cancel)) => {
@@ -63,7 +63,7 @@ impl Decision<'_, '_, '_> {
         self.emit(Event::PlanRefused { version, step: PlanRefusal::Delta { cause, codes } });
     }
 
-    /// A change that came with the result of a node. What cannot be read as one is refused as shape.
+    /// Applies the delta in a node's result. Unreadable JSON is refused with the code D00.
     pub(super) fn delta_of_node(&mut self, at: usize, delta: &Json) {
         let cause = ChangeCause::Node(self.id(at));
         match serde_json::from_str::<Delta>(delta.as_str()) {
@@ -76,9 +76,9 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// The planner answered; whatever was written for a run that is cancelled or concluded by now is dropped.
+    /// Applies the planner's answer. A cancelled or concluded run has dropped its request.
     pub(super) fn replanned(&mut self, delta: Option<Box<Delta>>) {
-        if !self.run.replan_pending {
+        if !self.run.replan.is_pending {
             return;
         }
         match delta {
@@ -90,7 +90,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// The micro-planner answered a request that was left open.
+    /// Applies the answer to an open patch request.
     pub(super) fn patched(&mut self, node: &NodeId, patch: Option<Patch>) {
         let Some(at) = self.run.position(node) else { return };
         if let NodeStatus::FailedRetryable { category, retry_at: None } = self.run.instances[at].status {
@@ -98,7 +98,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Takes up a patch, or lets the node fail if there is none or it is invalid.
+    /// Applies a patch; fails the node without a patch or with an invalid one.
     pub(super) fn patch(&mut self, at: usize, category: FailureCategory, patch: Option<Patch>) {
         let Some(Patch { set }) = patch else {
             self.exhausted(at, 2, "no patch");

@@ -1,5 +1,12 @@
-//! What follows from nothing being left to do: first that applies of asking the planner for what is missing, judging the
-//! plan's own contract, closing recovery for what is still blocked, and the end.
+//! The end of a run. A run is quiescent once nothing runs, waits, is ready or is being written. The first rule that applies to a
+//! quiescent run decides:
+//!
+//! 1. An output is missing, a node failed since the last replan, and budgets allow one: ask the planner for a new version.
+//! 2. Every output is executed and the plan has a contract that was not checked for this version: check the contract.
+//! 3. Nodes are still blocked: no replan will come, so recovery closes and propagation cancels them.
+//! 4. Otherwise the run is done.
+//!
+//! Each of the first three makes progress towards the fourth, because replans and versions are bounded.
 
 use super::Run;
 use super::decision::{Decision, DecisionContext};
@@ -8,37 +15,43 @@ use super::planner::PlannerAnswer;
 use crate::event::{Event, PlanRefusal};
 use crate::id::NodeId;
 
-/// What stands in for a node where the plan as a whole is meant.
+/// Stands for the plan as a whole in records that name a node.
 pub(super) const PLAN: &str = "*";
 
-/// What a quiescent run waits for.
+/// How far a run is from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
-    /// Something is under way or may start.
+    /// The run goes on: something is in flight, or the records of this check have made something possible.
     InProgress,
-    /// The plan's own contract is to be judged, over the map of the outputs: send
-    /// [`super::RunInput::ContractJudged`].
+    /// The plan's contract has to be checked over the map of the outputs: answer with
+    /// [`RunInput::ContractJudged`](super::RunInput::ContractJudged).
     JudgeContract,
-    /// Nothing will ever happen again.
+    /// Nothing can follow: close the run.
     Done,
 }
 
 impl Run {
-    /// Whether nothing runs, waits or is on its way, and nothing is ready to start.
     fn is_quiescent(&self) -> bool {
         let counts = &self.counts;
         counts.running + counts.sleeping + counts.waiting + counts.retryable == 0
             && self.ready.is_empty()
-            && !self.replan_pending
+            && !self.replan.is_pending
     }
 
-    /// What a run that has settled and dispatched waits for. Does nothing while something is under way; else it
-    /// asks the planner, or closes recovery, as long as that leads anywhere.
+    /// Checks whether a run that was propagated and dispatched has come to its end, and decides the last resorts: a replan,
+    /// the contract check, the end of recovery. Call again after [`Completion::InProgress`] with records; a call without records
+    /// means that the run waits for an input.
     pub fn check_completion(&mut self, cx: &mut DecisionContext<'_>) -> (Vec<Event>, Completion) {
         let mut decision = Decision::new(self, cx);
-        let quiet = decision.check_completion();
+        let completion = decision.check_completion();
         decision.propagate();
-        (decision.events, quiet)
+        (decision.events, completion)
+    }
+
+    fn has_unasked_failure(&self) -> bool {
+        self.instances
+            .iter()
+            .any(|instance| instance.status == NodeStatus::Failed && !instance.replan_requested)
     }
 }
 
@@ -60,7 +73,7 @@ impl Decision<'_, '_, '_> {
             Completion::JudgeContract
         } else if self.run.counts.live > 0 {
             let node = NodeId::from(PLAN);
-            let reason = "nobody to ask for a new plan".to_owned();
+            let reason = "no new plan version can come".to_owned();
             self.emit(Event::RecoveryExhausted { node, level: 3, reason });
             Completion::InProgress
         } else {
@@ -86,13 +99,5 @@ impl Decision<'_, '_, '_> {
                 self.ask_planner(true);
             }
         }
-    }
-}
-
-impl Run {
-    fn has_unasked_failure(&self) -> bool {
-        self.instances
-            .iter()
-            .any(|instance| instance.status == NodeStatus::Failed && !instance.replan_requested)
     }
 }

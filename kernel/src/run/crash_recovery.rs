@@ -1,55 +1,67 @@
-//! Taking a run up again, after the process that drove it or its actor has died; or ending it without.
+//! Continuing a run after the process that drove it (or the run's actor) died, and ending a run that no actor drives.
+//!
+//! Recovery has rebuilt the run from its records; attempts that run by those records have no owner any more. Each lost attempt
+//! is repeated under the same number if its node may run twice, and is in doubt otherwise. The crash cases:
+//!
+//! * The process died before the intent was durable: no attempt exists, the node is still ready.
+//! * The process died between intent and result: the attempt is lost. Its effect may have happened.
+//! * The process died after the result was durable: the attempt has ended, nothing is lost.
+//!
+//! A run that itself kills its process (memory, a bug in a program) would crash every process that recovers it. So
+//! [`Event::RunRecovered`] counts recoveries in a row, before the first attempt begins; after [`RECOVERIES_MAX`] of them without
+//! progress the run is parked. The end of an attempt resets the count, and so do progress inside an attempt, a clean shutdown
+//! and a person who resumes the parked run by name.
 
 use super::decision::{Decision, DecisionContext};
-use super::{Canceller, Completion, NodeState, NodeStatus, Operation, Run, RunInput};
+use super::{Canceller, Completion, NodeInstance, NodeState, NodeStatus, Operation, Run, RunInput};
 use crate::event::Event;
 use crate::id::NodeId;
 
-/// Times that a run may take its process down with it, without any progress between, before it is set aside.
+/// Recoveries in a row without progress before the run is parked.
 pub const RECOVERIES_MAX: u32 = 3;
 
-/// What happened to a run that is taken up, besides what its own records tell.
+/// Facts about a recovery that the run's own records do not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecoveryContext {
-    /// It had been set aside.
+    /// The run was parked.
     pub was_parked: bool,
-    /// Somebody asked for this very run, so it is tried however often it failed before.
+    /// A person asked for this very run: it is tried however often it has failed.
     pub forced: bool,
-    /// An attempt that did not live to its end noted that it had got further, after the run was taken up last.
+    /// A lost attempt reported progress since the last recovery.
     pub made_progress: bool,
 }
 
-/// How a run is taken up.
+/// Result of recovering a run.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub enum CrashRecovery {
-    /// It goes on.
+    /// The run goes on.
     Resumed {
-        /// The records that follow; they have taken effect.
+        /// Records that follow; they have taken effect.
         events: Vec<Event>,
-        /// Running nodes whose attempt is to be done again, under the same number.
+        /// Running nodes whose attempt is repeated under the same number.
         rerun: Vec<NodeId>,
     },
-    /// It is to be set aside, and why; the run is to be dropped as it is.
+    /// The run has to be parked, for this reason. Drop the run in memory: it may hold records that are not journaled.
     Parked(String),
 }
 
 impl Run {
-    /// Takes a run up. `lost` are the running nodes whose attempt nobody knows of any more. `since` tells what else there
-    /// is to know.
+    /// Recovers a run. `lost` are the running nodes whose attempt no process knows any more.
     pub fn recover_from_crash(
         &mut self,
         cx: &mut DecisionContext<'_>,
         lost: &[NodeId],
-        since: RecoveryContext,
+        context: RecoveryContext,
     ) -> CrashRecovery {
-        let RecoveryContext { was_parked, forced, made_progress } = since;
-        let recoveries = if made_progress { 0 } else { self.recoveries };
-        let is_over = recoveries >= RECOVERIES_MAX && !forced;
-        let set_aside =
-            || CrashRecovery::Parked(format!("it ended {recoveries} processes in a row without getting on"));
-        if is_over && !lost.is_empty() {
-            return set_aside();
+        let RecoveryContext { was_parked, forced, made_progress } = context;
+        let recoveries = if made_progress { 0 } else { self.counters.recoveries };
+        let is_over_limit = recoveries >= RECOVERIES_MAX && !forced;
+        let parked = || {
+            CrashRecovery::Parked(format!("the process died {recoveries} times in a row without progress"))
+        };
+        if is_over_limit && !lost.is_empty() {
+            return parked();
         }
         let mut decision = Decision::new(self, cx);
         if was_parked {
@@ -62,8 +74,8 @@ impl Run {
         lost.iter().for_each(|node| decision.attempt_lost(node));
         decision.propagate();
         let events = decision.events;
-        if is_over && self.has_ready_nodes() {
-            return set_aside();
+        if is_over_limit && self.has_ready_nodes() {
+            return parked();
         }
         let runs = |node: &&NodeId| {
             self.instance(node)
@@ -73,19 +85,19 @@ impl Run {
         CrashRecovery::Resumed { events, rerun }
     }
 
-    /// Counts a recovery of a run of which no attempt was lost. Durable before the first attempt begins that a process makes of a
-    /// run that another has opened: what ends the process before there is a record of it is counted as well.
+    /// Counts a recovery that lost no attempt. A process makes this record durable before the first attempt that it begins in a
+    /// run which another process opened, so a crash that leaves no other record is counted too.
     pub fn count_recovery(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
-        let count = self.recoveries + 1;
+        let count = self.counters.recoveries + 1;
         let mut decision = Decision::new(self, cx);
         decision.emit(Event::RunRecovered { count });
         decision.events
     }
 
-    /// Takes leave of a run, as its process is to end in good order: it has not ended that process, and those that it may have ended
-    /// before were not in a row. The records, which have taken effect.
+    /// Resets the count of recoveries, for a process that shuts down in good order: the run did not kill it. Returns the
+    /// records, none if the count is 0.
     pub fn record_clean_shutdown(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
-        if self.recoveries == 0 {
+        if self.counters.recoveries == 0 {
             return Vec::new();
         }
         let mut decision = Decision::new(self, cx);
@@ -93,9 +105,8 @@ impl Run {
         decision.events
     }
 
-    /// Cancels a run that nobody drives, and closes it: the records, which have taken effect. No attempt of it may
-    /// be known to this process. `None` if there is nothing left to cancel, and the run waits to be closed in its
-    /// own way.
+    /// Cancels and closes a run that no actor drives and none of whose attempts is known to this process. Returns the records,
+    /// which have taken effect; `None` if nothing is left to cancel and the run only has to be closed by its actor.
     pub fn cancel_and_close(&mut self, cx: &mut DecisionContext<'_>, by: Canceller) -> Option<Vec<Event>> {
         let mut events = self.decide(cx, RunInput::Operator(Operation::CancelPlan(by)));
         if !self.cancelled {
@@ -105,13 +116,13 @@ impl Run {
             events.extend(self.decide(cx, RunInput::AttemptLost(node)));
         }
         loop {
-            let (more, quiet) = self.check_completion(cx);
+            let (more, completion) = self.check_completion(cx);
             assert!(
-                quiet == Completion::Done || !more.is_empty(),
-                "nothing is under way in a run that was cancelled"
+                completion == Completion::Done || !more.is_empty(),
+                "nothing is in flight in a cancelled run"
             );
             events.extend(more);
-            if quiet == Completion::Done {
+            if completion == Completion::Done {
                 break;
             }
         }
@@ -120,14 +131,14 @@ impl Run {
     }
 
     fn running(&self) -> Vec<NodeId> {
-        let running = |instance: &super::NodeInstance| matches!(instance.status, NodeStatus::Running { .. });
+        let running = |instance: &NodeInstance| matches!(instance.status, NodeStatus::Running { .. });
         let nodes = self.instances().filter(|(_, instance)| running(instance));
         nodes.map(|(node, _)| node.id.clone()).collect()
     }
 }
 
 impl Decision<'_, '_, '_> {
-    /// Patches and new versions that were being written: nobody writes them any more.
+    /// Refuses the patches and replans that a planner was writing: the planner died with its process.
     fn drop_open_planner_requests(&mut self) {
         let patched =
             |status: &NodeStatus| matches!(status, NodeStatus::FailedRetryable { retry_at: None, .. });

@@ -1,16 +1,17 @@
-//! Which nodes the settling still has to look at, in passes of ascending id. A node that is not in here has no
-//! step to make, so looking only at these gives the very order that looking at all of them would.
+//! The dirty set: nodes that propagation has to look at, in passes of ascending index.
+//!
+//! Invariant: a node outside of the set has no step to make. Looking only at dirty nodes therefore takes the same steps in the
+//! same order as looking at all nodes in every pass, at a cost of the nodes that changed.
 
-/// The nodes to look at, in ascending order.
+/// The nodes of this pass and of the next one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirtySet {
-    /// To be looked at in this pass, all above `passed`.
+    /// Nodes of this pass, all above `passed`.
     now: BitSet,
-    /// To be looked at in the next one.
     next: BitSet,
-    /// The last node looked at in this pass.
+    /// The last node taken in this pass.
     passed: Option<usize>,
-    /// How many nodes were looked at since the plan was last changed.
+    /// Nodes taken since the last change of the plan.
     #[cfg(test)]
     pub(super) looks: usize,
 }
@@ -28,7 +29,7 @@ impl DirtySet {
         (0..nodes).for_each(|at| self.mark(at));
     }
 
-    /// The next node to look at; `None` once there is none left, which ends the passes.
+    /// Takes the next node; `None` ends the last pass.
     pub(super) fn take(&mut self) -> Option<usize> {
         if self.now.count == 0 {
             std::mem::swap(&mut self.now, &mut self.next);
@@ -43,13 +44,13 @@ impl DirtySet {
         Some(at)
     }
 
-    /// Forgets everything: the indices are about to change.
+    /// Empties the set before the indices change.
     pub(super) fn clear(&mut self) {
         *self = DirtySet::default();
     }
 }
 
-/// A set of indices, a bit each.
+/// A set of indices, one bit each.
 #[derive(Debug, Clone, Default)]
 struct BitSet {
     words: Vec<u64>,
@@ -66,7 +67,7 @@ impl BitSet {
         self.words[word] |= bit;
     }
 
-    /// Takes the first out that is not below `from`.
+    /// Removes the first index from `from` on.
     fn take_from(&mut self, from: usize) -> Option<usize> {
         if self.count == 0 {
             return None;

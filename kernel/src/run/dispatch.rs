@@ -1,4 +1,5 @@
-//! Starting attempts: ready nodes in the order of (level, id), as many as there are slots. Who asks first needs none.
+//! Dispatch: starts attempts of ready nodes in the order of (level, id), as many as there are slots. A node that asks a person
+//! first needs no slot for the question.
 
 use super::Run;
 use super::decision::{Decision, DecisionContext};
@@ -10,8 +11,8 @@ use crate::plan::Kind;
 use crate::run::{NodeState, TransitionReason};
 
 impl Run {
-    /// What a person is asked before a node goes on: leave to start, or what a human_approval node is for. `None` if
-    /// nobody is asked, or somebody said yes already.
+    /// The question to a person before a node goes on: the approval of its start, or the question of a human_approval node.
+    /// `None` if no person has to answer, or one has approved already.
     pub fn question(&self, node: &NodeId) -> Option<HumanRequestKind> {
         let at = self.position(node)?;
         if self.needs_approval(at) {
@@ -23,9 +24,9 @@ impl Run {
         }
     }
 
-    /// What a ready node shows before it goes on: what [`Run::question`] asks, or once more what somebody said yes to,
-    /// so that their yes is held against it.
-    pub fn shows(&self, node: &NodeId) -> Option<HumanRequestKind> {
+    /// The question whose document a ready node has to build before it goes on: that of [`Run::question`], or the approved one
+    /// once more, to check that the approval still covers the work.
+    pub fn approval_kind(&self, node: &NodeId) -> Option<HumanRequestKind> {
         if self.asks_before(self.position(node)?) {
             Some(HumanRequestKind::Before)
         } else {
@@ -33,8 +34,8 @@ impl Run {
         }
     }
 
-    /// Whether an attempt may do what has the digest `shown`: nobody is asked beforehand, or somebody said yes to
-    /// exactly this.
+    /// True if an attempt may do the work whose document has the digest `shown`: no approval is needed, or a person approved
+    /// exactly this document.
     pub fn is_approved(&self, node: &NodeId, shown: impl FnOnce() -> Digest) -> bool {
         self.position(node).is_some_and(|at| !self.asks_before(at) || self.approves(at, Some(shown())))
     }
@@ -43,10 +44,10 @@ impl Run {
         self.instances[at].approved && self.instances[at].shown.as_deref() == shown.as_ref()
     }
 
-    /// Asks what [`Run::shows`] says of a ready node, and shows what has this digest. Nobody is asked again who said
-    /// yes to just that; an approval that was given for something else is void, and asked for anew.
+    /// Asks a person the question of [`Run::approval_kind`] about a ready node; `shown` is the digest of the document. Gives no
+    /// records if a person approved this document already. An approval of another document is void: the question is asked again.
     pub fn ask(&mut self, cx: &mut DecisionContext<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
-        let shows = self.shows(node);
+        let shows = self.approval_kind(node);
         let mut decision = Decision::new(self, cx);
         let Some(at) = decision.run.position(node) else { return Vec::new() };
         if decision.run.instances[at].status != NodeStatus::Ready {
@@ -62,8 +63,8 @@ impl Run {
         decision.events
     }
 
-    /// Asks anew, with a deadline of its own, what a node asks already, if it shows something else by now. The
-    /// question before it is closed.
+    /// Replaces the open question of a node whose document has changed. The new question has its own number and deadline; the
+    /// old one is closed.
     pub fn ask_again(
         &mut self,
         cx: &mut DecisionContext<'_>,
@@ -81,7 +82,7 @@ impl Run {
         decision.events
     }
 
-    /// How many more attempts the plan's own limit lets run at once.
+    /// Attempts that may start now within the plan's own limit on concurrent attempts.
     pub fn free_slots(&self) -> usize {
         match self.plan.policy.slots {
             0 => usize::MAX,
@@ -89,8 +90,8 @@ impl Run {
         }
     }
 
-    /// Starts an attempt of a ready node; nothing if it is not ready any more or wants an approval first. With
-    /// `sleep_until` the attempt is nothing but a wait, and holds no slot.
+    /// Starts an attempt of a ready node. Gives no records if the node is no longer ready or needs an approval first. An attempt
+    /// with `sleep_until` only waits until then and holds no slot.
     pub fn start(
         &mut self,
         cx: &mut DecisionContext<'_>,
@@ -110,8 +111,8 @@ impl Run {
         decision.events
     }
 
-    /// Looks at the ready nodes once, in the order of (level, id): asks for approvals, and starts as many as there
-    /// are slots.
+    /// Goes once through the ready nodes in the order of (level, id): asks for approvals, and starts attempts while slots are
+    /// free.
     pub fn dispatch(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
         let mut decision = Decision::new(self, cx);
         for (_, at) in decision.run.ready.clone() {
@@ -138,7 +139,6 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Asks a person, and shows what has this digest.
     pub(super) fn ask(
         &mut self,
         at: usize,
@@ -150,8 +150,8 @@ impl Decision<'_, '_, '_> {
         self.request(at, kind, shown);
     }
 
-    /// Silence ends the question after the node's human timeout, or that of oversight where it has none (an attempt in
-    /// doubt waits for ever).
+    /// The deadline is the node's human timeout, or [`OVERSIGHT_WAIT`] for a node without one. A question about an attempt in
+    /// doubt has no deadline.
     fn request(&mut self, at: usize, kind: HumanRequestKind, shown: Option<Digest>) {
         let wait = self.run.plan.nodes[at].human_timeout.unwrap_or(OVERSIGHT_WAIT);
         let wait = Some(wait).filter(|_| kind != HumanRequestKind::InDoubt);

@@ -1,13 +1,13 @@
-//! What waits for a node.
+//! The nodes that wait for a node.
 
 use super::Run;
 use crate::id::NodeId;
 
-/// Nodes that are named as waiting for another one.
+/// Longest list of downstream nodes.
 pub const DOWNSTREAM_MAX: usize = 100;
 
 impl Run {
-    /// The nodes that wait for this one, directly or not, in the order of their ids: the first [`DOWNSTREAM_MAX`].
+    /// The first [`DOWNSTREAM_MAX`] live nodes that depend on `node`, directly or not, in ascending order of ids.
     pub fn downstream(&self, node: &NodeId) -> Vec<NodeId> {
         let nodes = &self.plan.nodes;
         let Some(start) = self.position(node) else { return Vec::new() };

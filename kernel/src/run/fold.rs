@@ -1,4 +1,4 @@
-//! A run as its records tell it.
+//! Rebuilding a run from its records.
 
 use std::sync::Arc;
 
@@ -9,49 +9,49 @@ use crate::json::Json;
 use crate::plan::Plan;
 use crate::port::{Position, Recorded, Seq};
 
-/// A run, folded from its records up to some place.
+/// A run as of one of its records.
 #[derive(Debug, Clone)]
 pub struct FoldedRun {
-    /// How it was opened.
+    /// The first record.
     pub opened: RunOpened,
-    /// When.
+    /// Time of the first record.
     pub opened_at: Ticks,
-    /// Where it stands.
+    /// State of the run.
     pub run: Run,
-    /// How it ended, if it has.
+    /// Outcome of a closed run.
     pub closed: Option<RunOutcome>,
-    /// Why it was set aside, if it was and nobody took it up since.
+    /// Reason for parking the run; `None` if the run is not parked.
     pub parked: Option<String>,
-    /// Nothing more of it starts, because the credits of its client are used up.
+    /// The client's credits are used up: nothing more of the run starts.
     pub out_of_credit: bool,
-    /// The last record it is folded from.
+    /// The last record that is applied.
     pub last: Seq,
-    /// Where that record stands in the journal.
+    /// Position of this record in the journal.
     pub position: Position,
 }
 
-/// Why records are no run.
+/// Records that do not make a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunFoldError {
-    /// They do not begin with its opening.
+    /// The first record is not the opening of the run.
     #[error("run {0} has no first record")]
     Unopened(RunId),
-    /// A record does not follow from those before it.
+    /// A record does not fit the run that the records before it make.
     #[error("run {run}, record {seq}: {what}")]
     Illegal {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Which record.
+        /// Sequence number of the record.
         seq: u64,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
     },
 }
 
-/// Gives the plan that a text spells.
+/// Reads a plan from its JSON. May answer from a cache: many runs share a plan.
 pub type ReadPlan<'a> = dyn Fn(&Json) -> Result<Arc<Plan>, serde_json::Error> + 'a;
 
-/// Takes in the records of a run, one after the other.
+/// Rebuilds a run, one record after the other.
 #[derive(Debug, Clone)]
 pub struct RunFold {
     of: RunId,
@@ -59,13 +59,12 @@ pub struct RunFold {
 }
 
 impl RunFold {
-    /// Nothing yet of this run.
+    /// Starts with no record of the run.
     pub fn of(run: RunId) -> RunFold {
         RunFold { of: run, folded: None }
     }
 
-    /// Takes in the next record; `read` gives the plan it holds, and may have read that before. After an error the fold is of
-    /// no use any more.
+    /// Applies the next record; `read` parses the plan of the first one. After an error the fold must be dropped.
     pub fn record(&mut self, record: &Recorded, read: &ReadPlan<'_>) -> Result<(), RunFoldError> {
         let (run, seq) = (self.of, record.seq.0);
         let illegal = |what: String| RunFoldError::Illegal { run, seq, what };
@@ -97,12 +96,12 @@ impl RunFold {
         Ok(())
     }
 
-    /// What the records so far tell; `None` before the first.
+    /// The run as of the last record; `None` before the first.
     pub fn so_far(&self) -> Option<&FoldedRun> {
         self.folded.as_ref()
     }
 
-    /// What they tell in the end.
+    /// The run as of the last record. Fails if there was none.
     pub fn end(self) -> Result<FoldedRun, RunFoldError> {
         self.folded.ok_or(RunFoldError::Unopened(self.of))
     }

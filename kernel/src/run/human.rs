@@ -1,4 +1,4 @@
-//! What people answer, and their silence.
+//! Answers of people, and their timeouts.
 
 use super::Run;
 use super::decision::Decision;
@@ -7,90 +7,90 @@ use crate::event::{Event, HumanAnswer, HumanRequestKind};
 use crate::id::{Digest, NodeId, Ticks};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
-/// Why an answer is not taken. Nothing has changed then.
+/// An answer that the run refuses. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The run has no such node.
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
-    /// The node asks nobody: not yet, or not any more.
+    /// The node has no such question open: not yet, or not any more.
     #[error("node {node} is {state}{}: it does not ask that", because(.reason))]
     NotAsked {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Where it stands.
+        /// State of the node.
         state: NodeState,
-        /// Why it stands there.
+        /// Reason of the last transition.
         reason: Option<TransitionReason>,
     },
-    /// Somebody has answered this question.
+    /// A person has answered this question already.
     #[error("node {node} was {} by {by} already", if *.approve { "approved" } else { "rejected" })]
     Answered {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// What they said.
+        /// The answer.
         approve: bool,
-        /// Who.
+        /// Name of the person.
         by: String,
     },
-    /// It was asked anew, because what was shown has changed.
+    /// The document has changed, so the question was asked again.
     #[error("question {request} of node {node} is closed: it was asked anew, as question {latest}")]
     AskedAnew {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// The question that the answer is for.
+        /// Number of the answered question.
         request: u32,
-        /// The one that is open.
+        /// Number of the open question.
         latest: u32,
     },
-    /// The answer is for something that is not what the question shows.
+    /// The answer names another document than the question shows.
     #[error(
         "node {node} shows {}, and the answer is for {named}: look at it again",
         .shown.map_or_else(|| "nothing".to_owned(), |shown| shown.to_string())
     )]
     OtherDigest {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// What is shown.
+        /// Digest of the document that the question shows.
         shown: Option<Digest>,
-        /// What the answer is for.
+        /// Digest that the answer names.
         named: Digest,
     },
-    /// The result of an attempt was lost: yes or no does not settle that.
+    /// The attempt is in doubt: a resolution settles it, not an approval.
     #[error("node {0} is in doubt: it is resolved, not approved")]
     InDoubt(NodeId),
-    /// Silence has ended the question.
+    /// The deadline of the question has passed.
     #[error("the time to answer node {node} is over: silence has cancelled it")]
     TooLate {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// When it was over, in milliseconds since the Unix epoch.
+        /// The deadline, in milliseconds since the Unix epoch.
         deadline: Ticks,
     },
 }
 
-/// Why an attempt is not settled by a person. Nothing has changed then.
+/// A resolution that the run refuses. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolutionError {
     /// The run has no such node.
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
-    /// What became of its last attempt is not asked.
+    /// The last attempt of the node is not in doubt.
     #[error("node {node} is {state}, not in doubt: there is nothing to resolve")]
     NotInDoubt {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Where it stands.
+        /// State of the node.
         state: NodeState,
     },
-    /// Another attempt than the one that was looked at is in doubt by now.
+    /// Another attempt is in doubt than the person has seen.
     #[error("attempt {attempt} of node {node} is not in doubt, attempt {latest} is: look at it again")]
     OtherAttempt {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// The attempt that was named.
+        /// The named attempt.
         attempt: u32,
-        /// The one that is in doubt.
+        /// The attempt in doubt.
         latest: u32,
     },
 }
@@ -100,15 +100,15 @@ fn because(reason: &Option<TransitionReason>) -> String {
 }
 
 impl Run {
-    /// Whether silence ends a question now, or has ended one that is still to be closed.
+    /// True if the deadline of any open question has passed at `now`.
     pub fn human_timeout_due(&self, now: Ticks) -> bool {
         self.instances.iter().any(|instance| {
             matches!(instance.status, NodeStatus::WaitingHuman { deadline: Some(deadline), .. } if deadline <= now)
         })
     }
 
-    /// Whether an answer to question number `request` of a node, given for what has the digest `named`, can be
-    /// taken at `now`.
+    /// Checks an answer before it is decided: question number `request` of `node` must be open at `now` and show the document
+    /// with the digest `named`.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl Run {
 }
 
 impl Run {
-    /// Whether a person is asked what became of an attempt of this node: the number of that attempt. `looked_at`: the
-    /// one that the person knows of; `None` takes whichever is in doubt.
+    /// Checks a resolution before it is decided, and returns the number of the attempt in doubt. `looked_at` is the attempt that
+    /// the person has seen; `None` accepts any.
     ///
     /// # Errors
     ///
@@ -166,8 +166,8 @@ impl Run {
         }
     }
 
-    /// Whether a person settled this attempt like this, and settled none of the node since: saying so once more changes
-    /// nothing. `result`: what it gave, if it was done.
+    /// True if the last resolution of the node was this one, so that repeating it changes nothing. `result` is the artifact of an
+    /// attempt that was done.
     pub fn is_resolved(
         &self,
         node: &NodeId,
@@ -184,7 +184,7 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
-    /// The request a node waits for, if it is this one.
+    /// Index of the node and kind of the question, if question `request` is open.
     fn open_request(&self, node: &NodeId, request: u32) -> Option<(usize, HumanRequestKind)> {
         let at = self.run.position(node)?;
         let instance = &self.run.instances[at];
@@ -197,7 +197,7 @@ impl Decision<'_, '_, '_> {
     pub(super) fn answer(&mut self, node: &NodeId, request: u32, approve: bool, by: String, note: String) {
         let Some((at, ask)) = self.open_request(node, request) else { return };
         if ask == HumanRequestKind::InDoubt {
-            return; // settled by `resolve`, which says what became of it
+            return; // only a resolution settles it
         }
         self.human_answer(at, approve, false, by, note);
         match (ask, approve) {

@@ -1,5 +1,5 @@
-//! What an attempt is given: its literal parameters, overlaid with what its references lead to; an aggregator, what
-//! became of every dependency.
+//! The input of an attempt: literal parameters, overlaid with the values of its references. An aggregator reads the state
+//! and result of every dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,61 +13,61 @@ use crate::lineage;
 use crate::plan::{Kind, Node, ParamRef};
 use crate::template::{self, FillError, RENDER_BYTES_MAX};
 
-/// What an attempt is given.
+/// The input of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptInput {
-    /// Parameters to call a tool with.
+    /// Parameters of a tool call.
     Params(Object),
-    /// A template, to be rendered over what became of each dependency.
+    /// A template that is rendered over the dependencies' states and results.
     Aggregate {
         /// The template.
         template: String,
-        /// By the id of the dependency: `state`, and `result` if it is executed.
+        /// By id of the dependency: `state`, and `result` of an executed one.
         values: Map<String, Value>,
     },
 }
 
-/// Digest of each value that came out of another node, by the name it arrives under.
+/// Digest of each value that comes from another node, by parameter name.
 pub type RefDigests = BTreeMap<String, Digest>;
 
-/// Why an attempt cannot be given what it needs.
+/// An input that cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
-    /// It leads nowhere.
+    /// The path leads to no field of the result.
     #[error("parameter {name} wants {path:?} of the result of {from}, which has no such field")]
     Missing {
         /// The parameter.
         name: String,
-        /// The node it comes from.
+        /// The source node.
         from: NodeId,
-        /// The path that leads nowhere.
+        /// The path.
         path: String,
     },
-    /// What it leads to cannot be put into its template.
+    /// The value cannot be rendered into its template.
     #[error("parameter {name} cannot put the result of {from} into its template: {error}")]
     Unprintable {
         /// The parameter.
         name: String,
-        /// The node it comes from.
+        /// The source node.
         from: NodeId,
-        /// Why.
+        /// The template error.
         error: FillError,
     },
-    /// What it leads to has no canonical form, so the work would have no identity.
+    /// The value has no canonical form, so the work would have no identity.
     #[error("parameter {name}: {error}")]
     NotCanonical {
         /// The parameter.
         name: String,
-        /// Why.
+        /// The JSON error.
         error: JsonError,
     },
-    /// An aggregator has nothing to render.
+    /// An aggregator without a template.
     #[error("aggregator {0} has no text as params.template")]
     NoTemplate(NodeId),
 }
 
 impl InputError {
-    /// What kind of failure it is.
+    /// The failure category of an attempt that ends with this error.
     pub fn category(&self) -> FailureCategory {
         match self {
             InputError::Missing { .. } | InputError::Unprintable { .. } => FailureCategory::ParamMissing,
@@ -77,7 +77,7 @@ impl InputError {
 }
 
 impl Run {
-    /// The executed nodes whose results an attempt of `node` needs.
+    /// The executed nodes whose results the input of `node` reads.
     pub fn sources(&self, node: &Node) -> BTreeSet<NodeId> {
         let executed =
             |id: &&NodeId| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed);
@@ -90,8 +90,11 @@ impl Run {
         }
     }
 
-    /// What an attempt of `node` is given. `results` has the result of each of its [`Run::sources`]; what is not
-    /// there counts as `null`.
+    /// Builds the input of an attempt of `node` from the results of its [`Run::sources`]. A missing result counts as `null`.
+    ///
+    /// # Errors
+    ///
+    /// See [`InputError`].
     pub fn attempt_input(
         &self,
         node: &Node,
@@ -115,7 +118,6 @@ impl Run {
         Ok((AttemptInput::Params(params), refs))
     }
 
-    /// An aggregator sees every dependency, whatever became of it.
     fn fates(&self, node: &Node, result: &dyn Fn(&NodeId) -> Arc<Value>) -> Map<String, Value> {
         let mut fates = Map::new();
         for dep in &node.deps {
@@ -138,14 +140,14 @@ fn digests<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Res
     values.into_iter().map(digest).collect()
 }
 
-/// Resolves the parameters of `node`; what its templates become is bounded by [`RENDER_BYTES_MAX`] in all. `value` gives the result of an executed node; a node without one (a person's
-/// approval) has `null`.
+/// Resolves the parameters of `node`. `value` returns the result of an executed node, `null` for a node without one (an
+/// approval). The texts of all templates together have at most [`RENDER_BYTES_MAX`] bytes.
 pub fn resolve(run: &Run, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) -> Result<Object, InputError> {
     if node.param_refs.is_empty() {
         return Ok(node.params.clone());
     }
     let mut params = node.params.clone().into_map();
-    let mut room = RENDER_BYTES_MAX; // for the texts of all templates
+    let mut room = RENDER_BYTES_MAX; // left for the texts of all templates
     for (name, reference) in &node.param_refs {
         let from = source(run, node, reference);
         let result = value(from);
@@ -171,7 +173,7 @@ pub fn resolve(run: &Run, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) ->
     Ok(params.into())
 }
 
-/// The node a reference reads.
+/// The node that a reference reads.
 fn source<'a>(run: &'a Run, node: &Node, reference: &'a ParamRef) -> &'a NodeId {
     if reference.from.as_str() == ParamRef::WINNER {
         run.winner(&node.id).unwrap_or(&reference.from)

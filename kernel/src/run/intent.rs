@@ -1,4 +1,4 @@
-//! What is written down before an attempt starts: by what its work is known, and where its values came from.
+//! The intent: the record before an attempt starts, with the identity of its work and the origin of its values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,25 +8,25 @@ use crate::id::{Digest, NodeId, RunId, Ticks};
 use crate::lineage::{self, ExecutableSpec, Inputs};
 use crate::plan::{Idempotency, Kind, Node};
 
-/// Instances of a node in a run so far: nothing starts a second one yet.
+/// Instances of a node within a run. Always 1: nothing starts a second instance yet.
 pub const GENERATION: u32 = 1;
 
-/// What the run itself does not know of an attempt that is about to start.
+/// Facts about an attempt's start that the run itself does not know.
 #[derive(Debug, Clone, Copy)]
 pub struct IntentContext<'a> {
-    /// How the run was opened.
+    /// The first record of the run.
     pub opened: &'a RunOpened,
-    /// What the attempt is given by other nodes.
+    /// Digests of the values from other nodes.
     pub refs: &'a RefDigests,
-    /// Digest of what runs, see [`executable_digest`].
+    /// See [`executable_digest`].
     pub sigma: Digest,
     /// See [`Run::idempotency_key`].
     pub idempotency_key: Digest,
-    /// What its slot was charged.
+    /// Accounts after the charge for the slot; `None` without a slot.
     pub accounts: Option<Accounts>,
 }
 
-/// Digest of what runs when this node does: its tool, in this version if it is known.
+/// Digest of what a node executes: its tool in this version (`None`: unknown version), or the aggregator.
 pub fn executable_digest(node: &Node, tool_version: Option<&str>) -> Digest {
     let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
     let sigma =
@@ -35,8 +35,8 @@ pub fn executable_digest(node: &Node, tool_version: Option<&str>) -> Digest {
 }
 
 impl Run {
-    /// Writes down that the attempt of a running node is about to start; nothing if there is no such node. The
-    /// record has taken effect: append it before the attempt starts.
+    /// Makes the intent of an attempt of `node`; `None` if the plan has no such node. The record has taken effect: append it
+    /// before the attempt starts, durably if the attempt acts on the world.
     pub fn record_intent(&mut self, now: Ticks, node: &NodeId, intended: IntentContext<'_>) -> Option<Event> {
         let description = self.node(node)?;
         let instance = self.instance(node)?;
@@ -57,22 +57,21 @@ impl Run {
         Some(intent)
     }
 
-    /// Whether the work of a node is what the last intent said, by its identity: what it calls, in which version, on
-    /// what. A node of which no intent tells has nothing to differ from.
+    /// True if the node's work is still the work of its last intent: same tool, version and inputs. True without an intent.
     pub fn is_same_work(&self, node: &NodeId, refs: &RefDigests, sigma: Digest) -> bool {
         let written = self.instance(node).and_then(|instance| instance.identity);
         let now = self.node(node).map(|node| self.reuse(node, refs, sigma));
         written.is_none_or(|written| Some(written.reuse) == now)
     }
 
-    /// What a receiver can recognise a repetition of the node's work by: the same for every attempt, until a patch
-    /// makes it other work.
+    /// The key by which a receiver recognises a repetition of the node's work: equal for every attempt until a patch changes
+    /// the work.
     pub fn idempotency_key(&self, run: RunId, node: &NodeId) -> Digest {
         let patch_count = self.instance(node).map_or(0, |instance| instance.patch_count);
         lineage::idempotency_key(run, node, u64::from(GENERATION), u64::from(patch_count))
     }
 
-    /// Identity of the work: what runs, on what.
+    /// Identity of the work: the executable and its inputs.
     fn reuse(&self, node: &Node, refs: &RefDigests, sigma: Digest) -> Digest {
         let effects = self.receipts(node);
         let identify = || {
@@ -88,7 +87,7 @@ impl Run {
         }
     }
 
-    /// Receipts of the effects this node comes after, with their number.
+    /// Receipts of the effects that this node comes after, with their counts.
     fn receipts(&self, node: &Node) -> BTreeMap<Digest, u64> {
         let mut receipts = BTreeMap::new();
         let sources = node.deps.iter().filter_map(|dep| self.node(&dep.n));
@@ -102,7 +101,7 @@ impl Run {
         receipts
     }
 
-    /// Where the values of a node came from, sorted: the plan, and the tools whose results it reads.
+    /// Origin of the node's values, sorted: the plan, and the tools whose results the node reads.
     fn provenance(&self, node: &Node) -> Vec<String> {
         let sources = self.sources(node);
         if sources.is_empty() {

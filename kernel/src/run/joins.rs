@@ -1,31 +1,33 @@
-//! What the joins of a run know of their sources, kept up with each commit: a commit costs its degree, however
-//! wide a join is.
+//! Join counters: how many sources of each node are still open, which one broke the join, which one won.
+//!
+//! A terminal node updates the counters of its consumers. So a commit costs the degree of the node, and the readiness of a join
+//! over thousands of sources is one comparison with 0.
 
 use super::node_status::NodeInstance;
 use crate::plan::{Graph, Join, Node, On};
 use crate::run::NodeState;
 
-/// What one node knows of its sources.
+/// The state of one node's join.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct JoinCount {
-    /// Edges that do not hold yet.
+    /// Edges that do not hold yet; for an any_of join, candidates that are not terminal.
     pub(super) unmet: u32,
     broken_dep: Option<u32>,
     winner: Option<u32>,
 }
 
 impl JoinCount {
-    /// The broken source that broke first (all_of).
+    /// The first source that can no longer hold (all_of).
     pub(super) fn broken_dep(&self) -> Option<usize> {
         self.broken_dep.map(|source| source as usize)
     }
 
-    /// The executed candidate that committed first (any_of).
+    /// The candidate that was executed first (any_of).
     pub(super) fn winner(&self) -> Option<usize> {
         self.winner.map(|source| source as usize)
     }
 
-    /// Takes in that `source`, reached over an edge of kind `on`, became terminal.
+    /// Counts that `source`, over an edge of kind `on`, ended in `state`.
     pub(super) fn commit(&mut self, join: Option<Join>, on: On, source: usize, state: NodeState) {
         let executed = state == NodeState::Executed;
         match join {
@@ -45,7 +47,8 @@ impl JoinCount {
         }
     }
 
-    /// Counts anew, for a version whose edges may have changed.
+    /// Counts the terminal sources of the node at index `at`, in the order in which they committed: that order decides the
+    /// winner and the first broken source, so a new plan version and recovery come to the same result.
     pub(super) fn count(at: usize, nodes: &[Node], graph: &Graph, instances: &[NodeInstance]) -> JoinCount {
         let mut ended: Vec<(usize, On)> =
             graph.sources[at].iter().copied().filter(|&(source, _)| !instances[source].is_live()).collect();

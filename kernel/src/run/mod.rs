@@ -1,25 +1,29 @@
-//! One execution of a plan: what happens next, as pure decisions.
+//! The state machine of one run: pure decisions about the next steps of a plan's execution.
 //!
-//! [`Run`] is the state. [`Run::decide`] takes what came in and gives the records that follow; each takes effect
-//! in memory as it is decided, because the next one depends on it, and nothing may leave the process before the
-//! caller has appended them. Recovery gives the same records to [`Run::apply`], the only thing that changes a run.
+//! [`Run`] is the state. [`Run::decide`] takes one input and returns the records that follow. Every record takes effect in
+//! memory as soon as it is decided, because the next decision depends on it; the caller appends the records before anything
+//! leaves the process. Recovery passes the same records to [`Run::apply`], the only function that changes a run, so a recovered
+//! run equals the run that wrote them.
 //!
-//! | file | idea |
+//! | file | content |
 //! |---|---|
-//! | `state`, `status` | the node machine: states, reasons, what is known in each state |
-//! | `joins`, `ordered_joins`, `dirty` | which joins hold, whose turn it is in ordered ones, and which nodes need a look |
-//! | `apply` | the effect of each record |
-//! | `decision` | one decision: records in the order they take effect |
-//! | `propagate` | what follows without anybody's doing |
-//! | `dispatch`, `attempt`, `human`, `change`, `operator`, `check_completion` | what follows from a start, a result, an answer, a new version, an operator, and from nothing being left to do |
-//! | `strategy`, `recovery`, `prepared` | what a failure asks for; retry, patch, replan: which level, when; patches that nobody has to write |
-//! | `oversight` | which steps a person is asked about |
-//! | `take_up` | what follows when the process that drove it has died |
-//! | `given_up`, `held_up` | which work is not wanted any more, and what waits for a node |
-//! | `purse` | what attempts that run at once have of its budget |
-//! | `inputs`, `intent` | what an attempt is given, and what is written down before it starts |
-//! | `shown` | what a person is shown before they answer |
-//! | `fold`, `report` | a run as its records tell it; what it amounts to |
+//! | `state`, `node_status` | node states, reasons for transitions, the data of each state |
+//! | `apply`, `transition` | effect of each record |
+//! | `input`, `decision` | inputs, and one decision: records in the order they take effect |
+//! | `propagate`, `dirty` | steps that nodes make by themselves, and the nodes to look at |
+//! | `joins`, `ordered_joins` | state of each join; the next candidate of ordered joins |
+//! | `dispatch`, `attempt`, `human`, `change`, `operator` | consequences of a start, a result, a person's answer, a new plan version, an operator's request |
+//! | `strategy`, `recovery` | recovery strategy of a failure; retry and patch |
+//! | `planner`, `static_planner` | patches and replans that a program writes; the default planner |
+//! | `completion` | the end of a run: replan, contract check, close |
+//! | `crash_recovery` | continuing a run after its process died |
+//! | `oversight` | approvals that the oversight mode adds |
+//! | `abandoned_work`, `downstream` | work that a record makes useless; nodes that wait for a node |
+//! | `run_budget` | credits of concurrent attempts |
+//! | `inputs`, `intent` | input of an attempt, and the record before its start |
+//! | `approval_request` | the document that a person approves |
+//! | `fold`, `report` | a run from its records; its figures |
+//! | `status` | the status that people and programs see |
 
 mod abandoned_work;
 mod apply;
@@ -44,12 +48,15 @@ mod ordered_joins;
 mod oversight;
 mod planner;
 mod propagate;
+mod queries;
 mod recovery;
 mod report;
 mod run_budget;
 mod state;
 mod static_planner;
+mod status;
 mod strategy;
+mod transition;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,67 +82,86 @@ pub use report::{RootCause, RunReport, RunTimeline, attempt_started_at};
 pub use run_budget::{NodeAttempt, RunBudget};
 pub use state::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 pub use static_planner::{FEEDBACK, StaticPlanner};
+pub use status::{RunStatus, StatusFacts, UnknownStatus, WaitReason};
 pub use strategy::RecoveryStrategy;
 
-use crate::evaluation::{Scores, Tally, Target};
-use crate::event::{Output, RunTerms};
+use crate::evaluation::Tally;
+use crate::event::RunTerms;
 use crate::id::{NodeId, Ticks};
-use crate::plan::{Graph, Node, Plan};
+use crate::plan::{Graph, Plan};
 use dirty::DirtySet;
 use joins::JoinCount;
 use ordered_joins::OrderedJoins;
 
-/// The state of one run. Holds no clock and no handle: whatever it needs arrives with each input.
+/// The state of one run. Holds no clock and no handle: time, ids and the planner arrive with each input.
+///
+/// Nodes are addressed by their index in the current plan, which orders them by id. A new plan version changes the indices;
+/// [`Run::derive`] then computes every field that depends on them.
 #[derive(Debug, Clone)]
 pub struct Run {
     plan: Arc<Plan>,
     graph: Arc<Graph>,
-    /// By the index of the node in the plan, which is the order of ids.
+    /// By index of the node.
     instances: Vec<NodeInstance>,
+    /// By index of the node.
     joins: Vec<JoinCount>,
     ordered_joins: OrderedJoins,
+    /// By index of the node.
     is_output: Vec<bool>,
     /// Ready nodes in the order of dispatch: (level, index).
     ready: BTreeSet<(u32, usize)>,
     dirty: DirtySet,
-    counts: Counts,
-    /// Interjections whose hold is on.
+    counts: StateCounts,
+    /// Live interjections, each of which holds every other node.
     holds: Vec<NodeId>,
-    commits: u64,
     seed: u64,
     cancelled: bool,
     concluded: bool,
-    /// The planner was not asked, or refused, when only it could have helped.
-    recovery_closed: bool,
-    replans: u32,
-    /// New versions that the planner wrote.
-    replanned: u32,
-    replan_pending: bool,
-    /// The version the plan's contract was last judged for, and whether it held.
+    replan: ReplanState,
+    /// Plan version of the last check of the plan's contract, and its result.
     contract: Option<(u32, bool)>,
-    /// Recoveries since the last attempt that ended.
-    recoveries: u32,
-    /// Attempts that the gate refused.
-    denials: u32,
+    counters: Counters,
     tally: Tally,
     terms: RunTerms,
-    /// Finds it again without a look at the names.
-    last: Last,
+    last_lookup: LastLookup,
 }
 
-/// The node that was asked for last: what is asked of a run is mostly about one node many times over.
-#[derive(Debug, Default)]
-struct Last(AtomicUsize);
+/// Replans of a run.
+#[derive(Debug, Clone, Copy, Default)]
+struct ReplanState {
+    /// Requests to the planner.
+    asked: u32,
+    /// Plan versions that the planner wrote.
+    accepted: u32,
+    /// The planner is writing an answer.
+    is_pending: bool,
+    /// No replan can help any more: the planner refused, or was not asked while nodes are blocked.
+    is_closed: bool,
+}
 
-impl Clone for Last {
-    fn clone(&self) -> Last {
-        Last::default()
+#[derive(Debug, Clone, Copy, Default)]
+struct Counters {
+    /// Terminal transitions.
+    commits: u64,
+    /// Recoveries since the last attempt that ended.
+    recoveries: u32,
+    /// Attempts that the gate denied.
+    denials: u32,
+}
+
+/// Index of the node that was looked up last: consecutive lookups mostly name the same node.
+#[derive(Debug, Default)]
+struct LastLookup(AtomicUsize);
+
+impl Clone for LastLookup {
+    fn clone(&self) -> LastLookup {
+        LastLookup::default()
     }
 }
 
-/// How many nodes are in the states that keep a run going.
+/// Number of nodes in each state that keeps a run going.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
+struct StateCounts {
     live: usize,
     running: usize,
     sleeping: usize,
@@ -144,7 +170,7 @@ struct Counts {
 }
 
 impl Run {
-    /// A run of version 1 of a plan, with every node pending. `seed` feeds whatever is random in it.
+    /// A run of version 1 of a plan, with every node pending. `seed` feeds the jitter of backoffs.
     pub fn new(plan: Arc<Plan>, seed: u64, now: Ticks) -> Run {
         let graph = Arc::clone(plan.graph());
         let nodes = plan.nodes.len();
@@ -155,22 +181,17 @@ impl Run {
             is_output: Vec::new(),
             ready: BTreeSet::new(),
             dirty: DirtySet::default(),
-            counts: Counts { live: nodes, ..Counts::default() },
+            counts: StateCounts { live: nodes, ..StateCounts::default() },
             holds: Vec::new(),
-            commits: 0,
             seed,
             cancelled: false,
             concluded: false,
-            recovery_closed: false,
-            replans: 0,
-            replanned: 0,
-            replan_pending: false,
+            replan: ReplanState::default(),
             contract: None,
-            recoveries: 0,
-            denials: 0,
+            counters: Counters::default(),
             tally: Tally::default(),
             terms: RunTerms::default(),
-            last: Last::default(),
+            last_lookup: LastLookup::default(),
             plan,
             graph,
         };
@@ -178,176 +199,29 @@ impl Run {
         run
     }
 
-    /// The current version of the plan.
-    pub fn plan(&self) -> &Arc<Plan> {
-        &self.plan
-    }
-
-    /// The adjacency of the current version.
-    pub fn graph(&self) -> &Arc<Graph> {
-        &self.graph
-    }
-
-    /// Where each node stands, in ascending order of ids.
-    pub fn instances(&self) -> impl Iterator<Item = (&Node, &NodeInstance)> {
-        self.plan.nodes.iter().zip(&self.instances)
-    }
-
-    /// Where one node stands.
-    pub fn instance(&self, node: &NodeId) -> Option<&NodeInstance> {
-        self.position(node).map(|at| &self.instances[at])
-    }
-
-    /// One node of the current version.
-    pub fn node(&self, node: &NodeId) -> Option<&Node> {
-        self.position(node).map(|at| &self.plan.nodes[at])
-    }
-
-    /// Whether the whole plan was cancelled.
-    pub fn is_cancelled(&self) -> bool {
-        self.cancelled
-    }
-
-    /// Whether the planner is writing a new version.
-    pub fn is_replanning(&self) -> bool {
-        self.replan_pending
-    }
-
-    /// Whether `attempt` of `node` is the one that its node waits for.
-    pub fn is_current(&self, node: &NodeId, attempt: u32) -> bool {
-        self.instance(node).is_some_and(|instance| {
-            instance.attempts == attempt && matches!(instance.status, NodeStatus::Running { .. })
-        })
-    }
-
-    /// Whether nothing goes on until a person answers.
-    pub fn waits_for_person(&self) -> bool {
-        let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
-        waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty() && !self.replan_pending
-    }
-
-    /// Whether any attempt of it was ever started, or any question asked.
-    pub fn has_started(&self) -> bool {
-        self.instances.iter().any(|instance| instance.attempts + instance.requests > 0)
-    }
-
-    /// Whether nothing of it is under way, and what is ready was sent back by a person.
-    pub fn is_sent_back(&self) -> bool {
-        let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
-        let sent_back = |&(_, at): &(u32, usize)| {
-            let instance = &self.instances[at];
-            let last = instance.answered.as_ref().filter(|answered| answered.request == instance.requests);
-            last.is_some_and(|answered| !answered.approve)
-        };
-        running + sleeping + waiting + retryable == 0 && self.ready.iter().any(sent_back)
-    }
-
-    /// Whether any node waits for a person, to approve or to settle what is in doubt.
-    pub fn has_open_question(&self) -> bool {
-        self.counts.waiting > 0
-    }
-
-    /// Whether any node wants a slot.
-    pub fn has_ready_nodes(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
-    /// Whether an attempt is under way, as far as its records know, or the plan is about to change.
-    pub fn has_work_in_flight(&self) -> bool {
-        self.counts.running > 0 || self.replan_pending
-    }
-
-    /// Whether nothing is under way or about to be: the run waits for times that are set, or for people.
-    pub fn is_only_waiting(&self) -> bool {
-        let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
-        sleeping + waiting > 0 && running + retryable == 0 && self.ready.is_empty() && !self.replan_pending
-    }
-
-    /// The candidate that an any_of node reads as `$winner`.
-    pub fn winner(&self, node: &NodeId) -> Option<&NodeId> {
-        let winner = self.joins[self.position(node)?].winner()?;
-        Some(&self.plan.nodes[winner].id)
-    }
-
-    /// Whether the plan's own contract was judged for this version and does not hold.
-    pub fn violates_contract(&self) -> bool {
-        self.contract == Some((self.plan.version, false))
-    }
-
-    /// What the run gives to whoever had it done: the results of its outputs, in their order, as far as they are executed.
-    pub fn outputs(&self) -> impl Iterator<Item = (&NodeId, &Output)> {
-        self.plan.outputs.iter().filter_map(|id| Some((id, self.instance(id)?.result()?)))
-    }
-
-    /// Whether every output is executed (an empty list of outputs is).
-    pub fn outputs_executed(&self) -> bool {
-        self.plan
-            .outputs
-            .iter()
-            .all(|id| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed))
-    }
-
-    /// How the run ends, as far as is known: first that applies of cancelled, succeeded (failed, if the plan's
-    /// contract does not hold), concluded, failed.
-    pub fn outcome(&self) -> RunOutcome {
-        if self.cancelled {
-            RunOutcome::Cancelled
-        } else if self.outputs_executed() {
-            match self.contract {
-                Some((_, false)) => RunOutcome::Failed,
-                Some((_, true)) | None => RunOutcome::Succeeded,
-            }
-        } else if self.concluded {
-            RunOutcome::Concluded
-        } else {
-            RunOutcome::Failed
-        }
-    }
-
-    /// Credits that its attempts cost so far, those that came too late too.
-    pub fn cost(&self) -> u64 {
-        self.tally.cost()
-    }
-
-    /// How well the run was done, as far as its own records tell; `None`: it did nothing, or an operator ended it.
-    pub fn scores(&self, target: &Target) -> Option<Scores> {
-        if self.cancelled {
-            return None;
-        }
-        let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.patch_count)).sum();
-        let patches: u64 = self.plan.nodes.iter().map(|node| u64::try_from(node.patches).unwrap_or(0)).sum();
-        let revisions_max = patches + u64::from(self.plan.policy.max_replans);
-        self.tally.scores(patched + u64::from(self.replanned), revisions_max, target)
-    }
-
-    /// What holds for it besides how it was opened.
-    pub fn terms(&self) -> &RunTerms {
-        &self.terms
-    }
-
-    /// Whether recovery could still bring what is missing: the run is neither cancelled nor concluded, the planner did not
-    /// refuse, and is writing or may be asked once more within the limits on replans and versions.
+    /// True if a replan could still bring the missing outputs: the run is neither cancelled nor concluded, the planner has not
+    /// refused, and an answer is pending or both budgets (replans, versions) allow one more request.
     fn recovery_open(&self) -> bool {
         !self.cancelled
             && !self.concluded
-            && !self.recovery_closed
-            && (self.replan_pending
-                || (self.replans < self.plan.policy.max_replans
+            && !self.replan.is_closed
+            && (self.replan.is_pending
+                || (self.replan.asked < self.plan.policy.max_replans
                     && self.plan.version < self.plan.policy.max_versions))
     }
 
+    /// Index of a node in the current plan version.
     fn position(&self, node: &NodeId) -> Option<usize> {
-        let last = self.last.0.load(Ordering::Relaxed);
+        let last = self.last_lookup.0.load(Ordering::Relaxed);
         if self.plan.nodes.get(last).is_some_and(|known| known.id == *node) {
             return Some(last);
         }
         let at = self.graph.position(node)?;
-        self.last.0.store(at, Ordering::Relaxed);
+        self.last_lookup.0.store(at, Ordering::Relaxed);
         Some(at)
     }
 
-    /// Computes what follows from the plan and the instances: join counts, outputs, the ready set, and a look at
-    /// every node.
+    /// Computes every field that follows from the plan and the instances, and marks every node dirty.
     fn derive(&mut self) {
         let (nodes, graph) = (&self.plan.nodes, &self.graph);
         self.joins = (0..nodes.len()).map(|at| JoinCount::count(at, nodes, graph, &self.instances)).collect();

@@ -1,56 +1,56 @@
-//! Where one node of a run stands, with what is known only there.
+//! The status of one node: its state, and the data that exists only in that state.
 
 use crate::event::{Failure, HumanRequestKind, Output};
 use crate::id::{Digest, NodeId, Ticks};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
-/// A node's state and the data that exists only in it.
+/// State of a node with the data that exists only in this state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeStatus {
-    /// Its join does not hold yet.
+    /// The join does not hold yet.
     Pending,
-    /// It may be dispatched.
+    /// The node may be dispatched.
     Ready,
-    /// An attempt is under way.
+    /// An attempt runs.
     Running {
-        /// It was stopped, but acts on the world: it goes on to its true end.
+        /// The node was stopped, but acts on the world: the attempt goes on to its true end.
         draining: bool,
-        /// It is nothing but a wait, until then, and holds no slot.
+        /// End of an attempt that only waits and holds no slot; `None` for any other attempt.
         sleep_until: Option<Ticks>,
     },
-    /// A person is asked.
+    /// A person has to answer.
     WaitingHuman {
-        /// What.
+        /// The question.
         ask: HumanRequestKind,
-        /// When silence cancels.
+        /// Time at which the node is cancelled without an answer; `None` waits for ever.
         deadline: Option<Ticks>,
     },
-    /// Failed, and something is done about it.
+    /// The last attempt failed; a retry or a patch follows.
     FailedRetryable {
-        /// What happened.
+        /// Kind of the failure.
         category: FailureCategory,
-        /// When it is tried again; `None` while a patch is being written.
+        /// Time of the retry; `None` while the planner writes a patch.
         retry_at: Option<Ticks>,
     },
-    /// Held by an operator.
+    /// An operator's interjection holds the node.
     Held,
-    /// A dependency is lost.
+    /// A dependency is lost: an all_of join can no longer hold.
     Upstream {
-        /// The one that was lost first.
+        /// The dependency that was lost first.
         broken_dep: NodeId,
     },
-    /// Its result passed the contract.
+    /// The result passed the contract.
     Executed,
     /// Attempts or candidates are exhausted.
     Failed,
-    /// Stopped by authority or a lost cause.
+    /// A person, the plan or a lost dependency stopped the node.
     Cancelled,
-    /// Not needed.
+    /// The node is not needed.
     Skipped,
 }
 
 impl NodeStatus {
-    /// What a transition to `to` for `reason` leads to, before the records that follow it add their part.
+    /// Status after a transition to `to` for `reason`. Deadlines are set by the records that follow.
     pub(super) fn after(to: NodeState, reason: &TransitionReason) -> NodeStatus {
         match to {
             NodeState::Pending => NodeStatus::Pending,
@@ -85,7 +85,7 @@ impl NodeStatus {
         }
     }
 
-    /// The state alone.
+    /// The state without its data.
     pub fn state(&self) -> NodeState {
         match self {
             NodeStatus::Pending => NodeState::Pending,
@@ -102,73 +102,73 @@ impl NodeStatus {
     }
 }
 
-/// What a person said.
+/// A person's answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedAnswer {
-    /// To which of the node's questions.
+    /// Number of the question, counted per node from 1.
     pub request: u32,
     /// Yes or no.
     pub approve: bool,
-    /// Who.
+    /// Name of the person.
     pub by: String,
-    /// When.
+    /// Time of the answer.
     pub at: Ticks,
 }
 
-/// How a person settled an attempt that was in doubt.
+/// A person's decision about an attempt in doubt, without the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolutionKind {
-    /// It was done.
+    /// The attempt took effect.
     Done,
-    /// It is to be done again.
+    /// The attempt runs again.
     Redo,
-    /// It counts as failed.
+    /// The attempt counts as failed.
     Fail,
 }
 
-/// What the work of an attempt is known by.
+/// Identity of an attempt's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkIdentity {
-    /// Identity of the work (lineage `r`).
+    /// Digest of the executable and its inputs (`r` of the Execution Lineage paper).
     pub reuse: Digest,
-    /// What a receiver can recognise its repetition by.
+    /// Key by which a receiver recognises a repetition.
     pub idempotency_key: Digest,
 }
 
-/// One node of a run.
+/// The state of one node in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeInstance {
-    /// Where it stands.
+    /// The current status.
     pub status: NodeStatus,
-    /// Why it stands there.
+    /// Reason of the last transition; `None` before the first.
     pub reason: Option<TransitionReason>,
-    /// When it came there.
+    /// Time of the last transition.
     pub since: Ticks,
-    /// Attempts so far.
+    /// Attempts so far, across retries and patches.
     pub attempts: u32,
     /// Retries since the last patch.
     pub retries: u32,
     /// Patches so far.
     pub patch_count: u32,
-    /// Requests to people so far; an answer names the one it is for.
+    /// Questions to people so far; an answer names the number of its question.
     pub requests: u32,
-    /// Whether a person said yes beforehand.
+    /// A person approved the next attempt.
     pub approved: bool,
-    /// What the last question showed; an attempt in doubt shows nothing, and leaves it as it is.
+    /// Digest of the document that the last question showed. A question about an attempt in doubt shows none and keeps it.
     pub shown: Option<Box<Digest>>,
-    /// What was last said to a question.
+    /// The last answer to a question.
     pub answered: Option<Box<RecordedAnswer>>,
-    /// The last attempt that was in doubt and that a person settled, and how.
+    /// The last attempt that a person settled, and the decision.
     pub resolved: Option<(u32, ResolutionKind)>,
-    /// What the last attempt did, as it was written down before it started.
+    /// Identity of the last attempt's work, from its intent.
     pub identity: Option<WorkIdentity>,
-    /// What the last attempt gave; published only if the node is executed.
+    /// Output of the last attempt; see [`NodeInstance::result`].
     pub output: Option<Output>,
-    /// What the last failed attempt met.
+    /// Failure of the last attempt.
     pub failure: Option<Box<Failure>>,
-    /// Place among the terminal transitions of the run, from 1; 0 while live.
+    /// Number among the terminal transitions of the run, from 1; 0 while live.
     pub commit_number: u64,
-    /// Whether a replan was asked for on account of its failure.
+    /// A replan was requested after this node failed.
     pub(super) replan_requested: bool,
 }
 
@@ -194,7 +194,7 @@ impl NodeInstance {
         }
     }
 
-    /// What its failure comes down to, in words; `None` where the reason says all there is.
+    /// Description of the failure; `None` if the reason of the transition says everything.
     pub fn failure_message(&self) -> Option<&str> {
         let failure = self.failure.as_ref()?;
         if (&self.reason, failure.category)
@@ -205,22 +205,22 @@ impl NodeInstance {
         Some(failure.message.as_str()).filter(|message| !message.is_empty())
     }
 
-    /// What it came to, once that counts: a result that waits for a person, or that one refused, is nobody's to use.
+    /// The published output; `None` unless the node is executed. A result that waits for an approval is not published.
     pub fn result(&self) -> Option<&Output> {
         self.output.as_ref().filter(|_| self.status == NodeStatus::Executed)
     }
 
-    /// The state alone.
+    /// The state without its data.
     pub fn state(&self) -> NodeState {
         self.status.state()
     }
 
-    /// Whether something can still happen to it.
+    /// True if the state is not terminal.
     pub fn is_live(&self) -> bool {
         !self.state().is_terminal()
     }
 
-    /// Whether it was stopped but goes on to its true end.
+    /// True if the node was stopped while its attempt goes on to its true end.
     pub fn is_draining(&self) -> bool {
         matches!(self.status, NodeStatus::Running { draining: true, .. })
     }

@@ -1,4 +1,4 @@
-//! What an operator asks for, and stopping in general.
+//! Requests of an operator, and stopping nodes.
 
 use serde_json::{Map, Value, json};
 
@@ -10,24 +10,24 @@ use crate::id::NodeId;
 use crate::plan::{Change, Delta, Diagnostic, HumanDuration, Kind, Method, NodeDraft, RuleDraft, Settings};
 use crate::run::{NodeState, TransitionReason};
 
-/// Why an operator's wish comes to nothing.
+/// An operator's request that cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
-    /// Nothing is left to do in the run.
+    /// The run has ended.
     #[error("the run is over")]
     Over,
-    /// It has no such node.
+    /// The run has no such node.
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
-    /// The node has come to its end already.
+    /// The node has ended already.
     #[error("node {node} is {state} already: it cannot be stopped any more")]
     NodeOver {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// How it ended.
+        /// Its terminal state.
         state: NodeState,
     },
-    /// The plan cannot be changed like this.
+    /// The change of the plan is invalid.
     #[error("the plan cannot be changed like this: {}", first(.0))]
     Refused(Vec<Diagnostic>),
 }
@@ -39,11 +39,11 @@ fn first(faults: &[Diagnostic]) -> String {
 }
 
 impl Run {
-    /// Whether what the operator wishes can still be done: the run is not over, and neither is the node.
+    /// Checks that a request can still be carried out: neither the run nor the node has ended.
     ///
     /// # Errors
     ///
-    /// Why not: deciding it all the same gives no records, or for a change of the plan the record that it was refused.
+    /// The reason. Deciding the request all the same gives no records, or the record of a refused change.
     pub fn check_operation(
         &self,
         operation: &Operation,
@@ -59,9 +59,8 @@ impl Run {
         }
     }
 
-    /// Whether there is anything that it can be done to.
     fn has_target(&self, operation: &Operation) -> Result<(), OperationError> {
-        if self.counts.live == 0 && !self.replan_pending {
+        if self.counts.live == 0 && !self.replan.is_pending {
             return Err(OperationError::Over);
         }
         match operation {
@@ -75,9 +74,9 @@ impl Run {
         }
     }
 
-    /// The change that holds this run: a node `interjection-N` that shows a person `text` and waits `wait` milliseconds for their
-    /// answer. Nothing else starts meanwhile, and what runs goes on to its end. A yes lets the run go on; a no cancels it, and so
-    /// does silence.
+    /// The request that holds this run: an interjection node `interjection-N` that shows `text` to a person and waits `wait`
+    /// milliseconds for the answer. Nothing else starts meanwhile; running attempts go on. A yes releases the run; a no or a
+    /// timeout cancels the run.
     pub fn interjection(&self, text: &str, wait: i64) -> (NodeId, Operation) {
         let is_new = |id: &NodeId| self.position(id).is_none();
         let numbered = |number: usize| NodeId::from(format!("interjection-{number}").as_str());
@@ -127,7 +126,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Stops a node: what runs and acts on the world drains, any other live node ends at once.
+    /// Stops a node: a running attempt that acts on the world drains, any other live node ends at once.
     pub(super) fn stop(&mut self, at: usize, to: NodeState, reason: &TransitionReason) {
         let instance = &self.run.instances[at];
         if !instance.is_live() || instance.is_draining() {
@@ -140,7 +139,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Cancels the run, and records once who did: its deadline and whoever sees to that may both say so.
+    /// Cancels the run. The first cancel is recorded: a deadline and an operator may both cancel the same run.
     pub(super) fn cancel_run(&mut self, act: OperatorAct, reason: &TransitionReason) {
         if !self.run.cancelled {
             self.emit(Event::Operator(act));
@@ -152,7 +151,7 @@ impl Decision<'_, '_, '_> {
         (0..self.run.instances.len()).for_each(|at| self.stop(at, to, reason));
     }
 
-    /// Every live node but aggregators, and but the one that concludes.
+    /// Skips every live node except aggregators and the concluding node.
     pub(super) fn stop_for_conclusion(&mut self, concluding: usize) {
         for at in 0..self.run.instances.len() {
             if at != concluding && self.run.plan.nodes[at].kind != Kind::Aggregator {

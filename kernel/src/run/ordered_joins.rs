@@ -1,33 +1,37 @@
-//! Whose turn it is in the ordered joins of a run, kept up as candidates are lost: that of the next one is found at once,
-//! however many were lost before.
+//! Ordered joins: an any_of node with `dispatch: ordered` tries its candidates one after the other, in the order of its list.
+//!
+//! A candidate waits while a candidate before it may still win. [`OrderedJoins`] keeps, per join, the list positions of the
+//! candidates that may win in an ordered map. So whether a candidate waits is a look at the first entry, and when a candidate is
+//! lost, the next one is one range query away: O(log n) per loss, however many candidates were lost before. The state is a
+//! function of the nodes' statuses: a new plan version counts it anew, and recovery needs no record of it.
 
 use std::collections::BTreeMap;
 
 use super::node_status::{NodeInstance, NodeStatus};
 use crate::plan::{Dispatch, Graph, Join, Node};
 
-/// The ordered joins, by their index. A function of where the nodes stand.
+/// The ordered joins of a run, by index of the join.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct OrderedJoins(BTreeMap<usize, Candidates>);
 
 /// The candidates of one ordered join.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Candidates {
-    /// Where each stands in the list.
-    places: BTreeMap<usize, usize>,
-    /// Those that may still win, by their places.
+    /// Position of each candidate in the list of the join.
+    positions: BTreeMap<usize, usize>,
+    /// Candidates that may still win, by position.
     open: BTreeMap<usize, usize>,
 }
 
 impl OrderedJoins {
-    /// Counts anew, for a version whose edges may have changed.
+    /// Counts from the statuses of all nodes.
     pub(super) fn count(nodes: &[Node], graph: &Graph, instances: &[NodeInstance]) -> OrderedJoins {
         let is_ordered = |node: &Node| node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered;
         let ordered = nodes.iter().enumerate().filter(|(_, node)| is_ordered(node));
         let counted = ordered.map(|(join, _)| {
             let mut candidates = Candidates::default();
             for (place, &(candidate, _)) in graph.sources[join].iter().enumerate() {
-                candidates.places.entry(candidate).or_insert(place);
+                candidates.positions.entry(candidate).or_insert(place);
                 candidates.set(candidate, may_win(&instances[candidate].status));
             }
             (join, candidates)
@@ -35,17 +39,17 @@ impl OrderedJoins {
         OrderedJoins(counted.collect())
     }
 
-    /// Whether a node is an ordered join.
+    /// True if the node at index `join` is an ordered join.
     pub(super) fn is_ordered(&self, join: usize) -> bool {
         self.0.contains_key(&join)
     }
 
-    /// Whether somebody before this candidate may still win.
+    /// True if a candidate before this one may still win.
     pub(super) fn waits(&self, join: usize, candidate: usize) -> bool {
         self.0.get(&join).is_some_and(|candidates| candidates.waits(candidate))
     }
 
-    /// Takes in whether a candidate may still win. If not, gives the one whose turn may have come: the next that may.
+    /// Records whether a candidate may win. Returns the next candidate after a lost one: it may be allowed to start now.
     pub(super) fn set(&mut self, join: usize, candidate: usize, may_win: bool) -> Option<usize> {
         self.0.get_mut(&join)?.set(candidate, may_win)
     }
@@ -54,11 +58,11 @@ impl OrderedJoins {
 impl Candidates {
     fn waits(&self, candidate: usize) -> bool {
         let first = self.open.keys().next();
-        first.zip(self.places.get(&candidate)).is_some_and(|(first, place)| first < place)
+        first.zip(self.positions.get(&candidate)).is_some_and(|(first, place)| first < place)
     }
 
     fn set(&mut self, candidate: usize, may_win: bool) -> Option<usize> {
-        let &place = self.places.get(&candidate)?;
+        let &place = self.positions.get(&candidate)?;
         if may_win {
             self.open.insert(place, candidate);
             return None;
@@ -68,7 +72,7 @@ impl Candidates {
     }
 }
 
-/// Whether a candidate that stands there may still win, as far as it knows.
+/// True if a candidate in this status may still win.
 pub(super) fn may_win(status: &NodeStatus) -> bool {
     !status.state().is_terminal() && !matches!(status, NodeStatus::Upstream { .. })
 }
@@ -88,7 +92,7 @@ mod tests {
         DecisionContext, FailureCategory, NodeState, Run, RunInput, StaticPlanner, TransitionReason,
     };
 
-    /// Runs an ordered join of so many candidates, all of which fail in turn, and counts the looks at nodes.
+    /// Number of nodes that propagation looks at while all candidates of an ordered join fail in turn.
     fn looks(candidates: usize) -> usize {
         let ids: Vec<String> = (0..candidates).map(|at| format!("n{at}")).collect();
         let mut nodes: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
@@ -126,7 +130,7 @@ mod tests {
             let list = [3, 1, 4, 0, 5, 7, 2, 6];
             let mut may_win = [true; 8];
             for (place, candidate) in list.into_iter().enumerate() {
-                candidates.places.insert(candidate, place);
+                candidates.positions.insert(candidate, place);
                 candidates.set(candidate, true);
             }
             for (changed, may) in changes {

@@ -1,4 +1,4 @@
-//! Which steps a person is asked about: those that the plan says, and those that the oversight of the run adds.
+//! Approvals: those that the plan asks for, and those that the oversight mode of the run adds.
 
 use super::Run;
 use super::decision::Decision;
@@ -7,12 +7,12 @@ use super::node_status::NodeStatus;
 use crate::agent::{RequestKind, spot_draw};
 use crate::plan::{Approval, Kind};
 
-/// The impact of a step that controls something.
+/// Impact from which a step escalates: 2, control.
 const CONTROLS: u8 = 2;
 
 impl Run {
-    /// Whether a person is asked before a node acts: its plan says so, or it is about to control something and the run is
-    /// watched.
+    /// True if a person has to approve a node before it acts: the plan asks for an approval, or the run has an oversight mode and
+    /// the node's impact escalates.
     pub(super) fn asks_before(&self, at: usize) -> bool {
         let node = &self.plan.nodes[at];
         let escalates = self.plan.policy.oversight.is_some() && node.reach().impact >= CONTROLS;
@@ -21,8 +21,8 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
-    /// Whether a person is asked before a result is used: the plan says so, oversight does, or the result itself is `unsure`
-    /// and the run is watched. A wait has no result to look at.
+    /// True if a person has to approve a result before it is published: the plan asks for an approval, or the oversight mode does
+    /// (`unsure` results escalate). Results of control nodes and of waits need none.
     pub(super) fn asks_after(&self, at: usize, unsure: bool) -> bool {
         let node = &self.run.plan.nodes[at];
         if node.approval == Approval::After {

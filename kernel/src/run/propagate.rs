@@ -1,5 +1,18 @@
-//! What follows without anybody's doing. Of a node, the first step that applies is made: it is superseded and nobody needs
-//! it; it is held, or its hold is released; what it depends on is lost, or not any more; its join holds.
+//! Propagation: the steps that nodes make by themselves after a decision, until none is left.
+//!
+//! Per node, the first rule that applies makes a step:
+//!
+//! 1. A live node that lost an any_of join to another candidate and that no other consumer demands is skipped. If its attempt
+//!    runs and acts on the world, the attempt drains instead: its true end must be known.
+//! 2. A pending or ready node is blocked while an interjection holds the run, and pending again afterwards.
+//! 3. A pending node whose all_of join lost a source is blocked. It is pending again if a new plan version repairs the join, and
+//!    cancelled once no replan can come.
+//! 4. A pending node whose join holds becomes ready; an any_of join whose candidates all ended without a result fails.
+//!
+//! A step may enable steps of other nodes: every transition marks those nodes in the [`DirtySet`](super::dirty::DirtySet), and
+//! passes in ascending order of ids go on until the set is empty. The passes end because terminal states absorb and each rule
+//! leaves the state that it applies to; holds and plan versions change between decisions only. The fixed order makes the result
+//! a function of the records, which replay needs.
 
 use super::Run;
 use super::decision::Decision;
@@ -9,14 +22,13 @@ use crate::id::NodeId;
 use crate::plan::{Join, On};
 use crate::run::{NodeState, TransitionReason};
 
-/// A step that a node makes by itself.
 enum Step {
     Drain,
     Move(NodeState, TransitionReason),
 }
 
 impl Decision<'_, '_, '_> {
-    /// Lets every node make the steps it makes by itself, in passes of ascending id.
+    /// Makes the steps of all dirty nodes until no node is dirty.
     pub(super) fn propagate(&mut self) {
         while let Some(at) = self.run.dirty.take() {
             match self.run.own_step(at) {
@@ -55,7 +67,7 @@ impl Run {
                     None
                 }
             }
-            NodeStatus::Pending if !self.waits_its_turn(at) => self.joined(at),
+            NodeStatus::Pending if !self.waits_its_turn(at) => self.join_step(at),
             NodeStatus::Pending
             | NodeStatus::Ready
             | NodeStatus::Running { .. }
@@ -69,8 +81,8 @@ impl Run {
         }
     }
 
-    /// What the join of a pending node comes to.
-    fn joined(&self, at: usize) -> Option<Step> {
+    /// The step of a pending node by the state of its join.
+    fn join_step(&self, at: usize) -> Option<Step> {
         let (join, id) = (&self.joins[at], |source: usize| self.plan.nodes[source].id.clone());
         match self.plan.nodes[at].join {
             None => Some(Step::Move(NodeState::Ready, TransitionReason::Entry)),
@@ -90,7 +102,7 @@ impl Run {
         }
     }
 
-    /// Some any_of consumer has another winner.
+    /// True if another candidate has won an any_of consumer of this node.
     fn is_superseded(&self, at: usize) -> bool {
         self.graph.consumers[at].iter().any(|&(consumer, _)| {
             self.plan.nodes[consumer].join == Some(Join::AnyOf)
@@ -98,7 +110,7 @@ impl Run {
         })
     }
 
-    /// It is an output, or a consumer that is not terminal needs it.
+    /// True if the node is an output, or a live consumer still needs its result.
     fn is_demanded(&self, at: usize) -> bool {
         self.is_output[at]
             || self.graph.consumers[at].iter().any(|&(consumer, on)| {
@@ -110,8 +122,8 @@ impl Run {
             })
     }
 
-    /// Whether the attempt of a running node, should it have died with its process, is not to be done again before the run goes on:
-    /// under an interjection nothing starts.
+    /// True if a lost attempt of this running node must not be repeated yet: nothing starts while an interjection holds the
+    /// run.
     pub fn is_rerun_held(&self, node: &NodeId) -> bool {
         self.position(node).is_some_and(|at| {
             let instance = &self.instances[at];
@@ -123,8 +135,8 @@ impl Run {
         !self.holds.is_empty() && !self.holds.contains(&self.plan.nodes[at].id)
     }
 
-    /// A pending candidate of an ordered join whose predecessors in the list may still win, and that nothing
-    /// else needs.
+    /// True if the node is a candidate of an open ordered join behind one that may still win, and no other consumer needs the
+    /// node now.
     fn waits_its_turn(&self, at: usize) -> bool {
         let open =
             |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner().is_none();

@@ -1,4 +1,8 @@
-//! Retry, patch, replan: which level may help, and when. A level is tried when those below it are exhausted, or cannot help.
+//! Recovery levels 1 and 2 of a failed node: retry, patch. (Level 3, replan, concerns the whole run: see `completion`.)
+//!
+//! A level is tried once the levels below it are exhausted or cannot help. An exhausted level is recorded, so the journal
+//! explains every failure. A failed node is terminal, hence levels 1 and 2 act while the node is `failed_retryable`, and `failed`
+//! means that both are exhausted.
 
 use super::Run;
 use super::decision::Decision;
@@ -9,7 +13,7 @@ use crate::lineage;
 use crate::plan::Policy;
 use crate::run::{FailureCategory, NodeState, RecoveryStrategy, TransitionReason};
 
-/// The wait before retry number `retry` (from 1) within a patch: `min(base * 2^(retry-1), cap)`.
+/// Backoff before retry number `retry`, counted from 1 since the last patch: `min(base * 2^(retry-1), cap)`.
 ///
 /// ```
 /// # use ostler_kernel::{plan::Policy, run::backoff};
@@ -22,15 +26,15 @@ pub fn backoff(policy: &Policy, retry: u32) -> Ticks {
 }
 
 impl Decision<'_, '_, '_> {
-    /// Retry if that may help and is left, else patch, else the end; where a person is to say what becomes of such a
-    /// failure, they are asked. A level that does not apply is recorded as exhausted, so that none is skipped in silence.
+    /// Retries if the strategy allows and a retry is left, else asks for a patch, else fails the node. A strategy that escalates
+    /// asks a person instead.
     pub(super) fn recover(&mut self, at: usize, category: FailureCategory) {
         let policy = &self.run.plan.policy;
         let level = RecoveryStrategy::decide(category, policy.domain.as_deref(), &policy.recovery).level();
         self.emit(Event::Diagnosis { node: self.id(at), category, level });
         if level == RecoveryStrategy::HumanEscalation.level() {
             if category == FailureCategory::HumanRejection {
-                // A person has had their say.
+                // A person has decided already.
                 self.fail(at, TransitionReason::Category(category));
             } else {
                 self.in_doubt(at, false);
@@ -82,7 +86,7 @@ impl Decision<'_, '_, '_> {
 }
 
 impl Run {
-    /// A wait between 0 and `longest`, the same whenever this attempt is decided again.
+    /// A backoff between 0 and `longest`, drawn from the run's seed, the node and the attempt: deciding again draws the same.
     fn jitter(&self, at: usize, longest: Ticks) -> Ticks {
         let attempt = self.instances[at].attempts;
         let node = self.plan.nodes[at].id.as_str().as_bytes();

@@ -1,4 +1,4 @@
-//! What a run amounts to, told from its records.
+//! The figures of a run, computed from its records.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::id::{NodeId, Ticks};
 use crate::run::{FailureCategory, TransitionReason};
 
-/// Follows a run through its records and keeps what its summary needs.
+/// Collects the figures of a run from its records, in order.
 #[derive(Debug, Clone, Default)]
 pub struct RunTimeline {
     opened: Option<Ticks>,
@@ -17,7 +17,7 @@ pub struct RunTimeline {
     started: BTreeMap<NodeId, Ticks>,
     /// Time spent in attempts, per node.
     busy: BTreeMap<NodeId, Ticks>,
-    /// Time spent in the last of them.
+    /// Time spent in the last attempt of each node.
     took: BTreeMap<NodeId, Ticks>,
     rounds: Vec<u32>,
     in_round: bool,
@@ -28,69 +28,69 @@ pub struct RunTimeline {
     attempts: u32,
     late: u32,
     cost: u64,
-    /// Why the plan's own contract did not hold when it was judged last.
+    /// Violation of the plan's contract at its last check.
     broken: Option<String>,
-    /// Why the gate denied a node, for operators.
+    /// The gate's reasons for denials, for operators.
     denials: BTreeMap<NodeId, String>,
 }
 
-/// What a run amounts to. Times are in the unit of the run.
+/// The figures of a run. Times are in the unit of the run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
     /// Version of the plan at the end.
     pub version: u32,
-    /// How it ended (or stands).
+    /// Outcome of the run, as of the last record.
     pub outcome: RunOutcome,
-    /// Where each node stands.
+    /// State of each node.
     pub nodes: BTreeMap<NodeId, NodeState>,
     /// Attempts started.
     pub dispatches: u32,
-    /// Attempts started between one end of an attempt and the next.
+    /// Attempts started between the end of one attempt and the next.
     pub rounds: Vec<u32>,
     /// Most nodes ready or running at once.
     pub peak_ready: u32,
     /// Nodes ready or running, averaged over time.
     pub mean_ready: f64,
-    /// From the first record to the last, or to now while it goes on.
+    /// Time from the first record to the last, or to now while the run goes on.
     pub makespan_ms: Ticks,
-    /// The longest chain of attempts, by the time they took.
+    /// Duration of the longest chain of attempts.
     pub critical_path_ms: Ticks,
     /// Time in attempts over makespan.
     pub parallelism: f64,
     /// (makespan - critical path) over executed nodes, in microseconds.
     pub overhead_us_per_node: f64,
-    /// Results that came after their attempt was given up.
+    /// Results that arrived after their attempt was abandoned.
     pub late: u32,
     /// Credits spent.
     pub cost: u64,
-    /// For each failed or cancelled node, and each that an operator skipped though it was needed, what it comes down to.
+    /// Origin of every failed or cancelled node, and of every node that an operator skipped although others need it.
     #[serde(rename = "culprits")]
     pub root_causes: Vec<RootCause>,
 }
 
-/// What the loss of a node comes down to.
+/// The node where a loss began, and the nodes lost with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RootCause {
-    /// The node where it began.
+    /// The first lost node.
     pub node: NodeId,
-    /// Its state.
+    /// Its terminal state.
     pub state: NodeState,
-    /// Why.
+    /// Reason of its last transition.
     pub reason: String,
-    /// What happened, in words.
+    /// Description of the failure; `None` if the reason says everything.
     pub message: Option<String>,
-    /// The nodes that were lost with it.
+    /// The nodes that depend on it and were lost.
     pub lost: Vec<NodeId>,
 }
 
-/// When an attempt began whose start was recorded at `started` and whose result at `ended`, by what it says that it took and cost. One
-/// that was begun by a process that ended was made again: while nothing ran, nobody was at it.
+/// Start of an attempt with these times of start and result. A result with costs reports its own duration: a lost attempt
+/// was repeated by a later process, and the time in which no process ran does not count.
 pub fn attempt_started_at(started: Ticks, ended: Ticks, duration_ms: u64, cost: u64) -> Ticks {
     if cost == 0 { started } else { started.max(ended.saturating_sub_unsigned(duration_ms)) }
 }
 
 impl RunTimeline {
-    /// Takes in a record of time `at`.
+    /// Adds a record of time `at`.
     pub fn record(&mut self, event: &Event, at: Ticks) {
         self.last = if self.opened.is_some() { self.last.max(at) } else { at };
         self.opened.get_or_insert(at);
@@ -136,7 +136,7 @@ impl RunTimeline {
         }
     }
 
-    /// It goes on, and it is `now`: what is under way counts as far as it has come. No record follows.
+    /// Ends the timeline at `now` for a run that goes on: running attempts count up to now. No record may follow.
     pub fn until(&mut self, now: Ticks) {
         self.last = self.last.max(now);
         for (node, started) in std::mem::take(&mut self.started) {
@@ -154,7 +154,7 @@ impl RunTimeline {
         self.peak_ready = self.peak_ready.max(self.ready);
     }
 
-    /// How long the last attempt of each node took that has ended, or has taken by [`RunTimeline::until`].
+    /// Duration of the last attempt of each node.
     pub fn into_took(self) -> BTreeMap<NodeId, Ticks> {
         self.took
     }
@@ -163,7 +163,7 @@ impl RunTimeline {
         self.last - self.opened.unwrap_or(self.last)
     }
 
-    /// The sum of it, beside the state the records led to.
+    /// Combines the figures with the state of the run.
     pub fn report(&self, run: &Run) -> RunReport {
         let makespan = self.makespan();
         let busy: Ticks = self.busy.values().sum();
@@ -189,7 +189,7 @@ impl RunTimeline {
         }
     }
 
-    /// Every lost node, grouped under the one where it began.
+    /// Groups every lost node under the node where the loss began.
     fn root_causes(&self, run: &Run) -> Vec<RootCause> {
         let mut found: BTreeMap<NodeId, RootCause> = BTreeMap::new();
         let mut lost: BTreeMap<NodeId, NodeId> = BTreeMap::new();
@@ -222,7 +222,7 @@ impl RunTimeline {
                 root_cause.lost.push(node.clone());
             }
         }
-        // To do without a node is a loss only of what needs it.
+        // A skipped node is a loss only for nodes that need it.
         let outputs = &run.plan().outputs;
         found.retain(|node, root_cause| {
             root_cause.state != NodeState::Skipped || !root_cause.lost.is_empty() || outputs.contains(node)
@@ -250,8 +250,8 @@ impl RunTimeline {
     }
 }
 
-/// Follows "lost because of" to its beginning; `roots` are the beginnings found so far, so that no step of a long chain is
-/// taken twice.
+/// Follows the losses back to the first one. `roots` caches the origins found so far: each step of a long chain is taken
+/// once.
 fn root_of<'a>(
     node: &'a NodeId,
     lost: &'a BTreeMap<NodeId, NodeId>,

@@ -1,65 +1,77 @@
-//! The budget of a run while several attempts of it run at once: what each may cost is set aside before it costs it.
+//! The budget of a run whose attempts run concurrently: credits are reserved before they are spent.
+//!
+//! A run with a budget must not overspend, however many of its attempts run at once, and no attempt knows its cost in advance.
+//! So an attempt reserves in steps: a share of the free credits at a time, and the next share when the first is used up. Small
+//! shares leave room for concurrent attempts; shares that shrink with the free credits ([`SHARE`]) let many attempts start, and
+//! a minimum ([`SHARE_MIN`]) bounds the number of requests. At all times
+//!
+//! ```text
+//! spent + given to child runs + reserved <= budget
+//! ```
+//!
+//! as long as no attempt spends more than it has reserved. Reservations live in memory only. After the process died, the records
+//! tell what was spent and given to child runs; lost attempts hold nothing, and repeated ones reserve anew.
 
 use std::collections::BTreeMap;
 
 use crate::id::NodeId;
 
-/// The share of what is free that an attempt is given at a time: one in so many.
+/// One reservation takes this fraction of the free credits: one in `SHARE`.
 const SHARE: u64 = 64;
 
-/// Credits that it is given at least, as far as they are there; it asks again when it has used them.
+/// Smallest reservation, in credits, as long as so many are free.
 const SHARE_MIN: u64 = 50;
 
-/// An attempt of a node: which, and its number.
+/// An attempt: its node and number.
 pub type NodeAttempt = (NodeId, u32);
 
-/// What a run has of its budget. What was spent, what was given to runs that it opened, and what is set aside for attempts that are
-/// under way is never more than the budget, as long as no attempt costs more than what is set aside for it.
+/// The credits of a run with a budget.
 ///
 /// # Examples
 ///
 /// ```
 /// use ostler_kernel::run::RunBudget;
-/// let (mut run_budget, one, other) = (RunBudget::new(120), ("a".into(), 1), ("b".into(), 1));
-/// assert_eq!(run_budget.reserve(&one, 60_000), Some(50));
-/// assert_eq!(run_budget.reserve(&other, 60_000), Some(50));
-/// assert_eq!(run_budget.reserve(&one, 60_000), Some(70));
-/// assert_eq!(run_budget.reserve(&other, 60_000), None, "nothing is free");
-/// run_budget.settle(&one, 10);
-/// assert_eq!(run_budget.free(), 60);
+/// let (mut budget, one, other) = (RunBudget::new(120), ("a".into(), 1), ("b".into(), 1));
+/// assert_eq!(budget.reserve(&one, 60_000), Some(50));
+/// assert_eq!(budget.reserve(&other, 60_000), Some(50));
+/// assert_eq!(budget.reserve(&one, 60_000), Some(70));
+/// assert_eq!(budget.reserve(&other, 60_000), None, "nothing is free");
+/// budget.settle(&one, 10);
+/// assert_eq!(budget.free(), 60);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunBudget {
     budget: u64,
-    /// By the records of the run.
+    /// Cost of ended attempts, by the records of the run.
     spent: u64,
-    /// Given to runs that its attempts opened.
+    /// Credits given to child runs.
     opened: u64,
-    /// Set aside for attempts that are under way.
+    /// Credits reserved by running attempts.
     reserved: BTreeMap<NodeAttempt, u64>,
 }
 
 impl RunBudget {
-    /// A budget of which nothing was spent yet.
+    /// A budget of `budget` credits, all free.
     pub fn new(budget: u64) -> RunBudget {
         RunBudget { budget, spent: 0, opened: 0, reserved: BTreeMap::new() }
     }
 
-    /// Takes over what the records say: credits that attempts cost which ended, and credits given to runs that were opened. Only
-    /// attempts that run keep what is set aside for them.
+    /// Takes over the records: `spent` is the cost of ended attempts, `opened` the credits of child runs. Only the attempts for
+    /// which `runs` holds keep their reservation.
     pub fn restore(&mut self, spent: u64, opened: u64, runs: impl Fn(&NodeAttempt) -> bool) {
-        // An attempt that runs may have given away what is not recorded yet.
+        // A running attempt may have funded a child run whose record is not written yet.
         (self.spent, self.opened) = (spent, self.opened.max(opened));
         self.reserved.retain(|attempt, _| runs(attempt));
     }
 
-    /// Credits that are neither spent nor set aside.
+    /// Credits that are neither spent, given to child runs nor reserved.
     pub fn free(&self) -> u64 {
         let reserved = self.reserved.values().fold(0, |sum: u64, reserved| sum.saturating_add(*reserved));
         self.budget.saturating_sub(self.spent.saturating_add(self.opened).saturating_add(reserved))
     }
 
-    /// Sets more aside for an attempt, `most` credits in all at most: gives what it may cost in all. `None`: there is no more for it.
+    /// Raises the reservation of an attempt by one share, up to `most` credits. Returns the new total; `None` if the attempt can
+    /// get no more.
     pub fn reserve(&mut self, attempt: &NodeAttempt, most: u64) -> Option<u64> {
         let (free, before) = (self.free(), self.reserved(attempt));
         let share = (free / SHARE).max(SHARE_MIN).min(free).min(most.saturating_sub(before));
@@ -70,27 +82,26 @@ impl RunBudget {
         Some(before + share)
     }
 
-    /// What is set aside for an attempt.
+    /// Credits that an attempt has reserved.
     pub fn reserved(&self, attempt: &NodeAttempt) -> u64 {
         self.reserved.get(attempt).copied().unwrap_or(0)
     }
 
-    /// Whether an attempt that has nothing yet gets nothing now, and may later: others may leave some of theirs.
+    /// True if an attempt without a reservation has to wait: nothing is free now, but running attempts may return some of theirs.
     pub fn must_wait(&self, attempt: &NodeAttempt) -> bool {
         self.free() == 0 && !self.reserved.is_empty() && self.reserved(attempt) == 0
     }
 
-    /// Whether nothing is free and nobody is left who would leave any: nothing more is started.
+    /// True if nothing is free and no running attempt could return anything: no attempt starts any more.
     pub fn is_exhausted(&self) -> bool {
         self.free() == 0 && self.reserved.is_empty()
     }
 
-    /// Gives credits to a run that an attempt opens: as many as it asks for, or half of what is free, as the attempt pays for waiting
-    /// as long as that run takes.
+    /// Gives credits to a child run: `asked`, or half of the free credits, because the waiting attempt needs some as well.
     ///
     /// # Errors
     ///
-    /// What is free, if that is less.
+    /// The free credits, if those are fewer than asked for or 0.
     pub fn fund_child(&mut self, asked: Option<u64>) -> Result<u64, u64> {
         let free = self.free();
         let given = asked.unwrap_or(free.div_ceil(2));
@@ -101,18 +112,19 @@ impl RunBudget {
         Ok(given)
     }
 
-    /// A run that was given credits was not opened after all.
+    /// Takes back the credits of a child run that was not opened after all.
     pub fn refund_child(&mut self, given: u64) {
         self.opened = self.opened.saturating_sub(given);
     }
 
-    /// An attempt has ended, or does not start: by the records of the run all that ended cost `spent`.
+    /// Releases the reservation of an attempt that ended or will not start. `spent` is the cost of all ended attempts by the
+    /// records of the run.
     pub fn settle(&mut self, attempt: &NodeAttempt, spent: u64) {
         self.reserved.remove(attempt);
         self.spent = self.spent.max(spent);
     }
 
-    /// Whether nothing is set aside.
+    /// True if no attempt has a reservation.
     pub fn is_idle(&self) -> bool {
         self.reserved.is_empty()
     }
@@ -124,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// Something that happens to a run with a budget.
+    /// An event in the life of a run with a budget.
     #[derive(Debug, Clone)]
     enum Happens {
         Asks {
@@ -132,14 +144,14 @@ mod tests {
             most: u64,
         },
         Opens(Option<u64>),
-        /// It has cost that share of what was set aside for it, in 255ths.
+        /// Costs `of` 255ths of the attempt's reservation.
         Ends {
             node: u8,
             of: u8,
         },
-        /// Another process takes the run up: what ran is lost.
+        /// Another process recovers the run: every running attempt is lost.
         Restart,
-        /// Its actor is started again, and this attempt is not among those that run.
+        /// The run's actor restarts, and this attempt no longer runs.
         Reload {
             lost: u8,
         },

@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::NodeId;
 
-/// Where a node instance stands. The last four absorb.
+/// State of a node instance. The last four are terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// Its join does not hold yet.
+    /// The join does not hold yet.
     Pending,
-    /// It may be dispatched.
+    /// The node may be dispatched.
     Ready,
-    /// An attempt is under way.
+    /// An attempt runs.
     Running,
-    /// A person is asked.
+    /// A person has to answer.
     WaitingHuman,
-    /// Failed, and a retry or a patch is coming.
+    /// The last attempt failed; a retry or a patch follows.
     FailedRetryable,
-    /// Held by an operator, or a dependency is lost while a replan could help.
+    /// An operator holds the run, or a dependency is lost and a replan could still help.
     Blocked,
-    /// Its result passed the contract.
+    /// The result passed the contract.
     Executed,
-    /// Its own attempts (or an any_of's candidates) are exhausted.
+    /// The attempts, or the candidates of an any_of join, are exhausted.
     Failed,
-    /// Stopped by authority or a lost cause.
+    /// A person, the plan or a lost dependency stopped the node.
     Cancelled,
-    /// Not needed.
+    /// The node is not needed.
     Skipped,
 }
 
 impl NodeState {
-    /// Whether nothing can follow.
+    /// True if the state is terminal: no transition leaves it.
     pub fn is_terminal(self) -> bool {
         match self {
             NodeState::Executed | NodeState::Failed | NodeState::Cancelled | NodeState::Skipped => true,
@@ -46,8 +46,8 @@ impl NodeState {
         }
     }
 
-    /// Whether the node machine has an arrow from here to `to` for `reason`. Every live state can be skipped, if the node
-    /// is not needed any more, and cancelled by authority; the other arrows are those that the match names.
+    /// True if the node machine has a transition from this state to `to` for `reason`. Every live state can be skipped (the node
+    /// is superseded) and cancelled (by a person or the plan); the match lists the other transitions.
     pub fn has_arrow(self, to: NodeState, reason: &TransitionReason) -> bool {
         use NodeState as S;
         use TransitionReason as R;
@@ -111,7 +111,7 @@ impl NodeState {
         arrow || stopped
     }
 
-    /// The word used in files, journals and conformance cases.
+    /// The name in files, journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {
             NodeState::Pending => "pending",
@@ -134,10 +134,10 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// What kind of failure an attempt met; decides which recovery level comes first.
+/// Kind of a failure. Decides which recovery level comes first; see [`RecoveryStrategy`](super::RecoveryStrategy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the variants are the words of journals and conformance cases
+#[allow(missing_docs)] // the variants are the names in journals and conformance cases
 pub enum FailureCategory {
     Crash,
     Timeout,
@@ -153,7 +153,7 @@ pub enum FailureCategory {
 }
 
 impl FailureCategory {
-    /// Every one.
+    /// Every category.
     pub const ALL: [FailureCategory; 11] = [
         FailureCategory::Crash,
         FailureCategory::Timeout,
@@ -168,7 +168,7 @@ impl FailureCategory {
         FailureCategory::InDoubt,
     ];
 
-    /// Whether it leaves open what was done: there may have been an effect, and nobody knows its result.
+    /// True if the failure leaves the effect unknown: the attempt may have acted on the world.
     pub fn is_loss(self) -> bool {
         match self {
             FailureCategory::Crash | FailureCategory::Timeout | FailureCategory::InDoubt => true,
@@ -183,7 +183,7 @@ impl FailureCategory {
         }
     }
 
-    /// The word used in files, journals and conformance cases.
+    /// The name in files, journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureCategory::Crash => "crash",
@@ -207,9 +207,9 @@ impl fmt::Display for FailureCategory {
     }
 }
 
-/// Why a node moved. `Display` gives the text of the conformance cases.
+/// Reason of a transition. `Display` gives the text of the conformance cases, such as `upstream:fetch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // `has_arrow` says which arrow each is the reason of
+#[allow(missing_docs)] // `NodeState::has_arrow` lists the transitions of each reason
 pub enum TransitionReason {
     Entry,
     AllOf,
@@ -244,7 +244,7 @@ pub enum TransitionReason {
 }
 
 impl TransitionReason {
-    /// Its word, without the node or the number that goes with it: one of a closed set.
+    /// The name of the reason, without its node or number: one of a closed set.
     pub fn word(&self) -> &'static str {
         match self {
             TransitionReason::Entry => "entry",
@@ -292,22 +292,22 @@ impl fmt::Display for TransitionReason {
     }
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// Every output executed and the plan's contract holds.
+    /// Every output is executed and the plan's contract holds.
     Succeeded,
-    /// A reflection concluded early and an output is missing.
+    /// A node concluded the run early, and an output is missing.
     Concluded,
     /// An output is missing, or the plan's contract does not hold.
     Failed,
-    /// The whole plan was cancelled.
+    /// The whole run was cancelled.
     Cancelled,
 }
 
 impl RunOutcome {
-    /// The word used in files, journals and conformance cases.
+    /// The name in files, journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {
             RunOutcome::Succeeded => "succeeded",

@@ -1,4 +1,4 @@
-//! What is done about a failure, by its kind and by what the run is about.
+//! Recovery strategies: how a run reacts to a failure, by the failure's category and the domain of the run.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::FailureCategory;
 
-/// What is done about a failure (section 7.5 of the Agent Scheduler paper).
+/// Reaction to a failure (section 7.5 of the Agent Scheduler paper).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryStrategy {
-    /// The step is done again as it is.
+    /// Run the node again, after a backoff.
     RetryWithBackoff,
-    /// What crashed is started again, and does the step once more.
+    /// Restart the crashed executor and run the node again.
     Restart,
-    /// The step is done again with what a person said: a patch.
+    /// Run the node again with a person's feedback: a patch.
     RetryWithFeedback,
-    /// The step is changed.
+    /// Change the node.
     Patch,
-    /// Somebody else does the step: a patch.
+    /// Give the node to another agent: a patch.
     FallbackAgent,
-    /// A person says what became of it.
+    /// Ask a person for the outcome.
     HumanEscalation,
 }
 
 impl RecoveryStrategy {
-    /// Every one.
+    /// Every strategy.
     pub const ALL: [RecoveryStrategy; 6] = [
         RecoveryStrategy::RetryWithBackoff,
         RecoveryStrategy::Restart,
@@ -35,7 +35,8 @@ impl RecoveryStrategy {
         RecoveryStrategy::HumanEscalation,
     ];
 
-    /// The recovery level: 1 retry, 2 patch, 4 a person. (3, a new plan, is for the whole run: no failure asks for it.)
+    /// The recovery level: 1 retry, 2 patch, 4 a person. (Level 3, replan, concerns the whole run: no single failure asks for a
+    /// replan.)
     pub fn level(self) -> u8 {
         match self {
             RecoveryStrategy::RetryWithBackoff | RecoveryStrategy::Restart => 1,
@@ -46,7 +47,7 @@ impl RecoveryStrategy {
         }
     }
 
-    /// What is done about a failure of this kind where nobody says otherwise.
+    /// The default strategy of a category.
     pub fn of(category: FailureCategory) -> RecoveryStrategy {
         match category {
             FailureCategory::Crash => RecoveryStrategy::Restart,
@@ -63,7 +64,7 @@ impl RecoveryStrategy {
         }
     }
 
-    /// What a domain asks for instead; `None`: nothing in particular. The paper names one, `legal`.
+    /// The strategy that a domain prescribes for a category; `None` leaves the default. The paper names one domain, `legal`.
     pub fn of_domain(domain: &str, category: FailureCategory) -> Option<RecoveryStrategy> {
         match (domain, category) {
             ("legal", FailureCategory::Timeout) => Some(RecoveryStrategy::FallbackAgent),
@@ -72,8 +73,8 @@ impl RecoveryStrategy {
         }
     }
 
-    /// What is done about a failure in a run of this domain, with these overrides of its own. An override only ever raises
-    /// the level.
+    /// The strategy for a failure in a run of this domain with these overrides: the strongest of default, domain and override.
+    /// An override never lowers the level.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -91,7 +92,7 @@ impl RecoveryStrategy {
         raised.into_iter().flatten().fold(RecoveryStrategy::of(category), RecoveryStrategy::or_stronger)
     }
 
-    /// The stronger of two: what is done about a failure that is made of two. The first, if they are of one level.
+    /// The strategy with the higher level; `self` if the levels are equal.
     #[must_use]
     pub fn or_stronger(self, other: RecoveryStrategy) -> RecoveryStrategy {
         if other.level() > self.level() { other } else { self }
@@ -125,7 +126,6 @@ mod tests {
     }
 
     proptest! {
-        /// Overrides within overrides, in any order and of any depth, as parts of one failure.
         #[test]
         fn no_override_and_no_nesting_lowers_a_level(
             failures in prop::collection::vec(

@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for UniqueKeys {
                 let mut keys = BTreeSet::new();
                 while let Some(key) = members.next_key::<String>()? {
                     if !keys.insert(key.clone()) {
-                        let what = format!("the key {key:?} stands twice in one object: give it once");
+                        let what = format!("duplicate key {key:?} in one object: give it once");
                         return Err(A::Error::custom(what));
                     }
                     members.next_value::<UniqueKeys>()?;

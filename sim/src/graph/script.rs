@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use ostler_kernel::plan::{Delta, NodeDraft, NodeFields, PlanDraft, PolicyDraft, HumanDuration};
+use ostler_kernel::plan::{Delta, HumanDuration, NodeDraft, NodeFields, PlanDraft, PolicyDraft};
 use serde::de::{Error, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};

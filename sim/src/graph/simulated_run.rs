@@ -13,8 +13,8 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
-    self, PlannerAnswer, Canceller, FailureCategory, DecisionContext, RunInput, NodeState, Operation, Patch, Planner, PlannerRequest, Completion, Run,
-    NodeStatus,
+    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, NodeStatus, Operation, Patch,
+    Planner, PlannerAnswer, PlannerRequest, Run, RunInput,
 };
 use serde_json::{Map, Value};
 
@@ -91,7 +91,11 @@ impl Planner for Script {
         let patch = (!refuse).then_some(Patch { set });
         match (dur, patch) {
             (Some(dur), patch) => {
-                lock(&self.delayed).push((node.clone(), dur, Entry::Patched(node.clone(), patch.map(Box::new))));
+                lock(&self.delayed).push((
+                    node.clone(),
+                    dur,
+                    Entry::Patched(node.clone(), patch.map(Box::new)),
+                ));
                 PlannerAnswer::Later
             }
             (None, Some(patch)) => PlannerAnswer::Now(patch),
@@ -162,7 +166,8 @@ impl<'s> SimulatedRun<'s> {
         let first = Arc::new(plan);
         let run = Run::new(Arc::clone(&first), 0, 0);
         let (trace, entries, journal) = (Trace::default(), BTreeMap::new(), Vec::new());
-        let mut world = SimulatedRun { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
+        let mut world =
+            SimulatedRun { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
         for control in case.control {
             world.schedule(control.at, Rank::Operator, NodeId::from(""), Entry::Operator(Box::new(control)));
         }

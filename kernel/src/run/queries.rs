@@ -1,0 +1,164 @@
+//! Questions about the state of a run.
+
+use std::sync::Arc;
+
+use super::{NodeInstance, NodeStatus, Run, RunOutcome, StateCounts};
+use crate::evaluation::{Scores, Target};
+use crate::event::{Output, RunTerms};
+use crate::id::NodeId;
+use crate::plan::{Graph, Node, Plan};
+
+impl Run {
+    /// The current version of the plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The edges of the current version.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// Every node with its instance, in ascending order of ids.
+    pub fn instances(&self) -> impl Iterator<Item = (&Node, &NodeInstance)> {
+        self.plan.nodes.iter().zip(&self.instances)
+    }
+
+    /// The instance of a node; `None` if the current version has no such node.
+    pub fn instance(&self, node: &NodeId) -> Option<&NodeInstance> {
+        self.position(node).map(|at| &self.instances[at])
+    }
+
+    /// A node of the current version.
+    pub fn node(&self, node: &NodeId) -> Option<&Node> {
+        self.position(node).map(|at| &self.plan.nodes[at])
+    }
+
+    /// True if the whole run was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled
+    }
+
+    /// True if the planner is writing a new version.
+    pub fn is_replanning(&self) -> bool {
+        self.replan.is_pending
+    }
+
+    /// True if `node` runs, and `attempt` is its last attempt. The result of any other attempt is late.
+    pub fn is_current(&self, node: &NodeId, attempt: u32) -> bool {
+        self.instance(node).is_some_and(|instance| {
+            instance.attempts == attempt && matches!(instance.status, NodeStatus::Running { .. })
+        })
+    }
+
+    /// True if nothing goes on until a person answers.
+    pub fn waits_for_person(&self) -> bool {
+        let StateCounts { running, sleeping, waiting, retryable, .. } = self.counts;
+        waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty() && !self.replan.is_pending
+    }
+
+    /// True if the run has started an attempt or asked a person.
+    pub fn has_started(&self) -> bool {
+        self.instances.iter().any(|instance| instance.attempts + instance.requests > 0)
+    }
+
+    /// True if nothing is in flight and a person rejected the last result of a ready node.
+    pub fn is_sent_back(&self) -> bool {
+        let StateCounts { running, sleeping, waiting, retryable, .. } = self.counts;
+        let sent_back = |&(_, at): &(u32, usize)| {
+            let instance = &self.instances[at];
+            let last = instance.answered.as_ref().filter(|answered| answered.request == instance.requests);
+            last.is_some_and(|answered| !answered.approve)
+        };
+        running + sleeping + waiting + retryable == 0 && self.ready.iter().any(sent_back)
+    }
+
+    /// True if any node waits for a person: for an approval, or to settle an attempt in doubt.
+    pub fn has_open_question(&self) -> bool {
+        self.counts.waiting > 0
+    }
+
+    /// True if any node is ready for dispatch.
+    pub fn has_ready_nodes(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// True if an attempt runs, by the records, or the planner is writing a new version.
+    pub fn has_work_in_flight(&self) -> bool {
+        self.counts.running > 0 || self.replan.is_pending
+    }
+
+    /// True if the run waits for timers or people alone: nothing runs, is ready, or is about to be.
+    pub fn is_only_waiting(&self) -> bool {
+        let StateCounts { running, sleeping, waiting, retryable, .. } = self.counts;
+        sleeping + waiting > 0 && running + retryable == 0 && self.ready.is_empty() && !self.replan.is_pending
+    }
+
+    /// True if the next step of the run is a timer (or an answer): nothing runs, is ready, or is being replanned.
+    pub fn waits_for_timer(&self) -> bool {
+        let StateCounts { running, sleeping, retryable, .. } = self.counts;
+        sleeping + retryable > 0 && running == 0 && self.ready.is_empty() && !self.replan.is_pending
+    }
+
+    /// The winner of an any_of node (`$winner` in its references); `None` before a candidate is executed.
+    pub fn winner(&self, node: &NodeId) -> Option<&NodeId> {
+        let winner = self.joins[self.position(node)?].winner()?;
+        Some(&self.plan.nodes[winner].id)
+    }
+
+    /// True if the plan's contract was checked for the current version and does not hold.
+    pub fn violates_contract(&self) -> bool {
+        self.contract == Some((self.plan.version, false))
+    }
+
+    /// The results of the executed outputs, in the order of the plan's `outputs`.
+    pub fn outputs(&self) -> impl Iterator<Item = (&NodeId, &Output)> {
+        self.plan.outputs.iter().filter_map(|id| Some((id, self.instance(id)?.result()?)))
+    }
+
+    /// True if every output is executed; true for a plan without outputs.
+    pub fn outputs_executed(&self) -> bool {
+        self.plan
+            .outputs
+            .iter()
+            .all(|id| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed))
+    }
+
+    /// The outcome if the run ended now: the first that applies of cancelled, succeeded (failed if the plan's contract does not
+    /// hold), concluded, failed.
+    pub fn outcome(&self) -> RunOutcome {
+        if self.cancelled {
+            RunOutcome::Cancelled
+        } else if self.outputs_executed() {
+            match self.contract {
+                Some((_, false)) => RunOutcome::Failed,
+                Some((_, true)) | None => RunOutcome::Succeeded,
+            }
+        } else if self.concluded {
+            RunOutcome::Concluded
+        } else {
+            RunOutcome::Failed
+        }
+    }
+
+    /// Credits that the attempts cost so far, late ones included.
+    pub fn cost(&self) -> u64 {
+        self.tally.cost()
+    }
+
+    /// Scores of the run by its records; `None` if no attempt ended or the run was cancelled.
+    pub fn scores(&self, target: &Target) -> Option<Scores> {
+        if self.cancelled {
+            return None;
+        }
+        let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.patch_count)).sum();
+        let patches: u64 = self.plan.nodes.iter().map(|node| u64::try_from(node.patches).unwrap_or(0)).sum();
+        let revisions_max = patches + u64::from(self.plan.policy.max_replans);
+        self.tally.scores(patched + u64::from(self.replan.accepted), revisions_max, target)
+    }
+
+    /// Budget and parent of the run.
+    pub fn terms(&self) -> &RunTerms {
+        &self.terms
+    }
+}

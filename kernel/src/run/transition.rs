@@ -1,0 +1,146 @@
+//! The effect of a node's transition: the node's new status, and every count, join and ordered join that depends on the node.
+
+use std::sync::Arc;
+
+use super::Run;
+use super::apply::IllegalStep;
+use super::node_status::NodeStatus;
+use super::ordered_joins::may_win;
+use crate::event::NodeTransition;
+use crate::id::Ticks;
+use crate::plan::Kind;
+use crate::run::{NodeState, TransitionReason};
+
+impl Run {
+    pub(super) fn apply_transition(&mut self, moved: &NodeTransition, at: Ticks) -> Result<(), IllegalStep> {
+        let NodeTransition { node, from, to, reason, .. } = moved;
+        let index = self.find(node)?;
+        let actual = self.instances[index].state();
+        if actual != *from {
+            return Err(IllegalStep::WrongState { node: node.clone(), actual, recorded: *from });
+        }
+        if !from.has_arrow(*to, reason) {
+            let (node, reason) = (node.clone(), reason.to_string());
+            return Err(IllegalStep::NoArrow { node, from: *from, to: *to, reason });
+        }
+        let drained = self.instances[index].is_draining();
+        self.move_to(index, NodeStatus::after(*to, reason), reason, at);
+        let instance = &mut self.instances[index];
+        match (to, reason) {
+            (NodeState::Running, _) => {
+                instance.attempts += 1;
+                instance.output = None;
+                instance.failure = None;
+            }
+            (NodeState::WaitingHuman, TransitionReason::ApproveBefore) => instance.approved = false,
+            (NodeState::Ready, TransitionReason::Approved) => instance.approved = true,
+            (NodeState::Pending, TransitionReason::Retry) => instance.retries += 1,
+            (NodeState::Pending, TransitionReason::Patched) => {
+                instance.retries = 0;
+                instance.patch_count += 1;
+                instance.approved = false;
+            }
+            // A directive in the result of a drained node counts for nothing: the node was stopped before.
+            (NodeState::Executed, _) if !drained => {
+                let directive = instance.output.as_ref().and_then(|output| output.directive.as_ref());
+                if directive.is_some_and(|directive| directive.conclude) {
+                    self.conclude();
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn move_to(&mut self, index: usize, status: NodeStatus, reason: &TransitionReason, at: Ticks) {
+        let before = std::mem::replace(&mut self.instances[index].status, status);
+        self.count(index, &before, false);
+        let after = self.instances[index].status.clone();
+        self.count(index, &after, true);
+        let instance = &mut self.instances[index];
+        instance.reason = Some(reason.clone());
+        instance.since = at;
+        self.dirty.mark(index);
+        let state = after.state();
+        if state.is_terminal() {
+            self.commit(index, state);
+        }
+        if may_win(&before) != may_win(&after) {
+            self.update_ordered_joins(index, may_win(&after));
+        }
+    }
+
+    /// Keeps [`StateCounts`](super::StateCounts) and the ready set in step with a node that enters or leaves `status`.
+    fn count(&mut self, index: usize, status: &NodeStatus, enters: bool) {
+        let counts = &mut self.counts;
+        let count = match status {
+            NodeStatus::Running { sleep_until: Some(_), .. } => &mut counts.sleeping,
+            NodeStatus::Running { sleep_until: None, .. } => &mut counts.running,
+            NodeStatus::WaitingHuman { .. } => &mut counts.waiting,
+            NodeStatus::FailedRetryable { .. } => &mut counts.retryable,
+            NodeStatus::Ready => {
+                let key = (self.graph.level[index], index);
+                let _ = if enters { self.ready.insert(key) } else { self.ready.remove(&key) };
+                return;
+            }
+            NodeStatus::Executed | NodeStatus::Failed | NodeStatus::Cancelled | NodeStatus::Skipped => {
+                counts.live -= usize::from(enters);
+                return;
+            }
+            NodeStatus::Pending | NodeStatus::Held | NodeStatus::Upstream { .. } => return,
+        };
+        if enters {
+            *count += 1;
+        } else {
+            *count -= 1;
+        }
+    }
+
+    /// Commits a terminal node. Marks every node whose next step may depend on the end of this one: its consumers (their joins
+    /// count the end), its sources (they lose a consumer that demanded them), and, if the node wins an any_of join, its rival
+    /// candidates (they are superseded).
+    fn commit(&mut self, index: usize, state: NodeState) {
+        self.counters.commits += 1;
+        self.instances[index].commit_number = self.counters.commits;
+        let graph = Arc::clone(&self.graph);
+        for &(consumer, on) in &graph.consumers[index] {
+            let join = self.plan.nodes[consumer].join;
+            let before = self.joins[consumer].winner();
+            self.joins[consumer].commit(join, on, index, state);
+            self.dirty.mark(consumer);
+            if before.is_none() && self.joins[consumer].winner().is_some() {
+                graph.sources[consumer].iter().for_each(|&(sibling, _)| self.dirty.mark(sibling));
+            }
+        }
+        graph.sources[index].iter().for_each(|&(source, _)| self.dirty.mark(source));
+        self.end_interjection(index, state);
+    }
+
+    /// Releases the hold of an interjection that has ended. Cancels the run if the interjection failed, or if the person
+    /// rejected an operator's interjection or did not answer: an operator wanted to intervene, so the run fails safe. An
+    /// interjection that is itself cancelled or skipped only releases its hold.
+    fn end_interjection(&mut self, index: usize, state: NodeState) {
+        let node = &self.plan.nodes[index];
+        let hold = self.holds.iter().position(|held_by| *held_by == node.id);
+        let (failed, is_interjection) = (state == NodeState::Failed, node.kind == Kind::Interjection);
+        let reason = &self.instances[index].reason;
+        let refused =
+            matches!(reason, Some(TransitionReason::HumanRejected | TransitionReason::HumanTimeout));
+        if let Some(hold) = hold {
+            self.holds.remove(hold);
+            self.dirty.mark_all(self.instances.len());
+        }
+        if failed && is_interjection || hold.is_some() && (failed || refused) {
+            self.cancel_plan();
+        }
+    }
+
+    /// Tells the ordered joins that a candidate can no longer win, or can again, and marks the candidate that may start next.
+    fn update_ordered_joins(&mut self, index: usize, may_win: bool) {
+        for &(consumer, _) in &self.graph.consumers[index] {
+            if let Some(next) = self.ordered_joins.set(consumer, index, may_win) {
+                self.dirty.mark(next);
+            }
+        }
+    }
+}
