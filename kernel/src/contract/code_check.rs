@@ -40,7 +40,7 @@ impl CodeCheck {
         let Value::Object(spec) = spec else {
             return Err(SpecError::new(
                 "",
-                format!("a code rule is a map, not {}", describe_kind(spec)),
+                format!("the `spec` of a code rule must be a map, found {}", describe_kind(spec)),
                 SHAPE,
             ));
         };
@@ -48,22 +48,18 @@ impl CodeCheck {
         let check = match spec.get("check") {
             Some(Value::String(check)) => check.as_str(),
             Some(other) => {
-                let what = format!("`check` is the name of a check, not {}", describe_kind(other));
+                let what = format!("`check` must be the name of a check, found {}", describe_kind(other));
                 return Err(SpecError::new("/check", what, one_of_the_checks()));
             }
-            None => return Err(SpecError::new("", "it names no `check`", one_of_the_checks())),
+            None => return Err(SpecError::new("", "`check` is missing", one_of_the_checks())),
         };
         let default_path = if check == "status" { STATUS_PATH } else { "" };
         let path = match spec.get("path") {
             None | Some(Value::Null) => default_path.to_owned(),
             Some(Value::String(path)) => path.clone(),
             Some(other) => {
-                let what = format!("`path` is a text, not {}", describe_kind(other));
-                return Err(SpecError::new(
-                    "/path",
-                    what,
-                    "say where it looks, such as path: matches.0.line",
-                ));
+                let what = format!("`path` must be a text, found {}", describe_kind(other));
+                return Err(SpecError::new("/path", what, "give a path, such as path: matches.0.line"));
             }
         };
         Ok(CodeCheck { path, question: question(check, spec.get("value"))? })
@@ -107,10 +103,10 @@ impl CodeCheck {
     }
 }
 
-const SHAPE: &str = "give it a `check`, and where that looks for something, a `path` and a `value`";
+const SHAPE: &str = "give a `check`, and a `path` and a `value` if the check needs them";
 
 fn one_of_the_checks() -> String {
-    format!("name one of {}", CHECKS.join(", "))
+    format!("use one of {}", CHECKS.join(", "))
 }
 
 fn question(check: &str, value: Option<&Value>) -> Result<Question, SpecError> {
@@ -124,7 +120,7 @@ fn question(check: &str, value: Option<&Value>) -> Result<Question, SpecError> {
     let number = || value.and_then(Value::as_u64).ok_or_else(|| must("a whole number of 0 or more"));
     match check {
         "non_empty" if value.is_some() => {
-            Err(SpecError::new("/value", "non_empty takes no `value`", "leave `value` out"))
+            Err(SpecError::new("/value", "non_empty takes no `value`", "remove `value`"))
         }
         "non_empty" => Ok(Question::NonEmpty),
         "max_bytes" => number().map(Question::MaxBytes),
@@ -142,7 +138,7 @@ fn question(check: &str, value: Option<&Value>) -> Result<Question, SpecError> {
         other => {
             let meant = nearest(other, CHECKS, &mut PAIRS_MAX.clone());
             let help = meant.map_or_else(one_of_the_checks, |meant| format!("did you mean {meant:?}?"));
-            Err(SpecError::new("/check", format!("there is no check {:?}", excerpt(other)), help))
+            Err(SpecError::new("/check", format!("unknown check {:?}", excerpt(other)), help))
         }
     }
 }
@@ -159,7 +155,7 @@ fn matches(pattern: &str) -> Result<Question, SpecError> {
     }
     patterns::compile(pattern)
         .map(|(regex, size)| Question::Matches(Box::new(regex), size))
-        .map_err(|error| wrong(format!("the pattern is no regular expression: {}", regex_error(&error))))
+        .map_err(|error| wrong(format!("the pattern is not a regular expression: {}", regex_error(&error))))
 }
 
 fn statuses(value: Option<&Value>) -> Option<Vec<i64>> {

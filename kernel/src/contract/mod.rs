@@ -199,14 +199,12 @@ pub fn judge(rules: &[Rule], output: &Value) -> Result<Judgement, ContractError>
 
 /// Message for a contract with too many rules.
 pub(crate) fn too_many_rules(rules: usize) -> String {
-    format!("a contract of {rules} rules, at most {CONTRACT_RULES_MAX} are allowed")
+    format!("the contract has {rules} rules, at most {CONTRACT_RULES_MAX} are allowed")
 }
 
 /// Message for the rule that exceeds the pattern budget of the contract.
 pub(crate) fn patterns_too_large() -> String {
-    format!(
-        "with it, the patterns of the contract take more than {CONTRACT_PATTERNS_BYTES_MAX} bytes once they are compiled"
-    )
+    format!("with it, the compiled patterns of the contract exceed {CONTRACT_PATTERNS_BYTES_MAX} bytes")
 }
 
 /// Checks the `spec` of a rule and returns the accounted size of its patterns in bytes.
@@ -249,24 +247,22 @@ fn compile_rule(rule: &Rule) -> Result<Compiled, SpecError> {
             Ok(Compiled::Schema(Box::new(compiled)))
         }
         (Method::Code, None) => {
-            let help = "give it a `spec`, such as {check: non_empty, path: matches}";
-            Err(SpecError::new("", "a code rule without a `spec` asks for nothing", help))
+            let help = "add a `spec`, such as {check: non_empty, path: matches}";
+            Err(SpecError::new("", "a code rule needs a `spec`", help))
         }
         (Method::Code, Some(spec)) => CodeCheck::compile(spec).map(Compiled::Code),
-        (Method::Test, None) => {
-            Err(SpecError::new("", "a test rule without a `spec` runs nothing", TEST_SHAPE))
-        }
+        (Method::Test, None) => Err(SpecError::new("", "a test rule needs a `spec`", TEST_SHAPE)),
         (Method::Test, Some(spec)) => compile_test(spec).map(Compiled::Test),
         (Method::Model | Method::Human, _) => Ok(Compiled::External(rule.method)),
     }
 }
 
-const TEST_SHAPE: &str = "give it the program and its arguments: spec: {argv: [make, check]}";
+const TEST_SHAPE: &str = "give the program and its arguments: spec: {argv: [make, check]}";
 
 fn compile_test(spec: &Value) -> Result<Vec<String>, SpecError> {
     let wrong = |pointer: &str, what: String| Err(SpecError::new(pointer, what, TEST_SHAPE));
     let Value::Object(spec) = spec else {
-        return wrong("", format!("a test rule is a map, not {}", describe_kind(spec)));
+        return wrong("", format!("the `spec` of a test rule must be a map, found {}", describe_kind(spec)));
     };
     spec_error::known_keys(spec, &["argv"])?;
     let Some(Value::Array(listed)) = spec.get("argv") else {
@@ -282,7 +278,7 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, SpecError> {
             other => {
                 return wrong(
                     &format!("/argv/{at}"),
-                    format!("`argv` holds {}, not a text", describe_kind(other)),
+                    format!("`argv` must hold texts, found {}", describe_kind(other)),
                 );
             }
         }
@@ -306,9 +302,9 @@ fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<BrokenRu
         return Some(BrokenRule {
             rule,
             method: Method::Schema,
-            expected: format!("an output that its schema judges in {JUDGEMENT_STEPS_MAX} steps"),
+            expected: format!("an output that its schema evaluates in {JUDGEMENT_STEPS_MAX} steps"),
             found: format!(
-                "one that may take {steps}: give a smaller or flatter one, or simplify the schema"
+                "one that may take {steps}; give a smaller or flatter one, or simplify the schema"
             ),
         });
     }
@@ -409,7 +405,7 @@ mod tests {
             schema,
             &nested(30),
             expect![
-                "contract[0]: expected an output that its schema judges in 100000000 steps, found one that may take 4160749413: give a smaller or flatter one, or simplify the schema"
+                "contract[0]: expected an output that its schema evaluates in 100000000 steps, found one that may take 4160749413; give a smaller or flatter one, or simplify the schema"
             ],
         );
         let links = (0..40).map(|at| {
@@ -420,7 +416,7 @@ mod tests {
         definitions.insert("a40".to_owned(), json!({"type": "object"}));
         let fault = check_spec(&rule(Method::Schema, json!({"$defs": definitions, "$ref": "#/$defs/a0"})));
         let SpecError { what, help, .. } = fault.unwrap_err();
-        expect!["the schema holds one value against more than 10000 of its parts, every reference followed; refer less often to what refers to others: each of allOf, anyOf, oneOf and the like multiplies it"].assert_eq(&format!("{what}; {help}"));
+        expect!["the schema takes more than 10000 evaluation steps for one value, with every reference followed; use fewer nested references: allOf, anyOf, oneOf and similar keywords multiply the steps"].assert_eq(&format!("{what}; {help}"));
     }
 
     #[test]
@@ -500,27 +496,27 @@ mod tests {
             Method::Code,
             Value::Null,
             expect![[
-                r#""" a code rule without a `spec` asks for nothing; give it a `spec`, such as {check: non_empty, path: matches}"#
+                r#""" a code rule needs a `spec`; add a `spec`, such as {check: non_empty, path: matches}"#
             ]],
         );
         check(
             Method::Code,
             json!("non_empty"),
             expect![[
-                r#""" a code rule is a map, not a text; give it a `check`, and where that looks for something, a `path` and a `value`"#
+                r#""" the `spec` of a code rule must be a map, found a text; give a `check`, and a `path` and a `value` if the check needs them"#
             ]],
         );
         check(
             Method::Code,
             json!({"check": "nonsense"}),
             expect![[
-                r#""/check" there is no check "nonsense"; name one of non_empty, max_bytes, min_items, matches, equals, status"#
+                r#""/check" unknown check "nonsense"; use one of non_empty, max_bytes, min_items, matches, equals, status"#
             ]],
         );
         check(
             Method::Code,
             json!({"check": "non_empty", "value": 1}),
-            expect![[r#""/value" non_empty takes no `value`; leave `value` out"#]],
+            expect![[r#""/value" non_empty takes no `value`; remove `value`"#]],
         );
         check(
             Method::Code,
@@ -552,14 +548,14 @@ mod tests {
             Method::Code,
             json!({"check": "matches", "value": "("}),
             expect![[
-                r#""/value" the pattern is no regular expression: unclosed group; write a regular expression of the `regex` crate: no look-around"#
+                r#""/value" the pattern is not a regular expression: unclosed group; write a regular expression of the `regex` crate: no look-around"#
             ]],
         );
         check(
             Method::Code,
             json!({"check": "matches", "value": "(a{1000}){1000}"}),
             expect![[
-                r#""/value" the pattern is no regular expression: it becomes larger than 1048576 bytes; write a regular expression of the `regex` crate: no look-around"#
+                r#""/value" the pattern is not a regular expression: it compiles to more than 1048576 bytes; write a regular expression of the `regex` crate: no look-around"#
             ]],
         );
         check(
@@ -592,33 +588,33 @@ mod tests {
             Method::Test,
             json!({"argv": []}),
             expect![[
-                r#""/argv" `argv` must begin with the name of a program; give it the program and its arguments: spec: {argv: [make, check]}"#
+                r#""/argv" `argv` must begin with the name of a program; give the program and its arguments: spec: {argv: [make, check]}"#
             ]],
         );
         check(
             Method::Test,
             json!({"argv": "cargo test"}),
             expect![[
-                r#""/argv" `argv` must be a list of texts; give it the program and its arguments: spec: {argv: [make, check]}"#
+                r#""/argv" `argv` must be a list of texts; give the program and its arguments: spec: {argv: [make, check]}"#
             ]],
         );
         check(
             Method::Test,
             json!({"argv": ["cargo"], "cwd": "/"}),
-            expect![[r#""/cwd" unknown key "cwd"; leave it out; known here are argv"#]],
+            expect![[r#""/cwd" unknown key "cwd"; remove it; known keys: argv"#]],
         );
         check(
             Method::Test,
             json!({"argv": vec!["x"; TEST_ARGUMENTS_MAX + 1]}),
             expect![[
-                r#""/argv" `argv` has 257 elements, at most 256 are allowed; give it the program and its arguments: spec: {argv: [make, check]}"#
+                r#""/argv" `argv` has 257 elements, at most 256 are allowed; give the program and its arguments: spec: {argv: [make, check]}"#
             ]],
         );
         check(
             Method::Test,
             Value::Null,
             expect![[
-                r#""" a test rule without a `spec` runs nothing; give it the program and its arguments: spec: {argv: [make, check]}"#
+                r#""" a test rule needs a `spec`; give the program and its arguments: spec: {argv: [make, check]}"#
             ]],
         );
     }

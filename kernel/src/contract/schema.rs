@@ -32,24 +32,22 @@ pub enum SchemaError {
         what: String,
     },
     /// The patterns exceed [`CONTRACT_PATTERNS_BYTES_MAX`].
-    #[error(
-        "the patterns of the schema take more than {CONTRACT_PATTERNS_BYTES_MAX} bytes once they are compiled"
-    )]
+    #[error("the compiled patterns of the schema exceed {CONTRACT_PATTERNS_BYTES_MAX} bytes")]
     Patterns,
     /// One value may take more than [`SCHEMA_STEPS_MAX`] steps.
     #[error(
-        "the schema holds one value against more than {SCHEMA_STEPS_MAX} of its parts, every reference followed"
+        "the schema takes more than {SCHEMA_STEPS_MAX} evaluation steps for one value, with every reference followed"
     )]
     TooManySteps,
     /// A reference leads back to itself without descending into the value.
-    #[error("the schema has no end: the reference {reference:?} leads back to itself for the same value")]
+    #[error("the schema never ends: the reference {reference:?} leads back to itself for the same value")]
     Endless {
         /// The reference.
         reference: String,
     },
     /// Parameter names have a format judged by the gate, and the gate judges values only.
     #[error(
-        "`propertyNames` with `format: {format}`: names of parameters are not judged; take them as values, \
+        "`propertyNames` with `format: {format}`: parameter names are not checked; pass them as values, \
          such as {{properties: {{names: {{type: array, items: {{type: string, format: {format}}}}}}}}}"
     )]
     JudgedNames {
@@ -66,19 +64,17 @@ impl SchemaError {
     pub(super) fn help(&self) -> &'static str {
         match self {
             SchemaError::TooLarge { .. } | SchemaError::NotCanonical(_) | SchemaError::Invalid { .. } => {
-                "give it a JSON Schema, such as {type: object}"
+                "use a JSON Schema, such as {type: object}"
             }
             SchemaError::Patterns => PATTERNS_HELP,
             SchemaError::TooManySteps => {
-                "refer less often to what refers to others: each of allOf, anyOf, oneOf and the like multiplies it"
+                "use fewer nested references: allOf, anyOf, oneOf and similar keywords multiply the steps"
             }
             SchemaError::Endless { .. } => {
-                "let it go into the value, such as {properties: {children: {items: {$ref: '#'}}}}"
+                "let the reference descend into the value, such as {properties: {children: {items: {$ref: '#'}}}}"
             }
-            SchemaError::JudgedNames { .. } => "take names as values",
-            SchemaError::DynamicAnchors => {
-                "name what is referred to by `$anchor` or by its place, and use `$ref`"
-            }
+            SchemaError::JudgedNames { .. } => "pass the names as values",
+            SchemaError::DynamicAnchors => "use `$ref` with an `$anchor` or a pointer",
         }
     }
 }

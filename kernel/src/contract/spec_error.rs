@@ -38,7 +38,7 @@ pub(super) fn known_keys(spec: &Map<String, Value>, known: &[&str]) -> Result<()
     let Some(unknown) = spec.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let help = match nearest(unknown, known.iter().copied(), &mut PAIRS_MAX.clone()) {
         Some(meant) => format!("did you mean {meant:?}?"),
-        None => format!("leave it out; known here are {}", known.join(", ")),
+        None => format!("remove it; known keys: {}", known.join(", ")),
     };
     let pointer = format!("/{}", unknown.replace('~', "~0").replace('/', "~1"));
     Err(SpecError { pointer, what: format!("unknown key {:?}", excerpt(unknown)), help })
@@ -62,7 +62,7 @@ pub fn describe_kind(value: &Value) -> &'static str {
 /// A regular expression error in one line, without the parser's drawing.
 pub fn regex_error(error: &regex::Error) -> String {
     match error {
-        regex::Error::CompiledTooBig(bytes) => format!("it becomes larger than {bytes} bytes"),
+        regex::Error::CompiledTooBig(bytes) => format!("it compiles to more than {bytes} bytes"),
         other => {
             let told = other.to_string();
             let last = told.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it cannot be read");

@@ -141,16 +141,16 @@ fn edges(
     let names: Vec<&str> = idle.iter().map(|&at| plan.nodes[at].id.as_str()).collect();
     let (code, detail) = match names.as_slice() {
         [] => return,
-        [one] => (AdviceCode::W01, format!("waits for {one}, and uses neither its result nor what it does")),
+        [one] => (AdviceCode::W01, format!("waits for {one}, but uses neither its result nor its effect")),
         [first, ..] => {
             let (all, idle) = (node.deps.len(), names.len());
             (
                 AdviceCode::W03,
-                format!("waits for {all} nodes and uses nothing of {idle} of them, such as {first}"),
+                format!("waits for {all} nodes, but uses nothing of {idle} of them, such as {first}"),
             )
         }
     };
-    let help = "leave the dependency out, or say what it takes: in param_refs, or in reads".to_owned();
+    let help = "remove the dependency, or declare the use in param_refs or reads".to_owned();
     let first = idle.first().and_then(|first| sources.iter().position(|(source, _)| source == first));
     let place = first.map_or_else(|| origin.node(at), |edge| origin.edge(node, at, edge));
     let (node, pointer) = (node.id.to_string(), place.as_str().to_owned());
@@ -167,8 +167,8 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
             code: AdviceCode::W02,
             node: Diagnostic::PLAN.to_owned(),
             pointer: String::new(),
-            detail: format!("its {count} nodes are one chain: no two ever run at the same time"),
-            help: "let nodes depend on nothing but what they use, or make the chain one node".to_owned(),
+            detail: format!("the {count} nodes form one chain, so no two run at the same time"),
+            help: "let nodes depend only on what they use, or merge the chain into one node".to_owned(),
         });
     }
     let lean: Vec<Node> =
@@ -179,10 +179,9 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
             code: AdviceCode::W04,
             node: Diagnostic::PLAN.to_owned(),
             pointer: String::new(),
-            detail: format!(
-                "its longest path has {depth} nodes, {lean_depth} without edges that nobody uses"
-            ),
-            help: "take out the edges that W01 and W03 name: their nodes can run together".to_owned(),
+            detail: format!("the longest path has {depth} nodes, only {lean_depth} without unused edges"),
+            help: "remove the edges that W01 and W03 report, so that their nodes can run in parallel"
+                .to_owned(),
         });
     }
 }
@@ -198,11 +197,16 @@ fn without_edges(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -
 fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice>) {
     for (at, rule) in contract.iter().enumerate() {
         let (code, detail, help) = if let Some(who) = rule.method.external_judge() {
-            let detail = format!("contract[{at}] is judged by {who}, and nothing here does that: all fails");
-            (AdviceCode::W08, detail, "take `schema`, `code` or `test`; `approval: after` asks a person")
+            let detail =
+                format!("contract[{at}] needs {who} as judge, and none is available, so every result fails");
+            (
+                AdviceCode::W08,
+                detail,
+                "use `schema`, `code` or `test`, or ask a person with `approval: after`",
+            )
         } else if rule.method == Method::Schema && rule.spec.is_none() {
-            let detail = format!("contract[{at}] asks for a schema and gives none: all passes");
-            (AdviceCode::W05, detail, "give it a `spec`, such as {type: object, required: [text]}")
+            let detail = format!("contract[{at}] is a schema rule without a schema, so every result passes");
+            (AdviceCode::W05, detail, "add a `spec`, such as {type: object, required: [text]}")
         } else {
             continue;
         };
@@ -252,8 +256,8 @@ mod tests {
     fn an_edge_nobody_uses_is_named_and_what_it_costs() {
         check(
             &[
-                "W01 b: waits for a, and uses neither its result nor what it does",
-                "W04 *: its longest path has 2 nodes, 1 without edges that nobody uses",
+                "W01 b: waits for a, but uses neither its result nor its effect",
+                "W04 *: the longest path has 2 nodes, only 1 without unused edges",
             ],
             json!([{"id": "a"}, {"id": "b", "deps": ["a"]}]),
         );
@@ -278,7 +282,7 @@ mod tests {
     #[test]
     fn a_join_wider_than_its_reads_is_named_once() {
         check(
-            &["W03 j: waits for 3 nodes and uses nothing of 2 of them, such as b"],
+            &["W03 j: waits for 3 nodes, but uses nothing of 2 of them, such as b"],
             json!([{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "j", "deps": ["a", "b", "c"], "reads": ["a"]}]),
         );
     }
@@ -286,7 +290,7 @@ mod tests {
     #[test]
     fn a_chain_is_told_to_be_one() {
         check(
-            &["W02 *: its 3 nodes are one chain: no two ever run at the same time"],
+            &["W02 *: the 3 nodes form one chain, so no two run at the same time"],
             json!([{"id": "a"}, reads("b", &["a"]), reads("c", &["b"])]),
         );
     }
@@ -294,7 +298,7 @@ mod tests {
     #[test]
     fn a_schema_rule_without_a_schema_is_named() {
         check(
-            &["W05 a: contract[1] asks for a schema and gives none: all passes"],
+            &["W05 a: contract[1] is a schema rule without a schema, so every result passes"],
             json!([{"id": "a", "contract": [{"method": "code"}, {"method": "schema"}]}]),
         );
     }
@@ -303,8 +307,9 @@ mod tests {
     fn a_rule_that_nothing_here_judges_is_named() {
         for (rule, who) in [(json!({"method": "model"}), "a model"), (json!({"method": "human"}), "a person")]
         {
-            let told =
-                format!("W08 a: contract[1] is judged by {who}, and nothing here does that: all fails");
+            let told = format!(
+                "W08 a: contract[1] needs {who} as judge, and none is available, so every result fails"
+            );
             check(&[&told], json!([{"id": "a", "contract": [{"method": "code"}, rule]}]));
         }
     }

@@ -195,7 +195,7 @@ impl Merge<'_> {
                 DiagnosticCode::D05,
                 Diagnostic::PLAN,
                 "the run is cancelled or concluded",
-                "start a new run: this one takes no changes any more",
+                "start a new run: this one accepts no more changes",
             );
         }
     }
@@ -205,7 +205,7 @@ impl Merge<'_> {
         let found = self.old.position(id);
         if found.is_none() {
             let detail = format!("{verb} a node that does not exist");
-            let help = "name a node of the present version; what a change adds, it describes in full";
+            let help = "name a node of the current version: a change cannot modify nodes that it adds";
             self.fault(DiagnosticCode::D03, id, &detail, help);
         }
         found
@@ -214,7 +214,7 @@ impl Merge<'_> {
     fn require_not_started(&mut self, id: &NodeId, verb: &str) {
         if (self.progress)(id) != NodeProgress::NotStarted {
             let detail = format!("{verb} a node that is neither pending nor blocked");
-            self.fault(DiagnosticCode::D01, id, &detail, "add a new node and let it replace this one");
+            self.fault(DiagnosticCode::D01, id, &detail, "add a new node and replace this one with it");
         }
     }
 
@@ -227,12 +227,12 @@ impl Merge<'_> {
 
     fn delta(&mut self, delta: &Delta) -> Vec<NodeId> {
         if let Some(base) = delta.base.filter(|base| *base != self.old.version) {
-            let detail = format!("was made for version {base}, the present one is {}", self.old.version);
+            let detail = format!("written for version {base}, the current version is {}", self.old.version);
             self.fault(
                 DiagnosticCode::D07,
                 Diagnostic::PLAN,
                 &detail,
-                "make it anew for the present version",
+                "write the change for the current version",
             );
         }
         for (id, fields) in &delta.set {
@@ -316,7 +316,7 @@ impl Merge<'_> {
             }
             if (self.progress)(id) == NodeProgress::Terminal {
                 let detail = "cancels a node that is already terminal";
-                self.fault(DiagnosticCode::D01, id, detail, "leave it out: it cannot run any more");
+                self.fault(DiagnosticCode::D01, id, detail, "remove it from `cancel`");
             } else {
                 cancelled.insert(id);
             }
@@ -325,7 +325,7 @@ impl Merge<'_> {
         if self.new.outputs_declared {
             let lost: BTreeSet<NodeId> = outputs.iter().filter(|id| wanted.contains(id)).cloned().collect();
             for id in lost {
-                let help = "let `outputs` of the change name what the run is for then";
+                let help = "set `outputs` in the change to the remaining outputs";
                 self.fault(DiagnosticCode::D04, id, "cancels a declared output", help);
             }
         } else if !outputs.is_empty() && outputs.iter().all(|id| wanted.contains(id)) {
@@ -359,13 +359,13 @@ impl Merge<'_> {
 pub(super) fn is_last_version(plan: &Plan) -> Option<Diagnostic> {
     let most = plan.policy.max_versions;
     let detail = format!("version {} is the last of {most}", plan.version);
-    let help = "start a new run, or raise policy.max_versions there";
+    let help = "start a new run, with a higher policy.max_versions if needed";
     (plan.version >= most).then(|| Diagnostic::new(DiagnosticCode::D02, Diagnostic::PLAN, detail, help))
 }
 
 fn check_forbidden(id: &NodeId, fields: &NodeFields, faults: &mut Vec<Diagnostic>) {
     for name in fields.forbidden() {
-        let help = "rewire or replace the node: set changes no structure";
+        let help = "use rewire or replace: set cannot change the structure";
         faults.push(Diagnostic::new(DiagnosticCode::D06, id, format!("sets `{name}`"), help));
     }
 }

@@ -68,7 +68,7 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> UncheckedPlan {
     let index = NodeIndex::new(&nodes);
     let place = || root.key("contract");
     if draft.contract.as_ref().is_some_and(Vec::is_empty) {
-        let (detail, help) = ("the contract of the plan is empty", "give it a rule, or leave it out");
+        let (detail, help) = ("the contract of the plan is empty", "add a rule, or remove `contract`");
         faults.push(Diagnostic::new(DiagnosticCode::V08, Diagnostic::PLAN, detail, help).at(&place()));
     }
     let specs = settings.real_run.then_some(&mut room);
@@ -277,7 +277,7 @@ pub(super) fn rules(
 ) -> Vec<Rule> {
     let mut specs = specs.map(|room| SpecChecker { room, bytes: 0 });
     if specs.is_some() && drafts.len() > CONTRACT_RULES_MAX {
-        let help = "judge by fewer: one schema can ask for many things";
+        let help = "use fewer rules: one schema can check many things";
         let detail = contract::too_many_rules(drafts.len());
         faults.push(Diagnostic::new(DiagnosticCode::V09, node, detail, help).at(&place()));
         specs = None;
@@ -287,8 +287,8 @@ pub(super) fn rules(
         let named = draft.method.is_some();
         let rule = Rule { method: draft.method.unwrap_or(Method::Human), p: draft.p, spec: draft.spec };
         if !named {
-            let detail = format!("contract[{at}] names no method");
-            let help = "name one of schema, code, test, model, human";
+            let detail = format!("contract[{at}] has no method");
+            let help = "set `method` to schema, code, test, model or human";
             faults.push(Diagnostic::new(DiagnosticCode::V09, node, detail, help).at(&place()));
         } else if let Some(specs) = &mut specs {
             faults.extend(specs.judge(&rule, at, node, &place));
@@ -317,7 +317,7 @@ impl SpecChecker<'_> {
         }
         let spec = || place().key("spec");
         let fault = |what: &str, help: &str, place: &Pointer| {
-            let detail = format!("contract[{at}] cannot be judged by: {what}");
+            let detail = format!("contract[{at}] is invalid: {what}");
             Some(Diagnostic::new(DiagnosticCode::V09, &node, detail, help).at(place))
         };
         let bytes = match check_spec(rule) {
@@ -335,7 +335,7 @@ impl SpecChecker<'_> {
         self.room.take(bytes);
         self.room.is_over().then(|| {
             let detail = format!(
-                "with contract[{at}] of {node}, the patterns of the plan take more than {PLAN_PATTERNS_BYTES_MAX} bytes \
+                "with contract[{at}] of {node}, the compiled patterns of the plan exceed {PLAN_PATTERNS_BYTES_MAX} bytes \
                  once they are compiled"
             );
             Diagnostic::new(DiagnosticCode::V13, Diagnostic::PLAN, detail, PATTERNS_HELP).at(&spec())

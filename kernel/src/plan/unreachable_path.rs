@@ -61,12 +61,12 @@ impl UnreachablePath {
     pub(super) fn help(&self) -> String {
         let UnreachablePath { walked, list, .. } = self;
         match (walked.as_str(), list) {
-            ("", true) => "write the index of an item, such as 0".to_owned(),
+            ("", true) => "use the index of an item, such as 0".to_owned(),
             ("", false) => {
-                "leave the reference out: it has no part to take; to wait for it, use `deps`".to_owned()
+                "remove the reference: the result has no parts; to wait for the node, use `deps`".to_owned()
             }
-            (walked, true) => format!("take an item, such as {walked}.0, or the whole of it: {walked}"),
-            (walked, false) => format!("take the whole of it: {walked}"),
+            (walked, true) => format!("use an item, such as {walked}.0, or the whole list: {walked}"),
+            (walked, false) => format!("use the whole value: {walked}"),
         }
     }
 }
@@ -123,7 +123,7 @@ fn unreachable_path<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> 
                 schema = members.get("items")?;
             }
             "array" => {
-                let what = format!("{whole} is a list, and {segment} is no index");
+                let what = format!("{whole} is a list, and {segment} is not an index");
                 return end(what, true, Vec::new());
             }
             scalar => {
@@ -157,7 +157,7 @@ mod tests {
             ("files", None),
             ("files.0", None),
             ("files.0.x", Some("files.0 is a text, which has no x")),
-            ("files.x", Some("files is a list, and x is no index")),
+            ("files.x", Some("files is a list, and x is not an index")),
             ("fils", Some("the result has no fils")),
             ("count.0", Some("count is a number, which has no 0")),
             ("free.x.y", None),
@@ -178,14 +178,14 @@ mod tests {
         let schema = json!({"type": "object", "properties": {
             "files": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"}}});
         for (schema, path, help) in [
-            (&schema, "files.0.x", "take the whole of it: files.0"),
-            (&schema, "files.x", "take an item, such as files.0, or the whole of it: files"),
-            (&schema, "count.0", "take the whole of it: count"),
-            (&json!({"type": "array"}), "x", "write the index of an item, such as 0"),
+            (&schema, "files.0.x", "use the whole value: files.0"),
+            (&schema, "files.x", "use an item, such as files.0, or the whole list: files"),
+            (&schema, "count.0", "use the whole value: count"),
+            (&json!({"type": "array"}), "x", "use the index of an item, such as 0"),
             (
                 &json!({"type": "null"}),
                 "x",
-                "leave the reference out: it has no part to take; to wait for it, use `deps`",
+                "remove the reference: the result has no parts; to wait for the node, use `deps`",
             ),
         ] {
             assert_eq!(unreachable_path(schema, path.split('.')).unwrap().help(), help, "{path}");

@@ -81,10 +81,7 @@ impl TagCounts {
             _ => {}
         }
         if self.loops > FOR_NESTING_MAX {
-            return Err(format!(
-                "at most {FOR_NESTING_MAX} for loops within one another, found {}",
-                self.loops
-            ));
+            return Err(format!("at most {FOR_NESTING_MAX} nested for loops, found {}", self.loops));
         }
         if self.sets > SETS_MAX {
             return Err(format!("at most {SETS_MAX} set tags in a template, found {}", self.sets));
@@ -171,7 +168,7 @@ fn check_size(code: &str) -> Result<(), String> {
     }
     let count = names::words(code).len();
     if count > WORDS_MAX {
-        return Err(format!("at most {WORDS_MAX} words and signs in one tag, found {count}"));
+        return Err(format!("at most {WORDS_MAX} tokens in one tag, found {count}"));
     }
     Ok(())
 }
@@ -184,7 +181,7 @@ fn check_statement<'a>(
     let body = body.strip_suffix(['-', '+']).unwrap_or(body).trim();
     let word = body.split(|character: char| !character.is_ascii_alphanumeric()).next().unwrap_or_default();
     if !STATEMENTS.contains(&word) {
-        return Err(format!("expected a statement of {}, found {word:?}", STATEMENTS.join(", ")));
+        return Err(format!("expected one of {}, found {word:?}", STATEMENTS.join(", ")));
     }
     let code = unquoted(body);
     check_size(&code)?;
@@ -204,7 +201,7 @@ fn check_binding(word: &str, code: &str) -> Result<(), String> {
         .split(|character: char| !character.is_alphanumeric() && character != '_')
         .any(|it| it == "recursive")
     {
-        return Err("for loops are not recursive here".into());
+        return Err("recursive for loops are not supported".into());
     }
     let expression = if word == "set" { code.split_once('=') } else { code.split_once(" in ") };
     let Some((_, expression)) = expression else {
@@ -222,9 +219,7 @@ fn check_binding(word: &str, code: &str) -> Result<(), String> {
     });
     let lists = expression.contains(',') && !expression.contains('(');
     if grows || builds || lists {
-        return Err(format!(
-            "{word} names a value that is there already, with filters: no operators, no lists"
-        ));
+        return Err(format!("{word} may only bind an existing value, with filters: no operators, no lists"));
     }
     Ok(())
 }

@@ -125,7 +125,7 @@ fn sum(state: &mut State<'_, '_>, args: &[Engine]) -> Result<Engine, Error> {
     let (given, named): (&[Engine], Kwargs) = from_args(args)?;
     let start = given.get(2).cloned().or(named.get("start")?);
     if start.is_some_and(|start| !start.is_number()) {
-        return Err(refused("sum starts from a number"));
+        return Err(refused("sum needs a number as start"));
     }
     Engine::from_function(filters::sum).call(state, args)
 }
@@ -175,7 +175,7 @@ fn charge_copy(bytes: usize, budget: &mut FilterBudget) -> Result<(), Error> {
     if budget.copies_bytes <= RENDER_COPIES_BYTES_MAX {
         return Ok(());
     }
-    Err(refused(format_args!("what filters copy is limited to {RENDER_COPIES_BYTES_MAX} bytes")))
+    Err(refused(format_args!("filters may copy at most {RENDER_COPIES_BYTES_MAX} bytes")))
 }
 
 fn over_budget(_: fmt::Error) -> Error {

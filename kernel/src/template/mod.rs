@@ -50,7 +50,7 @@ pub enum FillError {
     NotCanonical(#[from] JsonError),
     /// The text would exceed the limit.
     #[error(
-        "the text would have {bytes} bytes, at most {room} are allowed here: take a smaller part, or fewer {{}}"
+        "the text would have {bytes} bytes, at most {room} are allowed here: use a smaller part, or fewer {{}}"
     )]
     TooLong {
         /// Length of the text.

@@ -153,7 +153,7 @@ impl<'a> NameChecker<'a> {
                     CalledKind::Test | CalledKind::Function => None,
                 };
                 let meant = meant.map(|meant| format!("{SUGGESTION}{meant}?")).unwrap_or_default();
-                return Err(format!("there is no {what} {word}{meant}"));
+                return Err(format!("unknown {what} {word}{meant}"));
             }
             self.known.insert((called, word.to_owned()));
         }

@@ -44,7 +44,7 @@ pub enum RenderError {
         what: String,
     },
     /// The template reads a missing value.
-    #[error("template, line {line}: {name} is not there")]
+    #[error("template, line {line}: {name} does not exist")]
     Undefined {
         /// Line, from 1.
         line: usize,
@@ -77,7 +77,7 @@ impl From<RenderError> for TemplateError {
         let told = error.to_string().replacen("template, ", "", 1);
         let (what, help) = match told.rsplit_once(SUGGESTION) {
             Some((what, meant)) => (what.to_owned(), format!("did you mean {meant}")),
-            None => (told, "write {{ value }} and {% if … %}, as minijinja has them".to_owned()),
+            None => (told, "use minijinja syntax: {{ value }}, {% if … %}".to_owned()),
         };
         let line = match error {
             RenderError::Template { line, .. } | RenderError::Undefined { line, .. } => Some(line),
@@ -93,7 +93,7 @@ impl From<RenderError> for TemplateError {
 /// use ostler_kernel::template::check_values;
 /// assert!(check_values("{% for n in a.result.list %}{{ n }}{% endfor %}", &|name| name == "a").is_ok());
 /// let error = check_values("{{ a.state }}\n{{ b.state }}", &|name| name == "a").unwrap_err();
-/// assert_eq!(error.to_string(), "template, line 2: b is not there");
+/// assert_eq!(error.to_string(), "template, line 2: b does not exist");
 /// ```
 ///
 /// # Errors
@@ -123,7 +123,7 @@ pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(
 /// use ostler_kernel::template::check_paths;
 /// let is_there = |path: &str| path != "a.result.cuont";
 /// let error = check_paths("{{ a.state }}\n{{ a.result.cuont }}", &is_there).unwrap_err();
-/// assert_eq!(error.to_string(), "template, line 2: a.result.cuont is not there");
+/// assert_eq!(error.to_string(), "template, line 2: a.result.cuont does not exist");
 /// assert!(check_paths("{{ a.result.cuont | default(0) }}", &is_there).is_ok());
 /// ```
 ///

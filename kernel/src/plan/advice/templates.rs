@@ -35,7 +35,7 @@ impl<'a> TemplateChecker<'a> {
         let template = literal(node, "template")?.as_str()?;
         let (line, path, help) = match (node.kind, node.tool.as_deref()) {
             (Kind::Aggregator, _) => {
-                let otherwise = "leave the last step out: what stands there has no parts with names";
+                let otherwise = "remove the last step: the value has no named parts";
                 self.first_unreachable(template, otherwise, &|path| {
                     missing_in_dependency(plan, &self.results, path)
                 })?
@@ -59,7 +59,7 @@ impl<'a> TemplateChecker<'a> {
             code: AdviceCode::W07,
             node: node.id.to_string(),
             pointer: origin.node(at).key("params").key("template").as_str().to_owned(),
-            detail: format!("params.template, line {line}: {path} is never there"),
+            detail: format!("params.template, line {line}: {path} never exists"),
             help,
         })
     }
@@ -81,7 +81,7 @@ impl<'a> TemplateChecker<'a> {
             let told = &missing.known[..missing.known.len().min(NAMES_TOLD_MAX)];
             let otherwise = match told {
                 [] => otherwise.to_owned(),
-                told => format!("there are {}", told.join(", ")),
+                told => format!("known names: {}", told.join(", ")),
             };
             self.suggestions.help(&missing.step, missing.known.iter().map(String::as_str), &otherwise)
         };
@@ -145,7 +145,7 @@ mod tests {
     /// `told` is the line and the unreachable path.
     #[track_caller]
     fn check_template(told: Option<&str>, node: &str, nodes: Value) {
-        let expected = told.map(|told| format!("W07 {node}: params.template, {told} is never there"));
+        let expected = told.map(|told| format!("W07 {node}: params.template, {told} never exists"));
         check(&expected.as_deref().into_iter().collect::<Vec<_>>(), nodes);
     }
 
@@ -198,7 +198,7 @@ mod tests {
     fn what_the_tool_of_a_dependency_never_gives_is_named_whatever_its_contract() {
         let report = json!({"id": "g", "kind": "aggregator", "deps": ["a"], "params": {"template": "{{ a.result.txt }}"}});
         for (tool, told) in
-            [("write", &["W07 g: params.template, line 1: a.result.txt is never there"][..]), ("other", &[])]
+            [("write", &["W07 g: params.template, line 1: a.result.txt never exists"][..]), ("other", &[])]
         {
             check_with(Some(&Writer), told, json!([{"id": "a", "tool": tool}, report]));
         }

@@ -33,16 +33,16 @@ pub(super) fn size(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &
     };
     let (count, most) = (plan.nodes.len(), plan.policy.max_nodes);
     if count == 0 {
-        fault("has no nodes".into(), "give it at least one");
+        fault("the plan has no nodes".into(), "add at least one node");
     }
     if count > most as usize {
-        let detail = format!("has {count} nodes, policy.max_nodes is {most}");
-        fault(detail, "split it, or raise policy.max_nodes");
+        let detail = format!("the plan has {count} nodes, policy.max_nodes allows {most}");
+        fault(detail, "split the plan, or raise policy.max_nodes");
     }
     let edges: usize = plan.nodes.iter().map(|node| node.deps.len()).sum();
     if settings.real_run && edges > PLAN_EDGES_MAX {
-        let detail = format!("has {edges} edges, {PLAN_EDGES_MAX} are the most");
-        fault(detail, "split it, or let a node between gather what many nodes need of many");
+        let detail = format!("the plan has {edges} edges, at most {PLAN_EDGES_MAX} are allowed");
+        fault(detail, "split the plan, or add a node that collects many results for many readers");
     }
 }
 
@@ -53,8 +53,8 @@ pub(super) fn backoff(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults
         if wait < 0 {
             let place = indexed.origin.whole().key("policy").key(name);
             let (detail, help) = (
-                format!("policy.{name} is {}", format_ticks(wait, settings)),
-                "say 0 or more, such as 200ms",
+                format!("policy.{name} is {}, expected 0 or more", format_ticks(wait, settings)),
+                "set a duration of 0 or more, such as 200ms",
             );
             faults.push(Diagnostic::new(DiagnosticCode::V14, Diagnostic::PLAN, detail, help).at(&place));
         }
@@ -80,27 +80,29 @@ fn attempts(
     if node.timeout <= 0 {
         fault(
             "timeout",
-            format!("its timeout is {}", format_ticks(node.timeout, settings)),
-            "give an attempt more time than none",
+            format!("timeout is {}, expected more than 0", format_ticks(node.timeout, settings)),
+            "set a timeout, such as 30s",
         );
     }
     if let Some(silence) = node.heartbeat_timeout.filter(|silence| *silence <= 0 || *silence >= node.timeout)
     {
         let (silence, timeout) = (format_ticks(silence, settings), format_ticks(node.timeout, settings));
-        let detail = format!("its heartbeat_timeout is {silence}, and its timeout {timeout}");
-        fault("heartbeat_timeout", detail, "say more than nothing, and less than its timeout");
+        let detail = format!(
+            "heartbeat_timeout is {silence}, expected more than 0 and less than the timeout of {timeout}"
+        );
+        fault("heartbeat_timeout", detail, "set a duration between 0 and the timeout");
     }
     for (name, count) in [("retries", node.retries), ("patches", node.patches)] {
         if count < 0 {
-            fault(name, format!("{name} is {count}"), "say 0 or more");
+            fault(name, format!("{name} is {count}, expected 0 or more"), "set 0 or more");
         }
     }
     let all = (i128::from(node.retries) + 1) * (i128::from(node.patches) + 1);
     if node.retries >= 0 && node.patches >= 0 && all > i128::from(most) {
         fault(
             if node.retries > 0 { "retries" } else { "patches" },
-            format!("(retries + 1) x (patches + 1) is {all}, policy.max_attempts is {most}"),
-            "allow fewer retries or patches",
+            format!("(retries + 1) x (patches + 1) is {all}, policy.max_attempts allows {most}"),
+            "lower `retries` or `patches`, or raise policy.max_attempts",
         );
     }
 }
@@ -115,10 +117,13 @@ fn check_human_timeout(
     let asks = node.approval != Approval::None || node.kind == Kind::HumanApproval;
     if asks && node.human_timeout.is_none_or(|span| span <= 0) {
         let detail = match node.human_timeout {
-            None => "asks a person, and nothing says for how long".to_owned(),
-            Some(span) => format!("asks a person, and its human_timeout is {}", format_ticks(span, settings)),
+            None => "asks a person without a human_timeout".to_owned(),
+            Some(span) => format!(
+                "asks a person, and human_timeout is {}, expected more than 0",
+                format_ticks(span, settings)
+            ),
         };
-        let help = "say after which time silence cancels it, such as human_timeout: 1h";
+        let help = "set the time after which silence cancels the node, such as human_timeout: 1h";
         let field = match (node.human_timeout, node.approval) {
             (Some(_), _) => "human_timeout",
             (None, Approval::None) => "kind",
@@ -133,8 +138,8 @@ pub(super) fn check_timeout_max(indexed: &IndexedPlan<'_>, at: usize, faults: &m
     let node = &indexed.plan.nodes[at];
     for (name, span) in [("timeout", Some(node.timeout)), ("human_timeout", node.human_timeout)] {
         let Some(span) = span.filter(|span| *span > TIMEOUT_MS_MAX) else { continue };
-        let detail = format!("its {name} is {span} ms, which is more than ten years");
-        let help = format!("say {TIMEOUT_MS_MAX} ms or less, such as 1h or 30d");
+        let detail = format!("{name} is {span} ms, more than ten years");
+        let help = format!("set at most {TIMEOUT_MS_MAX} ms, such as 1h or 30d");
         let place = indexed.place(at).key(name);
         faults.push(Diagnostic::new(DiagnosticCode::V14, &node.id, detail, help).at(&place));
     }
@@ -148,8 +153,8 @@ fn effect(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Diagnostic>
         Effect::External => (true, "external"),
     };
     if acts != (node.impact > 0) {
-        let detail = format!("its effect is {name}, its impact {}", node.impact);
-        let help = "write and external go with impact 1 or 2, none and read with impact 0";
+        let detail = format!("effect {name} does not fit impact {}", node.impact);
+        let help = "write and external need impact 1 or 2, none and read need impact 0";
         faults.push(Diagnostic::new(DiagnosticCode::V15, &node.id, detail, help).at(&place().key("effect")));
     }
 }

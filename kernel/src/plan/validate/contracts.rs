@@ -15,8 +15,8 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagn
     let node = &indexed.plan.nodes[at];
     let place = || indexed.place(at).key("contract");
     if node.contract.is_empty() {
-        let detail = "nothing says when its result is good";
-        let help = "give it a contract, such as [{method: schema, spec: {type: object}}]";
+        let detail = "no contract";
+        let help = "add a contract, such as [{method: schema, spec: {type: object}}]";
         faults.push(Diagnostic::new(DiagnosticCode::V08, &node.id, detail, help).at(&place()));
     }
     probabilities(&node.id, &node.contract, &place, faults);
@@ -24,7 +24,7 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagn
         !node.contract.is_empty() && node.contract.iter().all(|rule| rule.method == Method::Model);
     if node.impact == 2 && model_only && node.approval != Approval::Before {
         let detail = "has impact 2, and only a model judges its result";
-        let help = "let a person permit it first (approval: before), or add a rule of another method";
+        let help = "set approval: before, or add a rule of another method";
         faults.push(Diagnostic::new(DiagnosticCode::V16, &node.id, detail, help).at(&place()));
     }
 }
@@ -34,10 +34,10 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagn
 pub(super) fn check_plan_tests(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     let tests = indexed.plan.contract.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
     for (at, _) in tests {
-        let detail = format!("contract[{at}] is a test, and the plan as a whole runs no program");
+        let detail = format!("contract[{at}] is a test, and the contract of a plan cannot run tests");
         let help = match indexed.plan.outputs.as_slice() {
-            [last] => format!("put it into the contract of the last node, {last}"),
-            _ => "put it into the contract of the last node: one that needs all outputs".to_owned(),
+            [last] => format!("move the test to the contract of the last node, {last}"),
+            _ => "move the test to the contract of a node that depends on all outputs".to_owned(),
         };
         let place = indexed.origin.whole().key("contract").item(at).key("method");
         faults.push(Diagnostic::new(DiagnosticCode::V25, Diagnostic::PLAN, detail, help).at(&place));
@@ -53,9 +53,8 @@ fn probabilities(
     for (at, rule) in rules.iter().enumerate() {
         let Some(p) = rule.p else { continue };
         if !(p > 0.0 && p <= 1.0) {
-            let detail = format!("contract[{at}] has p = {p}");
-            let help = "p is the chance that an accepted result is correct: above 0, at most 1; leave it out \
-                        if unknown";
+            let detail = format!("contract[{at}].p is {p}, expected above 0 and at most 1");
+            let help = "p is the probability that an accepted result is correct; remove it if unknown";
             faults.push(
                 Diagnostic::new(DiagnosticCode::V09, &name, detail, help).at(&place().item(at).key("p")),
             );

@@ -43,12 +43,12 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) -> 
         let mut through = CycleFinder::new(&graph, component);
         for &at in component.iter().filter(|&&at| at < indexed.index.len()) {
             let help = if graph.turns.items().is_empty() {
-                "take out one of these dependencies"
+                "remove one of these dependencies"
             } else {
-                "take out a dependency, or list candidates of ordered joins in one and the same order"
+                "remove a dependency, or list the candidates of ordered joins in the same order"
             };
             let cycle = through.cycle(at);
-            let detail = format!("waits for itself: {}", graph.show(&cycle));
+            let detail = format!("is in a cycle: {}", graph.show(&cycle));
             let place = graph.edge_place(at, &cycle);
             faults.push(
                 Diagnostic::new(DiagnosticCode::V04, &indexed.plan.nodes[at].id, detail, help).at(&place),
@@ -72,12 +72,12 @@ pub(super) fn depth(indexed: &IndexedPlan<'_>, order: &[usize], faults: &mut Vec
         && deepest > most
     {
         let last = &indexed.plan.nodes[at].id;
-        let detail = format!("the path to {last} has {deepest} nodes, policy.max_depth is {most}");
+        let detail = format!("the path to {last} has {deepest} nodes, policy.max_depth allows {most}");
         let fault = Diagnostic::new(
             DiagnosticCode::V13,
             Diagnostic::PLAN,
             detail,
-            "shorten it, or raise policy.max_depth",
+            "shorten the path, or raise policy.max_depth",
         );
         faults.push(fault.at(&indexed.place(at).key("id")));
     }

@@ -24,7 +24,7 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, suggestions: &Suggestions, faults
                 continue;
             };
             if source == own {
-                let help = "leave that dependency or reference out";
+                let help = "remove that dependency or reference";
                 faults.push(
                     Diagnostic::new(DiagnosticCode::V02, &node.id, "depends on itself", help).at(&place()),
                 );
@@ -39,10 +39,10 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, suggestions: &Suggestions, faults
             let help = suggestions.help(
                 output.as_str(),
                 names(plan),
-                "add that node, or take it out of the outputs",
+                "add that node, or remove the name from `outputs`",
             );
             let place = indexed.origin.whole().key("outputs").item(at);
-            let detail = "is an output the plan does not define";
+            let detail = "unknown output";
             faults.push(Diagnostic::new(DiagnosticCode::V03, output, detail, help).at(&place));
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, suggestions: &Suggestions, faults
 /// V19 for an aggregator with a consumer.
 pub(super) fn aggregator_consumed(aggregator: &NodeId, consumer: &NodeId) -> Diagnostic {
     let detail = format!("is an aggregator, and {consumer} depends on it");
-    let help = "an aggregator ends a run: let its consumer depend on what it aggregates";
+    let help = "an aggregator ends a run: let the consumer depend on the aggregated nodes";
     Diagnostic::new(DiagnosticCode::V19, aggregator, detail, help)
 }
 
@@ -64,10 +64,10 @@ fn id(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
     let place = || indexed.place(at).key("id");
     if !is_name(id.as_str()) {
         let help = format!("use {NAME_RULE}");
-        faults.push(Diagnostic::new(DiagnosticCode::V01, id, "is no id", help).at(&place()));
+        faults.push(Diagnostic::new(DiagnosticCode::V01, id, "invalid id", help).at(&place()));
     }
     if at > 0 && indexed.plan.nodes[at - 1].id == *id {
         let help = "give each node an id of its own";
-        faults.push(Diagnostic::new(DiagnosticCode::V01, id, "is used twice", help).at(&place()));
+        faults.push(Diagnostic::new(DiagnosticCode::V01, id, "duplicate id", help).at(&place()));
     }
 }

@@ -17,10 +17,10 @@ pub(super) fn check(
     let node = &indexed.plan.nodes[at];
     let place = |key: &str| indexed.place(at).key(key);
     if !(settings.executes)(node.kind) {
-        let detail = format!("nothing here executes nodes of kind {}", node.kind.as_str());
+        let detail = format!("kind {} has no executor here", node.kind.as_str());
         let kinds: Vec<&str> =
             Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| kind.as_str()).collect();
-        let help = format!("use one of the kinds that are executed: {}", kinds.join(", "));
+        let help = format!("use one of {}", kinds.join(", "));
         faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place("kind")));
     }
     if settings.tools.is_none() {
@@ -31,14 +31,14 @@ pub(super) fn check(
         // The tool is never called, so the tool need not exist; V21 reports the unused name.
         Some(_) if settings.real_run && calls_nothing(node.kind) => {}
         Some(tool) => {
-            let otherwise = format!("use a tool that is there: {}", list_names(names));
+            let otherwise = format!("use one of {}", list_names(names));
             let help = suggestions.help(tool, names.iter().map(String::as_str), &otherwise);
-            let detail = format!("there is no tool {tool}");
+            let detail = format!("unknown tool {tool}");
             faults.push(Diagnostic::new(DiagnosticCode::V20, &node.id, detail, help).at(&place("tool")));
         }
         None if node.kind == Kind::Tool => {
-            let help = "say `tool: NAME`, or another `kind`";
-            let fault = Diagnostic::new(DiagnosticCode::V20, &node.id, "is a tool node without a tool", help);
+            let help = "set `tool: NAME`, or another `kind`";
+            let fault = Diagnostic::new(DiagnosticCode::V20, &node.id, "tool node without a tool", help);
             faults.push(fault.at(&place("tool")));
         }
         None => {}
@@ -58,8 +58,8 @@ pub(super) fn check_unused(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Ve
     for (key, named) in [("tool", &node.tool), ("model", &node.model)] {
         let Some(name) = named else { continue };
         let kind = node.kind.as_str();
-        let detail = format!("names the {key} {name}, which no node of kind {kind} calls");
-        let help = format!("leave `{key}` out, or call it in a node of its own");
+        let detail = format!("names the {key} {name}, but nodes of kind {kind} call no {key}");
+        let help = format!("remove `{key}`, or call it in a separate node");
         let place = indexed.place(at).key(key);
         faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place));
     }
@@ -77,10 +77,10 @@ pub(super) fn domain(
         return;
     }
     let known: Vec<&str> = domains.names().collect();
-    let otherwise = format!("weights are set for {}", known.join(", "));
+    let otherwise = format!("known domains: {}", known.join(", "));
     let help = suggestions.help(domain, known.iter().copied(), &otherwise);
     let place = indexed.origin.whole().key("policy").key("domain");
-    let detail = format!("there is no domain {domain:?}");
+    let detail = format!("unknown domain {domain:?}");
     faults.push(Diagnostic::new(DiagnosticCode::V26, Diagnostic::PLAN, detail, help).at(&place));
 }
 
@@ -90,7 +90,7 @@ const TOOLS_NAMED_MAX: usize = 20;
 fn list_names(names: &BTreeSet<String>) -> String {
     let named: Vec<&str> = names.iter().take(TOOLS_NAMED_MAX).map(String::as_str).collect();
     match names.len() {
-        0 => "there is none here".to_owned(),
+        0 => "(none available)".to_owned(),
         1..=TOOLS_NAMED_MAX => named.join(", "),
         _ => format!("{}, …", named.join(", ")),
     }

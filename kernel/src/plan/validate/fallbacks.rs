@@ -34,12 +34,12 @@ pub(super) fn check(
             .approval
             .is_some_and(|approval| approval != node.approval && node.approval != Approval::None)
         {
-            let detail = "as its fallback: asks nobody where the node itself asks a person";
-            let help = "leave `approval` out: the fallback asks as the node does";
+            let detail = "in its fallback: drops the approval of the node";
+            let help = "remove `approval`: the fallback keeps the approval of the node";
             faults.push(Diagnostic::new(DiagnosticCode::V14, &node.id, detail, help).at(&place));
         }
         faults.extend(sort_and_limit(found).into_iter().map(|fault| {
-            let detail = format!("as its fallback: {}", fault.detail);
+            let detail = format!("in its fallback: {}", fault.detail);
             Diagnostic::new(fault.code, &node.id, detail, fault.help).at(&place)
         }));
     }

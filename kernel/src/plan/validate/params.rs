@@ -54,7 +54,7 @@ fn long_templates(indexed: &IndexedPlan<'_>, at: usize) -> Vec<Diagnostic> {
             "parameter {name} has a template of {} bytes, at most {TEMPLATE_BYTES_MAX} are allowed",
             bytes(reference)
         );
-        let help = "shorten it, or put the text together in a node with text.render";
+        let help = "shorten the template, or build the text in a text.render node";
         let place = indexed.place(at).key("param_refs").key(name).key("template");
         Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&place)
     });
@@ -91,7 +91,7 @@ fn aggregator(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions)
         })
         .collect();
     if !node.params.contains_key("template") && !node.param_refs.contains_key("template") {
-        let says = "a template over what it depends on, such as \"{{ NODE.result.count }}\"";
+        let says = "a template over the dependencies, such as \"{{ NODE.result.count }}\"";
         bad.push(BadParam::Missing { pointer: String::new(), name: "template".into(), says: says.into() });
     }
     let unread = template(node, "template");
@@ -115,13 +115,12 @@ fn check_aggregator_template(
     let there: Vec<&str> = known().take(NAMES_TOLD_MAX).collect();
     let help = match there.as_slice() {
         _ if indexed.index.find(&NodeId::from(name.as_str())).is_some() => format!("add {name} to its deps"),
-        [] => "leave it out: an aggregator takes what became of its dependencies, and this one has none"
-            .to_owned(),
+        [] => "remove it: an aggregator reads its dependencies, and this one has none".to_owned(),
         there => {
-            suggestions.help(&name, known(), &format!("leave it out: it depends on {}", there.join(", ")))
+            suggestions.help(&name, known(), &format!("remove it; the dependencies are {}", there.join(", ")))
         }
     };
-    let what = format!("line {line}: {name} is none of its dependencies");
+    let what = format!("line {line}: {name} is not a dependency");
     Some(BadParam::Wrong { pointer: "/template".to_owned(), what, help, line: Some(line) })
 }
 
@@ -141,7 +140,7 @@ fn template(node: &Node, name: &str) -> Vec<BadParam> {
         },
         Some(other) => {
             let what = format!("must be a text, found {}", describe_kind(other));
-            wrong(what, "write the template as a text".to_owned(), None)
+            wrong(what, "write the template as text".to_owned(), None)
         }
     }
 }
@@ -149,8 +148,8 @@ fn template(node: &Node, name: &str) -> Vec<BadParam> {
 fn diagnostic(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Suggestions) -> Diagnostic {
     let whose = match (&node.tool, node.kind) {
         (Some(tool), Kind::Tool) => tool.as_str(),
-        (_, Kind::Aggregator) => "an aggregator",
-        _ => "a model",
+        (_, Kind::Aggregator) => "aggregator",
+        _ => "model",
     };
     let within = |pointer: &str| {
         let inner = pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~");
@@ -161,10 +160,13 @@ fn diagnostic(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Sugges
             let outer = pointer.rsplit_once('/').map_or("", |(outer, _)| outer);
             let taken = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
             let (detail, otherwise) = if outer.is_empty() {
-                (format!("{whose} takes no parameter {name}"), format!("leave it out: {whose} takes {taken}"))
+                (format!("{whose}: unknown parameter `{name}`"), format!("remove it; {whose} takes {taken}"))
             } else {
                 let place = within(outer);
-                (format!("{place} of {whose} has no {name}"), format!("leave it out: it has {taken}"))
+                (
+                    format!("{whose}: unknown parameter `{place}.{name}`"),
+                    format!("remove it; known names: {taken}"),
+                )
             };
             let help = suggestions.help(&name, known.iter().map(String::as_str), &otherwise);
             // A parameter from a reference has its place under `param_refs`.
@@ -176,8 +178,8 @@ fn diagnostic(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Sugges
             Diagnostic::new(DiagnosticCode::V23, &node.id, detail, help).at(&place)
         }
         BadParam::Missing { pointer, name, says } => {
-            let what = if pointer.is_empty() { whose.to_owned() } else { within(&pointer) };
-            let detail = format!("{what} needs the parameter {name}, and does not get it");
+            let path = if pointer.is_empty() { name.clone() } else { format!("{}.{name}", within(&pointer)) };
+            let detail = format!("{whose}: missing parameter `{path}`");
             let says = if says.is_empty() { String::new() } else { format!(": {says}") };
             let help = if pointer.is_empty() && node.kind == Kind::Tool {
                 format!("add `{name}` to params, or to param_refs{says}")
@@ -187,7 +189,7 @@ fn diagnostic(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Sugges
             Diagnostic::new(DiagnosticCode::V23, &node.id, detail, help).at(&params.join(&pointer))
         }
         BadParam::Wrong { pointer, what, help, line } => {
-            let detail = format!("{} of {whose}: {what}", within(&pointer));
+            let detail = format!("{whose}: {}: {what}", within(&pointer));
             let fault =
                 Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&params.join(&pointer));
             Diagnostic { line, ..fault }

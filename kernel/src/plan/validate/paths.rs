@@ -50,7 +50,7 @@ fn path(
     let detail = format!("parameter {name} refers to {path} of {from}: {}", unreachable_path.what);
     let otherwise = match unreachable_path.known.as_slice() {
         [] => unreachable_path.help(),
-        known => format!("there are {}", known.join(", ")),
+        known => format!("known names: {}", known.join(", ")),
     };
     let names = unreachable_path.known.iter().map(String::as_str);
     let help = context.suggestions.help(&unreachable_path.segment, names, &otherwise);

@@ -189,7 +189,7 @@ fn fallbacks_by_merging(unchecked: &UncheckedPlan, settings: &Settings<'_>) -> V
         let merged = merge(&unchecked.plan, &patch, &|_| NodeProgress::NotStarted, false, settings);
         let place = unchecked.origin.node(at).key("fallback");
         faults.extend(merged.err().unwrap_or_default().into_iter().map(|fault| {
-            let detail = format!("as its fallback: {}", fault.detail);
+            let detail = format!("in its fallback: {}", fault.detail);
             Diagnostic::new(fault.code, &node.id, detail, fault.help).at(&place)
         }));
     }

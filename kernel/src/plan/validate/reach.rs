@@ -19,8 +19,8 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     }
     for (at, node) in nodes.iter().enumerate() {
         if node.reach().impact == 0 && !node.is_control() && !leads[indexed.index.effective(at)] {
-            let detail = "does nothing to the world, and no output and no control node depends on it";
-            let help = "take it out, name it in the outputs, or let something depend on it";
+            let detail = "has no effect, and no output and no control node depends on it";
+            let help = "remove the node, add it to `outputs`, or let another node depend on it";
             faults.push(
                 Diagnostic::new(DiagnosticCode::V05, &node.id, detail, help).at(&indexed.place(at).key("id")),
             );

@@ -40,15 +40,17 @@ pub(super) fn check(
         if context.settings.real_run && node.params.contains_key(name) {
             let detail = format!("parameter {name} is given both in params and in param_refs");
             let place = indexed.place(at).key("params").key(name);
-            faults.push(Diagnostic::new(DiagnosticCode::V22, &node.id, detail, "give it once").at(&place));
+            faults.push(
+                Diagnostic::new(DiagnosticCode::V22, &node.id, detail, "remove one of them").at(&place),
+            );
         }
     }
     let referred: BTreeSet<&NodeId> = node.param_refs.values().map(|reference| &reference.from).collect();
     for (item, read) in node.reads.iter().enumerate() {
         if !succeeds.contains_key(read) && !referred.contains(read) {
-            let detail = format!("reads {read}, which is neither a dependency nor referred to");
+            let detail = format!("reads {read}, which is neither a dependency nor referenced");
             let named = node.deps.iter().map(|dep| dep.n.as_str());
-            let help = suggestions.help(read.as_str(), named, "depend on it, or take it out of `reads`");
+            let help = suggestions.help(read.as_str(), named, "add it to `deps`, or remove it from `reads`");
             let place = indexed.place(at).key("reads").item(item);
             faults.push(Diagnostic::new(DiagnosticCode::V10, &node.id, detail, help).at(&place));
         }
@@ -70,15 +72,15 @@ fn source(
         if any_of {
             return None;
         }
-        ("there is no winner where nothing joins any_of", "name the node to take it from")
+        ("only a node with join: any_of has a winner", "name a node instead")
     } else if indexed.index.find(from).is_none() {
         let detail = format!("parameter {name} refers to {from}, which the plan does not define");
         let help = suggestions.help(from.as_str(), names(indexed.plan), "add that node, or refer to another");
         return Some(Diagnostic::new(DiagnosticCode::V03, &node.id, detail, help));
     } else if any_of {
-        ("one candidate of an any_of may never run", "take it from $winner")
+        ("a candidate of an any_of may never run", "use from: $winner")
     } else if !success {
-        ("there is no success edge from it", "depend on its success; a terminal edge carries no data")
+        ("no success edge leads from it", "depend on its success: a terminal edge carries no data")
     } else {
         return None;
     };
@@ -88,11 +90,11 @@ fn source(
 
 fn path(node: &Node, name: &str, reference: &ParamRef) -> Option<Diagnostic> {
     let detail = match &reference.path {
-        None => format!("parameter {name} says no path"),
-        Some(path) if !is_path(path) => format!("parameter {name} has the path {path:?}"),
+        None => format!("parameter {name} has no path"),
+        Some(path) if !is_path(path) => format!("parameter {name} has the invalid path {path:?}"),
         Some(_) => return None,
     };
-    let help = "say where in the result it stands, as keys and indices with dots: matches.0.line";
+    let help = "give keys and list indices separated by dots, such as matches.0.line";
     Some(Diagnostic::new(DiagnosticCode::V17, &node.id, detail, help))
 }
 

@@ -79,11 +79,13 @@ fn speculative(indexed: &IndexedPlan<'_>, at: usize, candidate: usize) -> Diagno
     let node = &indexed.plan.nodes[at];
     let impact = node.reach().impact;
     let detail = if at == candidate {
-        format!("has impact {impact} and races other candidates of a parallel any_of")
+        format!("has impact {impact} and competes with other candidates of a parallel any_of")
     } else {
         let raced = &indexed.plan.nodes[candidate].id;
-        format!("has impact {impact} and is done for {raced} alone, which races other candidates")
+        format!(
+            "has impact {impact} and runs only for {raced}, which competes with other candidates of a parallel any_of"
+        )
     };
-    let help = "use `dispatch: ordered`, which tries one candidate at a time, or make it an output";
+    let help = "use `dispatch: ordered` to try one candidate at a time, or make the node an output";
     Diagnostic::new(DiagnosticCode::V12, &node.id, detail, help).at(&indexed.place(at).key("impact"))
 }

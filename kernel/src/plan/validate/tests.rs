@@ -119,14 +119,14 @@ fn a_cycle_is_shown() {
     let faults = simulated(json!({"nodes": [{"id": "x", "deps": ["z"]}, {"id": "y", "deps": ["x"]},
                                             {"id": "z", "deps": ["y"]}]}));
     let details: Vec<String> = faults.unwrap_err().into_iter().map(|fault| fault.detail).collect();
-    assert_eq!(details, ["waits for itself: x -> z -> y -> x"; 3]);
+    assert_eq!(details, ["is in a cycle: x -> z -> y -> x"; 3]);
 }
 
 #[test]
 fn a_long_cycle_is_cut_and_counted_and_told_of_every_node_in_the_same_words() {
     let node = |at: usize| json!({"id": format!("n{at}"), "deps": [format!("n{}", (at + 19) % 20)]});
     let faults = simulated(json!({"nodes": (0..20).map(node).collect::<Vec<_>>()})).unwrap_err();
-    let told = "waits for itself: n0 -> n19 -> n18 -> n17 -> n16 -> n15 -> n14 -> n13 -> … -> n0 (20 nodes)";
+    let told = "is in a cycle: n0 -> n19 -> n18 -> n17 -> n16 -> n15 -> n14 -> n13 -> … -> n0 (20 nodes)";
     assert!(faults.len() == 20 && faults.iter().all(|fault| fault.detail == told), "{faults:#?}");
     let place = |id: &str| faults.iter().find(|fault| fault.node == id).map(|fault| fault.pointer.as_str());
     assert_eq!((place("n0"), place("n7")), (Some("/nodes/0/deps/0"), Some("/nodes/7/deps/0")));
@@ -371,7 +371,10 @@ fn a_real_run_has_rules_of_its_own() {
         check("V14 a", ticks(1));
     }
     let slow = json!({"id": "p", "nodes": [{"id": "a", "tool": "look", "timeout": "-5s"}]});
-    assert_eq!(draft(&slow).validate(&settings).unwrap_err()[0].detail, "its timeout is -5000 ms");
+    assert_eq!(
+        draft(&slow).validate(&settings).unwrap_err()[0].detail,
+        "timeout is -5000 ms, expected more than 0"
+    );
     for (expected, rule) in [
         ("", json!({"method": "schema"})),
         ("", json!({"method": "schema", "spec": {"type": "object"}})),
@@ -410,14 +413,14 @@ fn a_real_run_has_rules_of_its_own() {
         faults => panic!("{faults:?}"),
     };
     let (detail, place) =
-        ("contract[1] is a test, and the plan as a whole runs no program", "/contract/1/method");
+        ("contract[1] is a test, and the contract of a plan cannot run tests", "/contract/1/method");
     let told =
-        format!("V25 *: {detail}; put it into the contract of the last node: one that needs all outputs");
+        format!("V25 *: {detail}; move the test to the contract of a node that depends on all outputs");
     assert_eq!(fault(json!(["s", "t"])), (told, place.to_owned()));
     let mut one = whole(json!(["t"]));
     one["nodes"][1]["deps"] = json!(["s"]);
     let help = draft(&one).validate(&settings).unwrap_err().remove(0).help;
-    assert_eq!(help, "put it into the contract of the last node, t");
+    assert_eq!(help, "move the test to the contract of the last node, t");
     one["nodes"][1]["contract"] = one["contract"].take();
     one.as_object_mut().unwrap().remove("contract");
     draft(&one).validate(&settings).unwrap();
@@ -448,14 +451,12 @@ fn a_domain_is_one_that_has_weights() {
     }
     assert_eq!(
         told("leagl", Some(&domains)),
-        ["/policy/domain V26 *: there is no domain \"leagl\"; did you mean \"legal\"?"]
+        ["/policy/domain V26 *: unknown domain \"leagl\"; did you mean \"legal\"?"]
     );
     assert_eq!(
         told("poetry", Some(&domains)),
-        [
-            "/policy/domain V26 *: there is no domain \"poetry\"; weights are set for chemistry, dashboard, default, \
-          legal, security, web-testing"
-        ]
+        ["/policy/domain V26 *: unknown domain \"poetry\"; known domains: chemistry, dashboard, default, \
+          legal, security, web-testing"]
     );
     assert_eq!(told("poetry", None), [""; 0], "nobody knows");
 }

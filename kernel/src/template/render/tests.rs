@@ -49,10 +49,10 @@ fn values_become_text() {
 fn a_missing_value_is_named_with_its_place() {
     check(
         "line\n{{ todos.results.count }}",
-        expect!["error: template, line 2: todos.results.count is not there"],
+        expect!["error: template, line 2: todos.results.count does not exist"],
     );
-    check("{{ missing }}", expect!["error: template, line 1: missing is not there"]);
-    check("{% if missing %}x{% endif %}", expect!["error: template, line 1: missing is not there"]);
+    check("{{ missing }}", expect!["error: template, line 1: missing does not exist"]);
+    check("{% if missing %}x{% endif %}", expect!["error: template, line 1: missing does not exist"]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_is_no_template_says_where() {
     check(
         "{% nonsense %}",
         expect![[
-            r#"error: template, line 1: expected a statement of if, elif, else, endif, for, endfor, set, raw, endraw, found "nonsense""#
+            r#"error: template, line 1: expected one of if, elif, else, endif, for, endfor, set, raw, endraw, found "nonsense""#
         ]],
     );
 }
@@ -106,19 +106,19 @@ fn a_template_cannot_grow_without_bound() {
     check(
         "{% set a = name ~ name %}",
         expect![
-            "error: template, line 1: set names a value that is there already, with filters: no operators, no lists"
+            "error: template, line 1: set may only bind an existing value, with filters: no operators, no lists"
         ],
     );
     check(
         "{% set a = [name, name] %}",
         expect![
-            "error: template, line 1: set names a value that is there already, with filters: no operators, no lists"
+            "error: template, line 1: set may only bind an existing value, with filters: no operators, no lists"
         ],
     );
     check(
         "{% set a = name, name %}",
         expect![
-            "error: template, line 1: set names a value that is there already, with filters: no operators, no lists"
+            "error: template, line 1: set may only bind an existing value, with filters: no operators, no lists"
         ],
     );
     check(
@@ -128,23 +128,23 @@ fn a_template_cannot_grow_without_bound() {
     check(
         "{% for a in [[name, name]] %}{% endfor %}",
         expect![
-            "error: template, line 1: for names a value that is there already, with filters: no operators, no lists"
+            "error: template, line 1: for may only bind an existing value, with filters: no operators, no lists"
         ],
     );
     check(
         "{% for a in todos recursive %}{{ loop(a) }}{% endfor %}",
-        expect!["error: template, line 1: for loops are not recursive here"],
+        expect!["error: template, line 1: recursive for loops are not supported"],
     );
     check(
         "{%- filter upper %}x{% endfilter %}",
         expect![[
-            r#"error: template, line 1: expected a statement of if, elif, else, endif, for, endfor, set, raw, endraw, found "filter""#
+            r#"error: template, line 1: expected one of if, elif, else, endif, for, endfor, set, raw, endraw, found "filter""#
         ]],
     );
     check(
         "{% with a = name %}{% endwith %}",
         expect![[
-            r#"error: template, line 1: expected a statement of if, elif, else, endif, for, endfor, set, raw, endraw, found "with""#
+            r#"error: template, line 1: expected one of if, elif, else, endif, for, endfor, set, raw, endraw, found "with""#
         ]],
     );
     check(
@@ -212,16 +212,15 @@ fn what_filters_copy_is_bounded() {
         ("{{ [x, x, x, x]|map('upper')|length }}{{ x|unique }}", "unique"),
     ] {
         let error = copied(template, &text).unwrap_err().to_string();
-        let expected =
-            format!("what filters copy is limited to {RENDER_COPIES_BYTES_MAX} bytes at `{filter}");
+        let expected = format!("filters may copy at most {RENDER_COPIES_BYTES_MAX} bytes at `{filter}");
         assert!(error.contains(&expected), "{template}: {error}");
     }
     let upper = "{% set a = m.k|upper|lower|trim|title|capitalize|string|e %}".repeat(6);
-    assert!(copied(&upper, &text).unwrap_err().to_string().contains("what filters copy is limited"));
+    assert!(copied(&upper, &text).unwrap_err().to_string().contains("filters may copy at most"));
     check("{{ [1, 2]|sum }} {{ [1]|sum(start=4) }}", expect!["3 5"]);
     check(
         "{{ ['a']|sum(start='') }}",
-        expect!["error: template, line 1: invalid operation: sum starts from a number at `sum(start='')`"],
+        expect!["error: template, line 1: invalid operation: sum needs a number as start at `sum(start='')`"],
     );
 }
 
@@ -233,7 +232,7 @@ fn what_a_template_holds_at_once_is_bounded() {
     check(&loops(1).repeat(20), expect![""]);
     check(
         &loops(bounds::FOR_NESTING_MAX + 1),
-        expect!["error: template, line 1: at most 8 for loops within one another, found 9"],
+        expect!["error: template, line 1: at most 8 nested for loops, found 9"],
     );
     let elifs =
         |count: usize| format!("{{% if name == 1 %}}{}{{% endif %}}", "{% elif name == 1 %}".repeat(count));
@@ -294,16 +293,13 @@ fn a_check_knows_every_filter_test_and_function() {
         ("{% set f = range %}{{ f(3) }} {{ a if (b) else (c) }} {{ a in (b) }}", None),
         ("{{ a is not divisibleby(3) }}{% raw %}{{ a | nope }}{% endraw %}{# | nope #}", None),
         ("{{ a | map('tojson') | list }} {{ a == '| nope' }} {{ a is odd or b is even }}", None),
-        ("a\n{{ a | uper }}", Some("line 2: there is no filter uper: did you mean upper?")),
-        ("{% if false %}{{ a|nope|upper }}{% endif %}", Some("line 1: there is no filter nope")),
-        (
-            "{% for i in a | sorted %}{% endfor %}",
-            Some("line 1: there is no filter sorted: did you mean sort?"),
-        ),
-        ("{{ a is not nope }}", Some("line 1: there is no test nope")),
-        ("{{ 1 + rnge (3) }}", Some("line 1: there is no function rnge")),
-        ("{{ dict(a=1) }}", Some("line 1: there is no function dict")),
-        ("{{ a | indent(2) }}", Some("line 1: there is no filter indent")),
+        ("a\n{{ a | uper }}", Some("line 2: unknown filter uper: did you mean upper?")),
+        ("{% if false %}{{ a|nope|upper }}{% endif %}", Some("line 1: unknown filter nope")),
+        ("{% for i in a | sorted %}{% endfor %}", Some("line 1: unknown filter sorted: did you mean sort?")),
+        ("{{ a is not nope }}", Some("line 1: unknown test nope")),
+        ("{{ 1 + rnge (3) }}", Some("line 1: unknown function rnge")),
+        ("{{ dict(a=1) }}", Some("line 1: unknown function dict")),
+        ("{{ a | indent(2) }}", Some("line 1: unknown filter indent")),
     ] {
         let found = check_template(template).map_err(|error| error.to_string()).err();
         assert_eq!(
