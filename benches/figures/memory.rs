@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use ostler::{Settled, Submission};
+use ostler::kernel::run::RunStatus;
+use ostler::{Submission};
 
 use crate::plans;
 use crate::table::{Row, median};
@@ -42,7 +43,7 @@ pub(crate) fn child(data: &Path) {
         let plan = plans::plan(&os, plans::waiting());
         for _ in 0..RUNS {
             let run = os.submit(Submission::plan(plan.clone())).await.unwrap();
-            assert_eq!(run.outcome().await.unwrap(), Settled::WaitsForPerson);
+            assert_eq!(run.outcome().await.unwrap(), RunStatus::Waiting);
         }
         drop(plan);
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ostler::kernel::run::RunStatus;
 use ostler::kernel::event::HumanRequestKind;
 use ostler::kernel::run::{RunOutcome, NodeStatus};
 use ostler::{Answer, Approval, Ostler, ResolveHow, Run, Settled};
@@ -97,17 +98,18 @@ pub(crate) async fn see_through(
     out: Out<'_>,
 ) -> Result<Seen, Error> {
     loop {
-        match run.outcome().await? {
-            Settled::Closed(outcome) => return closed(os, run, outcome).await,
-            Settled::WaitsForPerson => {
+        let Settled { status, reason } = run.outcome().await?;
+        if let Some(outcome) = status.outcome() {
+            return closed(os, run, outcome).await;
+        }
+        match status {
+            RunStatus::Waiting => {
                 for approval in run.approvals().await? {
                     answer(os, &approval, reviewer, out).await?;
                 }
                 escalated(os, run, reviewer, out).await?;
             }
-            Settled::Parked(why) => return Err(format!("the run was set aside: {why}").into()),
-            Settled::Quarantined(why) => return Err(format!("the run is quarantined: {why}").into()),
-            Settled::Resting => return Err("the run rests: nobody drives it".into()),
+            _ => return Err(format!("the run is {status}: {}", reason.unwrap_or_default()).into()),
         }
     }
 }

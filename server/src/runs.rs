@@ -16,12 +16,11 @@ use crate::events::Until;
 use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
 use crate::routes::Api;
-use crate::summary::{self, RunStatusView};
 use crate::wire::{
     DamagedResult, GraphView, InterjectRequest, Interjected, Resolution, ResolveRequest, ResultsCheck,
     RunList, RunRef, Summary,
 };
-use crate::{events, graph, run_lookup, streaming};
+use crate::{events, graph, run_lookup, streaming, summary};
 
 /// Maximum runs on one page of `GET /v1/runs`.
 pub const RUNS_LISTED_MAX: usize = 1_000;
@@ -104,9 +103,7 @@ pub(crate) async fn show(
     let at = query.seq()?;
     let view = view_at(&api.system, run, at).await?;
     let is_past = at.is_some() && api.system.events(run, view.last)?.next_known().await.is_some();
-    let status =
-        if is_past { RunStatusView::in_the_past(&view) } else { RunStatusView::now(&api.system, &view)? };
-    Ok(Json(summary::summarize(run, &view, status)))
+    Ok(Json(if is_past { summary::in_the_past(&view) } else { summary::current(&api.system, &view)? }))
 }
 
 pub(crate) async fn graph(
@@ -233,7 +230,7 @@ pub(crate) async fn resolve(
             return Err(Problem::bad("resolve", "what was done has a result: give `value`"));
         }
         (Resolution::Redo | Resolution::Fail, Some(_)) => {
-            return Err(Problem::bad("resolve", "only what was done has a result: leave `value` out"));
+            return Err(Problem::bad("resolve", "only what was done has a result: remove `value`"));
         }
     };
     let node = node.as_str().into();

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use axum::Json;
+use axum::{Extension, Json};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -11,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use ostler_actors::{Submission, System, new_run_id};
 use ostler_kernel::id::{AgentId, Digest, RunId};
 use ostler_kernel::lineage;
+use ostler_kernel::plan::Plan;
 
 use crate::extract::{RawBody, parse_body};
 use crate::problem::Problem;
@@ -21,8 +23,13 @@ use crate::{agents, idempotency, run_lookup};
 pub(crate) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
+    validated: Option<Extension<SubmitRequest<Arc<Plan>>>>,
     RawBody(bytes): RawBody,
 ) -> Result<Response, Problem> {
+    if let Some(Extension(request)) = validated {
+        let run = api.system.submit(of_validated(&api.system, request).await?).await?;
+        return Ok((StatusCode::CREATED, Json(RunRef { run: run.to_string() })).into_response());
+    }
     let key = headers.get("idempotency-key").map(|key| {
         let text =
             key.to_str().map_err(|_| Problem::bad("idempotency_key", "an idempotency key is ASCII"))?;
@@ -63,8 +70,14 @@ async fn submit_once(api: &Api, key: &str, digest: Digest, bytes: &Bytes) -> Res
 /// Parses and validates the body of a submission.
 async fn submission(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
     let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = parse_body(bytes)?;
+    let plan = system.judge_plan(plan).await.map_err(|faults| Problem::faults(&faults))?.into();
+    of_validated(system, SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run }).await
+}
+
+/// Resolves the names in a request whose plan is valid.
+async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Result<Submission, Problem> {
+    let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = request;
     let workspace = absolute_workspace(workspace)?;
-    let plan = system.judge_plan(plan).await.map_err(|faults| Problem::faults(&faults))?;
     let agent = agent.as_deref().map(AgentId::from);
     let client = match &agent {
         Some(agent) => agents::client_of(system, agent).await?,
@@ -72,7 +85,7 @@ async fn submission(system: &System, bytes: &Bytes) -> Result<Submission, Proble
     };
     let run = run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
     let budget = budget.map(NonZeroU64::get);
-    Ok(Submission { plan: plan.into(), client, agent, intent, scope, workspace, run, budget })
+    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget })
 }
 
 /// Refuses a relative path: the client's working directory is unknown here.

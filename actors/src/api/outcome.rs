@@ -1,34 +1,52 @@
 //! What becomes of a run.
 
+use crate::storage::event_cursor::EventCursor;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Position, RunRowStatus, Seq};
-use ostler_kernel::run::{Run, RunFold, RunOutcome};
+use ostler_kernel::run::{Run, RunFold, RunOutcome, RunStatus};
 
-use crate::api::cursor::EventCursor;
 use crate::api::system::System;
 use crate::api::view::RunView;
 use crate::base::error::RunError;
 
-/// What a run has come to, for now or for good.
+/// The status in which a run has come to rest, for now or for good.
+///
+/// Compares with a [`RunStatus`] alone: `run.outcome().await? == RunStatus::Succeeded`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
-    /// It is over.
-    Closed(RunOutcome),
-    /// Nothing goes on until a person answers: in the run, or in one that its agent has to end first
-    /// ([`System::held_up_by`]).
-    WaitsForPerson,
-    /// It was set aside, and why.
-    Parked(String),
-    /// Something of it is damaged, and what: it never goes on.
-    Quarantined(String),
-    /// It is open, and this process does not drive it.
-    Resting,
+pub struct Settled {
+    /// A final status; or [`RunStatus::Waiting`] for a person, in the run or in one that its agent has to end first
+    /// ([`System::held_up_by`]); or [`RunStatus::Suspended`]; or [`RunStatus::Queued`], if this process does not execute it.
+    pub status: RunStatus,
+    /// Why the run is suspended or quarantined.
+    pub reason: Option<String>,
 }
 
 impl Settled {
-    /// Whether the run is over and gave what it was for, or concluded early.
+    /// A run at rest in a status that needs no reason.
+    pub const fn new(status: RunStatus) -> Settled {
+        Settled { status, reason: None }
+    }
+
+    /// A run that was suspended for this reason.
+    pub fn suspended(reason: impl Into<String>) -> Settled {
+        Settled { status: RunStatus::Suspended, reason: Some(reason.into()) }
+    }
+
+    /// Whether the run succeeded or concluded early.
     pub fn is_success(&self) -> bool {
-        matches!(self, Settled::Closed(RunOutcome::Succeeded | RunOutcome::Concluded))
+        matches!(self.status, RunStatus::Succeeded | RunStatus::Concluded)
+    }
+}
+
+impl From<RunOutcome> for Settled {
+    fn from(outcome: RunOutcome) -> Settled {
+        Settled::new(outcome.into())
+    }
+}
+
+impl PartialEq<RunStatus> for Settled {
+    fn eq(&self, status: &RunStatus) -> bool {
+        self.status == *status
     }
 }
 
@@ -47,10 +65,10 @@ impl System {
     fn rests_as(&self, run: RunId) -> Result<(Settled, Position), RunError> {
         let row = self.row(run)?;
         let settled = match row.status {
-            RunRowStatus::Closed(outcome) => Settled::Closed(outcome),
-            RunRowStatus::Parked(reason) => Settled::Parked(reason),
-            RunRowStatus::Open => Settled::Resting,
-            RunRowStatus::Quarantined(why) => Settled::Quarantined(why),
+            RunRowStatus::Closed(outcome) => outcome.into(),
+            RunRowStatus::Parked(reason) => Settled::suspended(reason),
+            RunRowStatus::Open => Settled::new(RunStatus::Queued),
+            RunRowStatus::Quarantined(why) => Settled { status: RunStatus::Quarantined, reason: Some(why) },
         };
         Ok((settled, row.position))
     }
@@ -62,19 +80,21 @@ impl System {
         run: RunId,
         told: Option<(Option<RunOutcome>, &Run)>,
     ) -> Result<Option<Settled>, RunError> {
-        if !self.services.driven.has(run) {
+        if !self.services.active_runs.has(run) {
             return Ok(Some(self.rests_as(run)?.0));
         }
         if let Some((Some(outcome), _)) = told {
-            return Ok(Some(Settled::Closed(outcome)));
+            return Ok(Some(outcome.into()));
         }
-        if self.services.driven.held_up_by(run).is_some() {
-            return Ok(Some(Settled::WaitsForPerson));
+        if self.services.active_runs.held_up_by(run).is_some() {
+            return Ok(Some(Settled::new(RunStatus::Waiting)));
         }
         // Taking a run up may end it, whatever it waited for by then: that its agent has looked at it counts. Where there is no room to
         // end it, what its records say does.
-        let waits = self.services.driven.waits(run) || self.services.room.is_full();
-        Ok(told.filter(|(_, run)| waits && self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
+        let waits = self.services.active_runs.waits(run) || self.services.journal.disk.is_full();
+        Ok(told
+            .filter(|(_, run)| waits && self.waits_for_person(run))
+            .map(|_| Settled::new(RunStatus::Waiting)))
     }
 
     /// What a run has come to, if this view holds its last record; `None` while it goes on.
@@ -85,12 +105,12 @@ impl System {
     /// The run of the same agent that comes before this one, where that waits for a person: until it is over, this one does not go
     /// on.
     pub fn held_up_by(&self, run: RunId) -> Option<RunId> {
-        self.services.driven.held_up_by(run)
+        self.services.active_runs.held_up_by(run)
     }
 
     /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
     pub fn waits_for_person(&self, run: &Run) -> bool {
-        self.services.waits_for_person(run)
+        self.services.kernel.waits_for_person(run)
     }
 }
 
@@ -108,8 +128,9 @@ impl Awaited {
         loop {
             // What changes from here on ends the wait below. A run stirs when it ends and when it comes to wait for a person:
             // nobody is woken by each of its steps, nor by other runs.
-            let stirs = system.services.driven.watch(run);
-            if let Some(why) = system.services.halted.borrow().clone() {
+            let stirs = system.services.active_runs.watch(run);
+            let mut halted = system.services.journal.status.watch_halted();
+            if let Some(why) = system.services.journal.status.halted() {
                 return Err(RunError::Halted(why));
             }
             let Some(mut stirs) = stirs else {
@@ -117,23 +138,29 @@ impl Awaited {
                 system.services.journal.durable(position).await?;
                 return Ok(settled);
             };
-            if system.services.driven.held_up_by(run).is_some() {
-                return Ok(Settled::WaitsForPerson);
+            if system.services.active_runs.held_up_by(run).is_some() {
+                return Ok(Settled::new(RunStatus::Waiting));
             }
-            if system.services.driven.quiet(run).is_some() {
+            if system.services.active_runs.quiet(run).is_some() {
                 // It asks nobody anything, so it has not settled; when it does, it stirs.
-                let _ = stirs.changed().await;
+                tokio::select! {
+                    _ = stirs.changed() => {}
+                    _ = halted.changed() => {}
+                }
                 continue;
             }
             while let Some(record) = self.cursor.next_known().await {
-                self.fold.record(&record?, &|plan| system.services.plans.read(plan))?;
+                self.fold.record(&record?, &|plan| system.services.runs.plans.read(plan))?;
             }
             let so_far = self.fold.so_far();
             let so_far = so_far.map(|folded| (folded.closed, &folded.run));
             if let Some(settled) = system.settled(run, so_far)? {
                 return Ok(settled);
             }
-            let _ = stirs.changed().await;
+            tokio::select! {
+                _ = stirs.changed() => {}
+                _ = halted.changed() => {}
+            }
         }
     }
 }

@@ -1,119 +1,37 @@
-//! Where an agent stands with a run: seven states, and what it takes in each, by the table of the Agent Scheduler paper
-//! (section 12).
+//! The requests that a run accepts in each status, by the table of the Agent Scheduler paper (section 12).
 //!
-//! The paper's code stays `running` when a step raises an exception; here it fails, as the paper's table says.
-
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
+//! The paper's seven agent states are [`RunStatus`]: `pending` is queued, `waiting_approval` is waiting, `checkpointed` is
+//! suspended, `completed` is succeeded or concluded. The paper's code leaves an agent `running` when a step raises an
+//! exception; here the run fails, as the paper's table says.
 
 use crate::event::{Event, Outcome};
-use crate::run::{Run, RunOutcome};
+use crate::run::{RunOutcome, RunStatus, StatusFacts, WaitReason};
 
-/// Where an agent stands with a run. The last three absorb.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentState {
-    /// It has not begun, or begins anew after its work was sent back.
-    Pending,
-    /// It works.
-    Running,
-    /// Nothing goes on before a person answers.
-    WaitingApproval,
-    /// It rests where it can go on from, and holds nothing.
-    Checkpointed,
-    /// It did what it was to do.
-    Completed,
-    /// It did not.
-    Failed,
-    /// It was told to stop.
-    Cancelled,
-}
-
-impl AgentState {
-    /// Every state.
-    pub const ALL: [AgentState; 7] = [
-        AgentState::Pending,
-        AgentState::Running,
-        AgentState::WaitingApproval,
-        AgentState::Checkpointed,
-        AgentState::Completed,
-        AgentState::Failed,
-        AgentState::Cancelled,
-    ];
-
-    /// Where an agent stands with a run (execution model, section 2): `driven` by this process or not, `parked` or not,
-    /// closed or not.
-    pub fn of(run: &Run, closed: Option<RunOutcome>, parked: bool, driven: bool) -> AgentState {
-        match closed {
-            Some(RunOutcome::Succeeded | RunOutcome::Concluded) => AgentState::Completed,
-            Some(RunOutcome::Failed) => AgentState::Failed,
-            Some(RunOutcome::Cancelled) => AgentState::Cancelled,
-            None if parked => AgentState::Checkpointed,
-            None if run.waits_for_person() => AgentState::WaitingApproval,
-            None if !run.has_started() || run.is_sent_back() => AgentState::Pending,
-            None if driven => AgentState::Running,
-            // All there is to it is in the journal, and it holds nothing.
-            None => AgentState::Checkpointed,
-        }
-    }
-
-    /// Whether nothing can follow.
-    pub fn is_terminal(self) -> bool {
-        match self {
-            AgentState::Completed | AgentState::Failed | AgentState::Cancelled => true,
-            AgentState::Pending
-            | AgentState::Running
-            | AgentState::WaitingApproval
-            | AgentState::Checkpointed => false,
-        }
-    }
-
-    /// The word used in answers and events.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AgentState::Pending => "pending",
-            AgentState::Running => "running",
-            AgentState::WaitingApproval => "waiting_approval",
-            AgentState::Checkpointed => "checkpointed",
-            AgentState::Completed => "completed",
-            AgentState::Failed => "failed",
-            AgentState::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl fmt::Display for AgentState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What can be said to an agent about a run.
+/// A request to the agent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LifecycleMessage {
-    /// Here is your work.
+    /// Start the run.
     AssignJob,
-    /// Do the next step: an agent that rests goes on with it.
+    /// Continue the run: `resume`.
     ExecuteStep,
-    /// A person is to look before anything goes on.
+    /// Ask a person before anything goes on.
     RequestApproval,
-    /// Rest where you can go on from.
+    /// Suspend the run: `checkpoint`.
     Checkpoint,
-    /// All steps are done.
+    /// All steps succeeded.
     Complete,
-    /// A step raised an exception that nothing mends.
+    /// A step failed for good.
     Raise,
-    /// The person says yes.
+    /// A person approves.
     Approve,
-    /// The person says no: once more, as often as that may be.
+    /// A person rejects: the work is done again, as often as the plan allows.
     Reject,
-    /// Stop.
+    /// Cancel the run.
     Cancel,
 }
 
 impl LifecycleMessage {
-    /// Every message.
+    /// All requests.
     pub const ALL: [LifecycleMessage; 9] = [
         LifecycleMessage::AssignJob,
         LifecycleMessage::ExecuteStep,
@@ -126,176 +44,152 @@ impl LifecycleMessage {
         LifecycleMessage::Cancel,
     ];
 
-    /// The states in which an agent takes it.
-    pub fn expected(self) -> &'static [AgentState] {
-        use AgentState as S;
+    /// The statuses in which a run accepts it.
+    pub fn expected(self) -> &'static [RunStatus] {
+        use RunStatus as S;
         match self {
-            LifecycleMessage::AssignJob => &[S::Pending],
-            LifecycleMessage::ExecuteStep => &[S::Running, S::Checkpointed],
+            LifecycleMessage::AssignJob => &[S::Queued],
+            LifecycleMessage::ExecuteStep => &[S::Running, S::Suspended],
             LifecycleMessage::RequestApproval
             | LifecycleMessage::Checkpoint
             | LifecycleMessage::Complete
             | LifecycleMessage::Raise => &[S::Running],
-            LifecycleMessage::Approve | LifecycleMessage::Reject => &[S::WaitingApproval],
-            LifecycleMessage::Cancel => &[S::Pending, S::Running, S::WaitingApproval, S::Checkpointed],
+            LifecycleMessage::Approve | LifecycleMessage::Reject => &[S::Waiting],
+            LifecycleMessage::Cancel => &[S::Queued, S::Running, S::Waiting, S::Suspended],
         }
-    }
-
-    /// Refuses it in a state in which an agent does not take it.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidState`], with the states in which it would be taken.
-    pub fn check(self, current: AgentState) -> Result<(), InvalidState> {
-        let expected = self.expected();
-        if expected.contains(&current) { Ok(()) } else { Err(InvalidState { current, expected }) }
     }
 }
 
-/// A message that an agent does not take where it stands. Nothing has changed.
+/// A request that the run does not accept in its status. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("invalid state: the run is {}; this is for one that is {}", stands(*.current), all_told(.expected))]
+#[error("invalid state: the run is {}; this is for one that is {}", described(*.current), alternatives(.expected))]
 pub struct InvalidState {
-    /// Where it stands.
-    pub current: AgentState,
-    /// Where it would take the message.
-    pub expected: &'static [AgentState],
-}
-
-fn stands(state: AgentState) -> String {
-    match listed(state) {
-        Some(word) if state.is_terminal() => format!("over ({state}; `ps` says {word})"),
-        None if state.is_terminal() => format!("over ({state})"),
-        _ => told(&state),
-    }
-}
-
-fn all_told(states: &[AgentState]) -> String {
-    states.iter().map(told).collect::<Vec<_>>().join(" or ")
-}
-
-/// A state, and what it is called in the table of runs.
-fn told(state: &AgentState) -> String {
-    match listed(*state) {
-        Some(word) => format!("{state} (`ps` says {word})"),
-        None => state.to_string(),
-    }
-}
-
-/// What the table of runs calls a state, if that is another word.
-fn listed(state: AgentState) -> Option<&'static str> {
-    match state {
-        AgentState::Pending => Some("open or running"),
-        AgentState::WaitingApproval => Some("waiting"),
-        AgentState::Completed => Some("succeeded or concluded"),
-        AgentState::Running | AgentState::Checkpointed | AgentState::Failed | AgentState::Cancelled => None,
-    }
-}
-
-/// An agent and a run: where it stands, and what else says whether it takes a message. What follows from one that it takes
-/// stands in the records of the run, from which this is read.
-///
-/// | what is said | is taken besides where [`LifecycleMessage::expected`] says |
-/// |:--|:--|
-/// | `ExecuteStep` | wherever a run stands that no process drives: it is taken up, and stands where it stood |
-/// | `Approve`, `Reject` | while a node asks and others go on, or would if somebody drove the run; not where it was set aside |
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RunLifecycle {
-    state: AgentState,
-    /// This process drives the run.
-    driven: bool,
-    /// It was set aside, and nobody took it up since.
-    parked: bool,
-    /// A node of it waits for a person.
-    asks: bool,
-    /// An attempt of it is under way, or was when its process left it: what became of that may turn out to be in doubt.
-    at_work: bool,
-}
-
-impl RunLifecycle {
-    /// As a run tells it; see [`AgentState::of`].
-    pub fn of(run: &Run, closed: Option<RunOutcome>, parked: bool, driven: bool) -> RunLifecycle {
-        let at_work = closed.is_none() && run.has_work_in_flight();
-        RunLifecycle {
-            state: AgentState::of(run, closed, parked, driven),
-            driven,
-            parked,
-            asks: run.has_open_question(),
-            at_work,
-        }
-    }
-
-    /// Where it stands.
-    pub fn state(self) -> AgentState {
-        self.state
-    }
-
-    /// Refuses what it does not take where it stands.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidState`], with the states in which it would be taken.
-    pub fn accepts(self, message: LifecycleMessage) -> Result<(), InvalidState> {
-        let RunLifecycle { state, driven, parked, asks, .. } = self;
-        let besides = match message {
-            LifecycleMessage::ExecuteStep => !driven,
-            LifecycleMessage::Approve | LifecycleMessage::Reject => asks && (driven || !parked),
-            LifecycleMessage::AssignJob
-            | LifecycleMessage::RequestApproval
-            | LifecycleMessage::Checkpoint
-            | LifecycleMessage::Complete
-            | LifecycleMessage::Raise
-            | LifecycleMessage::Cancel => false,
-        };
-        match message.check(state) {
-            Err(_) if besides && !state.is_terminal() => Ok(()),
-            checked => checked,
-        }
-    }
-
-    /// Refuses that a person settles what is in doubt where nothing can be: as an answer, but for an attempt that is under way by
-    /// its records. Whether it is in doubt may be known only when the run is taken up.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidState`], with the states in which it would be taken.
-    pub fn accepts_resolution(self) -> Result<(), InvalidState> {
-        match self.accepts(LifecycleMessage::Approve) {
-            Err(_) if self.at_work && (self.driven || !self.parked) => Ok(()),
-            taken => taken,
-        }
-    }
+    /// The status of the run.
+    pub current: RunStatus,
+    /// The statuses in which it accepts the request.
+    pub expected: &'static [RunStatus],
 }
 
 impl InvalidState {
-    /// What needs a run that goes on was said of one that was set aside, or comes to rest for that.
+    /// A request that needs a run which continues, for one that is suspended or about to be.
     pub const SUSPENDED: InvalidState = InvalidState {
-        current: AgentState::Checkpointed,
-        expected: &[AgentState::Pending, AgentState::Running, AgentState::WaitingApproval],
+        current: RunStatus::Suspended,
+        expected: &[RunStatus::Queued, RunStatus::Running, RunStatus::Waiting],
     };
 }
 
+fn described(status: RunStatus) -> String {
+    if status.is_over() { format!("over ({status})") } else { status.to_string() }
+}
+
+fn alternatives(statuses: &[RunStatus]) -> String {
+    statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" or ")
+}
+
+/// The facts that decide which requests a run accepts. All of them are read from its records, but for `active`.
+///
+/// | request | is accepted besides in [`LifecycleMessage::expected`] |
+/// |:--|:--|
+/// | `ExecuteStep` | of a run that no process executes, in any status that is not final; the status stays |
+/// | `ExecuteStep`, `Checkpoint` and those of the work | while the run waits for credits or a timer |
+/// | `Approve`, `Reject` | while a node asks and others go on, or would if a process executed the run; not if it is suspended |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunLifecycle {
+    status: RunStatus,
+    wait: Option<WaitReason>,
+    /// This process executes the run.
+    active: bool,
+    suspended: bool,
+    has_open_question: bool,
+    /// By the records an attempt is under way. If its process has died, the attempt may turn out to be in doubt.
+    has_work_in_flight: bool,
+}
+
 impl RunLifecycle {
-    /// Refuses to ask a person whether a run goes on of which nothing goes on before somebody resumes it: it was set aside, or comes
-    /// to rest for that (`comes_to_rest`). Nobody could answer either.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidState`], with the states in which it would be asked.
-    pub fn accepts_interjection(self, comes_to_rest: bool) -> Result<(), InvalidState> {
-        self.accepts_operation()?;
-        if comes_to_rest { Err(InvalidState::SUSPENDED) } else { Ok(()) }
+    /// The lifecycle of a run with these facts.
+    pub fn of(facts: StatusFacts<'_>) -> RunLifecycle {
+        let StatusFacts { run, closed, suspended, active, .. } = facts;
+        let (status, wait) = RunStatus::of(facts);
+        RunLifecycle {
+            status,
+            wait,
+            active,
+            suspended,
+            has_open_question: run.has_open_question(),
+            has_work_in_flight: closed.is_none() && run.has_work_in_flight(),
+        }
     }
 
-    /// Refuses whatever an operator does to one node (cancel, skip, interject) where the run is over, or was set aside: it would be
-    /// taken up for that, and nobody has resumed it.
+    /// The status of the run.
+    pub fn status(self) -> RunStatus {
+        self.status
+    }
+
+    /// Refuses a request that the run does not accept in its status.
     ///
     /// # Errors
     ///
-    /// [`InvalidState`], with the states in which it would be done.
+    /// [`InvalidState`], with the statuses in which the run accepts the request.
+    pub fn accepts(self, message: LifecycleMessage) -> Result<(), InvalidState> {
+        let RunLifecycle { status, wait, active, suspended, has_open_question, .. } = self;
+        let expected = message.expected();
+        // A run that waits for credits or a timer goes on by itself.
+        let waits_for_no_person = matches!(wait, Some(WaitReason::Credits | WaitReason::Timer));
+        let besides = match message {
+            LifecycleMessage::ExecuteStep => !active || waits_for_no_person,
+            LifecycleMessage::Approve | LifecycleMessage::Reject => {
+                has_open_question && (active || !suspended)
+            }
+            LifecycleMessage::RequestApproval
+            | LifecycleMessage::Checkpoint
+            | LifecycleMessage::Complete
+            | LifecycleMessage::Raise => waits_for_no_person,
+            LifecycleMessage::AssignJob | LifecycleMessage::Cancel => false,
+        };
+        let is_expected = match message {
+            LifecycleMessage::Approve | LifecycleMessage::Reject => wait == Some(WaitReason::Person),
+            _ => expected.contains(&status),
+        };
+        if is_expected || (besides && !status.is_over()) {
+            Ok(())
+        } else {
+            Err(InvalidState { current: status, expected })
+        }
+    }
+
+    /// Refuses to resolve an attempt in doubt where none can be: as an answer to a question, but accepted too while an
+    /// attempt is under way by the records. Only recovery finds out whether that attempt is in doubt.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidState`], with the statuses in which the run accepts the resolution.
+    pub fn accepts_resolution(self) -> Result<(), InvalidState> {
+        match self.accepts(LifecycleMessage::Approve) {
+            Err(_) if self.has_work_in_flight && (self.active || !self.suspended) => Ok(()),
+            accepted => accepted,
+        }
+    }
+
+    /// Refuses to ask a person about a run that only `resume` continues: it is suspended, or `suspending`. No answer could
+    /// take effect.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidState`], with the statuses in which the run accepts the question.
+    pub fn accepts_interjection(self, suspending: bool) -> Result<(), InvalidState> {
+        self.accepts_operation()?;
+        if suspending { Err(InvalidState::SUSPENDED) } else { Ok(()) }
+    }
+
+    /// Refuses an operation on one node (cancel, skip, interject) if the run is over, or suspended: the operation would
+    /// continue the run, and only `resume` may.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidState`], with the statuses in which the run accepts the operation.
     pub fn accepts_operation(self) -> Result<(), InvalidState> {
         self.accepts(LifecycleMessage::Cancel)?;
-        if self.parked && !self.driven { Err(InvalidState::SUSPENDED) } else { Ok(()) }
+        if self.suspended && !self.active { Err(InvalidState::SUSPENDED) } else { Ok(()) }
     }
 }
 
@@ -371,163 +265,170 @@ mod tests {
 
     use super::*;
 
-    fn stands(state: AgentState) -> RunLifecycle {
-        let driven = !matches!(state, AgentState::Checkpointed);
+    fn lifecycle(status: RunStatus) -> RunLifecycle {
+        let waits = status == RunStatus::Waiting;
+        let suspended = status == RunStatus::Suspended;
         RunLifecycle {
-            state,
-            driven,
-            parked: !driven,
-            asks: state == AgentState::WaitingApproval,
-            at_work: false,
+            status,
+            wait: waits.then_some(WaitReason::Person),
+            active: !suspended,
+            suspended,
+            has_open_question: waits,
+            has_work_in_flight: false,
         }
     }
 
-    fn words(states: &[AgentState]) -> String {
-        states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
-    }
-
-    fn answer(stands: RunLifecycle, message: LifecycleMessage) -> String {
-        match stands.accepts(message) {
-            Ok(()) => "taken".to_owned(),
+    fn answer(lifecycle: RunLifecycle, message: LifecycleMessage) -> String {
+        match lifecycle.accepts(message) {
+            Ok(()) => "accepted".to_owned(),
             Err(InvalidState { current, expected }) => {
-                assert_eq!(current, stands.state);
-                format!("invalid_state, expected {}", words(expected))
+                assert_eq!(current, lifecycle.status);
+                format!("invalid_state, expected {}", alternatives(expected))
             }
         }
     }
 
     #[test]
-    fn a_refusal_says_what_the_table_of_runs_calls_the_states() {
-        for (state, message, expected) in [
+    fn a_refusal_names_the_status_and_those_that_accept_the_request() {
+        for (status, message, expected) in [
             (
-                AgentState::Completed,
+                RunStatus::Succeeded,
                 LifecycleMessage::Checkpoint,
-                "the run is over (completed; `ps` says succeeded or concluded); this is for one that is running",
+                "the run is over (succeeded); this is for one that is running",
             ),
             (
-                AgentState::Failed,
+                RunStatus::Queued,
                 LifecycleMessage::Approve,
-                "the run is over (failed); this is for one that is waiting_approval (`ps` says waiting)",
+                "the run is queued; this is for one that is waiting",
             ),
         ] {
-            let refused = message.check(state).unwrap_err().to_string();
+            let refused = lifecycle(status).accepts(message).unwrap_err().to_string();
             assert_eq!(refused, format!("invalid state: {expected}"));
         }
     }
 
     #[test]
-    fn every_state_answers_every_message() {
+    fn every_status_answers_every_request() {
         let mut matrix = String::new();
-        for state in AgentState::ALL {
+        for status in RunStatus::ALL.into_iter().filter(|status| *status != RunStatus::Quarantined) {
             for message in LifecycleMessage::ALL {
-                let (said, answer) = (format!("{message:?}"), answer(stands(state), message));
-                matrix += &format!("{:16} {said:15} {answer}\n", state.as_str());
+                let (name, answer) = (format!("{message:?}"), answer(lifecycle(status), message));
+                matrix += &format!("{:9} {name:15} {answer}\n", status.as_str());
             }
         }
         expect![[r#"
-            pending          AssignJob       taken
-            pending          ExecuteStep     invalid_state, expected running or checkpointed
-            pending          RequestApproval invalid_state, expected running
-            pending          Checkpoint      invalid_state, expected running
-            pending          Complete        invalid_state, expected running
-            pending          Raise           invalid_state, expected running
-            pending          Approve         invalid_state, expected waiting_approval
-            pending          Reject          invalid_state, expected waiting_approval
-            pending          Cancel          taken
-            running          AssignJob       invalid_state, expected pending
-            running          ExecuteStep     taken
-            running          RequestApproval taken
-            running          Checkpoint      taken
-            running          Complete        taken
-            running          Raise           taken
-            running          Approve         invalid_state, expected waiting_approval
-            running          Reject          invalid_state, expected waiting_approval
-            running          Cancel          taken
-            waiting_approval AssignJob       invalid_state, expected pending
-            waiting_approval ExecuteStep     invalid_state, expected running or checkpointed
-            waiting_approval RequestApproval invalid_state, expected running
-            waiting_approval Checkpoint      invalid_state, expected running
-            waiting_approval Complete        invalid_state, expected running
-            waiting_approval Raise           invalid_state, expected running
-            waiting_approval Approve         taken
-            waiting_approval Reject          taken
-            waiting_approval Cancel          taken
-            checkpointed     AssignJob       invalid_state, expected pending
-            checkpointed     ExecuteStep     taken
-            checkpointed     RequestApproval invalid_state, expected running
-            checkpointed     Checkpoint      invalid_state, expected running
-            checkpointed     Complete        invalid_state, expected running
-            checkpointed     Raise           invalid_state, expected running
-            checkpointed     Approve         invalid_state, expected waiting_approval
-            checkpointed     Reject          invalid_state, expected waiting_approval
-            checkpointed     Cancel          taken
-            completed        AssignJob       invalid_state, expected pending
-            completed        ExecuteStep     invalid_state, expected running or checkpointed
-            completed        RequestApproval invalid_state, expected running
-            completed        Checkpoint      invalid_state, expected running
-            completed        Complete        invalid_state, expected running
-            completed        Raise           invalid_state, expected running
-            completed        Approve         invalid_state, expected waiting_approval
-            completed        Reject          invalid_state, expected waiting_approval
-            completed        Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
-            failed           AssignJob       invalid_state, expected pending
-            failed           ExecuteStep     invalid_state, expected running or checkpointed
-            failed           RequestApproval invalid_state, expected running
-            failed           Checkpoint      invalid_state, expected running
-            failed           Complete        invalid_state, expected running
-            failed           Raise           invalid_state, expected running
-            failed           Approve         invalid_state, expected waiting_approval
-            failed           Reject          invalid_state, expected waiting_approval
-            failed           Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
-            cancelled        AssignJob       invalid_state, expected pending
-            cancelled        ExecuteStep     invalid_state, expected running or checkpointed
-            cancelled        RequestApproval invalid_state, expected running
-            cancelled        Checkpoint      invalid_state, expected running
-            cancelled        Complete        invalid_state, expected running
-            cancelled        Raise           invalid_state, expected running
-            cancelled        Approve         invalid_state, expected waiting_approval
-            cancelled        Reject          invalid_state, expected waiting_approval
-            cancelled        Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
-        "#]].assert_eq(&matrix);
+            queued    AssignJob       accepted
+            queued    ExecuteStep     invalid_state, expected running or suspended
+            queued    RequestApproval invalid_state, expected running
+            queued    Checkpoint      invalid_state, expected running
+            queued    Complete        invalid_state, expected running
+            queued    Raise           invalid_state, expected running
+            queued    Approve         invalid_state, expected waiting
+            queued    Reject          invalid_state, expected waiting
+            queued    Cancel          accepted
+            running   AssignJob       invalid_state, expected queued
+            running   ExecuteStep     accepted
+            running   RequestApproval accepted
+            running   Checkpoint      accepted
+            running   Complete        accepted
+            running   Raise           accepted
+            running   Approve         invalid_state, expected waiting
+            running   Reject          invalid_state, expected waiting
+            running   Cancel          accepted
+            waiting   AssignJob       invalid_state, expected queued
+            waiting   ExecuteStep     invalid_state, expected running or suspended
+            waiting   RequestApproval invalid_state, expected running
+            waiting   Checkpoint      invalid_state, expected running
+            waiting   Complete        invalid_state, expected running
+            waiting   Raise           invalid_state, expected running
+            waiting   Approve         accepted
+            waiting   Reject          accepted
+            waiting   Cancel          accepted
+            suspended AssignJob       invalid_state, expected queued
+            suspended ExecuteStep     accepted
+            suspended RequestApproval invalid_state, expected running
+            suspended Checkpoint      invalid_state, expected running
+            suspended Complete        invalid_state, expected running
+            suspended Raise           invalid_state, expected running
+            suspended Approve         invalid_state, expected waiting
+            suspended Reject          invalid_state, expected waiting
+            suspended Cancel          accepted
+            succeeded AssignJob       invalid_state, expected queued
+            succeeded ExecuteStep     invalid_state, expected running or suspended
+            succeeded RequestApproval invalid_state, expected running
+            succeeded Checkpoint      invalid_state, expected running
+            succeeded Complete        invalid_state, expected running
+            succeeded Raise           invalid_state, expected running
+            succeeded Approve         invalid_state, expected waiting
+            succeeded Reject          invalid_state, expected waiting
+            succeeded Cancel          invalid_state, expected queued or running or waiting or suspended
+            concluded AssignJob       invalid_state, expected queued
+            concluded ExecuteStep     invalid_state, expected running or suspended
+            concluded RequestApproval invalid_state, expected running
+            concluded Checkpoint      invalid_state, expected running
+            concluded Complete        invalid_state, expected running
+            concluded Raise           invalid_state, expected running
+            concluded Approve         invalid_state, expected waiting
+            concluded Reject          invalid_state, expected waiting
+            concluded Cancel          invalid_state, expected queued or running or waiting or suspended
+            failed    AssignJob       invalid_state, expected queued
+            failed    ExecuteStep     invalid_state, expected running or suspended
+            failed    RequestApproval invalid_state, expected running
+            failed    Checkpoint      invalid_state, expected running
+            failed    Complete        invalid_state, expected running
+            failed    Raise           invalid_state, expected running
+            failed    Approve         invalid_state, expected waiting
+            failed    Reject          invalid_state, expected waiting
+            failed    Cancel          invalid_state, expected queued or running or waiting or suspended
+            cancelled AssignJob       invalid_state, expected queued
+            cancelled ExecuteStep     invalid_state, expected running or suspended
+            cancelled RequestApproval invalid_state, expected running
+            cancelled Checkpoint      invalid_state, expected running
+            cancelled Complete        invalid_state, expected running
+            cancelled Raise           invalid_state, expected running
+            cancelled Approve         invalid_state, expected waiting
+            cancelled Reject          invalid_state, expected waiting
+            cancelled Cancel          invalid_state, expected queued or running or waiting or suspended
+        "#]]
+        .assert_eq(&matrix);
     }
 
     #[test]
-    fn what_nobody_drives_is_taken_up_and_a_question_is_answered_while_others_go_on() {
-        use AgentState as S;
-        let rests = RunLifecycle { asks: true, ..stands(S::Checkpointed) };
-        let left = RunLifecycle { parked: false, ..rests };
-        for (stands, message, taken) in [
-            (RunLifecycle { driven: false, ..stands(S::Pending) }, LifecycleMessage::ExecuteStep, true),
-            (
-                RunLifecycle { driven: false, ..stands(S::WaitingApproval) },
-                LifecycleMessage::ExecuteStep,
-                true,
-            ),
-            (RunLifecycle { driven: false, ..stands(S::Failed) }, LifecycleMessage::ExecuteStep, false),
-            (
-                RunLifecycle { driven: false, ..stands(S::WaitingApproval) },
-                LifecycleMessage::Checkpoint,
-                false,
-            ),
-            (RunLifecycle { asks: true, ..stands(S::Running) }, LifecycleMessage::Approve, true),
-            (RunLifecycle { asks: true, ..stands(S::Running) }, LifecycleMessage::Reject, true),
-            (RunLifecycle { asks: true, ..stands(S::Completed) }, LifecycleMessage::Approve, false),
+    fn what_no_process_executes_is_resumed_and_a_question_is_answered_while_others_go_on() {
+        use RunStatus as S;
+        let suspended = RunLifecycle { has_open_question: true, ..lifecycle(S::Suspended) };
+        let left = RunLifecycle { suspended: false, status: S::Queued, ..suspended };
+        let inactive = |status| RunLifecycle { active: false, ..lifecycle(status) };
+        let asking = |status| RunLifecycle { has_open_question: true, ..lifecycle(status) };
+        let short = RunLifecycle { wait: Some(WaitReason::Credits), ..lifecycle(S::Waiting) };
+        for (lifecycle, message, accepted) in [
+            (inactive(S::Queued), LifecycleMessage::ExecuteStep, true),
+            (inactive(S::Waiting), LifecycleMessage::ExecuteStep, true),
+            (inactive(S::Failed), LifecycleMessage::ExecuteStep, false),
+            (inactive(S::Waiting), LifecycleMessage::Checkpoint, false),
+            (asking(S::Running), LifecycleMessage::Approve, true),
+            (asking(S::Running), LifecycleMessage::Reject, true),
+            (asking(S::Succeeded), LifecycleMessage::Approve, false),
             (left, LifecycleMessage::Approve, true),
-            (rests, LifecycleMessage::Approve, false),
-            // It is about to go on.
-            (RunLifecycle { driven: true, ..rests }, LifecycleMessage::Approve, true),
+            (suspended, LifecycleMessage::Approve, false),
+            // The run is about to continue.
+            (RunLifecycle { active: true, ..suspended }, LifecycleMessage::Approve, true),
+            (short, LifecycleMessage::Checkpoint, true),
+            (short, LifecycleMessage::ExecuteStep, true),
         ] {
-            assert_eq!(stands.accepts(message).is_ok(), taken, "{stands:?} {message:?}");
+            assert_eq!(lifecycle.accepts(message).is_ok(), accepted, "{lifecycle:?} {message:?}");
         }
+        let answered = RunLifecycle { has_open_question: false, ..short };
+        assert!(answered.accepts(LifecycleMessage::Approve).is_err(), "credits are no answer");
     }
 
     #[test]
-    fn what_a_process_left_under_way_is_settled_before_anybody_has_asked() {
-        let rests = RunLifecycle { at_work: true, ..stands(AgentState::Checkpointed) };
-        let left = RunLifecycle { parked: false, ..rests };
+    fn an_attempt_that_a_process_left_under_way_is_resolved_before_recovery_asks() {
+        let suspended = RunLifecycle { has_work_in_flight: true, ..lifecycle(RunStatus::Suspended) };
+        let left = RunLifecycle { suspended: false, status: RunStatus::Queued, ..suspended };
         assert_eq!(left.accepts_resolution(), Ok(()));
-        assert!(left.accepts(LifecycleMessage::Approve).is_err(), "nothing is asked");
-        assert!(rests.accepts_resolution().is_err(), "it was set aside");
-        assert_eq!(stands(AgentState::WaitingApproval).accepts_resolution(), Ok(()));
+        assert!(left.accepts(LifecycleMessage::Approve).is_err(), "no question is open");
+        assert!(suspended.accepts_resolution().is_err());
+        assert_eq!(lifecycle(RunStatus::Waiting).accepts_resolution(), Ok(()));
     }
 }

@@ -10,7 +10,7 @@ mod lifecycle;
 mod oversight;
 mod profile;
 
-pub use lifecycle::{AgentState, InvalidState, LifecycleMessage, RunLifecycle, Telemetry};
+pub use lifecycle::{InvalidState, LifecycleMessage, RunLifecycle, Telemetry};
 pub use oversight::{
     CONFIDENCE_MIN, OVERSIGHT_WAIT, Oversight, RequestKind, SPOT_CHECKS_PERCENT, is_unsure, spot_draw,
 };

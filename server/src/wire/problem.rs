@@ -1,6 +1,6 @@
 //! What is told of what went wrong.
 
-use ostler_kernel::agent::AgentState;
+use ostler_kernel::run::RunStatus;
 use serde::{Deserialize, Serialize};
 
 /// A problem as RFC 9457 writes it down.
@@ -22,10 +22,10 @@ pub struct ProblemDetails {
     pub faults: Vec<FaultLine>,
     /// Of `invalid_state`: where the agent stands with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current: Option<AgentState>,
+    pub current: Option<RunStatus>,
     /// Of `invalid_state`: where it would have to stand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub expected: Vec<AgentState>,
+    pub expected: Vec<RunStatus>,
 }
 
 /// A fault of a plan.

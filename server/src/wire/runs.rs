@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use ostler_kernel::agent::AgentState;
 use ostler_kernel::plan::PlanDraft;
+use ostler_kernel::run::{RunOutcome, RunStatus, WaitReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The body of `POST /v1/runs`.
+///
+/// A caller in the same process may hand over a plan that it has validated already: the request then has an empty body and
+/// carries a `SubmitRequest<Arc<Plan>>` as an HTTP extension, which no request over a socket can.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SubmitRequest {
+pub struct SubmitRequest<P = PlanDraft> {
     /// The plan as written.
-    pub plan: PlanDraft,
+    pub plan: P,
     /// Who pays; the client of the agent, where one is named.
     #[serde(default = "super::local")]
     pub client: String,
@@ -113,14 +116,20 @@ pub struct RunLine {
     pub client: String,
     /// Who runs it.
     pub agent: String,
-    /// How it stands.
-    pub standing: Standing,
-    /// How it ended.
+    /// Its status.
+    pub status: RunStatus,
+    /// What a waiting run waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
-    /// Why it was set aside.
+    pub waits_for: Option<WaitReason>,
+    /// Its outcome, if it is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<RunOutcome>,
+    /// Why it is suspended or quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether the process that answers executes it, or has it in line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub active: bool,
     /// When it was opened, in milliseconds since the Unix epoch.
     pub opened_ms: i64,
     /// When it was closed.
@@ -146,38 +155,6 @@ pub struct RunLine {
     pub unreadable: bool,
 }
 
-/// How a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Standing {
-    /// It is being driven.
-    Running,
-    /// Nothing goes on until a person answers.
-    Waiting,
-    /// It has work left, and nobody drives it.
-    Open,
-    /// It was set aside: because somebody wanted that, or because it did not get on. All there is to it is in the journal.
-    Checkpointed,
-    /// It is over.
-    Closed,
-    /// Something of it is damaged: it is kept as far as it can be, and never goes on.
-    Quarantined,
-}
-
-impl Standing {
-    /// The word that stands for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Standing::Running => "running",
-            Standing::Waiting => "waiting",
-            Standing::Open => "open",
-            Standing::Checkpointed => "checkpointed",
-            Standing::Closed => "closed",
-            Standing::Quarantined => "quarantined",
-        }
-    }
-}
-
 /// What a run amounts to: `GET /v1/runs/{id}`, `show --format json`, the last line of `run --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -190,15 +167,19 @@ pub struct Summary {
     pub plan: String,
     /// Version of the plan.
     pub version: u32,
-    /// How it stands.
-    pub standing: Standing,
-    /// Where its agent stands with it.
-    pub state: AgentState,
-    /// How it ended: `succeeded`, `concluded`, `failed`, `cancelled`; `null` while it is open.
-    pub outcome: Option<String>,
-    /// Why it was set aside.
+    /// Its status.
+    pub status: RunStatus,
+    /// What a waiting run waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitReason>,
+    /// Its outcome; `null` while it is open.
+    pub outcome: Option<RunOutcome>,
+    /// Why it is suspended or quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether the process that answers executes it, or has it in line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub active: bool,
     /// Where each node stands. Of a run that nobody drives, where it stands as soon as somebody does.
     pub nodes: BTreeMap<String, String>,
     /// The nodes among them whose attempt ended with its process, and is done again when the run goes on: nothing runs until then.
