@@ -15,7 +15,7 @@ use ostler::kernel::id::{ClientId, RunId};
 use ostler::kernel::json::canonical;
 use ostler::kernel::port::{Journal, Position, Seq, StreamBatch, StreamId};
 use ostler::kernel::run::RunOutcome;
-use ostler_store::{Options, Store, Unwanted};
+use ostler_store::{Options, RetentionPolicy, Store};
 use serde_json::json;
 
 /// Records of a run.
@@ -32,16 +32,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     timed("write", || write(&data, runs))?;
     println!("{} records of {runs} runs, {} MB", runs * RECORDS, megabytes(&data));
     timed("open, with the index and a sweep of all checksums", || Ok(Store::open(&data).map(drop)?))?;
-    let looks = Options { looks: true, ..Options::default() };
-    timed("open to look", || Ok(Store::open_with(&data, looks).map(drop)?))?;
+    let inspect = Options { inspect: true, ..Options::default() };
+    timed("open to look", || Ok(Store::open_with(&data, inspect).map(drop)?))?;
     std::fs::remove_file(data.join("index.redb"))?;
     timed("open, without the index", || Ok(Store::open(&data).map(drop)?))?;
     let found = timed("examine everything", || Ok(Store::examine(&data)?))?;
     assert!(found.is_sound(), "{found:?}");
     for percent in [50, 90, 99] {
         let before = i64::try_from(runs * percent / 100)?;
-        let unwanted = Unwanted { closed_before_ms: Some(before), quarantined: false };
-        let gone = timed("remove old runs", || Ok(Store::collect(&data, unwanted, true)?))?;
+        let retention = RetentionPolicy { closed_before_ms: Some(before), quarantined: false };
+        let gone = timed("remove old runs", || Ok(Store::collect(&data, retention, true)?))?;
         println!("  {percent} % are gone ({} now): {} MB are left", gone.runs.len(), megabytes(&data));
     }
     timed("open after that", || Ok(Store::open(&data).map(drop)?))

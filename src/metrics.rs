@@ -15,7 +15,7 @@ use axum::{Json, Router};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use ostler_actors::metric::{self, Type};
 use ostler_actors::{Measures, System};
-use ostler_store::JournalMeasures;
+use ostler_store::JournalMetrics;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, oneshot};
@@ -73,9 +73,9 @@ impl Meter {
     }
 
     /// Recorder handles for the journal.
-    pub(crate) fn journal(&self) -> JournalMeasures {
+    pub(crate) fn journal(&self) -> JournalMetrics {
         let recorder = &*self.recorder;
-        JournalMeasures {
+        JournalMetrics {
             append_seconds: metric::APPEND_SECONDS.histogram(recorder, []),
             records: metric::RECORDS.counter(recorder, []),
             fsyncs: metric::FSYNCS.counter(recorder, []),

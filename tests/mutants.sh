@@ -63,43 +63,41 @@ mutant() {
     printf '%s' "$text" | head -c -1 >"$copy/$file"
 }
 
-segments=store/src/journal/segments
-
 # What is acknowledged is on the disk.
-mutant fsync "$segments/writer.rs" \
-    'Writer::sync(shared, &*current.file).map_err(Trouble::Broken)?;' '' \
+mutant fsync store/src/online/writer.rs \
+    'Writer::sync(shared, &*current.file).map_err(WriteError::Unknown)?;' '' \
     --test faults a_power_cut_keeps_what_was_durable_whatever_else_it_keeps
 # So is the name of its file.
-mutant folder "$segments/writer.rs" \
-    'files.disk.sync().map_err(Trouble::Broken)?;' '' \
+mutant folder store/src/online/writer.rs \
+    'files.disk.sync().map_err(WriteError::Unknown)?;' '' \
     --test faults a_power_cut_keeps_what_was_durable_whatever_else_it_keeps
 # A sync that failed is not taken for done.
-mutant poison "$segments/writer.rs" \
-    'Writer::sync(shared, &*current.file).map_err(Trouble::Broken)?;' 'let _ = Writer::sync(shared, &*current.file);' \
+mutant poison store/src/online/writer.rs \
+    'Writer::sync(shared, &*current.file).map_err(WriteError::Unknown)?;' 'let _ = Writer::sync(shared, &*current.file);' \
     --test faults after_a_failed_sync_nothing_is_acknowledged_any_more
 # What a failed sync left in memory is written again before it counts.
-mutant rewrite "$segments/open.rs" \
+mutant rewrite store/src/online/tail_repair.rs \
     'let rewrites = from < loaded.end.offset();' 'let rewrites = false;' \
     --test faults what_a_failed_sync_left_in_memory_is_written_again_before_it_counts
 # A byte that flipped is not given out.
-mutant crc "$segments/frame.rs" \
-    'if crc(header) != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
-    'if false && crc(header) != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
+mutant crc store/src/format/frame.rs \
+    'if stored_crc(header) != checksum(lsn, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
+    'if false && stored_crc(header) != checksum(lsn, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
     --test faults a_flipped_byte_is_refused_or_dropped_but_never_given_out
 # Nor one of a result.
-mutant digest store/src/artifact/folder.rs \
+mutant digest store/src/data_folder/artifact_files.rs \
     'if self::digest(&artifact) != digest {' 'if false {' \
     --test data_folder a_damaged_artifact_is_never_given_out_and_can_be_stored_again
 # Who was overtaken is not read as if it had not been.
-mutant epoch "$segments/fold.rs" \
+mutant epoch store/src/index/tail_index.rs \
     'if body.epoch < self.epoch {' 'if false {' \
     --test faults a_frame_of_an_earlier_epoch_is_refused_even_if_its_records_would_follow
 # And writes nothing more.
-mutant fence "$segments/mod.rs" \
+mutant fence store/src/online/shared.rs \
     'self.lock.as_ref().map_or(Ok(()), HeldLock::check)' 'Ok(())' \
     --test fence
 # One process holds a folder.
-mutant lock store/src/lock.rs \
+mutant lock store/src/disk/lock.rs \
     'match file.try_lock() {' 'match Ok::<(), TryLockError>(()) {' \
     --test data_folder a_second_opener_is_told_who_holds_the_folder
 # What acts on the world is begun when its intent is durable.
@@ -115,8 +113,8 @@ mutant memo kernel/src/notes.rs \
     '(State::Done(output), _) => Recalled::Done(output.clone()),' '(State::Done(_), _) => again(),' \
     --test durable_steps
 # A run goes on only with all that its attempts noted.
-mutant notes "$segments/repair.rs" \
-    'let (from, _) = survey.lost.iter().find(|(from, _)| *from > last)?;' 'let (from, _) = survey.lost.iter().find(|_| false)?;' \
+mutant notes store/src/maintenance/affected_runs.rs \
+    'let from = survey.first_lost_after(last)?;' 'let from = survey.first_lost_after(last).filter(|_| false)?;' \
     --lib a_run_of_whose_notes_any_are_lost_does_not_go_on
 # What was lost is not done again by something else.
 mutant changed actors/src/agent/launch.rs \

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use ostler_kernel::port::{Journal, JournalError, Seq, StreamId};
-use ostler_store::SegmentJournal;
 use ostler_store::disk::{Disk, FaultyDisk};
-use ostler_store::journal::segments::{OpenJournalError, Options};
+use ostler_store::{OpenJournalError, Options, SegmentJournal};
 
 /// What came of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

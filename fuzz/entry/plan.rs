@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler::kernel::plan::Settings;
-use ostler::plan_file::{Format, Look, PlanFile};
+use ostler::plan_file::{Format, RenderStyle, PlanFile};
 
 /// Reads `bytes` as a plan file of each format; gives the findings that were shown.
 pub(crate) fn plan(bytes: &[u8]) -> usize {
@@ -16,7 +16,7 @@ pub(crate) fn plan(bytes: &[u8]) -> usize {
         for finding in file.validate(&settings).err().into_iter().flatten() {
             let place = finding.place.as_ref();
             assert!(place.is_none_or(|place| place.offset <= text.len()), "{finding:?}");
-            assert!(!file.show(&finding, Look::default()).is_empty());
+            assert!(!file.show(&finding, RenderStyle::default()).is_empty());
             shown += 1;
         }
     }

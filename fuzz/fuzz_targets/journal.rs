@@ -3,7 +3,7 @@
 
 use ostler_kernel::id::ClientId;
 use ostler_kernel::port::StreamId;
-use ostler_store::journal::segments::Options;
+use ostler_store::Options;
 
 #[path = "../entry/journal.rs"]
 mod entry;

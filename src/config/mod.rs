@@ -44,7 +44,7 @@ use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
 use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use ostler_kernel::port::Tool;
-use ostler_store::Unwanted;
+use ostler_store::RetentionPolicy;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
@@ -152,7 +152,7 @@ impl TryFrom<String> for StoreUrl {
         match url.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(StoreUrl::File(path.into())),
             Some(("memory", "")) => Ok(StoreUrl::Memory),
-            _ => Err(format!("{url:?} is no store: use \"file:PATH\" or \"memory:\"")),
+            _ => Err(format!("unknown store {url:?}: use \"file:PATH\" or \"memory:\"")),
         }
     }
 }
@@ -176,10 +176,10 @@ impl RetentionConfig {
     }
 
     /// Retention policy at time `now`.
-    pub fn unwanted(&self, now: SystemTime) -> Unwanted {
+    pub fn policy(&self, now: SystemTime) -> RetentionPolicy {
         let now_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as Ticks;
         let keep_ms = self.keep.map(|keep| keep.ticks(1_000));
-        Unwanted {
+        RetentionPolicy {
             closed_before_ms: keep_ms.map(|keep_ms| now_ms.saturating_sub(keep_ms)),
             quarantined: false,
         }

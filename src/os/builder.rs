@@ -171,10 +171,10 @@ impl OstlerBuilder {
         };
         let (journal, artifacts, opened): OnDisk = match &data {
             Some(path) => {
-                let measures = meter.as_ref().map(Meter::journal);
-                let mut options = Options { measures, looks: self.inspect_only, ..Options::default() };
+                let metrics = meter.as_ref().map(Meter::journal);
+                let mut options = Options { metrics, inspect: self.inspect_only, ..Options::default() };
                 if !self.inspect_only {
-                    options.unwanted = self.config.retention.unwanted(SystemTime::now());
+                    options.retention = self.config.retention.policy(SystemTime::now());
                 }
                 on_disk(path, options).await?
             }

@@ -1,30 +1,46 @@
 //! Durability behind [`ostler_kernel::port`]: the journal and the artifacts, on disk and in memory.
 //!
-//! [`Store::open`] gives both on disk, held by one process. [`MemoryJournal`] and [`MemoryArtifacts`] have the
-//! same semantics and end with the process.
+//! [`Store::open`] opens both on disk, held by one process. [`MemoryJournal`] and [`MemoryArtifacts`] have the same semantics in
+//! memory.
 //!
-//! What this crate deliberately lacks: it decides nothing about runs, it has no calendar (times come with the
-//! batches), and nothing of it is read from or sent over a network.
+//! | folder | content | may use |
+//! |---|---|---|
+//! | `disk` | files, the lock, the reserve, a faulty disk for tests | |
+//! | `format` | bytes on disk: records, frames, segments | `disk` |
+//! | `index` | state derived from the journal | `format`, `disk` |
+//! | `data_folder` | layout of a data folder, artifact files | `format`, `disk` |
+//! | `online` | opening, appending, reading | all of the above |
+//! | `maintenance` | verifying, repairing, collecting, compacting | all of the above |
+//!
+//! `online` and `maintenance` never use each other; the root ([`Store`]) connects the two. `tests/layers.rs` checks the table. This
+//! crate decides nothing about runs, has no clock (times come with the batches) and no network.
 #![forbid(unsafe_code)]
 
-pub mod artifact;
-mod bytes;
-mod care;
-mod codec;
 mod data_folder;
 pub mod disk;
+mod format;
 mod index;
-pub mod journal;
-mod lock;
-mod regular;
+mod maintenance;
+mod online;
+mod options;
+mod store;
+#[cfg(test)]
+mod tests;
 
-pub use artifact::{FolderArtifacts, MemoryArtifacts};
-pub use care::{Examination, Garbage};
-pub use codec::{CodecError, RECORD_BYTES_MAX, decode, encode};
-pub use data_folder::{FORMAT, OpenError, Opened, Store};
+pub use data_folder::OpenError;
+pub use format::FORMAT;
+pub use format::codec::{CodecError, RECORD_BYTES_MAX, decode, encode};
+pub use format::damage::{Damage, OpenJournalError};
+pub use format::frame::FRAME_BYTES_MAX;
+pub use format::quarantine_list::Quarantined;
+pub use format::segment::SEGMENT_BYTES;
 pub use index::IndexDifferences;
-pub use journal::MemoryJournal;
-pub use journal::segments::{
-    ClientLoss, Damage, Findings, JournalMeasures, Options, PipelineLoss, Quarantined, SegmentJournal, Torn,
-    Unwanted,
+pub use maintenance::{ClientLoss, Examination, Findings, Garbage, PipelineLoss};
+pub use online::{
+    ARTIFACT_BYTES_MAX, EVENTS_PER_APPEND_MAX, FolderArtifacts, JournalOpened, MEDIA_BYTES_MAX,
+    MemoryArtifacts, MemoryJournal, STREAMS_PER_APPEND_MAX, SegmentJournal, TornTail,
 };
+pub use options::{
+    JournalMetrics, Options, QUEUE_BYTES_MAX, QUEUE_WAIT_MS_MAX, RetentionPolicy, SCRUB_BYTES_MAX,
+};
+pub use store::{Opened, Store};

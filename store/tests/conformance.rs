@@ -13,8 +13,10 @@ use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, Journal, JournalError, Position, RunRowStatus, Seq, StreamId,
 };
 use ostler_kernel::run::RunOutcome;
-use ostler_store::journal::{EVENTS_PER_APPEND_MAX, STREAMS_PER_APPEND_MAX};
-use ostler_store::{FolderArtifacts, MemoryArtifacts, MemoryJournal, SegmentJournal, Store};
+use ostler_store::{
+    EVENTS_PER_APPEND_MAX, FolderArtifacts, MemoryArtifacts, MemoryJournal, STREAMS_PER_APPEND_MAX,
+    SegmentJournal, Store,
+};
 
 /// Runs `check` against each journal, empty.
 fn each(check: impl Fn(&dyn Journal)) {

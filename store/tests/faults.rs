@@ -9,9 +9,8 @@ use std::sync::Arc;
 use common::{batch, events, numbered, on, opened, run, small, stream, wait};
 use ostler_kernel::event::{Event, OperatorAct};
 use ostler_kernel::port::{Journal, JournalError, Position, RunRowStatus, Seq};
-use ostler_store::SegmentJournal;
 use ostler_store::disk::{Disk, FaultyDisk};
-use ostler_store::journal::segments::{OpenJournalError, Options};
+use ostler_store::{JournalOpened, OpenJournalError, Options, SegmentJournal};
 
 const SEGMENT: &str = "0000000001.seg";
 
@@ -25,9 +24,7 @@ fn append_durably(journal: &SegmentJournal, expected: u64) -> Position {
     position
 }
 
-fn reopen(
-    disk: &FaultyDisk,
-) -> Result<(SegmentJournal, ostler_store::journal::segments::JournalOpened), OpenJournalError> {
+fn reopen(disk: &FaultyDisk) -> Result<(SegmentJournal, JournalOpened), OpenJournalError> {
     SegmentJournal::on_disk(Arc::new(disk.clone()), small())
 }
 
@@ -242,7 +239,7 @@ fn a_missing_segment_is_damage() {
     drop(journal);
     disk.remove("0000000002.seg").unwrap();
     let Err(OpenJournalError::Damaged(damages)) = reopen(&disk) else { panic!("not refused") };
-    assert!(damages[0].what.contains("follows segment 2"), "{}", damages[0]);
+    assert!(damages[0].what.contains("predecessor 2"), "{}", damages[0]);
 }
 
 #[test]

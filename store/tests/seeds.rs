@@ -16,9 +16,8 @@ use std::sync::Arc;
 use common::{batch, events, small, stream, wait};
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{Journal, JournalError, Position};
-use ostler_store::SegmentJournal;
 use ostler_store::disk::{Disk, FaultyDisk};
-use ostler_store::journal::segments::{JournalOpened, OpenJournalError};
+use ostler_store::{JournalOpened, OpenJournalError, SegmentJournal};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

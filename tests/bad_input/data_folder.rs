@@ -134,9 +134,9 @@ fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
     assert!(knows);
     // What the first of them leaves behind makes no difference.
     for _ in 0..2 {
-        world.ostler("doctor --data left").exits(4).says("its end is gone");
-        world.ostler("ps --data left").exits(0).says("succeeded").complains("its end is gone");
-        world.ostler(&format!("{RUN} --data left")).exits(4).complains("its end is gone");
+        world.ostler("doctor --data left").exits(4).says("the end is missing");
+        world.ostler("ps --data left").exits(0).says("succeeded").complains("the end is missing");
+        world.ostler(&format!("{RUN} --data left")).exits(4).complains("the end is missing");
     }
     world.ostler("doctor --repair --data left").exits(0);
     world.ostler(&format!("{RUN} --data left")).exits(0);
@@ -284,23 +284,23 @@ fn who_looks_at_a_journal_whose_end_is_gone_is_shown_what_is_whole() {
         cut(len);
         let before = fs::read(&segment).unwrap();
         for line in [RUN, "resume", "client add acme", "gc --apply --older-than 1ms"] {
-            world.ostler(line).exits(4).complains("its end is gone").complains("nothing was written");
+            world.ostler(line).exits(4).complains("the end is missing").complains("nothing was written");
         }
         for line in ["ps", "ps --clients", "ps --agents", "agents", "approvals", "market ls"] {
-            world.ostler(line).exits(0).complains("its end is gone").complains("`ostler doctor` tells what");
+            world.ostler(line).exits(0).complains("the end is missing").complains("`ostler doctor` tells what");
         }
         assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 3);
         for line in [format!("show {first}"), format!("events {first}"), format!("artifact {first}/a")] {
             let ended = world.ostler(&line);
             let ended = if is_whole { ended.exits(0) } else { ended.exits(4) };
-            ended.complains("its end is gone");
+            ended.complains("the end is missing");
         }
         world.ostler("show @last").exits(4).complains("the journal is damaged at segment 1, offset");
-        let told = world.ostler("doctor").exits(4).says("its end is gone");
+        let told = world.ostler("doctor").exits(4).says("the end is missing");
         assert!(!told.out.contains("the next run drops"), "{}", told.out);
         assert!(fs::read(&segment).unwrap() == before, "it was written to");
     }
-    let told = world.ostler("doctor --repair").exits(0).says("its end is gone");
+    let told = world.ostler("doctor --repair").exits(0).says("the end is missing");
     assert!(!told.out.contains("the next run drops"), "{}", told.out);
     is_well(&world);
 }

@@ -3,7 +3,7 @@
 use ostler_actors::{Violation, new_run_id};
 use ostler_kernel::market::MarketStep;
 use ostler_kernel::port::{Position, Recorded, StreamBatch};
-use ostler_store::{MemoryArtifacts, Options, Store, Unwanted};
+use ostler_store::{MemoryArtifacts, Options, RetentionPolicy, Store};
 
 use super::*;
 use crate::common::late::Late;
@@ -255,8 +255,8 @@ async fn credits_add_up_when_what_was_free_is_removed() {
     offers(&first, "a", 5).await;
     first.shutdown().await;
     drop((first, store));
-    let unwanted = Unwanted { closed_before_ms: Some(i64::MAX), ..Unwanted::default() };
-    once_let_go(|| Store::collect(folder.path(), unwanted, true)).await;
+    let retention = RetentionPolicy { closed_before_ms: Some(i64::MAX), ..RetentionPolicy::default() };
+    once_let_go(|| Store::collect(folder.path(), retention, true)).await;
 
     let (second, store) = live().await;
     let asks = json!({"id": "p", "nodes": [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ostler_actors::System;
-use ostler_store::Unwanted;
+use ostler_store::RetentionPolicy;
 
 use super::*;
 use crate::common::late::Late;
@@ -103,7 +103,7 @@ async fn what_a_pipeline_does_not_need_goes_between_two_processes_and_nobody_not
         assert_eq!(head, 2 * EVENTS * (process + 1), "nothing is published twice");
         system.shutdown().await;
         drop((system, source, pipeline, kept, store));
-        let collect = || Store::collect(folder.path(), Unwanted::default(), true);
+        let collect = || Store::collect(folder.path(), RetentionPolicy::default(), true);
         let garbage = once_let_go(collect).await;
         assert!(garbage.pipeline_events > EVENTS && garbage.stage_records > 0, "{garbage:?}");
         if process > 0 {

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 use clap::Args;
 use ostler::config::RetentionConfig;
 use ostler_kernel::plan::HumanDuration;
-use ostler_store::{Garbage, OpenError, Store, Unwanted};
+use ostler_store::{Garbage, OpenError, RetentionPolicy, Store};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;
-use crate::cli::arguments::values::span;
+use crate::cli::arguments::values::duration;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::units::{bytes, plural};
@@ -32,7 +32,7 @@ pub(crate) struct GcArgs {
 }
 
 fn age(text: &str) -> Result<HumanDuration, String> {
-    let span = span(text)?;
+    let span = duration(text)?;
     let most = RetentionConfig::KEEP_DAYS_MAX;
     let refused = || format!("give a duration above zero, up to {most}d, such as 30d");
     RetentionConfig::takes(span).then_some(span).ok_or_else(refused)
@@ -42,10 +42,10 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     let (config, data) = load_settings(globals, Path::new("."))?;
     let nothing = no_runs_text(data.as_deref())?;
     let keep = args.older_than.or(config.retention.keep);
-    let unwanted = RetentionConfig { keep }.unwanted(SystemTime::now());
-    let unwanted = Unwanted { quarantined: args.quarantined, ..unwanted };
+    let retention = RetentionConfig { keep }.policy(SystemTime::now());
+    let retention = RetentionPolicy { quarantined: args.quarantined, ..retention };
     let garbage = match data {
-        Some(data) if nothing.is_none() => collect(&data, unwanted, args.apply)?,
+        Some(data) if nothing.is_none() => collect(&data, retention, args.apply)?,
         _ => Garbage::default(),
     };
     let mut out = Out::new();
@@ -70,7 +70,7 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
         status_line(nothing);
         return Ok(code::SUCCEEDED);
     }
-    tell(&garbage, args.apply, &mut out);
+    print(&garbage, args.apply, &mut out);
     if keep.is_none() {
         status_line(
             "runs are kept without limit; set `keep` in [retention] of the configuration, or --older-than",
@@ -79,8 +79,8 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-fn collect(data: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, Failure> {
-    Store::collect(data, unwanted, apply).map_err(|error| match error {
+fn collect(data: &Path, retention: RetentionPolicy, apply: bool) -> Result<Garbage, Failure> {
+    Store::collect(data, retention, apply).map_err(|error| match error {
         OpenError::Held { pid, .. } => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
             let why = match apply {
@@ -95,7 +95,7 @@ fn collect(data: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, Fail
     })
 }
 
-fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
+fn print(garbage: &Garbage, applied: bool, out: &mut Out) {
     let of_runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been quarantined")];
     let of_runs = of_runs.map(|(some, which)| (some, "run", which));
     let of_pipelines = [

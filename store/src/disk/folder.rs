@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
+use super::safe_open::open_regular;
 use super::{Disk, DiskFile, Extent};
-use crate::regular::open_regular;
 
 /// A folder of the real file system.
 #[derive(Debug, Clone)]

@@ -1,7 +1,11 @@
-//! What the journal needs of a file system, small enough that a test can put a bad one in its place.
+//! The file system as the journal sees it: a trait small enough for a faulty implementation in tests, and the locking and safe
+//! opening of real files.
 
 mod faulty;
 mod folder;
+pub(crate) mod lock;
+pub(crate) mod reserve;
+pub(crate) mod safe_open;
 
 use std::io;
 use std::sync::Arc;
@@ -11,51 +15,50 @@ pub use folder::Folder;
 
 /// A folder of files.
 pub trait Disk: Send + Sync + 'static {
-    /// Opens a file for reading and writing; with `create`, makes it if it is not there.
+    /// Opens a file for reading and writing; with `create`, makes a missing file.
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Names of all files, in no order.
+    /// Names of all files, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Gives a file another name; what had that name before is gone. Nobody ever sees neither.
+    /// Renames a file atomically, replacing any file with the name `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Makes created, changed and removed names durable.
+    /// Makes created, renamed and removed names durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// The length of a file.
+/// Length of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// All bytes behind this many are zeros.
+    /// All bytes from this offset on are zeros.
     pub used: u64,
 }
 
-/// A file whose every operation names its place, so that threads can share it.
+/// A file with positioned operations only, so threads can share it.
 pub trait DiskFile: Send + Sync {
-    /// Reads up to the length of `buffer`; fewer bytes only at the end of the file.
+    /// Fills `buffer`, except at the end of the file, and returns the number of bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// How long it is, and how much of it need be read.
+    /// The length, and the length without a trailing hole.
     fn extent(&self) -> io::Result<Extent>;
 
     /// Writes all of `bytes`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Cuts the file, or extends it with a hole that reads as zeros.
+    /// Truncates the file, or extends the file with a hole reading as zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes everything written so far durable (fdatasync).
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether `error` says that there is no room, rather than that something broke: on the disk, for this user, or below the size that
-/// a file of this process may have.
+/// Whether `error` reports a lack of space: a full disk, a quota, or the process's limit on file sizes.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)

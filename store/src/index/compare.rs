@@ -1,4 +1,4 @@
-//! How an index differs from what it should be: from one that was built of the same records just now.
+//! Comparing an index with a fresh one built from the same records.
 
 use ostler_kernel::port::{AccountRow, RunRow, StreamId};
 use serde::Serialize;
@@ -6,164 +6,168 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::entry::is_over;
-use super::{ACCOUNTS, ALL, Broken, HEADS, Index, ROWS, Table, broken};
-use crate::codec;
-use crate::journal::rows;
-use crate::journal::segments::stream_from;
+use super::{ACCOUNTS, ALL, HEADS, Index, IndexError, RUNS, Table, index_error};
+use crate::format::codec;
+use crate::format::stream::{describe, stream_from_key};
 
-/// Differences that are told one by one; of more, how many.
-const DIFFERENCES_TOLD_MAX: usize = 10;
+/// Most differences described.
+const DESCRIBED_MAX: usize = 10;
 
-/// Places of frames that are compared at once.
+/// Frame addresses compared at a time.
 const FRAMES_AT_ONCE: usize = 1024;
 
-/// What an index says otherwise than the records that it was made of.
+/// Differences between an index and the records it was built from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndexDifferences {
-    /// The first of them, in plain words.
-    pub told: Vec<String>,
-    /// All of them.
+    /// Descriptions of the first differences.
+    pub described: Vec<String>,
+    /// Number of all differences.
     pub count: u64,
 }
 
 impl IndexDifferences {
     pub(crate) fn add(&mut self, what: String) {
         self.count += 1;
-        if self.told.len() < DIFFERENCES_TOLD_MAX {
-            self.told.push(what);
+        if self.described.len() < DESCRIBED_MAX {
+            self.described.push(what);
         }
     }
 }
 
-/// How an entry is not what it should be.
-enum Fault<R> {
+/// A wrong entry.
+enum Difference<R> {
     Missing(R),
-    Needless(R),
-    Wrong { found: R, right: R },
+    Extra(R),
+    Wrong { found: R, expected: R },
 }
 
-impl Fault<&[u8]> {
-    fn decoded<R: DeserializeOwned>(self) -> Result<Fault<R>, Broken> {
-        let row = |bytes: &[u8]| codec::decode_row::<R>(bytes).map_err(broken);
+impl Difference<&[u8]> {
+    fn decoded<R: DeserializeOwned>(self) -> Result<Difference<R>, IndexError> {
+        let row = |bytes: &[u8]| codec::decode_row::<R>(bytes).map_err(index_error);
         Ok(match self {
-            Fault::Missing(right) => Fault::Missing(row(right)?),
-            Fault::Needless(found) => Fault::Needless(row(found)?),
-            Fault::Wrong { found, right } => Fault::Wrong { found: row(found)?, right: row(right)? },
+            Difference::Missing(expected) => Difference::Missing(row(expected)?),
+            Difference::Extra(found) => Difference::Extra(row(found)?),
+            Difference::Wrong { found, expected } => {
+                Difference::Wrong { found: row(found)?, expected: row(expected)? }
+            }
         })
     }
 }
 
 impl Index {
-    /// What it says otherwise than `right`, which was built of the same records.
-    pub(crate) fn differences(&self, right: &Index) -> IndexDifferences {
-        let mut found = IndexDifferences::default();
-        if let Err(broken) = self.compare_all(right, &mut found) {
-            found.add(broken.to_string());
+    /// The differences from `expected`, an index built from the same records.
+    pub(crate) fn differences(&self, expected: &Index) -> IndexDifferences {
+        let mut differences = IndexDifferences::default();
+        if let Err(error) = self.compare_all(expected, &mut differences) {
+            differences.add(error.to_string());
         }
-        found
+        differences
     }
 
-    fn compare_all(&self, right: &Index, found: &mut IndexDifferences) -> Result<(), Broken> {
-        self.compare(right, HEADS, of_head, found)?;
-        self.compare_frames(right, found)?;
-        self.compare(right, ROWS, of_run, found)?;
-        self.compare(right, ACCOUNTS, of_account, found)
+    fn compare_all(&self, expected: &Index, differences: &mut IndexDifferences) -> Result<(), IndexError> {
+        self.compare(expected, HEADS, describe_head, differences)?;
+        self.compare_frames(expected, differences)?;
+        self.compare(expected, RUNS, describe_run, differences)?;
+        self.compare(expected, ACCOUNTS, describe_account, differences)
     }
 
     fn compare(
         &self,
-        right: &Index,
+        expected: &Index,
         table: Table,
-        told: impl Fn(&[u8], Fault<&[u8]>) -> Result<String, Broken>,
+        described: impl Fn(&[u8], Difference<&[u8]>) -> Result<String, IndexError>,
         differences: &mut IndexDifferences,
-    ) -> Result<(), Broken> {
-        right.range(table, ALL, |key, right| {
+    ) -> Result<(), IndexError> {
+        expected.range(table, ALL, |key, expected| {
             match self.get(table, key)?.as_deref() {
-                None => differences.add(told(key, Fault::Missing(right))?),
-                Some(found) if found != right => {
-                    differences.add(told(key, Fault::Wrong { found, right })?);
+                None => differences.add(described(key, Difference::Missing(expected))?),
+                Some(found) if found != expected => {
+                    differences.add(described(key, Difference::Wrong { found, expected })?);
                 }
                 Some(_) => {}
             }
             Ok(true)
         })?;
         self.range(table, ALL, |key, found| {
-            if right.get(table, key)?.is_none() {
-                differences.add(told(key, Fault::Needless(found))?);
+            if expected.get(table, key)?.is_none() {
+                differences.add(described(key, Difference::Extra(found))?);
             }
             Ok(true)
         })
     }
 
-    /// Whether it leads to the same records of each stream. How many of their places stand in an entry depends on when they got there.
-    fn compare_frames(&self, right: &Index, differences: &mut IndexDifferences) -> Result<(), Broken> {
-        for (stream, _) in right.heads()? {
-            if let Some(seq) = self.astray(right, &stream)? {
-                let name = rows::name_of(&stream);
-                differences.add(format!("{name}: its records from {seq} on are not where it says"));
+    /// Compares frame addresses one by one: how many of them share an entry depends on when the index caught up.
+    fn compare_frames(&self, expected: &Index, differences: &mut IndexDifferences) -> Result<(), IndexError> {
+        for (stream, _) in expected.heads()? {
+            if let Some(seq) = self.first_wrong_address(expected, &stream)? {
+                let name = describe(&stream);
+                differences.add(format!("{name}: wrong addresses for the records from {seq} on"));
             }
         }
         Ok(())
     }
 
-    /// The first record of a stream that the two find in different places.
-    fn astray(&self, right: &Index, stream: &StreamId) -> Result<Option<u64>, Broken> {
+    fn first_wrong_address(&self, expected: &Index, stream: &StreamId) -> Result<Option<u64>, IndexError> {
         let mut from = 1;
         loop {
             let found = self.frames(stream, from, u64::MAX, FRAMES_AT_ONCE)?;
-            let right = right.frames(stream, from, u64::MAX, FRAMES_AT_ONCE)?;
-            if found != right {
-                let same = found.iter().zip(&right).take_while(|(found, right)| found == right).count();
-                let differs = right.get(same).or(found.get(same));
+            let expected = expected.frames(stream, from, u64::MAX, FRAMES_AT_ONCE)?;
+            if found != expected {
+                let same =
+                    found.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
+                let differs = expected.get(same).or(found.get(same));
                 return Ok(Some(differs.map_or(from, |frame| frame.first)));
             }
-            match right.last() {
-                Some(last) if right.len() == FRAMES_AT_ONCE => from = last.first,
+            match expected.last() {
+                Some(last) if expected.len() == FRAMES_AT_ONCE => from = last.first,
                 _ => return Ok(None),
             }
         }
     }
 }
 
-fn of_head(key: &[u8], fault: Fault<&[u8]>) -> Result<String, Broken> {
-    let name = rows::name_of(&stream_from(key).ok_or_else(|| broken("not a stream"))?);
-    Ok(match fault {
-        Fault::Missing(_) => format!("{name}: it knows of no records"),
-        Fault::Needless(_) => format!("{name}: it knows of records, and there are none"),
-        Fault::Wrong { .. } => format!("{name}: the last record that it knows of is not the last"),
+fn describe_head(key: &[u8], difference: Difference<&[u8]>) -> Result<String, IndexError> {
+    let name = describe(&stream_from_key(key).ok_or_else(|| index_error("an invalid stream key"))?);
+    Ok(match difference {
+        Difference::Missing(_) => format!("{name}: missing in the index"),
+        Difference::Extra(_) => format!("{name}: in the index, and the journal has no record"),
+        Difference::Wrong { .. } => format!("{name}: wrong last record in the index"),
     })
 }
 
-fn of_run(key: &[u8], fault: Fault<&[u8]>) -> Result<String, Broken> {
-    let list = if is_over(key) { "over or set aside" } else { "open" };
-    Ok(match fault.decoded::<RunRow>()? {
-        Fault::Missing(row) => format!("run {} is not listed as {list}", row.run),
-        Fault::Needless(row) => format!("run {} is listed as {list}, and by its records is not", row.run),
-        Fault::Wrong { found, right } => format!("run {}: {}", right.run, fields(&found, &right)),
+fn describe_run(key: &[u8], difference: Difference<&[u8]>) -> Result<String, IndexError> {
+    let list = if is_over(key) { "closed or parked" } else { "open" };
+    Ok(match difference.decoded::<RunRow>()? {
+        Difference::Missing(row) => format!("run {}: not listed as {list}", row.run),
+        Difference::Extra(row) => format!("run {}: listed as {list}; by the records the run is not", row.run),
+        Difference::Wrong { found, expected } => {
+            format!("run {}: {}", expected.run, differing_fields(&found, &expected))
+        }
     })
 }
 
-fn of_account(_: &[u8], fault: Fault<&[u8]>) -> Result<String, Broken> {
+fn describe_account(_: &[u8], difference: Difference<&[u8]>) -> Result<String, IndexError> {
     let account = |row: &AccountRow| match &row.agent {
-        Some(agent) => format!("the account of agent {agent} of client {}", row.client),
-        None => format!("the account of client {}", row.client),
+        Some(agent) => format!("account of agent {agent} of client {}", row.client),
+        None => format!("account of client {}", row.client),
     };
-    Ok(match fault.decoded::<AccountRow>()? {
-        Fault::Missing(row) => format!("{} is missing", account(&row)),
-        Fault::Needless(row) => format!("{} is there, and no record is about it", account(&row)),
-        Fault::Wrong { found, right } => format!("{}: {}", account(&right), fields(&found, &right)),
+    Ok(match difference.decoded::<AccountRow>()? {
+        Difference::Missing(row) => format!("{}: missing in the index", account(&row)),
+        Difference::Extra(row) => format!("{}: in the index, and the journal has no record", account(&row)),
+        Difference::Wrong { found, expected } => {
+            format!("{}: {}", account(&expected), differing_fields(&found, &expected))
+        }
     })
 }
 
-/// The fields in which two lines differ.
-fn fields<R: Serialize>(found: &R, right: &R) -> String {
-    let written = |row: &R| serde_json::to_value(row).unwrap_or_default();
-    let (found, right) = (written(found), written(right));
-    let all = right.as_object().into_iter().flatten();
-    let told: Vec<String> = all
-        .map(|(field, right)| (field, found.get(field).unwrap_or(&Value::Null), right))
-        .filter(|(_, found, right)| found != right)
-        .map(|(field, found, right)| format!("{field} is {found}, by the records {right}"))
+fn differing_fields<R: Serialize>(found: &R, expected: &R) -> String {
+    let to_value = |row: &R| serde_json::to_value(row).unwrap_or_default();
+    let (found, expected) = (to_value(found), to_value(expected));
+    let all = expected.as_object().into_iter().flatten();
+    let described: Vec<String> = all
+        .map(|(field, expected)| (field, found.get(field).unwrap_or(&Value::Null), expected))
+        .filter(|(_, found, expected)| found != expected)
+        .map(|(field, found, expected)| format!("{field} is {found}, by the records {expected}"))
         .collect();
-    if told.is_empty() { "it differs".to_owned() } else { told.join("; ") }
+    if described.is_empty() { "different bytes".to_owned() } else { described.join("; ") }
 }

@@ -7,9 +7,8 @@ use ostler_kernel::event::{Accounts, AttemptResult, Event, Outcome, Output, RunO
 use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId, RunId};
 use ostler_kernel::json::canonical;
 use ostler_kernel::port::{Journal, Position, Seq, StreamBatch, StreamId};
-use ostler_store::SegmentJournal;
 use ostler_store::disk::FaultyDisk;
-use ostler_store::journal::segments::Options;
+use ostler_store::{Options, SegmentJournal};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 

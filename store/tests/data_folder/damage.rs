@@ -41,13 +41,13 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
         let before = if lost.join("journal").is_dir() { segments(&lost) } else { Vec::new() };
         let refused = Store::open_with(&lost, small()).map(drop).unwrap_err();
         let OpenError::Damaged { damages, .. } = &refused else { panic!("{what}: {refused}") };
-        assert!(damages.iter().any(|damage| damage.what.contains("its end is gone")), "{what}: {refused}");
+        assert!(damages.iter().any(|damage| damage.what.contains("the end is missing")), "{what}: {refused}");
         // Nor does anybody clear away what its records would need.
-        let unwanted = Unwanted { closed_before_ms: Some(i64::MAX), quarantined: false };
+        let retention = RetentionPolicy { closed_before_ms: Some(i64::MAX), quarantined: false };
         for removed in [
-            Store::open_with(&lost, Options { unwanted, ..small() }).map(drop),
-            Store::collect(&lost, unwanted, false).map(drop),
-            Store::collect(&lost, unwanted, true).map(drop),
+            Store::open_with(&lost, Options { retention, ..small() }).map(drop),
+            Store::collect(&lost, retention, false).map(drop),
+            Store::collect(&lost, retention, true).map(drop),
         ] {
             assert!(matches!(removed, Err(OpenError::Damaged { .. })), "{what}: {removed:?}");
         }
@@ -88,10 +88,10 @@ fn who_looks_at_a_journal_whose_end_is_gone_reads_what_is_whole_and_writes_nothi
         File::options().write(true).open(segment).unwrap().set_len(len).unwrap();
         let before = files(&lost.join("journal"));
         for look in 0..2 {
-            let looks = Options { looks: true, ..small() };
-            let (store, found) = Store::open_with(&lost, looks).unwrap();
+            let inspect = Options { inspect: true, ..small() };
+            let (store, found) = Store::open_with(&lost, inspect).unwrap();
             let told = found.lost_end.map(|damage| damage.what).unwrap_or_default();
-            assert!(told.contains("its end is gone"), "{len}, look {look}: {told:?}");
+            assert!(told.contains("the end is missing"), "{len}, look {look}: {told:?}");
             assert_eq!(store.journal.runs(false).unwrap().len(), 20);
             let (mut whole, mut cut) = (0, 0);
             for number in 1..=20 {
@@ -108,7 +108,7 @@ fn who_looks_at_a_journal_whose_end_is_gone_reads_what_is_whole_and_writes_nothi
             }
             assert!(whole > 0 && cut > 0, "{len}: {whole} whole, {cut} cut");
             let appended = store.journal.append(vec![batch(stream(99), 0, vec![numbered(0)])]);
-            assert!(appended.unwrap_err().to_string().contains("its end is gone"));
+            assert!(appended.unwrap_err().to_string().contains("the end is missing"));
             drop(store);
             assert!(files(&lost.join("journal")) == before, "{len}, look {look}: it was written to");
         }
@@ -139,9 +139,9 @@ fn a_segment_whose_header_is_damaged_is_kept_whoever_looks() {
             fs::write(&segment, bytes).unwrap();
         }
         let before = files(&damaged.join("journal"));
-        for looks in [true, false] {
-            let opened = Store::open_with(&damaged, Options { looks, ..small() });
-            assert!(matches!(opened, Err(OpenError::Damaged { .. })), "{name}, {looks}");
+        for inspect in [true, false] {
+            let opened = Store::open_with(&damaged, Options { inspect, ..small() });
+            assert!(matches!(opened, Err(OpenError::Damaged { .. })), "{name}, {inspect}");
             assert!(files(&damaged.join("journal")) == before, "{name}: it was written to");
         }
         assert!(!Store::examine(&damaged).unwrap().is_sound());
@@ -204,8 +204,8 @@ fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out
     fs::write(&segment, bytes).unwrap();
     // Who would write is refused; who looks reads whatever is not damaged.
     let refused = Store::open(folder.path()).map(drop).unwrap_err();
-    let looks = Options { looks: true, ..small() };
-    let (store, _) = Store::open_with(folder.path(), looks).unwrap();
+    let inspect = Options { inspect: true, ..small() };
+    let (store, _) = Store::open_with(folder.path(), inspect).unwrap();
     let mut damaged = 0;
     for number in 1..=20 {
         match store.journal.read(stream(number), Seq(0), usize::MAX) {
@@ -223,7 +223,7 @@ fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out
     assert!(matches!(refused, OpenError::Damaged { damages, .. } if damages == found));
     assert_eq!(Store::examine(folder.path()).unwrap().journal.damages, found);
     // What is beyond the limit is swept beside what goes on, which stops when something is found.
-    let little = Options { sweep_bytes_max: 0, ..small() };
+    let little = Options { scrub_bytes_max: 0, ..small() };
     let (store, _) = Store::open_with(folder.path(), little).unwrap();
     let begun = std::time::Instant::now();
     let mut expected = 0;
@@ -299,12 +299,12 @@ fn an_index_that_says_otherwise_than_the_records_is_told_and_left_as_it_is() {
     assert_eq!(Store::examine(&path).unwrap().index, IndexDifferences::default());
     let of = |number, what: &str| format!("run {}{what}", run(number));
     for (table, replaces, told) in [
-        ("heads", false, of(1, ": it knows of no records")),
-        ("heads", true, of(2, ": the last record that it knows of is not the last")),
-        ("frames", false, of(1, ": its records from 1 on are not where it says")),
-        ("rows", false, of(20, " is not listed as open")),
+        ("heads", false, of(1, ": missing in the index")),
+        ("heads", true, of(2, ": wrong last record in the index")),
+        ("frames", false, of(1, ": wrong addresses for the records from 1 on")),
+        ("rows", false, of(20, ": not listed as open")),
         ("rows", true, "standing is \"open\", by the records {\"closed\":\"succeeded\"}".to_owned()),
-        ("accounts", false, "the account of agent worker of client acme is missing".to_owned()),
+        ("accounts", false, "account of agent worker of client acme: missing in the index".to_owned()),
     ] {
         let context = format!("{table}, {replaces}");
         let odd = folder.path().join(&context);
@@ -313,7 +313,7 @@ fn an_index_that_says_otherwise_than_the_records_is_told_and_left_as_it_is() {
         for look in 0..2 {
             let found = Store::examine(&odd).unwrap();
             assert!(found.is_sound() && !found.index_broken, "{context}, look {look}: {found:?}");
-            let IndexDifferences { told: all, count } = found.index;
+            let IndexDifferences { described: all, count } = found.index;
             assert!(count == 1 && all[0].contains(&told), "{context}, look {look}: {count}, {all:?}");
         }
         fs::remove_file(odd.join("index.redb")).unwrap();

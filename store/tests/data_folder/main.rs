@@ -17,7 +17,7 @@ use common::{batch, charged, client, events, numbered, opened, run, runtime, sma
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::RunOutcome;
-use ostler_store::{FORMAT, OpenError, Opened, Options, Store, Unwanted};
+use ostler_store::{FORMAT, OpenError, Opened, Options, RetentionPolicy, Store};
 
 /// Opens a folder. A look at a segment that goes on beside may hold on to it for a moment after it was closed here.
 fn open(path: &Path) -> (Store, Opened) {

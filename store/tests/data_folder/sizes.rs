@@ -70,7 +70,7 @@ fn a_journal_of_large_segments_opens_with_small_ones() {
 
 #[test]
 fn an_append_at_the_limit_is_taken_and_one_over_it_is_refused() {
-    use ostler_store::journal::segments::FRAME_BYTES_MAX;
+    use ostler_store::FRAME_BYTES_MAX;
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(folder.path()).unwrap();
     let of = |bytes| vec![Event::Parked { reason: noise(bytes) }];
@@ -90,7 +90,6 @@ fn an_append_at_the_limit_is_taken_and_one_over_it_is_refused() {
 
 #[test]
 fn sizes_that_make_no_journal_are_refused() {
-    use ostler_store::journal::segments::Options;
     let folder = tempfile::tempdir().unwrap();
     for options in [
         Options { segment_bytes: 100, ..small() },
@@ -106,11 +105,7 @@ fn more_artifacts_than_are_taken_at_a_time_are_all_stored() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = open(folder.path());
     let artifact = |number: u64| {
-        let media = if number == 0 {
-            "m".repeat(ostler_store::artifact::MEDIA_BYTES_MAX)
-        } else {
-            "text/plain".into()
-        };
+        let media = if number == 0 { "m".repeat(ostler_store::MEDIA_BYTES_MAX) } else { "text/plain".into() };
         Artifact { media, content: number.to_string().into_bytes() }
     };
     runtime().block_on(async {
@@ -130,7 +125,7 @@ fn more_artifacts_than_are_taken_at_a_time_are_all_stored() {
     });
     drop(store);
     assert!(Store::examine(folder.path()).unwrap().is_sound());
-    let unnamed = Store::collect(folder.path(), Unwanted::default(), false).unwrap();
+    let unnamed = Store::collect(folder.path(), RetentionPolicy::default(), false).unwrap();
     assert_eq!(unnamed.artifacts, 200);
 }
 
@@ -172,7 +167,10 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
             moved(NodeState::Ready, NodeState::Running, TransitionReason::Attempt(1)),
             Event::AttemptIntent(Box::new(intent)),
         ],
-        vec![Event::AttemptResult(done), moved(NodeState::Running, NodeState::Executed, TransitionReason::Ok)],
+        vec![
+            Event::AttemptResult(done),
+            moved(NodeState::Running, NodeState::Executed, TransitionReason::Ok),
+        ],
     ]
 }
 

@@ -34,14 +34,14 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
         journal.damages.iter().filter(|damage| !damage.torn).map(ToString::to_string).collect();
     let artifacts: Vec<String> = found.artifacts.iter().map(ToString::to_string).collect();
     let touched: Vec<String> = journal.runs.iter().map(run).collect();
-    for (name, told, advice) in
+    for (name, lines, advice) in
         [("journal", &damaged, advice), ("results", &artifacts, advice), ("touched", &touched, None)]
     {
-        for what in told.iter().take(PROBLEMS_SHOWN_MAX) {
+        for what in lines.iter().take(PROBLEMS_SHOWN_MAX) {
             report.add(verdict, name, what, advice);
         }
-        if told.len() > PROBLEMS_SHOWN_MAX {
-            report.add(verdict, name, &format!("{} more of these", told.len() - PROBLEMS_SHOWN_MAX), None);
+        if lines.len() > PROBLEMS_SHOWN_MAX {
+            report.add(verdict, name, &format!("{} more of these", lines.len() - PROBLEMS_SHOWN_MAX), None);
         }
     }
     if journal.list_damaged {
@@ -92,10 +92,10 @@ fn index(found: &Examination, report: &mut Report) {
         );
     }
     let differences = &found.index;
-    for what in &differences.told {
+    for what in &differences.described {
         report.fail("index", what, INDEX);
     }
-    let more = differences.count - differences.told.len() as u64;
+    let more = differences.count - differences.described.len() as u64;
     if more > 0 {
         report.fail("index", format!("{more} more of these"), INDEX);
     }

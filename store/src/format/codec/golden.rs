@@ -1,0 +1,503 @@
+//! Every kind of event in the bytes of every released format: what is on people's disks does not change.
+//!
+//! A new kind is added at the end of [`samples`] and, with `UPDATE_EXPECT=1`, of the file. A line that changes
+//! means that old journals cannot be read any more: that takes a new format, not a new line.
+
+use std::collections::BTreeSet;
+
+use expect_test::expect_file;
+use ostler_kernel::agent::Oversight;
+use ostler_kernel::evaluation::{Appraised, Domains, Judgement, Scores, Standard, Target, Verdict};
+use ostler_kernel::event::*;
+use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
+use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
+use ostler_kernel::plan::Idempotency;
+use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
+use serde_json::json;
+
+use super::{decode, encode};
+use crate::format::FORMAT;
+
+fn run() -> RunId {
+    "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap()
+}
+
+fn node() -> NodeId {
+    NodeId::from("n-1")
+}
+
+fn json() -> Json {
+    canonical(&json!({"id": "trip", "n": [1, 2.5, null], "ü": "\u{0000}"})).unwrap()
+}
+
+fn accounts() -> Accounts {
+    Accounts {
+        client_vruntime: 1,
+        client_remainder: 2,
+        balance: Some(i64::MAX),
+        agents_vruntime: 7,
+        agent_vruntime: i64::MIN,
+        agent_remainder: 0,
+        tier_vruntime: 1 << 40,
+        owed: -(1 << 80),
+    }
+}
+
+fn attempt(outcome: Outcome) -> Box<AttemptResult> {
+    let accounts = Some(accounts());
+    Box::new(AttemptResult { node: node(), attempt: 2, outcome, duration_ms: 1_500, cost: 7, accounts })
+}
+
+/// Each variant, and each variant of what is in them, at least once.
+pub(crate) fn samples() -> Vec<Event> {
+    let output = |inline, directive: Option<Directive>| {
+        Outcome::Ok(Output {
+            artifact: Digest([0xab; 32]),
+            bytes: 9,
+            inline,
+            directive: directive.map(Box::new),
+        })
+    };
+    let mut samples = vec![
+        Event::RunOpened(Box::new(RunOpened {
+            run: run(),
+            client: ClientId::from("acme"),
+            agent: AgentId::from("worker"),
+            plan: json(),
+            intent: 2,
+            scope: "default".into(),
+            workspace: "/srv/work".into(),
+            policy_epoch: 3,
+            seed: u64::MAX,
+        })),
+        Event::RunRecovered { count: 1 },
+        Event::AttemptIntent(Box::new(AttemptIntent {
+            node: node(),
+            generation: 1,
+            patch_count: 0,
+            attempt: 2,
+            reuse: Digest([1; 32]),
+            idempotency_key: Digest([0; 32]),
+            intent: 1,
+            policy_epoch: 3,
+            provenance: vec!["user".into(), "tool:fs.read".into()],
+            accounts: None,
+        })),
+        Event::AttemptResult(attempt(output(Some(json()), None))),
+        Event::AttemptResult(attempt(output(None, Some(Directive { conclude: true, delta: Some(json()) })))),
+        Event::LateResult(attempt(output(None, Some(Directive { conclude: false, delta: None })))),
+        Event::TimerFired { node: node(), kind: TimerKind::Backoff },
+        Event::RecoveryExhausted { node: node(), level: 3, reason: "no patch".into() },
+        Event::GateDecision(GateDecision {
+            node: node(),
+            attempt: 1,
+            code: "OUT_OF_SCOPE".into(),
+            detail: "no tool".into(),
+        }),
+        Event::AgentRegistered {
+            agent: AgentId::from("worker"),
+            client: ClientId::from("acme"),
+            weight: 100,
+        },
+        Event::AgentQuarantined { agent: AgentId::from("worker"), reason: "crashes".into() },
+        Event::Parked { reason: String::new() },
+        Event::ContractChecked { version: 1, holds: true },
+        Event::ClientSet { client: ClientId::from("acme"), weight: 10, contracted: true },
+    ];
+    samples.extend(
+        causes().map(|cause| Event::PlanVersion(PlanVersion { version: 2, cause, revision: json() })),
+    );
+    samples.extend(
+        [
+            PlanRefusal::Delta { cause: ChangeCause::Replan, codes: vec!["D01".into(), "V03".into()] },
+            PlanRefusal::Replan,
+            PlanRefusal::Contract,
+        ]
+        .map(|step| Event::PlanRefused { version: 1, step }),
+    );
+    samples.extend(categories().map(|category| {
+        let message = "connection reset".into();
+        Event::AttemptResult(attempt(Outcome::Failed(Failure { category, message })))
+    }));
+    samples.extend(reasons().into_iter().zip(states().into_iter().cycle()).map(|(reason, state)| {
+        let (from, to) = (NodeState::Pending, state);
+        Event::NodeTransition(NodeTransition { node: node(), version: 1, from, to, reason, attempt: 0 })
+    }));
+    use HumanRequestKind as H;
+    samples.extend([H::Before, H::After, H::Node, H::InDoubt].map(|kind| {
+        let (deadline, shown) = (Some(-1), (kind == H::After).then_some(Digest([6; 32])));
+        Event::HumanRequest(HumanRequest { node: node(), kind, deadline, shown })
+    }));
+    let (by, note) = ("ann".into(), "fine".into());
+    samples.push(Event::HumanAnswer(HumanAnswer { node: node(), approve: true, redo: false, by, note }));
+    samples.extend(
+        [TimerKind::Backoff, TimerKind::Human, TimerKind::Sleep]
+            .map(|kind| Event::TimerSet(Timer { node: node(), kind, at: 1_700_000_000_000 })),
+    );
+    let acts = [OperatorAct::CancelPlan, OperatorAct::Cancel(node()), OperatorAct::Skip(node())];
+    samples.extend(acts.map(Event::Operator));
+    let outcomes = [RunOutcome::Succeeded, RunOutcome::Concluded, RunOutcome::Failed, RunOutcome::Cancelled];
+    samples.extend(outcomes.map(|outcome| Event::RunClosed { outcome }));
+    samples.push(Event::Draining { node: node() });
+    samples.push(Event::ReplanAsked { for_contract: true });
+    samples.push(Event::Diagnosis { node: node(), category: FailureCategory::Crash, level: 1 });
+    samples.push(Event::AgentProfiled {
+        agent: AgentId::from("worker"),
+        client: ClientId::from("acme"),
+        profile: json(),
+    });
+    samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5, spent: 7 });
+    samples.push(Event::ContractBroken { version: 1, why: "too short".into() });
+    samples.push(Event::OutOfCredit { out: true });
+    let scores =
+        |quality, adherence| Scores { quality, adherence, speed: 1_000, cost: 7, errors: 0, revisions: 500 };
+    let evaluated = |scores| Event::Evaluated(Evaluated { scores, composite: 512 });
+    samples.push(evaluated(scores(None, None)));
+    samples.push(evaluated(scores(Some(900), Some(1))));
+    samples.push(Event::AgentReleased { agent: AgentId::from("worker") });
+    samples.extend(notes());
+    samples.extend(pipeline_records().map(|record| Event::Pipeline(Box::new(record))));
+    samples.push(Event::Published(Published {
+        stage: StageId::from("recon"),
+        kind: EventType::from("page_discovered"),
+        data: json(),
+    }));
+    evaluations(&mut samples);
+    market(&mut samples);
+    for (act, reason) in [
+        (OperatorAct::StopDenied, TransitionReason::Denials),
+        (OperatorAct::StopLate, TransitionReason::Deadline),
+        (OperatorAct::StopUnwanted, TransitionReason::Unwanted),
+    ] {
+        samples.push(Event::Operator(act));
+        samples.push(Event::NodeTransition(NodeTransition {
+            node: node(),
+            version: 1,
+            from: NodeState::Ready,
+            to: NodeState::Cancelled,
+            reason,
+            attempt: 0,
+        }));
+    }
+    samples
+}
+
+/// What attempts note for themselves.
+fn notes() -> Vec<Event> {
+    let of = || AttemptRef { node: node(), generation: 1, patch_count: 0, attempt: 2 };
+    let key = || StepKey { version: "3".into(), input: Digest([5; 32]) };
+    let run = || "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap();
+    let ended = |outcome| {
+        Event::StepResult(Box::new(StepResult { of: of(), step: "pay".into(), key: key(), outcome }))
+    };
+    let output = Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+    let intent = |idem| {
+        let idempotency_key = Digest([6; 32]);
+        Event::StepIntent(Box::new(StepIntent {
+            of: of(),
+            step: "pay".into(),
+            key: key(),
+            idem,
+            idempotency_key,
+        }))
+    };
+    let doubtful = Failure { category: FailureCategory::InDoubt, message: "lost".into() };
+    let parent = Parent { run: run(), of: of(), step: "pay".into() };
+    vec![
+        Event::AttemptProgress(Box::new(AttemptProgress { of: of(), token: json() })),
+        intent(Idempotency::Natural),
+        intent(Idempotency::Keyed),
+        intent(Idempotency::None),
+        ended(Outcome::Ok(output)),
+        ended(Outcome::Failed(doubtful)),
+        Event::StepInDoubt { of: of(), step: "pay".into() },
+        Event::ChildRun { of: of(), step: "pay".into(), run: run(), budget: Some(9) },
+        Event::RunTerms(Box::new(RunTerms { budget: None, parent: Some(parent) })),
+        Event::RunTerms(Box::new(RunTerms { budget: Some(1), parent: None })),
+    ]
+}
+
+fn pipeline_records() -> [PipelineRecord; 10] {
+    use PipelineRecord as P;
+    let stage = || StageId::from("load");
+    [
+        P::Created { spec: json() },
+        P::Acked { stage: stage(), upto: 7, state: None },
+        P::Acked { stage: stage(), upto: 1 << 40, state: Some(json()) },
+        P::DeadLettered { stage: stage(), seq: 8, reason: "it panicked".into(), stops: true },
+        P::Moved { stage: stage(), after: 3, keeps_state: false },
+        P::Lagged { stage: stage(), first: 1, last: 9 },
+        P::LogChunk { upto: 1_024, bytes: 70_000, oldest: 1 },
+        P::Ended { stage: stage() },
+        P::Released { stage: stage() },
+        P::Failed { stage: stage(), seq: 8, times: 2, reason: "it panicked".into() },
+    ]
+}
+
+fn evaluations(samples: &mut Vec<Event>) {
+    let standard =
+        Standard { domain: Some("legal".into()), target: Target { time_ms: Some(9), credits: None } };
+    for judgement in [
+        None,
+        Some(Judgement { by: "words".into(), quality: None, note: "cannot tell".into() }),
+        Some(Judgement { by: "words".into(), quality: Some(900), note: String::new() }),
+    ] {
+        samples.push(Event::Appraised(Box::new(Appraised::by(&standard, &Domains::default(), judgement))));
+    }
+    let scores =
+        Scores { quality: Some(900), adherence: None, speed: 1_000, cost: 7, errors: 0, revisions: 500 };
+    samples.push(Event::Verdict(Box::new(Verdict {
+        run: run(),
+        agent: Some(AgentId::from("worker")),
+        quality: Some(900),
+        adherence: None,
+        evaluated: Evaluated { scores, composite: 512 },
+        by: "pat".into(),
+        note: "good".into(),
+    })));
+}
+
+fn market(samples: &mut Vec<Event>) {
+    let capabilities = BTreeSet::from(["contracts".to_owned()]);
+    let offer = Offer {
+        capabilities: capabilities.clone(),
+        domain: Some("legal".into()),
+        price: Some(40),
+        time_ms: None,
+    };
+    samples.push(Event::AgentOffered {
+        agent: AgentId::from("worker"),
+        client: ClientId::from("acme"),
+        offer: Box::new(offer),
+    });
+    let job = Job {
+        id: run(),
+        client: ClientId::from("acme"),
+        title: "read the contract".into(),
+        capabilities: capabilities.clone(),
+        domain: None,
+        budget: 100,
+        deadline: Some(1_700_000_000_000),
+        oversight: Oversight::SpotCheck,
+        plan: json(),
+        intent: 1,
+        scope: "default".into(),
+        workspace: "/work".into(),
+    };
+    let proposal = Proposal {
+        agent: "worker".into(),
+        price: 40,
+        time_ms: Some(5),
+        capabilities,
+        domain: None,
+        reputation_pm: Some(700),
+    };
+    let steps = [
+        MarketStep::Posted(job.clone()),
+        MarketStep::Proposed { proposals: vec![proposal] },
+        MarketStep::Signed {
+            winner: "worker".into(),
+            price: 40,
+            budget: 100,
+            deadline: job.deadline,
+            oversight: Oversight::Supervised,
+            reserved: true,
+        },
+        MarketStep::Decomposed { plan: job.plan, nodes: 3 },
+        MarketStep::Started,
+        MarketStep::Evaluated(JobOutcome { outcome: RunOutcome::Succeeded, spent: 30, composite: Some(900) }),
+        MarketStep::Failed { at: Stage::Contract, reason: "no agent".into(), spent: 0 },
+    ];
+    samples.extend(steps.map(|step| Event::Market { job: run(), step: Box::new(step) }));
+}
+
+fn causes() -> [ChangeCause; 5] {
+    use ChangeCause as C;
+    [C::Patch(node()), C::Node(node()), C::Operator, C::Interject, C::Replan]
+}
+
+fn categories() -> [FailureCategory; 10] {
+    use FailureCategory as C;
+    [
+        C::Crash,
+        C::Timeout,
+        C::Transient,
+        C::RateLimit,
+        C::ResourceExhaustion,
+        C::InvalidOutput,
+        C::HumanRejection,
+        C::Structural,
+        C::ParamMissing,
+        C::GateDenied,
+    ]
+}
+
+fn states() -> [NodeState; 10] {
+    use NodeState as S;
+    [
+        S::Pending,
+        S::Ready,
+        S::Running,
+        S::WaitingHuman,
+        S::FailedRetryable,
+        S::Blocked,
+        S::Executed,
+        S::Failed,
+        S::Cancelled,
+        S::Skipped,
+    ]
+}
+
+fn reasons() -> Vec<TransitionReason> {
+    use TransitionReason as R;
+    vec![
+        R::Entry,
+        R::AllOf,
+        R::AnyOf(node()),
+        R::Attempt(3),
+        R::ApproveBefore,
+        R::ApproveAfter,
+        R::HumanNode,
+        R::Approved,
+        R::Ok,
+        R::Category(FailureCategory::Timeout),
+        R::InDoubt,
+        R::Retry,
+        R::Patched,
+        R::Upstream(node()),
+        R::Unblocked,
+        R::Hold,
+        R::HoldReleased,
+        R::JoinExhausted,
+        R::SiblingWon,
+        R::Concluded,
+        R::Operator,
+        R::HumanRejected,
+        R::HumanTimeout,
+        R::PlanCancelled,
+        R::InterjectionFailed,
+        R::Delta,
+        R::DrainedUnapproved,
+    ]
+}
+
+/// The place of an event's kind among all. A new kind stops the build here until it has a sample.
+fn kind(event: &Event) -> u8 {
+    match event {
+        Event::RunOpened(_) => 0,
+        Event::RunRecovered { .. } => 1,
+        Event::PlanVersion(_) => 2,
+        Event::PlanRefused { .. } => 3,
+        Event::NodeTransition(_) => 4,
+        Event::AttemptIntent(_) => 5,
+        Event::AttemptResult(_) => 6,
+        Event::LateResult(_) => 7,
+        Event::HumanRequest(_) => 8,
+        Event::HumanAnswer(_) => 9,
+        Event::TimerSet(_) => 10,
+        Event::TimerFired { .. } => 11,
+        Event::RecoveryExhausted { .. } => 12,
+        Event::GateDecision(_) => 13,
+        Event::AgentRegistered { .. } => 14,
+        Event::AgentQuarantined { .. } => 15,
+        Event::Parked { .. } => 16,
+        Event::Operator(_) => 17,
+        Event::ContractChecked { .. } => 18,
+        Event::ClientSet { .. } => 19,
+        Event::RunClosed { .. } => 20,
+        Event::Draining { .. } => 21,
+        Event::ReplanAsked { .. } => 22,
+        Event::Diagnosis { .. } => 23,
+        Event::CreditDeposited { .. } => 24,
+        Event::OutOfCredit { .. } => 25,
+        Event::Evaluated(_) => 26,
+        Event::AgentReleased { .. } => 27,
+        Event::AgentProfiled { .. } => 28,
+        Event::AttemptProgress(_) => 29,
+        Event::StepIntent(_) => 30,
+        Event::StepResult(_) => 31,
+        Event::StepInDoubt { .. } => 32,
+        Event::ChildRun { .. } => 33,
+        Event::RunTerms(_) => 34,
+        Event::Pipeline(_) => 35,
+        Event::Published(_) => 36,
+        Event::Appraised(_) => 37,
+        Event::Verdict(_) => 38,
+        Event::AgentOffered { .. } => 39,
+        Event::Market { .. } => 40,
+        Event::ContractBroken { .. } => 41,
+    }
+}
+
+const KINDS: u8 = 42;
+
+/// Samples that each format of a data folder knows, from the first format on.
+const KNOWN: [usize; 3] = [117, 119, 123];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn every_kind_of_event_has_the_bytes_of_the_released_format() {
+    let samples = samples();
+    assert!(
+        (0..KINDS).all(|number| samples.iter().any(|event| kind(event) == number)),
+        "a kind has no sample"
+    );
+    let mut lines = String::new();
+    for event in &samples {
+        let mut record = Vec::new();
+        encode(event, &mut record).unwrap();
+        assert_eq!(record[1], kind(event));
+        lines += &hex(&record);
+        lines.push('\n');
+    }
+    expect_file!["../../../tests/golden/events-1.hex"].assert_eq(&lines);
+}
+
+/// Who does not know a kind takes it for damage.
+#[test]
+fn what_is_added_raises_the_format_of_the_data_folder() {
+    assert_eq!(
+        (KNOWN.len(), KNOWN.last()),
+        (FORMAT as usize, Some(&samples().len())),
+        "raise `FORMAT` of the data folder, and add here how many samples it knows"
+    );
+}
+
+#[test]
+fn the_bytes_of_the_released_format_are_read() {
+    let lines: Vec<&str> = include_str!("../../../tests/golden/events-1.hex").lines().collect();
+    let samples = samples();
+    assert_eq!(lines.len(), samples.len());
+    for (line, event) in lines.into_iter().zip(samples) {
+        let byte = |at| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
+        let record: Vec<u8> = (0..line.len()).step_by(2).map(byte).collect();
+        assert_eq!(decode(&record).as_ref(), Ok(&event));
+        for cut in 0..record.len() {
+            assert_ne!(decode(&record[..cut]).as_ref(), Ok(&event), "cut at {cut}");
+        }
+    }
+}
+
+/// Lines of accounts stand in checkpoints of the journal, which outlive the records that they come from.
+#[test]
+fn a_line_of_an_account_has_the_bytes_of_the_released_format() {
+    use ostler_kernel::evaluation::Reputation;
+    use ostler_kernel::port::AccountRow;
+
+    let row = AccountRow {
+        client: "acme".into(),
+        agent: Some("worker".into()),
+        accounts: Some(Accounts { client_vruntime: -1, balance: Some(2), owed: 3, ..Accounts::default() }),
+        spent: 4,
+        reputation: Reputation::default().after(750),
+        settled: 5,
+        position: 6,
+    };
+    let bytes = super::encode_row(&row).unwrap();
+    expect_test::expect!["040000000000000061636d65010600000000000000776f726b657201ffffffffffffffff0000000001020000000000000000000000000000000000000000000000000000000000000000000000030000000000000000000000000000000400000000000000b0710b0000000000010000000000000005000000000000000600000000000000"].assert_eq(&hex(&bytes));
+    assert_eq!(super::decode_row::<AccountRow>(&bytes), Ok(row));
+}

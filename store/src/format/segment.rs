@@ -1,0 +1,213 @@
+//! Segment files: names, headers, and scanning frames.
+
+use super::frame::{self, FIRST_OF_WRITE, FRAME_HEADER_BYTES, Found};
+use super::frame_body::{self, Body};
+use super::lsn::Lsn;
+
+/// Length of a segment file in bytes. The unwritten rest of a new segment is a hole.
+pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Bytes before the first frame.
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
+
+/// Bytes reserved at the end of each segment for the seal.
+pub(crate) const SEAL_BYTES_MAX: usize = 32;
+
+/// Extension of files with preallocated, zeroed room for a future segment.
+pub(crate) const SPARE: &str = ".spare";
+
+const MAGIC: &[u8; 8] = b"OSTLERJ\n";
+const VERSION: u32 = 1;
+
+/// Most bytes checksummed while searching for the next frame behind a bad one. Only records crafted to look like frames
+/// exhaust the limit; the search then assumes a frame, so the caller reports damage rather than a torn write.
+const RESYNC_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// File name of a segment.
+pub(crate) fn name(number: u32) -> String {
+    format!("{number:010}.seg")
+}
+
+/// Segment number in a file name; `None` for other files.
+pub(crate) fn number(name: &str) -> Option<u32> {
+    name.strip_suffix(".seg").filter(|digits| digits.len() == 10)?.parse().ok().filter(|number| *number > 0)
+}
+
+/// Address of a segment's first frame.
+pub(crate) fn first_lsn(number: u32) -> Lsn {
+    Lsn::new(number, SEGMENT_HEADER_BYTES as u64)
+}
+
+/// Whether `lsn` lies behind the first frame's address, so that the segment holds a frame before `lsn`.
+pub(crate) fn has_frames_before(lsn: Lsn) -> bool {
+    lsn.offset() > SEGMENT_HEADER_BYTES as u64
+}
+
+/// Encodes a header. `previous` is the number of the preceding segment, 0 for the first; the links make a journal complete
+/// without a list of segments.
+pub(crate) fn header(number: u32, previous: u32) -> [u8; SEGMENT_HEADER_BYTES] {
+    let mut header = [0; SEGMENT_HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[12..16].copy_from_slice(&number.to_le_bytes());
+    header[16..20].copy_from_slice(&previous.to_le_bytes());
+    let crc = crc32c::crc32c(&header[..20]);
+    header[20..24].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+/// Number of the preceding segment, from a valid header of segment `number`.
+pub(crate) fn previous(number: u32, bytes: &[u8]) -> Option<u32> {
+    let previous = u32::from_le_bytes(bytes.get(16..20)?.try_into().ok()?);
+    (bytes.get(..SEGMENT_HEADER_BYTES)? == header(number, previous)).then_some(previous)
+}
+
+/// Scans the frames of a segment.
+pub(crate) struct Scanner<'a> {
+    number: u32,
+    /// The segment from the start; missing bytes count as zeros.
+    bytes: &'a [u8],
+    /// End of the last nonzero byte.
+    used: usize,
+    /// Offset of the next frame.
+    pub(crate) offset: usize,
+}
+
+/// Result of [`Scanner::step`].
+pub(crate) enum Step<'a> {
+    Frame {
+        lsn: Lsn,
+        crc: u32,
+        flags: u8,
+        body: Body<'a>,
+    },
+    /// Only zeros follow.
+    End,
+    /// Bytes without a frame at the scanner's offset.
+    Bad {
+        what: &'static str,
+    },
+}
+
+impl<'a> Scanner<'a> {
+    /// Starts at `offset`, or behind the header if that is later.
+    pub(crate) fn new(number: u32, bytes: &'a [u8], offset: usize) -> Scanner<'a> {
+        Scanner { number, bytes, used: used(bytes), offset: offset.max(SEGMENT_HEADER_BYTES) }
+    }
+
+    /// Reads the next frame and moves behind it. [`Step::End`] and [`Step::Bad`] do not move the scanner.
+    pub(crate) fn step(&mut self) -> Step<'a> {
+        if self.offset >= self.used {
+            return Step::End;
+        }
+        let rest = &self.bytes[self.offset..];
+        let lsn = Lsn::new(self.number, self.offset as u64);
+        match read_and_parse(lsn, rest) {
+            Parsed::Frame { len, crc, flags, body } => {
+                self.offset += len;
+                Step::Frame { lsn, crc, flags, body }
+            }
+            Parsed::Bad(what) => Step::Bad { what },
+        }
+    }
+
+    /// Offset of the next frame behind bad bytes; with `first_of_write`, of the next frame flagged [`FIRST_OF_WRITE`], which
+    /// proves that the bad bytes were durable once. Does not move the scanner.
+    pub(crate) fn resync(&self, first_of_write: bool) -> Option<usize> {
+        let mut checked = 0;
+        for offset in self.offset + 1..self.used {
+            let rest = &self.bytes[offset..];
+            let Some(header) = rest.get(..FRAME_HEADER_BYTES) else { break };
+            let Some(len) = frame::body_len(header).filter(|len| FRAME_HEADER_BYTES + len <= rest.len())
+            else {
+                continue;
+            };
+            if first_of_write && header[7] & FIRST_OF_WRITE == 0 {
+                continue;
+            }
+            // Many offsets inside records pass for a header. Few are followed by a parsable body, and only those are worth
+            // a checksum.
+            if frame_body::parse(&rest[FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + len]).is_none() {
+                continue;
+            }
+            checked += len;
+            let lsn = Lsn::new(self.number, offset as u64);
+            if checked > RESYNC_BYTES_MAX || matches!(read_and_parse(lsn, rest), Parsed::Frame { .. }) {
+                return Some(offset);
+            }
+        }
+        None
+    }
+
+    /// Whether the bad bytes at the scanner may be the torn end of the last write: no later frame proves them durable.
+    pub(crate) fn may_be_torn(&self) -> bool {
+        self.resync(true).is_none()
+    }
+
+    /// Bytes from the scanner's offset to the last nonzero byte.
+    pub(crate) fn remaining_len(&self) -> usize {
+        self.used.saturating_sub(self.offset)
+    }
+
+    /// Bytes from the scanner's offset on.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.offset..).unwrap_or(&[])
+    }
+}
+
+enum Parsed<'a> {
+    Frame { len: usize, crc: u32, flags: u8, body: Body<'a> },
+    Bad(&'static str),
+}
+
+fn read_and_parse(lsn: Lsn, bytes: &[u8]) -> Parsed<'_> {
+    match frame::read(lsn, bytes) {
+        Found::Frame { len, flags, body } => match frame_body::parse(body) {
+            Some(body) => Parsed::Frame { len, crc: frame::stored_crc(bytes), flags, body },
+            None => Parsed::Bad("a frame with a valid checksum and an unreadable body"),
+        },
+        Found::Blank => Parsed::Bad("zeros in front of more data"),
+        Found::Bad(what) => Parsed::Bad(what),
+    }
+}
+
+/// Whether all bytes are zero.
+pub(crate) fn is_blank(bytes: &[u8]) -> bool {
+    used(bytes) == 0
+}
+
+/// Length of `bytes` without trailing zeros.
+fn used(bytes: &[u8]) -> usize {
+    const PAGE: usize = 4096;
+    static BLANK: [u8; PAGE] = [0; PAGE];
+    let Some(page) = bytes.chunks(PAGE).rposition(|page| *page != BLANK[..page.len()]) else { return 0 };
+    let from = page * PAGE;
+    let page = &bytes[from..bytes.len().min(from + PAGE)];
+    from + page.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_headers_read_back() {
+        assert_eq!(number(&name(7)), Some(7));
+        for other in ["reserve", "7.seg", "0000000000.seg", "000000000x.seg"] {
+            assert_eq!(number(other), None, "{other}");
+        }
+        assert_eq!(previous(7, &header(7, 5)), Some(5));
+        assert_eq!(previous(8, &header(7, 5)), None);
+        assert_eq!(previous(7, &header(7, 5)[..63]), None);
+    }
+
+    #[test]
+    fn blank_bytes_at_the_end_are_not_used() {
+        let mut bytes = vec![0; 10_000];
+        assert_eq!(used(&bytes), 0);
+        for at in [0, 4095, 4096, 9_999] {
+            bytes[at] = 1;
+            assert_eq!(used(&bytes), at + 1);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The segment files of a journal, with a cache of open files.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::frame::{self, FRAME_HEADER_BYTES, Found};
+use super::lsn::Lsn;
+use super::segment::{self, SPARE};
+use crate::disk::{Disk, DiskFile, Extent};
+
+/// Most segment files open at a time.
+const FILES_OPEN_MAX: usize = 64;
+
+/// Bytes of the first read of a frame; most frames fit.
+const FRAME_READ_BYTES: usize = 4096;
+
+/// The segment files of a journal.
+pub(crate) struct SegmentFiles {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) segment_bytes: u64,
+    open: Mutex<BTreeMap<u32, Arc<dyn DiskFile>>>,
+}
+
+impl SegmentFiles {
+    pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u64) -> SegmentFiles {
+        SegmentFiles { disk, segment_bytes, open: Mutex::default() }
+    }
+
+    /// Numbers of the existing segments, ascending.
+    pub(crate) fn numbers(&self) -> io::Result<Vec<u32>> {
+        let mut numbers: Vec<u32> =
+            self.disk.list()?.iter().filter_map(|name| segment::number(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Numbers of the segments with bytes before `until`, ascending.
+    pub(crate) fn numbers_before(&self, until: Lsn) -> io::Result<Vec<u32>> {
+        let mut numbers = self.numbers()?;
+        // A segment without a frame before `until` may lack even a header.
+        let has_frames = segment::has_frames_before(until);
+        numbers.retain(|number| *number < until.segment() || (has_frames && *number == until.segment()));
+        Ok(numbers)
+    }
+
+    /// Opens a segment.
+    pub(crate) fn file(&self, number: u32) -> io::Result<Arc<dyn DiskFile>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(&number) {
+            return Ok(file.clone());
+        }
+        let file = self.disk.open(&segment::name(number), false)?;
+        if open.len() >= FILES_OPEN_MAX {
+            open.pop_first();
+        }
+        open.insert(number, file.clone());
+        Ok(file)
+    }
+
+    /// Renames a spare file to segment `number`; `false` without a usable spare.
+    pub(crate) fn take_spare(&self, number: u32) -> io::Result<bool> {
+        for spare in self.disk.list()?.iter().filter(|name| name.ends_with(SPARE)) {
+            let file = self.disk.open(spare, false)?;
+            let fits = file.read_at(&mut [0; 2], self.segment_bytes - 1)? == 1;
+            drop(file);
+            if fits {
+                self.disk.rename(spare, &segment::name(number))?;
+                return Ok(true);
+            }
+            self.disk.remove(spare)?;
+        }
+        Ok(false)
+    }
+
+    /// Removes a segment.
+    pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.disk.remove(&segment::name(number))
+    }
+
+    /// Reads a whole segment, of any length.
+    pub(crate) fn read_segment(&self, number: u32) -> io::Result<Vec<u8>> {
+        let file = self.file(number)?;
+        let Extent { len, used } = file.extent()?;
+        // No address is beyond u32::MAX. Skipping the trailing hole leaves fresh zero pages untouched, at no cost.
+        let [len, used] = [len, used].map(|bytes| bytes.min(u32::MAX.into()) as usize);
+        let mut bytes = vec![0; len];
+        let read = file.read_at(&mut bytes[..used], 0)?;
+        if read < used {
+            bytes.truncate(read);
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the part of a segment before `until`; all of a segment other than `until`'s.
+    pub(crate) fn read_segment_before(&self, number: u32, until: Option<Lsn>) -> io::Result<Vec<u8>> {
+        let mut bytes = self.read_segment(number)?;
+        if let Some(until) = until.filter(|until| until.segment() == number) {
+            bytes.truncate(until.offset() as usize);
+        }
+        Ok(bytes)
+    }
+
+    /// The checksum of the frame at `lsn`; `None` without a valid frame.
+    pub(crate) fn frame_crc(&self, lsn: Lsn) -> io::Result<Option<u32>> {
+        let bytes = self.read_frame(lsn)?;
+        let is_whole = matches!(frame::read(lsn, &bytes), Found::Frame { .. });
+        Ok(is_whole.then(|| frame::stored_crc(&bytes)))
+    }
+
+    /// Reads the bytes at `lsn` up to the end of the frame, or a few kilobytes if the header is invalid.
+    pub(crate) fn read_frame(&self, lsn: Lsn) -> io::Result<Vec<u8>> {
+        let file = self.file(lsn.segment())?;
+        let mut bytes = vec![0; FRAME_READ_BYTES];
+        let read = file.read_at(&mut bytes, lsn.offset())?;
+        bytes.truncate(read);
+        let Some(len) = bytes.get(..FRAME_HEADER_BYTES).and_then(frame::body_len) else { return Ok(bytes) };
+        let len = FRAME_HEADER_BYTES + len;
+        if len > read && read == FRAME_READ_BYTES {
+            bytes.resize(len, 0);
+            let more = file.read_at(&mut bytes[read..], lsn.offset() + read as u64)?;
+            bytes.truncate(read + more);
+        }
+        Ok(bytes)
+    }
+}

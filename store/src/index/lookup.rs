@@ -1,0 +1,138 @@
+//! Reading the index.
+
+use std::ops::Bound;
+
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{AccountRow, RunRow, StreamId, StreamKind};
+
+use super::entry::{account_key, first_of, frames_key, mark_of, run_key};
+use super::tables::AccountKey;
+use super::tail_index::FrameAddress;
+use super::{
+    ACCOUNTS, ALL, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RUNS, index_error, read_table,
+};
+use crate::format::bytes::Cursor;
+use crate::format::codec;
+use crate::format::lsn::Lsn;
+use crate::format::stream::{StreamHead, stream_from_key, stream_key};
+
+impl Index {
+    /// How far the index has caught up; `None` if empty.
+    pub(crate) fn mark(&self) -> Result<Option<Mark>, IndexError> {
+        self.get(MARK, MARK_KEY)?.map(|bytes| mark_of(&bytes)).transpose()
+    }
+
+    /// A stream's head as of the mark.
+    pub(crate) fn head(&self, stream: &StreamId) -> Result<Option<StreamHead>, IndexError> {
+        self.get(HEADS, &stream_key(stream))?.map(|bytes| head_of(&bytes)).transpose()
+    }
+
+    /// The heads of all streams.
+    pub(crate) fn heads(&self) -> Result<Vec<(StreamId, StreamHead)>, IndexError> {
+        let mut heads = Vec::new();
+        self.range(HEADS, ALL, |key, value| {
+            heads.extend(stream_from_key(key).zip(head_of(value).ok()));
+            Ok(true)
+        })?;
+        Ok(heads)
+    }
+
+    /// All streams of a kind.
+    pub(crate) fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, IndexError> {
+        let range = ([kind as u8], [kind as u8 + 1]);
+        let mut streams = Vec::new();
+        self.range(HEADS, (Bound::Included(&range.0), Bound::Excluded(&range.1)), |key, _| {
+            streams.push(stream_from_key(key).ok_or_else(|| index_error("an invalid stream key"))?);
+            Ok(true)
+        })?;
+        Ok(streams)
+    }
+
+    /// Up to `limit` frames of a stream, from the frame with record `from` to the last frame starting before record `before`.
+    pub(crate) fn frames(
+        &self,
+        stream: &StreamId,
+        from: u64,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<FrameAddress>, IndexError> {
+        let start = self.frames_entry_with(stream, from)?;
+        let end = frames_key(stream, before);
+        let mut frames: Vec<FrameAddress> = Vec::new();
+        self.range(FRAMES, (Bound::Included(&start), Bound::Excluded(&end)), |key, value| {
+            let mut first = first_of(key)?;
+            let mut lsn = 0;
+            let mut cursor = Cursor(value);
+            while !cursor.0.is_empty() {
+                let step =
+                    cursor.u64().zip(cursor.u64()).ok_or_else(|| index_error("a truncated frames entry"))?;
+                (first, lsn) = (first.wrapping_add(step.0), u64::wrapping_add(lsn, step.1));
+                if first <= from {
+                    frames.clear();
+                }
+                if first >= before || frames.len() == limit {
+                    return Ok(false);
+                }
+                frames.push(FrameAddress { first, lsn: Lsn(lsn) });
+            }
+            Ok(true)
+        })?;
+        Ok(frames)
+    }
+
+    /// Key of the last frames entry starting at or before record `from`; the key for `from` itself without one.
+    fn frames_entry_with(&self, stream: &StreamId, from: u64) -> Result<Vec<u8>, IndexError> {
+        let (lowest, highest) = (frames_key(stream, 0), frames_key(stream, from));
+        self.with(|database| {
+            let Some(table) = read_table(database, FRAMES)? else { return Ok(highest.clone()) };
+            let mut range = table.range::<&[u8]>(&lowest[..]..=&highest[..]).map_err(index_error)?;
+            match range.next_back() {
+                Some(entry) => Ok(entry.map_err(index_error)?.0.value().to_vec()),
+                None => Ok(highest.clone()),
+            }
+        })
+    }
+
+    /// The row of a run.
+    pub(crate) fn run(&self, run: RunId) -> Result<Option<RunRow>, IndexError> {
+        for over in [false, true] {
+            if let Some(bytes) = self.get(RUNS, &run_key(over, run))? {
+                return codec::decode_row(&bytes).map(Some).map_err(index_error);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rows of all runs, or of open runs.
+    pub(crate) fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, IndexError> {
+        let end: &[u8] = if open_only { &[1] } else { &[2] };
+        let mut rows = Vec::new();
+        self.range(RUNS, (Bound::Unbounded, Bound::Excluded(end)), |_, value| {
+            rows.push(codec::decode_row(value).map_err(index_error)?);
+            Ok(true)
+        })?;
+        Ok(rows)
+    }
+
+    /// The row of an account.
+    pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<AccountRow>, IndexError> {
+        let bytes = self.get(ACCOUNTS, &account_key(key)?)?;
+        bytes.map(|bytes| codec::decode_row(&bytes).map_err(index_error)).transpose()
+    }
+
+    /// The rows of all accounts.
+    pub(crate) fn accounts(&self) -> Result<Vec<AccountRow>, IndexError> {
+        let mut accounts = Vec::new();
+        self.range(ACCOUNTS, ALL, |_, value| {
+            accounts.push(codec::decode_row(value).map_err(index_error)?);
+            Ok(true)
+        })?;
+        Ok(accounts)
+    }
+}
+
+fn head_of(bytes: &[u8]) -> Result<StreamHead, IndexError> {
+    let mut cursor = Cursor(bytes);
+    let head = cursor.u64().zip(cursor.array());
+    head.map(|(seq, chain)| StreamHead { seq, chain }).ok_or_else(|| index_error("a truncated head"))
+}

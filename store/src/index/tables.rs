@@ -1,0 +1,226 @@
+//! The tables of runs and accounts, as a function of the records.
+//!
+//! [`ChangeReader`] turns events into [`Change`]s, and [`Tables::apply`] is the only code to change a row. Appending, recovery,
+//! the index and the verifier share both, so they agree on every row.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ostler_kernel::evaluation::Reputation;
+use ostler_kernel::event::{Accounts, Evaluated, Event};
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::json::Json;
+use ostler_kernel::port::{AccountRow, Position, RunRow, RunRowStatus, StreamId, StreamKind};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::format::codec::{self, CodecError};
+use crate::format::stream::run_of;
+
+/// The run whose rows an event changes: the run of the stream, or the run a verdict in a client's stream is about.
+pub(crate) fn affected_run(stream: &StreamId, event: &Event) -> Option<RunId> {
+    match (stream.kind, event) {
+        (StreamKind::Run, Event::Verdict(_)) => None,
+        (StreamKind::Run, _) => run_of(stream),
+        (StreamKind::Client, Event::Verdict(verdict)) => Some(verdict.run),
+        (StreamKind::Client | StreamKind::Attempts | StreamKind::Pipeline | StreamKind::PipelineLog, _) => {
+            None
+        }
+    }
+}
+
+/// Effect of an event on a run's row and the account paying for the run.
+pub(crate) enum Change {
+    /// Adds the run's row.
+    Open(RunRow),
+    /// Sets the standing, and the time of closing unless the run is open.
+    SetStanding(RunRowStatus, Option<Ticks>),
+    /// Charges the cost of an ended attempt to the account.
+    Charge(Option<Accounts>, u64),
+    /// Sets the run's scores and updates the account's reputation.
+    Evaluate(Evaluated),
+    /// Counts an act of a person.
+    CountAct,
+}
+
+/// Key of the table of accounts: the client, and the agent unless the account covers the client's unnamed agents.
+pub(crate) type AccountKey = (ClientId, Option<AgentId>);
+
+/// Key of the account paying for a run.
+pub(crate) fn paying_account(row: &RunRow) -> AccountKey {
+    (row.client.clone(), row.named_agent().cloned())
+}
+
+/// Key of an account's row.
+pub(crate) fn key_of(row: &AccountRow) -> AccountKey {
+    (row.client.clone(), row.agent.clone())
+}
+
+/// Decodes an account of a checkpoint at `position`.
+pub(crate) fn decode_checkpointed(account: &[u8], position: Position) -> Result<AccountRow, CodecError> {
+    let row: AccountRow = codec::decode_row(account)?;
+    Ok(AccountRow { position: position.0, ..row })
+}
+
+/// The part of a plan shown in the table of runs.
+#[derive(Default, Deserialize)]
+struct PlanSummary {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    nodes: Vec<IgnoredAny>,
+}
+
+/// Reads the changes an event makes. Separate from [`Tables::apply`] because summarising a plan may take long and needs no
+/// lock. Keeps the summaries of the last few plans, as clients often open run after run with one plan.
+#[derive(Default)]
+pub(crate) struct ChangeReader(Mutex<VecDeque<(Json, Arc<PlanSummary>)>>);
+
+/// Most plan summaries kept.
+const SUMMARIES_MAX: usize = 4;
+
+impl ChangeReader {
+    fn summary(&self, plan: &Json) -> Arc<PlanSummary> {
+        let last = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known: Vec<(Json, Arc<PlanSummary>)> = last().iter().cloned().collect();
+        if let Some((_, summary)) = known.into_iter().find(|(text, _)| text == plan) {
+            return summary;
+        }
+        let summary: Arc<PlanSummary> = Arc::new(serde_json::from_str(plan.as_str()).unwrap_or_default());
+        let mut last = last();
+        last.truncate(SUMMARIES_MAX - 1);
+        last.push_front((plan.clone(), Arc::clone(&summary)));
+        summary
+    }
+
+    /// The change made by `event`; `None` for events without effect on the tables.
+    pub(crate) fn change(&self, event: &Event, at_ms: Ticks) -> Option<Change> {
+        match event {
+            Event::RunOpened(opened) => {
+                let plan = self.summary(&opened.plan);
+                let (id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
+                Some(Change::Open(RunRow::opened(opened, id, nodes, at_ms, Position(0))))
+            }
+            Event::RunRecovered { .. } => Some(Change::SetStanding(RunRowStatus::Open, None)),
+            Event::Parked { reason } => {
+                Some(Change::SetStanding(RunRowStatus::Parked(reason.clone()), Some(at_ms)))
+            }
+            Event::RunClosed { outcome } => {
+                Some(Change::SetStanding(RunRowStatus::Closed(*outcome), Some(at_ms)))
+            }
+            Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
+                || result.accounts.is_some())
+            .then_some(Change::Charge(result.accounts, result.cost)),
+            Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
+            Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
+            Event::HumanAnswer(_) => Some(Change::CountAct),
+            Event::Operator(act) => act.is_by_person().then_some(Change::CountAct),
+            _ => None,
+        }
+    }
+
+    /// The changes made by a batch. All charges of the batch are summed up in one change at the end.
+    pub(crate) fn changes(&self, stream: &StreamId, events: &[Event], at_ms: Ticks) -> Vec<(RunId, Change)> {
+        let (mut changes, mut charge) = (Vec::new(), None);
+        for event in events {
+            let Some(run) = affected_run(stream, event) else { continue };
+            match self.change(event, at_ms) {
+                Some(Change::Charge(accounts, cost)) => {
+                    let (_, last, sum) = charge.unwrap_or((run, None, 0_u64));
+                    charge = Some((run, accounts.or(last), sum.saturating_add(cost)));
+                }
+                change => changes.extend(change.map(|change| (run, change))),
+            }
+        }
+        changes.extend(charge.map(|(run, accounts, cost)| (run, Change::Charge(accounts, cost))));
+        changes
+    }
+}
+
+/// Rows of both tables: all rows, or those changed behind the index's mark.
+#[derive(Clone, Default)]
+pub(crate) struct Tables {
+    pub(crate) runs: HashMap<RunId, RunRow>,
+    pub(crate) accounts: HashMap<AccountKey, AccountRow>,
+}
+
+impl Tables {
+    /// Applies a change of a run recorded at `position`. Rows existing elsewhere must be loaded before; a run without a row
+    /// was never opened, and most changes ignore such a run.
+    pub(crate) fn apply(&mut self, run: RunId, change: Change, position: Position) {
+        match change {
+            Change::Open(row) => {
+                self.runs.insert(run, RunRow { position, ..row });
+            }
+            Change::SetStanding(standing, closed_ms) => {
+                if let Some(row) = self.runs.get_mut(&run) {
+                    (row.status, row.closed_ms, row.position) = (standing, closed_ms, position);
+                }
+            }
+            Change::Charge(accounts, cost) => {
+                if let Some(row) = self.account(run) {
+                    if accounts.is_some() {
+                        (row.accounts, row.settled) = (accounts, position.0);
+                    }
+                    row.spent = row.spent.saturating_add(cost);
+                    row.position = position.0;
+                }
+            }
+            Change::Evaluate(evaluated) => {
+                if let Some(row) = self.runs.get_mut(&run) {
+                    (row.evaluated, row.position) = (Some(evaluated), position);
+                }
+                if let Some(row) = self.account(run) {
+                    row.reputation = row.reputation.after(evaluated.composite);
+                    row.position = position.0;
+                }
+            }
+            Change::CountAct => {
+                if let Some(row) = self.runs.get_mut(&run) {
+                    (row.acts, row.position) = (row.acts.saturating_add(1), position);
+                }
+            }
+        }
+    }
+
+    /// The account paying for a run, added if missing.
+    fn account(&mut self, run: RunId) -> Option<&mut AccountRow> {
+        let key = self.runs.get(&run).map(paying_account)?;
+        let empty = |(client, agent): &AccountKey| AccountRow {
+            client: client.clone(),
+            agent: agent.clone(),
+            accounts: None,
+            spent: 0,
+            reputation: Reputation::default(),
+            settled: 0,
+            position: 0,
+        };
+        Some(self.accounts.entry(key).or_insert_with_key(empty))
+    }
+}
+
+/// Sorts rows newest first; with `open_only`, drops rows of runs without work left.
+pub(crate) fn sorted_runs(rows: impl Iterator<Item = RunRow>, open_only: bool) -> Vec<RunRow> {
+    let mut rows: Vec<RunRow> = rows.filter(|row| !open_only || row.status == RunRowStatus::Open).collect();
+    rows.sort_by_key(|row| Reverse((row.opened_ms, row.run)));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::codec::golden::samples;
+
+    /// Replaying decodes only records that `touches_tables` selects by their kind.
+    #[test]
+    fn every_event_with_a_change_touches_the_tables() {
+        let reader = ChangeReader::default();
+        for event in samples() {
+            let mut record = Vec::new();
+            codec::encode(&event, &mut record).unwrap();
+            let changes = reader.change(&event, 1).is_some();
+            assert!(!changes || codec::touches_tables(&record).unwrap(), "{event:?}");
+        }
+    }
+}
