@@ -137,7 +137,7 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
             false => fs::write(&stored[0], "other bytes").unwrap(),
         }
         let told =
-            world.ostler("doctor").exits(4).says("✘ touched").says(&big).says("the result of its node read");
+            world.ostler("doctor").exits(4).says("✘ touched").says(&big).says("the result of node read");
         assert!(!told.out.contains(&small), "{}", told.out);
         world.ostler("doctor --repair").exits(0).says("1 run set aside");
         world.ostler("doctor").exits(0).says("! quarantined");
@@ -148,7 +148,7 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
             (shown["standing"].as_str(), shown["outcome"].as_str()),
             (Some("quarantined"), Some("succeeded"))
         );
-        assert!(shown["reason"].as_str().unwrap().contains("the result of its node read"), "{shown}");
+        assert!(shown["reason"].as_str().unwrap().contains("the result of node read"), "{shown}");
         world.ostler(&format!("resume {big}")).exits(4).complains("quarantined");
         run(&world, "big.yaml");
         world.ostler("doctor").exits(0);
