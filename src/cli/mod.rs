@@ -17,8 +17,8 @@ use clap::FromArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::command_line::typo::with_meant;
-use crate::cli::command_line::{Cli, command, dispatch, without_empty_variables};
+use crate::cli::command_line::typo::with_suggestion;
+use crate::cli::command_line::{Cli, root_command, dispatch, without_empty_variables};
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::status_line;
@@ -30,7 +30,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Returns the log filter: `error`, unless `OSTLER_LOG` names a level or a directive. `EnvFilter` would
 /// take an unknown level for the name of a target, and log nothing.
-fn logged() -> EnvFilter {
+fn log_filter() -> EnvFilter {
     let wanted = std::env::var("OSTLER_LOG").unwrap_or_default();
     let wanted = wanted.trim();
     let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(wanted));
@@ -48,7 +48,7 @@ fn logged() -> EnvFilter {
 }
 
 /// Prints help, the version or a usage error, and returns the exit code.
-fn not_dispatched(error: &clap::Error) -> u8 {
+fn print_parse_error(error: &clap::Error) -> u8 {
     let printed = error.print();
     if error.use_stderr() {
         return exit::code::INVALID;
@@ -58,7 +58,7 @@ fn not_dispatched(error: &clap::Error) -> u8 {
 }
 
 /// Grace period for threads at exit.
-const LEAVING: Duration = Duration::from_secs(2);
+const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
@@ -73,20 +73,20 @@ pub(crate) fn main() -> ExitCode {
         let _within = runtime.enter();
         signals::ignore_file_size_signal();
     }
-    let parsed = without_empty_variables(command())
+    let parsed = without_empty_variables(root_command())
         .try_get_matches()
         .inspect(hints::remember_location)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let ended = match parsed {
         Ok(cli) => {
-            tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| StatusWriter).init();
-            allow_more_files();
+            tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(|| StatusWriter).init();
+            raise_open_file_limit();
             runtime.block_on(dispatch(cli))
         }
-        Err(error) => Ok(not_dispatched(&with_meant(error))),
+        Err(error) => Ok(print_parse_error(&with_suggestion(error))),
     };
     // The last drop closes the journal. Threads that still block are abandoned.
-    runtime.shutdown_timeout(LEAVING);
+    runtime.shutdown_timeout(THREAD_TIMEOUT);
     let ended = match (ended, terminal::write_error()) {
         (Ok(_), Some(error)) => Err(Failure::internal(format!(
             "standard output: cannot be written: {error}; the output is lost but changes were made, so check before \
@@ -110,7 +110,7 @@ pub(crate) fn main() -> ExitCode {
 const OPEN_FILES: u64 = 65_536;
 
 /// Raises the soft limit on open files to at most [`OPEN_FILES`]. A failure is not an error.
-fn allow_more_files() {
+fn raise_open_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
     if limit.current.is_some_and(|current| current < wanted)

@@ -39,7 +39,7 @@ impl Bounds {
 }
 
 /// Rejects a workspace inside the data folder: tools may not access that.
-pub(crate) fn apart(workspace: &Path, data: &Path) -> Result<(), Failure> {
+pub(crate) fn check_outside_data(workspace: &Path, data: &Path) -> Result<(), Failure> {
     let Some(data) = data.canonicalize().ok().filter(|data| workspace.starts_with(data)) else {
         return Ok(());
     };

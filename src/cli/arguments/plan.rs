@@ -30,7 +30,7 @@ pub(crate) fn read_named(path: &Path, params: Vec<(String, String)>) -> Result<P
         return read(path, params);
     }
     let text = from_stdin("the plan", PLAN_FILE_BYTES_MAX)?;
-    Ok(PlanFile::parse("stdin", Format::Yaml, &text, &given(params)?))
+    Ok(PlanFile::parse("stdin", Format::Yaml, &text, &params_by_name(params)?))
 }
 
 pub(crate) fn from_stdin(what: &str, bytes_max: usize) -> Result<String, Failure> {
@@ -47,10 +47,10 @@ pub(crate) fn from_stdin(what: &str, bytes_max: usize) -> Result<String, Failure
 }
 
 pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
-    PlanFile::read(path, &given(params)?).map_err(|error| Failure::invalid(error.to_string()))
+    PlanFile::read(path, &params_by_name(params)?).map_err(|error| Failure::invalid(error.to_string()))
 }
 
-fn given(params: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+fn params_by_name(params: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
     let mut given = BTreeMap::new();
     for (name, value) in params {
         if given.insert(name.clone(), value).is_some() {

@@ -30,7 +30,7 @@ pub(crate) fn integer_in(text: &str, range: RangeInclusive<u64>) -> Result<u64, 
 }
 
 /// Parses a duration with a unit.
-pub(crate) fn span(text: &str) -> Result<HumanDuration, String> {
+pub(crate) fn duration(text: &str) -> Result<HumanDuration, String> {
     HumanDuration::with_unit(text).ok_or_else(|| format!("give {DURATION_RULE}"))
 }
 
@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn what_is_no_span_is_told_the_units() {
-        assert_eq!(span("30d"), Ok(HumanDuration::Millis(30 * 86_400_000)));
+        assert_eq!(duration("30d"), Ok(HumanDuration::Millis(30 * 86_400_000)));
         for wrong in ["abc", "7w", "", "30"] {
-            let told = span(wrong).unwrap_err();
-            assert_eq!(told, "give a number with a unit, such as 500ms, 30s, 10m, 12h or 30d", "{wrong}");
+            let error = duration(wrong).unwrap_err();
+            assert_eq!(error, "give a number with a unit, such as 500ms, 30s, 10m, 12h or 30d", "{wrong}");
         }
     }
 }

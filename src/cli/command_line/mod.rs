@@ -256,8 +256,8 @@ enum Command {
 }
 
 /// Returns the declaration of the whole command line.
-pub(crate) fn command() -> clap::Command {
-    let command = text_only_without_json(Cli::command());
+pub(crate) fn root_command() -> clap::Command {
+    let command = hide_json_where_rejected(Cli::command());
     let template = help::template(&command);
     command.help_template(template).after_long_help(help::after_all())
 }
@@ -266,7 +266,7 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) const TEXT_ONLY: [&str; 3] = ["completions", "man", "help"];
 
 /// Hides `--json` in the help of commands that reject it.
-fn text_only_without_json(command: clap::Command) -> clap::Command {
+fn hide_json_where_rejected(command: clap::Command) -> clap::Command {
     let Some(json) = command.get_arguments().find(|argument| argument.get_id() == "json").cloned() else {
         return command;
     };
@@ -318,9 +318,9 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
         Command::Gc(args) => gc::gc(&globals, args),
-        Command::Complete(args) => complete::complete(&globals, args).await,
-        Command::Completions(args) => completions::completions(&globals, &args),
-        Command::Man(args) => man::man(&globals, &args),
-        Command::Help(args) => help::help(&globals, &args),
+        Command::Complete(args) => complete::complete(&globals, args, root_command()).await,
+        Command::Completions(args) => completions::completions(&globals, &args, &root_command()),
+        Command::Man(args) => man::man(&globals, &args, root_command()),
+        Command::Help(args) => help::help(&globals, &args, root_command()),
     }
 }

@@ -10,7 +10,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::fit;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, Style, status_line, tagged};
-use crate::cli::output::units::{fine, share};
+use crate::cli::output::units::{score_text_fine, score_text};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::{AccessMode, Session};
@@ -46,21 +46,21 @@ pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Fa
         status_line("no evaluation yet: runs are evaluated when they are closed");
     } else {
         let columns = out.columns();
-        listed(&list.agents, columns, &out).iter().for_each(|line| out.line(line));
+        format_agents(&list.agents, columns, &out).iter().for_each(|line| out.line(line));
     }
     Ok(code::SUCCEEDED)
 }
 
 /// DOMAIN and RUNS are hidden first; CLIENT and REPUTATION last.
 const COLUMNS: [Column; 8] = [
-    Column::name("AGENT").at_least(9).at_most(NAME_MAX).narrows(1, NAME_MIN),
-    Column::name("CLIENT").at_most(NAME_MAX).narrows(2, NAME_MIN).goes(5),
-    Column::text("DOMAIN").at_least(12).goes(1),
-    Column::number("REPUTATION").goes(7),
-    Column::number("SCORE").at_least(6).goes(4),
-    Column::number("RUNS").at_least(6).goes(2),
-    Column::number("ON ITS OWN").goes(3),
-    Column::number("DISTANCE").may_lack().goes(6),
+    Column::name("AGENT").at_least(9).at_most(NAME_MAX).narrow_rank(1, NAME_MIN),
+    Column::name("CLIENT").at_most(NAME_MAX).narrow_rank(2, NAME_MIN).hide_rank(5),
+    Column::text("DOMAIN").at_least(12).hide_rank(1),
+    Column::number("REPUTATION").hide_rank(7),
+    Column::number("SCORE").at_least(6).hide_rank(4),
+    Column::number("RUNS").at_least(6).hide_rank(2),
+    Column::number("ON ITS OWN").hide_rank(3),
+    Column::number("DISTANCE").hidden_if_empty().hide_rank(6),
 ];
 
 fn row(line: &AgentEvaluationLine) -> [Cell; 8] {
@@ -68,27 +68,27 @@ fn row(line: &AgentEvaluationLine) -> [Cell; 8] {
         line.agent.as_deref().unwrap_or("(unnamed)").into(),
         line.client.as_str().into(),
         line.domain.as_str().into(),
-        Cell::known(line.reputation_pm.map(share)),
-        Cell::known(line.composite_micro.map(fine)),
+        Cell::optional(line.reputation_pm.map(score_text)),
+        Cell::optional(line.composite_micro.map(score_text_fine)),
         line.runs.to_string().into(),
-        Cell::known(line.zero_intervention_pm.map(|pm| format!("{:.1}%", f64::from(pm) / 10.0))),
-        line.distance_micro.map(fine).unwrap_or_default().into(),
+        Cell::optional(line.zero_intervention_pm.map(|pm| format!("{:.1}%", f64::from(pm) / 10.0))),
+        line.distance_micro.map(score_text_fine).unwrap_or_default().into(),
     ]
 }
 
 /// Label of an agent whose last run was far below its average.
 const ALARM: &str = "far below average";
 
-fn listed(agents: &[AgentEvaluationLine], columns: usize, out: &Out) -> Vec<String> {
+fn format_agents(agents: &[AgentEvaluationLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = agents.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     let mut lines = vec![table.head()];
     for (row, line) in rows.iter().zip(agents) {
         lines.push(table.row(row, out));
         if let Some(fell) = &line.degradation {
-            let (from, to) = (share(fell.from_pm), share(fell.to_pm));
-            let told = fit(&format!("  {ALARM}: {} fell from {from} to {to}", fell.dimension), columns);
-            lines.push(told.replacen(ALARM, &out.styled(Style::Warning, ALARM), 1));
+            let (from, to) = (score_text(fell.from_pm), score_text(fell.to_pm));
+            let text = fit(&format!("  {ALARM}: {} fell from {from} to {to}", fell.dimension), columns);
+            lines.push(text.replacen(ALARM, &out.styled(Style::Warning, ALARM), 1));
         }
     }
     lines
@@ -142,16 +142,16 @@ mod tests {
                 "audit…city  acme         0.963  0.8750       75.0%    0.0123",
             ),
         ] {
-            let told = listed(&[agent("auditor-of-the-city", distance)], columns, &Out::new());
-            assert_eq!(told[..2], [head, row], "{columns}");
+            let lines = format_agents(&[agent("auditor-of-the-city", distance)], columns, &Out::new());
+            assert_eq!(lines[..2], [head, row], "{columns}");
         }
     }
 
     #[test]
     fn no_line_about_how_well_agents_do_is_longer_than_the_terminal() {
         let agents = [agent("auditor", Some(12_300)), agent(&"a-very-long-name".repeat(4), None)];
-        no_line_is_longer(|columns| listed(&agents, columns, &Out::new()));
-        let told = listed(&agents, usize::MAX, &Out::new());
-        assert_eq!(told[2], "  far below average: quality fell from 0.900 to 0.500");
+        no_line_is_longer(|columns| format_agents(&agents, columns, &Out::new()));
+        let lines = format_agents(&agents, usize::MAX, &Out::new());
+        assert_eq!(lines[2], "  far below average: quality fell from 0.900 to 0.500");
     }
 }

@@ -23,23 +23,23 @@ pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let told = list(&mut session, globals, &mut out).await;
+    let listed = list(&mut session, globals, &mut out).await;
     session.stop().await;
-    told.map(|()| code::SUCCEEDED)
+    listed.map(|()| code::SUCCEEDED)
 }
 
 async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-    let (mut next, mut told): (Option<String>, usize) = (None, 0);
+    let (mut next, mut printed): (Option<String>, usize) = (None, 0);
     loop {
         let after = next.map(|cursor| format!("?after={}", path_segment(&cursor))).unwrap_or_default();
         let page: ApprovalList = session.get(&format!("/v1/approvals{after}")).await?;
         for UnreadableRun { run, detail } in &page.unreadable {
-            told += 1;
+            printed += 1;
             let detail = harmless_lines(detail);
             status_line(format!("run {run}: approvals unknown, its records cannot be read: {detail}"));
         }
         for question in &page.approvals {
-            told += 1;
+            printed += 1;
             if globals.json {
                 // JSON output contains the whole request, however large.
                 let whole: ApprovalView =
@@ -49,7 +49,7 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
                 line["too_late"] = json!(is_expired(question.deadline_ms));
                 out.json(&line);
             } else {
-                tell(question, out);
+                print(question, out);
             }
         }
         next = page.next;
@@ -57,15 +57,15 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
             break;
         }
     }
-    if told == 0 && !globals.json {
+    if printed == 0 && !globals.json {
         status_line("no approval is pending");
     }
     Ok(())
 }
 
-fn tell(question: &ApprovalView, out: &mut Out) {
+fn print(question: &ApprovalView, out: &mut Out) {
     let paint = if is_expired(question.deadline_ms) { Style::Dim } else { Style::Warning };
-    let mut lines = listed(question).into_iter();
+    let mut lines = format_approval(question).into_iter();
     if let Some(head) = lines.next() {
         out.line(out.styled(paint, &head));
     }
@@ -73,7 +73,7 @@ fn tell(question: &ApprovalView, out: &mut Out) {
 }
 
 /// Formats a request with the commands that answer it, or that continue the run after the deadline.
-fn listed(question: &ApprovalView) -> Vec<String> {
+fn format_approval(question: &ApprovalView) -> Vec<String> {
     let mut lines = approval_lines(question, Detail::Excerpt(TEXT_LINES_MAX));
     if is_expired(question.deadline_ms) {
         lines.push(format!("    {}", hints::resume(short_id(&question.run))));
@@ -104,7 +104,7 @@ mod tests {
             (Some(1), "deadline passed", "ostler resume 12"),
         ] {
             question.deadline_ms = deadline_ms;
-            let lines = listed(&question);
+            let lines = format_approval(&question);
             assert_eq!(lines[0], format!("r-12  p/n  {asked}  fs.write, impact 1"));
             assert_eq!(lines[lines.len() - 1].trim(), last);
             let offers = lines.iter().any(|line| line.contains("ostler approve"));

@@ -71,8 +71,8 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
         Decision::Approve => "approved",
         Decision::Reject => "rejected",
     };
-    let (node, told) = (args.node.as_str(), format!("{done} {}", args.node));
-    let done = watch_run::Done { node, word: done.to_owned(), told };
+    let (node, text) = (args.node.as_str(), format!("{done} {}", args.node));
+    let done = watch_run::Done { node, word: done.to_owned(), text };
     watch_run::go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 

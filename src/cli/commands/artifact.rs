@@ -31,12 +31,12 @@ pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8
         return Err(Failure::invalid(format!("{:?}: not RUN/NODE, such as @last/report", args.name)));
     };
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let told = tell_artifact(&mut session, globals, run, node, args.path.as_deref(), &mut out).await;
+    let printed = print_artifact(&mut session, globals, run, node, args.path.as_deref(), &mut out).await;
     session.stop().await;
-    told.map(|()| code::SUCCEEDED)
+    printed.map(|()| code::SUCCEEDED)
 }
 
-async fn tell_artifact(
+async fn print_artifact(
     session: &mut Session,
     globals: &Globals,
     run: &str,

@@ -54,7 +54,7 @@ pub(crate) async fn stop_node(
 
 /// Describes the effect of a cancellation or skip.
 fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {
-    let told = match state.as_str() {
+    let text = match state.as_str() {
         "cancelled" | "skipped" => format!("{state} {node}"),
         "running" => format!(
             "{node} is changing the world: it runs to its end, and its result counts (`{}` shows it)",
@@ -63,5 +63,5 @@ fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {
         _ => format!("{node} had ended before: {}", labels::state(&state)),
     };
     let word = if state == "running" { "draining".to_owned() } else { state };
-    Done { node, word, told }
+    Done { node, word, text }
 }

@@ -87,7 +87,7 @@ pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Fa
     let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
     let line = add(&mut session, &path, ClientRequest { weight, tier, credits: credit }).await;
     session.stop().await;
-    tell(globals, &line?)
+    print(globals, &line?)
 }
 
 /// Changes the terms of a client. A new client starts in the marketplace.
@@ -113,28 +113,28 @@ pub(crate) fn path(client: &str) -> Result<String, Failure> {
     Ok(format!("/v1/clients/{}", path_segment(client)))
 }
 
-pub(crate) fn tell(globals: &Globals, line: &ClientLine) -> Result<u8, Failure> {
+pub(crate) fn print(globals: &Globals, line: &ClientLine) -> Result<u8, Failure> {
     let mut out = Out::new();
     if globals.json {
         out.json(&tagged("client", line));
     } else {
-        out.line(told(line));
+        out.line(client_text(line));
     }
     Ok(code::SUCCEEDED)
 }
 
 /// Describes a client.
-pub(crate) fn told(line: &ClientLine) -> String {
+pub(crate) fn client_text(line: &ClientLine) -> String {
     let ClientLine { client, weight, .. } = line;
     let from = match line.weight_from.as_str() {
         "configured" => " (from ostler.toml)",
         "credits" => " (from its deposits of the last thirty days)",
         _ => "",
     };
-    let mut told = format!("{client}: weight {weight}{from}, {}", tier(line.tier));
+    let mut text = format!("{client}: weight {weight}{from}, {}", tier(line.tier));
     match line.left {
-        None => told.push_str(", not metered"),
-        Some(left) => told.push_str(&format!(
+        None => text.push_str(", not metered"),
+        Some(left) => text.push_str(&format!(
             ", {left} credits left of {} ({} spent, {} reserved by attempts)",
             line.deposited.unwrap_or(0),
             line.spent,
@@ -142,18 +142,18 @@ pub(crate) fn told(line: &ClientLine) -> String {
         )),
     }
     if line.for_jobs > 0 {
-        told.push_str(&format!(", {} reserved for jobs", line.for_jobs));
+        text.push_str(&format!(", {} reserved for jobs", line.for_jobs));
     }
     if line.parked {
         let least = line.left.filter(|left| *left <= 0).map(|left| left.saturating_neg().saturating_add(1));
         let least = least.map(|least| format!(", at least {least} more")).unwrap_or_default();
         let deposit = deposit(line.left);
-        told.push_str(&format!(
+        text.push_str(&format!(
             "\n  parked: its attempts start when it has credits{least}: {}",
             hints::deposit(client, deposit)
         ));
     }
-    told
+    text
 }
 
 #[cfg(test)]
@@ -163,10 +163,10 @@ mod tests {
 
     #[test]
     fn who_is_still_out_of_credit_is_told_how_much_it_takes() {
-        let told = told(&line(-209, true));
+        let text = client_text(&line(-209, true));
         assert!(
-            told.ends_with("until it has credits, at least 210 more: ostler credit acme +2000"),
-            "{told}"
+            text.ends_with("until it has credits, at least 210 more: ostler credit acme +2000"),
+            "{text}"
         );
     }
 }

@@ -9,7 +9,6 @@ use clap::{Arg, Args, Command};
 use ostler_server::wire::{AgentList, ClientList, PipelineLine, PipelineList, RunList, Summary};
 
 use crate::cli::arguments::Globals;
-use crate::cli::command_line::command;
 use crate::cli::commands::help;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::labels::short_id;
@@ -18,7 +17,7 @@ use crate::cli::session::api_client::{Client, path_segment};
 use crate::cli::session::{AccessMode, Session};
 
 /// Timeout: the user is waiting for a key press to take effect.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Newest runs offered.
 const RUNS_OFFERED_MAX: usize = 100;
@@ -35,12 +34,11 @@ pub(crate) struct CompleteArgs {
 
 /// Prints one name per line, and nothing on errors. Exit code 1 means that the word is no name of ours, so
 /// the shell may complete it by itself.
-pub(crate) async fn complete(globals: &Globals, args: CompleteArgs) -> Result<u8, Failure> {
-    let mut root = command();
+pub(crate) async fn complete(globals: &Globals, args: CompleteArgs, mut root: Command) -> Result<u8, Failure> {
     root.build();
-    let Some(asked) = Asked::of(&root, &args.words) else { return Ok(code::FAILED) };
+    let Some(asked) = Word::of(&root, &args.words) else { return Ok(code::FAILED) };
     let named = Globals { data: asked.data.clone().or_else(|| globals.data.clone()), ..globals.clone() };
-    let names = tokio::time::timeout(PATIENCE, asked.names(&named)).await;
+    let names = tokio::time::timeout(TIMEOUT, asked.names(&named)).await;
     let names = names.ok().and_then(Result::ok).unwrap_or_default();
     let begun = names.iter().filter(|name| name.starts_with(asked.word));
     let mut out = Out::new();
@@ -50,7 +48,7 @@ pub(crate) async fn complete(globals: &Globals, args: CompleteArgs) -> Result<u8
 
 /// Kind of name that a word stands for.
 #[derive(Debug, PartialEq, Eq)]
-enum What<'a> {
+enum NameKind<'a> {
     Run,
     /// A node of this run.
     Node(&'a str),
@@ -65,45 +63,45 @@ enum What<'a> {
     Topic,
 }
 
-impl<'a> What<'a> {
+impl<'a> NameKind<'a> {
     /// Kind of a positional argument, given the names before it.
-    fn of(id: &str, names: &[&'a str]) -> Option<What<'a>> {
+    fn of(id: &str, names: &[&'a str]) -> Option<NameKind<'a>> {
         Some(match id {
-            "run" => What::Run,
-            "node" => What::Node(names.first()?),
-            "name" => What::Result,
-            "asked" => What::Topic,
-            "pipeline" => What::Pipeline,
-            "stage" => What::Stage(names.first()?),
-            "agent" => What::Agent,
-            "client" => What::Client,
+            "run" => NameKind::Run,
+            "node" => NameKind::Node(names.first()?),
+            "name" => NameKind::Result,
+            "asked" => NameKind::Topic,
+            "pipeline" => NameKind::Pipeline,
+            "stage" => NameKind::Stage(names.first()?),
+            "agent" => NameKind::Agent,
+            "client" => NameKind::Client,
             _ => return None,
         })
     }
 
     /// Kind of an option's value.
-    fn of_option(id: &str) -> Option<What<'a>> {
+    fn of_option(id: &str) -> Option<NameKind<'a>> {
         match id {
-            "agent" | "like" => Some(What::Agent),
-            "client" => Some(What::Client),
+            "agent" | "like" => Some(NameKind::Agent),
+            "client" => Some(NameKind::Client),
             _ => None,
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Asked<'a> {
+struct Word<'a> {
     command: &'a str,
-    what: What<'a>,
+    what: NameKind<'a>,
     word: &'a str,
     /// The option joined to the word with `=`, or an empty text.
     option: &'a str,
     data: Option<PathBuf>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Word<'a> {
     /// Returns `None` if the word stands for no name.
-    fn of(root: &Command, words: &'a [String]) -> Option<Asked<'a>> {
+    fn of(root: &Command, words: &'a [String]) -> Option<Word<'a>> {
         let (word, before) = words.split_last()?;
         let (mut called, mut command, mut names, mut data) = (root, "", Vec::new(), None);
         let mut before = before.iter();
@@ -113,8 +111,8 @@ impl<'a> Asked<'a> {
                     None if option.get_action().takes_values() => match before.next() {
                         Some(value) => Some(value.as_str()),
                         None => {
-                            let what = What::of_option(option.get_id().as_str())?;
-                            return Some(Asked { command, what, word, option: "", data });
+                            let what = NameKind::of_option(option.get_id().as_str())?;
+                            return Some(Word { command, what, word, option: "", data });
                         }
                     },
                     value => value,
@@ -131,33 +129,33 @@ impl<'a> Asked<'a> {
             }
         }
         if let Some((option, Some(value))) = option(called, word) {
-            let what = What::of_option(option.get_id().as_str())?;
+            let what = NameKind::of_option(option.get_id().as_str())?;
             let option = &word[..word.len() - value.len()];
-            return Some(Asked { command, what, word: value, option, data });
+            return Some(Word { command, what, word: value, option, data });
         }
         if word.starts_with('-') {
             return None;
         }
-        let what = What::of(called.get_positionals().nth(names.len())?.get_id().as_str(), &names)?;
-        Some(Asked { command, what, word, option: "", data })
+        let what = NameKind::of(called.get_positionals().nth(names.len())?.get_id().as_str(), &names)?;
+        Some(Word { command, what, word, option: "", data })
     }
 
     async fn names(&self, globals: &Globals) -> Result<Vec<String>, Failure> {
-        if self.what == What::Topic {
+        if self.what == NameKind::Topic {
             return Ok(help::explained().map(str::to_owned).collect());
         }
         let session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
         let names = match (&self.what, self.word.split_once('/')) {
-            (What::Node(run), _) => self.nodes(&session, run).await,
-            (What::Result, Some((run, _))) => {
+            (NameKind::Node(run), _) => self.nodes(&session, run).await,
+            (NameKind::Result, Some((run, _))) => {
                 let nodes = self.nodes(&session, run).await;
                 nodes.map(|nodes| nodes.into_iter().map(|node| format!("{run}/{node}")).collect())
             }
-            (What::Agent, _) => self.agents(&session.client).await,
-            (What::Client, _) => clients(&session.client).await,
-            (What::Pipeline, _) => pipelines(&session.client).await,
-            (What::Stage(pipeline), _) => self.stages(&session.client, pipeline).await,
-            (What::Run | What::Result | What::Topic, _) => self.runs(&session.client).await,
+            (NameKind::Agent, _) => self.agents(&session.client).await,
+            (NameKind::Client, _) => clients(&session.client).await,
+            (NameKind::Pipeline, _) => pipelines(&session.client).await,
+            (NameKind::Stage(pipeline), _) => self.stages(&session.client, pipeline).await,
+            (NameKind::Run | NameKind::Result | NameKind::Topic, _) => self.runs(&session.client).await,
         };
         session.stop().await;
         names
@@ -235,6 +233,7 @@ async fn pipelines(client: &Client) -> Result<Vec<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::command_line::root_command;
     use std::collections::BTreeSet;
 
     use ostler::{Ostler, Submission};
@@ -252,7 +251,7 @@ mod tests {
             opened.push(os.submit(Submission::plan(plan.clone())).await.unwrap().id().to_string());
         }
         opened.sort();
-        let asked = Asked { command: "show", what: What::Run, word: "0", option: "", data: None };
+        let asked = Word { command: "show", what: NameKind::Run, word: "0", option: "", data: None };
         let offered = asked.runs(&client).await.map_err(|_| "refused").unwrap();
         let whole: BTreeSet<&String> = offered.iter().filter(|name| opened.contains(name)).collect();
         assert_eq!(whole, opened[1..].iter().collect(), "all but the oldest");
@@ -263,24 +262,24 @@ mod tests {
     #[test]
     fn the_place_of_a_word_tells_what_it_names() {
         for (line, expected) in [
-            ("show ", Some(("show", What::Run, "", None))),
-            ("show --at 3 @la", Some(("show", What::Run, "@la", None))),
-            ("--data d events 01", Some(("events", What::Run, "01", Some("d")))),
-            ("approve @last --data=d pu", Some(("approve", What::Node("@last"), "pu", Some("d")))),
-            ("artifact @last/re", Some(("artifact", What::Result, "@last/re", None))),
-            ("run p.yaml --agent ", Some(("run", What::Agent, "", None))),
-            ("run --agent cl", Some(("run", What::Agent, "cl", None))),
-            ("run --data d --client a", Some(("run", What::Client, "a", Some("d")))),
-            ("agents --like j", Some(("agents", What::Agent, "j", None))),
-            ("release a", Some(("release", What::Agent, "a", None))),
-            ("spawn ", Some(("spawn", What::Agent, "", None))),
-            ("credit ", Some(("credit", What::Client, "", None))),
-            ("client add ac", Some(("add", What::Client, "ac", None))),
-            ("market offer ", Some(("offer", What::Agent, "", None))),
-            ("market offer jurist --client ", Some(("offer", What::Client, "", None))),
-            ("pipeline ps ", Some(("ps", What::Pipeline, "", None))),
-            ("pipeline --json events we", Some(("events", What::Pipeline, "we", None))),
-            ("pipeline catch-up web ", Some(("catch-up", What::Stage("web"), "", None))),
+            ("show ", Some(("show", NameKind::Run, "", None))),
+            ("show --at 3 @la", Some(("show", NameKind::Run, "@la", None))),
+            ("--data d events 01", Some(("events", NameKind::Run, "01", Some("d")))),
+            ("approve @last --data=d pu", Some(("approve", NameKind::Node("@last"), "pu", Some("d")))),
+            ("artifact @last/re", Some(("artifact", NameKind::Result, "@last/re", None))),
+            ("run p.yaml --agent ", Some(("run", NameKind::Agent, "", None))),
+            ("run --agent cl", Some(("run", NameKind::Agent, "cl", None))),
+            ("run --data d --client a", Some(("run", NameKind::Client, "a", Some("d")))),
+            ("agents --like j", Some(("agents", NameKind::Agent, "j", None))),
+            ("release a", Some(("release", NameKind::Agent, "a", None))),
+            ("spawn ", Some(("spawn", NameKind::Agent, "", None))),
+            ("credit ", Some(("credit", NameKind::Client, "", None))),
+            ("client add ac", Some(("add", NameKind::Client, "ac", None))),
+            ("market offer ", Some(("offer", NameKind::Agent, "", None))),
+            ("market offer jurist --client ", Some(("offer", NameKind::Client, "", None))),
+            ("pipeline ps ", Some(("ps", NameKind::Pipeline, "", None))),
+            ("pipeline --json events we", Some(("events", NameKind::Pipeline, "we", None))),
+            ("pipeline catch-up web ", Some(("catch-up", NameKind::Stage("web"), "", None))),
             ("pipeline publish web recon ", None),
             ("pipeline create ", None),
             ("pipeline ", None),
@@ -298,21 +297,21 @@ mod tests {
             ("nothing ", None),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let mut root = command();
+            let mut root = root_command();
             root.build();
-            let expected = expected.map(|(command, what, word, data)| Asked {
+            let expected = expected.map(|(command, what, word, data)| Word {
                 command,
                 what,
                 word,
                 option: "",
                 data: data.map(PathBuf::from),
             });
-            assert_eq!(Asked::of(&root, &words), expected, "{line}");
+            assert_eq!(Word::of(&root, &words), expected, "{line}");
         }
-        let mut root = command();
+        let mut root = root_command();
         root.build();
         let words = ["run", "p.yaml", "--agent=cl"].map(str::to_owned);
-        let asked = Asked { command: "run", what: What::Agent, word: "cl", option: "--agent=", data: None };
-        assert_eq!(Asked::of(&root, &words), Some(asked));
+        let asked = Word { command: "run", what: NameKind::Agent, word: "cl", option: "--agent=", data: None };
+        assert_eq!(Word::of(&root, &words), Some(asked));
     }
 }

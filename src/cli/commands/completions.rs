@@ -4,7 +4,6 @@ use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
 use crate::cli::arguments::Globals;
-use crate::cli::command_line::command;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
 
@@ -58,10 +57,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs) -> Result<u8, Failure> {
+pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs, root: &Command) -> Result<u8, Failure> {
     globals.text_only("completions")?;
     let mut script = Vec::new();
-    generate(args.shell, &mut shown(), "ostler", &mut script);
+    generate(args.shell, &mut visible_command(root), "ostler", &mut script);
     let mut out = Out::new();
     if args.shell == Shell::Bash {
         // Bash uses the last registration.
@@ -75,8 +74,7 @@ pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs) -> Result<u
 }
 
 /// The command without its hidden subcommands, which the generators would offer.
-fn shown() -> Command {
-    let whole = command();
+fn visible_command(whole: &Command) -> Command {
     let below = whole.get_subcommands().filter(|below| !below.is_hide_set()).cloned();
     Command::new("ostler")
         .version(env!("CARGO_PKG_VERSION"))
@@ -88,12 +86,13 @@ fn shown() -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::command_line::root_command;
 
     #[test]
     fn every_shell_is_told_the_words_of_an_option_that_has_some() {
         for shell in [Shell::Zsh, Shell::Fish, Shell::Bash] {
             let mut script = Vec::new();
-            generate(shell, &mut shown(), "ostler", &mut script);
+            generate(shell, &mut visible_command(&root_command()), "ostler", &mut script);
             let script = String::from_utf8(script).unwrap();
             for word in ["autonomous_escalation", "spot_check", "supervised"] {
                 assert!(script.contains(word), "{shell}: {word}");
@@ -105,10 +104,10 @@ mod tests {
     fn no_shell_offers_what_is_hidden() {
         for shell in [Shell::Bash, Shell::Elvish, Shell::Fish, Shell::PowerShell, Shell::Zsh] {
             let mut script = Vec::new();
-            generate(shell, &mut shown(), "ostler", &mut script);
+            generate(shell, &mut visible_command(&root_command()), "ostler", &mut script);
             let script = String::from_utf8(script).unwrap();
-            for told in ["what a shell offers", "subcmd__complete)"] {
-                assert!(!script.contains(told), "{shell}: {told}");
+            for hidden in ["what a shell offers", "subcmd__complete)"] {
+                assert!(!script.contains(hidden), "{shell}: {hidden}");
             }
             for word in ["completions", "version", "data"] {
                 assert!(script.contains(word), "{shell}: {word}");

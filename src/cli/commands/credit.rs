@@ -7,7 +7,7 @@ use ostler_kernel::client_terms::CREDITS_MAX;
 use ostler_server::wire::{ClientLine, ClientRequest};
 
 use crate::cli::arguments::Globals;
-use crate::cli::commands::client::{path, tell};
+use crate::cli::commands::client::{path, print};
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::status_line;
 use crate::cli::session::{AccessMode, Session};
@@ -50,7 +50,7 @@ pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Fa
         }
     }
     session.stop().await;
-    let code = tell(globals, &line?)?;
+    let code = print(globals, &line?)?;
     if begins {
         let client = &args.client;
         status_line(format!("{client} is metered from now on: its attempts stop when its credits are used up"));

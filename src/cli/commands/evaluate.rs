@@ -11,13 +11,13 @@ use crate::cli::arguments::values::run_name;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::terminal::{Out, Style, tagged};
-use crate::cli::output::units::{clock_time, fine, plural, share};
+use crate::cli::output::units::{clock_time, score_text_fine, plural, score_text};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::approval_prompt::user_name;
 use crate::cli::session::{AccessMode, Session};
 
 /// Name of an approver without a user name.
-const SOMEBODY: &str = "operator";
+const UNNAMED: &str = "operator";
 
 #[derive(Debug, Args)]
 pub(crate) struct EvaluateArgs {
@@ -36,14 +36,14 @@ pub(crate) struct EvaluateArgs {
 }
 
 fn quality(text: &str) -> Result<u16, String> {
-    score(Dimension::Quality, text)
+    parse_score(Dimension::Quality, text)
 }
 
 fn adherence(text: &str) -> Result<u16, String> {
-    score(Dimension::Adherence, text)
+    parse_score(Dimension::Adherence, text)
 }
 
-fn score(dimension: Dimension, text: &str) -> Result<u16, String> {
+fn parse_score(dimension: Dimension, text: &str) -> Result<u16, String> {
     let value: f64 = text.parse().map_err(|_| "give a number from 0 to 1, such as 0.9".to_owned())?;
     score_pm(dimension, value).map_err(|error| error.to_string())
 }
@@ -58,7 +58,7 @@ pub(crate) async fn evaluate(globals: &Globals, args: EvaluateArgs) -> Result<u8
     let want = if judges { AccessMode::Execute } else { AccessMode::Read };
     let mut session = Session::open(globals, Path::new("."), want).await?;
     let answer = if judges {
-        let by = user_name().unwrap_or_else(|| SOMEBODY.to_owned());
+        let by = user_name().unwrap_or_else(|| UNNAMED.to_owned());
         let (quality_pm, adherence_pm, note) = (quality, adherence, note.unwrap_or_default());
         let request = VerdictRequest { quality_pm, adherence_pm, by, note };
         session.post::<EvaluationView>(&path, &request).await
@@ -71,12 +71,12 @@ pub(crate) async fn evaluate(globals: &Globals, args: EvaluateArgs) -> Result<u8
     if globals.json {
         out.json(&tagged("evaluation", &view));
     } else {
-        told(&view, &mut out);
+        print_evaluation(&view, &mut out);
     }
     Ok(code::SUCCEEDED)
 }
 
-fn known(scores: &ScoresView) -> [(&'static str, Option<u16>); 6] {
+fn scores_by_name(scores: &ScoresView) -> [(&'static str, Option<u16>); 6] {
     let ScoresView { quality, adherence, speed, cost, errors, revisions } = *scores;
     [
         ("quality", quality),
@@ -88,7 +88,7 @@ fn known(scores: &ScoresView) -> [(&'static str, Option<u16>); 6] {
     ]
 }
 
-pub(crate) fn told(view: &EvaluationView, out: &mut Out) {
+pub(crate) fn print_evaluation(view: &EvaluationView, out: &mut Out) {
     let EvaluationView { run, agent, outcome, domain, .. } = view;
     let Some(scores) = &view.scores else {
         let why = match outcome {
@@ -98,13 +98,13 @@ pub(crate) fn told(view: &EvaluationView, out: &mut Out) {
         out.line(format!("{run} has no evaluation: {why}"));
         return;
     };
-    let composite = view.composite_micro.map_or_else(|| "-".to_owned(), fine);
+    let composite = view.composite_micro.map_or_else(|| "-".to_owned(), score_text_fine);
     let whose = if agent == run { String::new() } else { format!(", by {agent}") };
     out.line(format!("{} {composite}  {run}{whose}, weights of {domain}", out.styled(Style::Bold, "score")));
-    for (dimension, score) in known(scores) {
+    for (dimension, score) in scores_by_name(scores) {
         let weight = view.weights.get(dimension).copied().unwrap_or(0);
-        let score = score.map_or_else(|| "unknown".to_owned(), share);
-        out.line(format!("  {dimension:<10}  {score:<7}  weight {}", share(weight)));
+        let score = score.map_or_else(|| "unknown".to_owned(), score_text);
+        out.line(format!("  {dimension:<10}  {score:<7}  weight {}", score_text(weight)));
     }
     let target = [
         view.target_ms.map(|ms| format!("{ms} ms")),
@@ -120,19 +120,19 @@ pub(crate) fn told(view: &EvaluationView, out: &mut Out) {
     }
     if let Some(judge) = &view.judge {
         let said =
-            judge.quality.map_or_else(|| "no rating".to_owned(), |pm| format!("quality {}", share(pm)));
+            judge.quality.map_or_else(|| "no rating".to_owned(), |pm| format!("quality {}", score_text(pm)));
         let by = fit_name(&judge.by, usize::MAX);
-        out.line(format!("  judge       {by}: {said}{}", noted(&judge.note)));
+        out.line(format!("  judge       {by}: {said}{}", note_text(&judge.note)));
     }
     for VerdictView { by, at_ms, quality, adherence, note } in &view.verdicts {
         let said = [("quality", quality), ("adherence", adherence)];
-        let said = said.iter().filter_map(|(what, pm)| Some(format!("{what} {}", share((**pm)?))));
+        let said = said.iter().filter_map(|(what, pm)| Some(format!("{what} {}", score_text((**pm)?))));
         let said = said.collect::<Vec<_>>().join(", ");
         let by = fit_name(by, usize::MAX);
-        out.line(format!("  verdict     {by}, {}: {said}{}", clock_time(*at_ms), noted(note)));
+        out.line(format!("  verdict     {by}, {}: {said}{}", clock_time(*at_ms), note_text(note)));
     }
 }
 
-fn noted(note: &str) -> String {
+fn note_text(note: &str) -> String {
     if note.is_empty() { String::new() } else { format!(" ({})", harmless_line(note)) }
 }

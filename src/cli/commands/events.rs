@@ -38,16 +38,16 @@ pub(crate) struct EventsArgs {
 #[derive(Default)]
 struct Table {
     /// Tool or kind of each node, from the plan records shown so far.
-    done_by: BTreeMap<String, String>,
+    executors: BTreeMap<String, String>,
 }
 
 impl Table {
     /// Adds the nodes of a plan, or those that a new version changes.
-    fn take_in(&mut self, nodes: &Value) {
+    fn add_nodes(&mut self, nodes: &Value) {
         for node in nodes.as_array().into_iter().flatten() {
-            let done_by = node["tool"].as_str().or(node["kind"].as_str());
-            if let (Some(id), Some(done_by)) = (node["id"].as_str(), done_by) {
-                self.done_by.insert(id.to_owned(), done_by.to_owned());
+            let executors = node["tool"].as_str().or(node["kind"].as_str());
+            if let (Some(id), Some(executors)) = (node["id"].as_str(), executors) {
+                self.executors.insert(id.to_owned(), executors.to_owned());
             }
         }
     }
@@ -55,8 +55,8 @@ impl Table {
 
 impl View for Table {
     fn record(&mut self, line: &EventLine, out: &mut Out) {
-        self.take_in(&line.body["plan"]["nodes"]);
-        self.take_in(&line.body["revision"]["nodes"]);
+        self.add_nodes(&line.body["plan"]["nodes"]);
+        self.add_nodes(&line.body["revision"]["nodes"]);
         let node = line.body["node"].as_str().unwrap_or_default();
         let detail = match line.kind.as_str() {
             "node_transition" => {
@@ -65,8 +65,8 @@ impl View for Table {
             }
             // The identity and its inputs are only of use to programs.
             "attempt_intent" => {
-                let done_by = self.done_by.get(node).map(|done_by| format!(", {done_by}"));
-                format!("attempt {}{}", line.body["attempt"], done_by.unwrap_or_default())
+                let executors = self.executors.get(node).map(|executors| format!(", {executors}"));
+                format!("attempt {}{}", line.body["attempt"], executors.unwrap_or_default())
             }
             "attempt_result" | "late_result" => {
                 let outcome = &line.body["outcome"];
@@ -106,12 +106,12 @@ impl View for Table {
 pub(crate) async fn events(globals: &Globals, args: EventsArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let told = tell_events(&mut session, globals, &args, &mut out).await;
+    let ended = print_events(&mut session, globals, &args, &mut out).await;
     session.stop().await;
-    told.map(|()| code::SUCCEEDED)
+    ended.map(|()| code::SUCCEEDED)
 }
 
-async fn tell_events(
+async fn print_events(
     session: &mut Session,
     globals: &Globals,
     args: &EventsArgs,

@@ -9,7 +9,7 @@ use ostler_server::wire::{InterjectRequest, Interjected};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
-use crate::cli::arguments::values::{run_name, span};
+use crate::cli::arguments::values::{duration, run_name};
 use crate::cli::exit::Failure;
 use crate::cli::output::hints;
 use crate::cli::output::terminal::Out;
@@ -27,7 +27,7 @@ pub(crate) struct InterjectArgs {
     #[arg(allow_hyphen_values = true)]
     text: String,
     /// Time for the answer; afterwards the run is cancelled
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     within: HumanDuration,
     #[command(flatten)]
     metrics: MetricsOption,
@@ -51,11 +51,11 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         Err(refused) => return session.stop_with(refused).await,
     };
     let (run, of) = (&before.run, [before.run.as_str(), &node]);
-    let told = format!(
+    let text = format!(
         "run {run} is held by node {node}; `{}` continues it, `{}` cancels it",
         hints::command("approve", &of, ""),
         hints::command("reject", &of, "")
     );
-    let done = Done { node: &node, word: "held".to_owned(), told };
+    let done = Done { node: &node, word: "held".to_owned(), text };
     go_on(session, &mut signals, globals, before.clone(), done, &mut out).await
 }

@@ -9,7 +9,6 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::cli::arguments::Globals;
-use crate::cli::command_line::command;
 use crate::cli::commands::help::{ENVIRONMENT, EXIT_CODES};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
@@ -21,9 +20,8 @@ pub(crate) struct ManArgs {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn man(globals: &Globals, args: &ManArgs) -> Result<u8, Failure> {
+pub(crate) fn man(globals: &Globals, args: &ManArgs, mut root: Command) -> Result<u8, Failure> {
     globals.text_only("man")?;
-    let mut root = command();
     root.build();
     let Some(folder) = &args.out else {
         let mut page = Vec::new();
@@ -98,10 +96,11 @@ fn render(command: &Command, to: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::command_line::root_command;
 
     #[test]
     fn a_page_begins_with_the_usage_line_of_the_help() {
-        let mut root = command();
+        let mut root = root_command();
         root.build();
         for (name, expected) in [
             ("ostler", "ostler [OPTIONS] <COMMAND>"),
@@ -117,8 +116,8 @@ mod tests {
             render(pages(&root).into_iter().find(is_it).unwrap(), &mut page).unwrap();
             let page = String::from_utf8(page).unwrap();
             let line = page.lines().skip_while(|line| *line != ".SH SYNOPSIS").nth(1).unwrap();
-            let told = line.replace("\\fB", "").replace("\\fR", "").replace("\\-", "-");
-            assert_eq!(told, expected);
+            let usage = line.replace("\\fB", "").replace("\\fR", "").replace("\\-", "-");
+            assert_eq!(usage, expected);
         }
     }
 }

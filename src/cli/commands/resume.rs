@@ -91,7 +91,7 @@ async fn resume_all(
     let begun: Vec<String> = jobs.into_iter().filter(is_new).collect();
     open.extend(begun);
     if !globals.json
-        && let Err(refused) = tell_set_aside(&mut session, open.is_empty()).await
+        && let Err(refused) = print_suspended(&mut session, open.is_empty()).await
     {
         return session.stop_with(refused).await;
     }
@@ -99,29 +99,10 @@ async fn resume_all(
         session.stop().await;
         return Ok(code::SUCCEEDED);
     }
-    let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
-    for run in open {
-        let resumed = match session.get::<Summary>(&format!("/v1/runs/{}", path_segment(&run))).await {
-            Ok(before) => post(&mut session, &run, "resume?among_all=true").await.map(|_| before),
-            Err(refused) => Err(refused),
-        };
-        match resumed {
-            Ok(before) => watched.push(Watch::from(&before, globals.json)),
-            // A run that cannot be resumed does not keep others from it.
-            Err(ApiError::Problem(problem)) => {
-                // Its job may have closed the run meanwhile, which is reported like any end.
-                if let Ok(now) = session.summary(&run).await
-                    && now.standing == Standing::Closed
-                {
-                    watched.push(Watch::from(&now, globals.json));
-                    continue;
-                }
-                status_line(format!("run {run}: not resumed: {}", with_location(&problem.detail)));
-                worst = worst.max(code::INTERNAL);
-            }
-            Err(refused) => return session.stop_with(refused).await,
-        }
-    }
+    let (watched, mut worst) = match resume_each(&mut session, open, globals.json).await {
+        Ok(resumed) => resumed,
+        Err(refused) => return session.stop_with(refused).await,
+    };
     let labelled = watched.len() > 1;
     for what in watched {
         let run = what.run.clone();
@@ -138,8 +119,36 @@ async fn resume_all(
     Ok(worst)
 }
 
+/// Resumes runs. Returns those to watch, and the exit code so far.
+async fn resume_each(session: &mut Session, open: Vec<String>, json: bool) -> Result<(Vec<Watch>, u8), ApiError> {
+    let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
+    for run in open {
+        let resumed = match session.get::<Summary>(&format!("/v1/runs/{}", path_segment(&run))).await {
+            Ok(before) => post(session, &run, "resume?among_all=true").await.map(|_| before),
+            Err(refused) => Err(refused),
+        };
+        match resumed {
+            Ok(before) => watched.push(Watch::from(&before, json)),
+            // A run that cannot be resumed does not keep others from it.
+            Err(ApiError::Problem(problem)) => {
+                // Its job may have closed the run meanwhile, which is reported like any end.
+                if let Ok(now) = session.summary(&run).await
+                    && now.standing == Standing::Closed
+                {
+                    watched.push(Watch::from(&now, json));
+                    continue;
+                }
+                status_line(format!("run {run}: not resumed: {}", with_location(&problem.detail)));
+                worst = worst.max(code::INTERNAL);
+            }
+            Err(refused) => return Err(refused),
+        }
+    }
+    Ok((watched, worst))
+}
+
 /// Fetches suspended runs, newest first. They are resumed by id only.
-pub(crate) async fn set_aside(session: &mut Session) -> Result<Vec<RunLine>, ApiError> {
+pub(crate) async fn suspended_runs(session: &mut Session) -> Result<Vec<RunLine>, ApiError> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
         let list: RunList = session.get(&format!("/v1/runs?set_aside=true{after}")).await?;
@@ -152,30 +161,27 @@ pub(crate) async fn set_aside(session: &mut Session) -> Result<Vec<RunLine>, Api
 }
 
 /// Prints the suspended runs: one by one if no run is open, else their number.
-async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), ApiError> {
-    let found = set_aside(session).await?;
-    let told = if alone { found.len().min(SET_ASIDE_TOLD_MAX) } else { 0 };
+async fn print_suspended(session: &mut Session, alone: bool) -> Result<(), ApiError> {
+    let found = suspended_runs(session).await?;
+    let shown = if alone { found.len().min(SUSPENDED_SHOWN_MAX) } else { 0 };
     if alone {
         status_line("nothing to resume: no run is open");
     }
-    for RunLine { run, plan, reason, .. } in &found[..told] {
+    for RunLine { run, plan, reason, .. } in &found[..shown] {
         let why = reason.as_deref().unwrap_or(CHECKPOINTED);
         let (command, comes) = hints::suspended(run, why);
         let (plan, why) = (fit_name(plan, usize::MAX), harmless_line(why));
         status_line(format!("run {run} ({plan}) is suspended: {why}; `{command}` {comes}"));
     }
-    let rest = found.len() - told;
+    let rest = found.len() - shown;
     if rest > 0 {
-        let (more, were) = (if told > 0 { "more " } else { "" }, if rest == 1 { "was" } else { "were" });
+        let (more, were) = (if shown > 0 { "more " } else { "" }, if rest == 1 { "was" } else { "were" });
         let runs = plural(rest, &format!("{more}run"));
         let ps = hints::command("ps", &[], "--state checkpointed");
-        status_line(format!(
-            "{runs} {were} suspended and not resumed; `{ps}` shows why",
-            if rest == 1 { "is" } else { "are" }
-        ));
+        status_line(format!("{runs} {were} suspended and not resumed; `{ps}` shows why"));
     }
     Ok(())
 }
 
 /// Suspended runs printed one by one.
-const SET_ASIDE_TOLD_MAX: usize = 20;
+const SUSPENDED_SHOWN_MAX: usize = 20;

@@ -48,12 +48,12 @@ pub(crate) async fn show(globals: &Globals, args: ShowArgs) -> Result<u8, Failur
         }
     };
     let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
-    let shown = tell(&mut session, args, format, &mut out).await;
+    let shown = print(&mut session, args, format, &mut out).await;
     session.stop().await;
     shown.map(|()| code::SUCCEEDED)
 }
 
-async fn tell(session: &mut Session, args: ShowArgs, format: Format, out: &mut Out) -> Result<(), Failure> {
+async fn print(session: &mut Session, args: ShowArgs, format: Format, out: &mut Out) -> Result<(), Failure> {
     let at = args.at.map(|at| format!("?at={at}")).unwrap_or_default();
     let path = format!("/v1/runs/{}", path_segment(&args.run));
     if format == Format::Json {
@@ -66,15 +66,15 @@ async fn tell(session: &mut Session, args: ShowArgs, format: Format, out: &mut O
         Format::Dot => out.raw(dot(&graph).as_bytes()),
         Format::Mermaid => out.raw(mermaid(&graph).as_bytes()),
         Format::Text | Format::Json => {
-            let told: Summary = session.get(&format!("{path}{at}")).await?;
-            let short = report::short(&session.client, &told).await;
+            let summary: Summary = session.get(&format!("{path}{at}")).await?;
+            let short = report::short(&session.client, &summary).await;
             let page = Page::of(out);
             let lines = [
-                summary::header_lines(&page, &told),
+                summary::header_lines(&page, &summary),
                 summary::node_lines(&page, &graph),
-                figures::figure_lines(&page, &told),
-                root_causes::root_cause_lines(&page, &told, usize::MAX, usize::MAX),
-                waiting::waiting_lines(&page, &told, short.as_ref(), usize::MAX),
+                figures::figure_lines(&page, &summary),
+                root_causes::root_cause_lines(&page, &summary, usize::MAX, usize::MAX),
+                waiting::waiting_lines(&page, &summary, short.as_ref(), usize::MAX),
             ];
             out.line(lines.concat().join("\n"));
         }

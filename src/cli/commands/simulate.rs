@@ -84,7 +84,7 @@ pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Fail
 }
 
 /// Prints the result of a comparison.
-fn compared(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
+fn print_comparison(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
     if json {
         out.json(&json!({"type": "compared", "passed": passed, "failed": failed}));
     } else {
@@ -111,36 +111,36 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         if line.trim().is_empty() {
             continue;
         }
-        let lived = graph::run_case(&line).map_err(|error| {
-            let told = harmless_line(&error.to_string());
-            Failure::invalid(format!("{name}:{}: {told}", at + 1))
+        let result = graph::run_case(&line).map_err(|error| {
+            let message = harmless_line(&error.to_string());
+            Failure::invalid(format!("{name}:{}: {message}", at + 1))
         })?;
-        if let Some(before) = lines_by_id.insert(lived.id.clone(), at + 1) {
+        if let Some(before) = lines_by_id.insert(result.id.clone(), at + 1) {
             return Err(Failure::invalid(format!(
                 "{name}:{}: case {:?} is already in line {before}; give each case its own id",
                 at + 1,
-                lived.id
+                result.id
             )));
         }
         if !args.check {
-            out.json(&json!({"id": lived.id, "expect": lived.actual}));
+            out.json(&json!({"id": result.id, "expect": result.actual}));
             continue;
         }
-        if lived.expected.is_none() {
+        if result.expected.is_none() {
             return Err(Failure::invalid(format!(
                 "{name}:{}: case {:?} has no `expect`; add it, or omit --check",
                 at + 1,
-                lived.id
+                result.id
             )));
         }
-        match lived.difference() {
+        match result.difference() {
             None => passed += 1,
             Some(difference) => {
                 failed += 1;
                 if json {
-                    out.json(&json!({"type": "difference", "id": lived.id, "difference": difference}));
+                    out.json(&json!({"type": "difference", "id": result.id, "difference": difference}));
                 } else {
-                    out.line(format!("{}: {}", fit_name(&lived.id, usize::MAX), harmless_line(&difference)));
+                    out.line(format!("{}: {}", fit_name(&result.id, usize::MAX), harmless_line(&difference)));
                 }
             }
         }
@@ -151,7 +151,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
     if lines_by_id.is_empty() {
         return Err(nothing_to_check(&name, "no case"));
     }
-    Ok(compared(passed, failed, json, out))
+    Ok(print_comparison(passed, failed, json, out))
 }
 
 fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
@@ -176,8 +176,8 @@ fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
     let longest = expected.len().max(printed.len());
     let failed = (0..longest).filter(|&at| expected.get(at) != printed.get(at)).count();
     if let Some(at) = (0..longest).find(|&at| expected.get(at) != printed.get(at)) {
-        let told = |lines: &[&str]| lines.get(at).map_or("nothing".to_owned(), |line| (*line).to_owned());
-        let (expected, got) = (told(&expected), told(&printed));
+        let line_at = |lines: &[&str]| lines.get(at).map_or("nothing".to_owned(), |line| (*line).to_owned());
+        let (expected, got) = (line_at(&expected), line_at(&printed));
         if json {
             out.json(&json!({"type": "difference", "line": at + 1, "expected": expected, "got": got}));
         } else {
@@ -185,5 +185,5 @@ fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
             out.line(format!("line {}: got      {}", at + 1, harmless_line(&got)));
         }
     }
-    Ok(compared(longest - failed, failed, json, out))
+    Ok(print_comparison(longest - failed, failed, json, out))
 }

@@ -82,7 +82,7 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
 }
 
 fn schema(file: &Path) -> Result<Value, Failure> {
-    let told = |what: String| Failure::invalid(format!("{}: {what}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
-    parse_value(&text).map_err(|error| told(error.to_string()))
+    let invalid = |what: String| Failure::invalid(format!("{}: {what}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| invalid(error.to_string()))?;
+    parse_value(&text).map_err(|error| invalid(error.to_string()))
 }

@@ -66,14 +66,14 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_used_up_is_told_by_what_is_left_now() {
-        let told = |line: Option<&ClientLine>| used_up("acme", line);
+        let text = |line: Option<&ClientLine>| used_up("acme", line);
         let short =
             "client acme: credits are used up, no further attempt starts; ostler credit";
-        assert_eq!(told(None), format!("{short} acme +1000"));
-        assert_eq!(told(Some(&line(-1_500, true))), format!("{short} acme +3000"));
-        assert_eq!(told(Some(&line(60, false))), format!("{short} acme +1000"));
+        assert_eq!(text(None), format!("{short} acme +1000"));
+        assert_eq!(text(Some(&line(-1_500, true))), format!("{short} acme +3000"));
+        assert_eq!(text(Some(&line(60, false))), format!("{short} acme +1000"));
         assert_eq!(
-            told(Some(&line(791, false))),
+            text(Some(&line(791, false))),
             "client acme: credits were used up; 791 are available now (ostler credit acme +1000 adds more)"
         );
     }

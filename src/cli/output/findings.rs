@@ -20,16 +20,16 @@ const FAULTS_SHOWN_MAX: usize = 8;
 const CYCLE: &str = "V04";
 
 /// Reports the faults of a plan, and whether more faults may be hidden behind them.
-pub(crate) fn tell_plan(file: &PlanFile, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
-    told(file.source(), findings, file.hides_more(), json, out)
+pub(crate) fn report_plan(file: &PlanFile, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    report_all(file.source(), findings, file.hides_more(), json, out)
 }
 
 /// Reports the faults of a file: all as JSON on stdout, or the causes as text on stderr.
-pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
-    told(source, findings, false, json, out)
+pub(crate) fn report(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    report_all(source, findings, false, json, out)
 }
 
-fn told(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out: &mut Out) -> Failure {
+fn report_all(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out: &mut Out) -> Failure {
     let findings = &in_order(findings);
     let more = |many: usize| match (hides_more, many) {
         (false, _) => "",
@@ -37,12 +37,12 @@ fn told(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out
         (true, _) => "; they may hide further ones",
     };
     if json {
-        findings.iter().for_each(|finding| out.json(&line(source, finding)));
+        findings.iter().for_each(|finding| out.json(&finding_json(source, finding)));
         let many = findings.len();
         return Failure::invalid(format!("{} has {}{}", source.name(), plural(many, "fault"), more(many)));
     }
     let (causes, follow) = causes(findings);
-    shown(source, &causes, stderr_finding_look()).iter().for_each(status_line);
+    format_findings(source, &causes, stderr_finding_look()).iter().for_each(status_line);
     let rest = match follow {
         0 => String::new(),
         1 => "; 1 more follows from it".to_owned(),
@@ -85,7 +85,7 @@ fn causes(findings: &[Finding]) -> (Vec<&Finding>, usize) {
 }
 
 /// Formats findings as text, in order: the first of each code in full, then the number of others.
-pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<String> {
+pub(crate) fn format_findings(source: &Source, findings: &[&Finding], look: Look) -> Vec<String> {
     let mut codes: Vec<&str> = Vec::new();
     for finding in findings {
         if !codes.contains(&finding.code.as_str()) {
@@ -100,7 +100,7 @@ pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<S
         let most = if alike.len() == most + 1 { alike.len() } else { most.min(alike.len()) };
         full.extend_from_slice(&alike[..most]);
         if most < alike.len() {
-            rest.push(more(code, &alike[most..]));
+            rest.push(summarise(code, &alike[most..]));
         }
     }
     full.sort_by_key(|finding| finding.place.map_or(usize::MAX, |place| place.offset));
@@ -108,7 +108,7 @@ pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<S
 }
 
 /// Summarises findings that are not shown: their number, and their nodes or lines.
-fn more(code: &str, rest: &[&Finding]) -> String {
+fn summarise(code: &str, rest: &[&Finding]) -> String {
     let nodes = rest.iter().filter_map(|finding| finding.node.as_deref());
     let mut nodes: Vec<String> = nodes.map(|node| fit_name(node, usize::MAX)).collect();
     nodes.dedup();
@@ -118,21 +118,21 @@ fn more(code: &str, rest: &[&Finding]) -> String {
     let of = match (nodes.as_slice(), lines.as_slice()) {
         ([], []) => String::new(),
         ([], [line]) => format!(", in line {line}"),
-        ([], lines) => format!(", in lines {}", first(lines)),
+        ([], lines) => format!(", in lines {}", first_names(lines)),
         ([node], _) => format!(", of node {node}"),
-        (nodes, _) => format!(", of nodes {}", first(nodes)),
+        (nodes, _) => format!(", of nodes {}", first_names(nodes)),
     };
     format!("{code}: {} more like these{of}; --json lists all\n", rest.len())
 }
 
-fn first(names: &[impl AsRef<str>]) -> String {
+fn first_names(names: &[impl AsRef<str>]) -> String {
     let more = if names.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
     let named: Vec<&str> = names.iter().take(NAMES_SHOWN_MAX).map(AsRef::as_ref).collect();
     format!("{}{more}", named.join(", "))
 }
 
 /// Formats a finding as JSON.
-pub(crate) fn line(source: &Source, finding: &Finding) -> serde_json::Value {
+pub(crate) fn finding_json(source: &Source, finding: &Finding) -> serde_json::Value {
     json!({
         "type": if finding.is_advice() { "advice" } else { "fault" },
         "code": finding.code, "node": finding.node, "detail": finding.detail, "mend": finding.help,
@@ -178,9 +178,9 @@ mod tests {
             let name = |at: usize| has_nodes.then(|| format!("n{at}"));
             let found: Vec<Finding> =
                 (1..=many).map(|at| finding(code, name(at).as_deref(), at, "is so")).collect();
-            let told = shown(&source, &found.iter().collect::<Vec<_>>(), Look::default());
-            let in_full = told.iter().filter(|told| told.contains("is so")).count();
-            let last = told.last().map(String::as_str).filter(|told| told.contains("more like these"));
+            let lines = format_findings(&source, &found.iter().collect::<Vec<_>>(), Look::default());
+            let in_full = lines.iter().filter(|lines| lines.contains("is so")).count();
+            let last = lines.last().map(String::as_str).filter(|lines| lines.contains("more like these"));
             assert_eq!((in_full, last), (full, rest), "{code} {many}");
         }
     }
@@ -197,9 +197,9 @@ mod tests {
         let sorted = in_order(&found);
         let details: Vec<&str> = sorted.iter().map(|finding| finding.detail.as_str()).collect();
         assert_eq!(details, ["first", "second", "third", "last"]);
-        let told = shown(&source, &found.iter().collect::<Vec<_>>(), Look::default());
-        let places = told.iter().zip(details).map(|(told, detail)| told.contains(detail));
-        assert_eq!(places.collect::<Vec<_>>(), [true; 4], "{told:?}");
+        let lines = format_findings(&source, &found.iter().collect::<Vec<_>>(), Look::default());
+        let places = lines.iter().zip(details).map(|(lines, detail)| lines.contains(detail));
+        assert_eq!(places.collect::<Vec<_>>(), [true; 4], "{lines:?}");
     }
 
     #[test]

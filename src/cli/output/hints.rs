@@ -104,19 +104,19 @@ pub(crate) fn with_location(text: &str) -> String {
 
 fn insert_location(text: &str, place: &str) -> String {
     let mut parts = text.split('`');
-    let mut told = parts.next().unwrap_or_default().to_owned();
+    let mut result = parts.next().unwrap_or_default().to_owned();
     let mut is_quoted = true;
     for part in parts {
-        told.push('`');
-        told.push_str(part);
+        result.push('`');
+        result.push_str(part);
         let is_command =
             is_quoted && part.strip_prefix("ostler ").is_some_and(|rest| !rest.starts_with("help "));
         if is_command && !part.contains(place) {
-            told.push_str(place);
+            result.push_str(place);
         }
         is_quoted = !is_quoted;
     }
-    told
+    result
 }
 
 /// How the approver knows the content that an approval names.

@@ -12,7 +12,7 @@ pub(crate) fn state(state: &str) -> &str {
     }
 }
 
-pub(crate) fn asked(ask: &str) -> &'static str {
+pub(crate) fn request(ask: &str) -> &'static str {
     match ask {
         "before" => "approval to start",
         "after" => "approval to publish its result",
@@ -23,13 +23,13 @@ pub(crate) fn asked(ask: &str) -> &'static str {
 /// Label of the reason for a state change; empty if the state implies the reason.
 pub(crate) fn reason(reason: &str) -> String {
     let (word, of) = reason.split_once(':').unwrap_or((reason, ""));
-    let told = match word {
+    let text = match word {
         "entry" | "all_of" | "attempt" | "ok" | "approved" | "retry" | "patched" | "unblocked" => "",
         "any_of" => return format!("{of} finished first"),
         "upstream" => return format!("needs {of}"),
-        "approve_before" => asked("before"),
-        "approve_after" => asked("after"),
-        "human_node" => asked("node"),
+        "approve_before" => request("before"),
+        "approve_after" => request("after"),
+        "human_node" => request("node"),
         "in_doubt" => "outcome unknown",
         "hold" => "held by an operator",
         "hold_released" => "released by an operator",
@@ -57,7 +57,7 @@ pub(crate) fn reason(reason: &str) -> String {
         "gate_denied" => "denied by the gate",
         other => return other.replace('_', " "),
     };
-    told.to_owned()
+    text.to_owned()
 }
 
 /// Reason for a lost node: the failure message, else the label. A rejection is shown with its note.
@@ -71,28 +71,28 @@ pub(crate) fn loss(why: &str, met: Option<&str>) -> String {
 }
 
 /// Fix for a failure message of a tool, if there is only one.
-pub(crate) fn mend(failure: &str) -> Option<&'static str> {
+pub(crate) fn fix(failure: &str) -> Option<&'static str> {
     // Output of programs may contain any text, so only the tool's own prefix counts.
     let said = failure.split_once(": ").map_or(failure, |(said, _)| said);
     if said.starts_with("cannot open the workspace ") {
-        let mend = "a run needs its workspace until it is closed: create the folder again, and run the plan again";
-        return failure.ends_with(GONE).then_some(mend);
+        let fix = "a run needs its workspace until it is closed: create the folder again, and run the plan again";
+        return failure.ends_with(NOT_FOUND).then_some(fix);
     }
-    MENDS.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, mend)| *mend)
+    FIXES.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, fix)| *fix)
 }
 
 /// Parts of failure messages, and the fixes.
-const MENDS: [(&str, &str); 6] = [
+const FIXES: [(&str, &str); 6] = [
     (" ended with status ", "if this status is no failure, list it in allow_status of the node"),
     ("not done within the ", "to allow more, give the run a larger budget"),
     ("not done within ", "to allow more, give the node a longer timeout, or retries"),
     ("no sign of life for ", "report progress more often, or give the node a longer heartbeat_timeout"),
     ("there is no program ", "install it, or correct PATH in the environment of ostler"),
-    (GONE, "create it first, or correct the path, which is relative to the workspace"),
+    (NOT_FOUND, "create it first, or correct the path, which is relative to the workspace"),
 ];
 
 /// Message of the operating system for a missing file.
-const GONE: &str = "No such file or directory (os error 2)";
+const NOT_FOUND: &str = "No such file or directory (os error 2)";
 
 /// Returns the last group of an id. Ids begin with the time, so their ends differ in fewer characters.
 pub(crate) fn short_id(run: &str) -> &str {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_mends_a_failure_is_told_by_what_the_tool_says_and_not_by_what_a_program_prints() {
-        for (failure, told) in [
+        for (failure, text) in [
             ("false ended with status 1", Some("allow_status")),
             ("make ended with status 2: there is no program cc", Some("allow_status")),
             ("not done within 500 ms", Some("longer timeout")),
@@ -130,15 +130,15 @@ mod tests {
             ("sh was ended (signal: 9): not done within 5 ms", None),
             ("", None),
         ] {
-            let mend = mend(failure);
-            assert_eq!(mend.is_some(), told.is_some(), "{failure}: {mend:?}");
-            assert!(mend.unwrap_or_default().contains(told.unwrap_or_default()), "{failure}: {mend:?}");
+            let fix = fix(failure);
+            assert_eq!(fix.is_some(), text.is_some(), "{failure}: {fix:?}");
+            assert!(fix.unwrap_or_default().contains(text.unwrap_or_default()), "{failure}: {fix:?}");
         }
     }
 
     #[test]
     fn no_word_of_a_record_is_left() {
-        for (record, told) in [
+        for (record, text) in [
             ("entry", ""),
             ("attempt:2", ""),
             ("any_of:fast", "fast came first"),
@@ -148,7 +148,7 @@ mod tests {
             ("human_timeout", "no answer before the deadline"),
             ("something_new", "something new"),
         ] {
-            assert_eq!(reason(record), told, "{record}");
+            assert_eq!(reason(record), text, "{record}");
         }
         assert_eq!(
             (state("waiting_human"), state("failed_retryable"), state("executed")),

@@ -11,26 +11,26 @@ pub(crate) const GAP: usize = 2;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     /// Preferred width; 0 hides the column.
-    pub(crate) whole: usize,
+    pub(crate) preferred: usize,
     /// Minimum width.
-    pub(crate) least: usize,
+    pub(crate) min_width: usize,
     /// Rank for narrowing to `least`: 0 first.
-    pub(crate) narrows: usize,
+    pub(crate) narrow_rank: usize,
     /// Rank for hiding: 0 first; `None`: never.
-    pub(crate) goes: Option<usize>,
+    pub(crate) hide_rank: Option<usize>,
 }
 
 /// Returns the width of each column; `None`: hidden. Columns are hidden, by rank, only if the minimum
 /// widths do not fit; then the rest are narrowed, by rank.
 pub(crate) fn layout(extents: &[Extent], room: usize) -> Vec<Option<usize>> {
     let shown = extents.iter().zip(shown(extents, room));
-    let mut widths: Vec<Option<usize>> = shown.map(|(extent, shown)| shown.then_some(extent.whole)).collect();
+    let mut widths: Vec<Option<usize>> = shown.map(|(extent, shown)| shown.then_some(extent.preferred)).collect();
     let mut order: Vec<usize> = (0..extents.len()).collect();
-    order.sort_by_key(|&at| extents[at].narrows);
+    order.sort_by_key(|&at| extents[at].narrow_rank);
     for at in order {
         let over = across(widths.iter().flatten().copied()).saturating_sub(room);
         if let Some(wide) = &mut widths[at] {
-            *wide -= over.min(wide.saturating_sub(extents[at].least));
+            *wide -= over.min(wide.saturating_sub(extents[at].min_width));
         }
     }
     // The first column may be the only one, and wider than the room.
@@ -49,12 +49,12 @@ fn across(widths: impl Iterator<Item = usize>) -> usize {
 fn shown(extents: &[Extent], room: usize) -> Vec<bool> {
     let has_room = |shown: &[bool]| {
         let kept = extents.iter().zip(shown).filter(|(_, shown)| **shown);
-        across(kept.map(|(extent, _)| extent.least)) <= room
+        across(kept.map(|(extent, _)| extent.min_width)) <= room
     };
-    let mut shown: Vec<bool> = extents.iter().map(|extent| extent.whole > 0).collect();
+    let mut shown: Vec<bool> = extents.iter().map(|extent| extent.preferred > 0).collect();
     let mut order: Vec<usize> =
-        (0..extents.len()).filter(|&at| shown[at] && extents[at].goes.is_some()).collect();
-    order.sort_by_key(|&at| extents[at].goes);
+        (0..extents.len()).filter(|&at| shown[at] && extents[at].hide_rank.is_some()).collect();
+    order.sort_by_key(|&at| extents[at].hide_rank);
     let mut gone = Vec::new();
     for at in order {
         if has_room(&shown) {
@@ -90,11 +90,11 @@ enum Kind {
 pub(crate) struct Column {
     head: &'static str,
     kind: Kind,
-    least: usize,
-    most: usize,
-    narrows: Option<(usize, usize)>,
-    goes: Option<usize>,
-    may_lack: bool,
+    min_width: usize,
+    max_width: usize,
+    narrow_rank: Option<(usize, usize)>,
+    hide_rank: Option<usize>,
+    hidden_if_empty: bool,
 }
 
 impl Column {
@@ -115,64 +115,64 @@ impl Column {
     }
 
     const fn of(head: &'static str, kind: Kind) -> Column {
-        Column { head, kind, least: 0, most: usize::MAX, narrows: None, goes: None, may_lack: false }
+        Column { head, kind, min_width: 0, max_width: usize::MAX, narrow_rank: None, hide_rank: None, hidden_if_empty: false }
     }
 
     /// Sets the minimum of the preferred width.
     pub(crate) const fn at_least(mut self, cells: usize) -> Column {
-        self.least = cells;
+        self.min_width = cells;
         self
     }
 
     /// Sets the maximum width.
     pub(crate) const fn at_most(mut self, cells: usize) -> Column {
-        self.most = cells;
+        self.max_width = cells;
         self
     }
 
     /// Allows narrowing to `kept` cells, lowest rank first.
-    pub(crate) const fn narrows(mut self, rank: usize, kept: usize) -> Column {
-        self.narrows = Some((rank, kept));
+    pub(crate) const fn narrow_rank(mut self, rank: usize, kept: usize) -> Column {
+        self.narrow_rank = Some((rank, kept));
         self
     }
 
     /// Allows hiding, lowest rank first.
-    pub(crate) const fn goes(mut self, rank: usize) -> Column {
-        self.goes = Some(rank);
+    pub(crate) const fn hide_rank(mut self, rank: usize) -> Column {
+        self.hide_rank = Some(rank);
         self
     }
 
     /// Hides the column if all its cells are empty.
-    pub(crate) const fn may_lack(mut self) -> Column {
-        self.may_lack = true;
+    pub(crate) const fn hidden_if_empty(mut self) -> Column {
+        self.hidden_if_empty = true;
         self
     }
 
-    fn told(self, text: &str, is_short: bool, columns: usize) -> String {
+    fn cut(self, text: &str, short_ids: bool, columns: usize) -> String {
         match self.kind {
-            Kind::Run if is_short => fit_name(short_id(text), columns),
+            Kind::Run if short_ids => fit_name(short_id(text), columns),
             Kind::Run | Kind::Name => fit_name(text, columns),
             Kind::Text => fit(text, columns),
             Kind::Number => text.to_owned(),
         }
     }
 
-    fn filled(self, text: &str, is_short: bool, columns: usize) -> String {
-        let told = self.told(text, is_short, columns);
+    fn padded_cell(self, text: &str, short_ids: bool, columns: usize) -> String {
+        let text = self.cut(text, short_ids, columns);
         match self.kind {
-            Kind::Number => format!("{told:>columns$}"),
-            Kind::Run | Kind::Name | Kind::Text => padded(&told, columns),
+            Kind::Number => format!("{text:>columns$}"),
+            Kind::Run | Kind::Name | Kind::Text => padded(&text, columns),
         }
     }
 
-    fn extent<'a>(self, cells: impl Iterator<Item = &'a Cell>, is_short: bool) -> Extent {
-        let told = cells.map(|cell| width(&self.told(&cell.text, is_short, usize::MAX))).max().unwrap_or(0);
-        let whole = match self.may_lack && told == 0 {
+    fn extent<'a>(self, cells: impl Iterator<Item = &'a Cell>, short_ids: bool) -> Extent {
+        let widest = cells.map(|cell| width(&self.cut(&cell.text, short_ids, usize::MAX))).max().unwrap_or(0);
+        let preferred = match self.hidden_if_empty && widest == 0 {
             true => 0,
-            false => told.max(width(self.head)).max(self.least).min(self.most),
+            false => widest.max(width(self.head)).max(self.min_width).min(self.max_width),
         };
-        let (narrows, kept) = self.narrows.unwrap_or((0, whole));
-        Extent { whole, least: kept.min(whole), narrows, goes: self.goes }
+        let (narrow_rank, kept) = self.narrow_rank.unwrap_or((0, preferred));
+        Extent { preferred, min_width: kept.min(preferred), narrow_rank, hide_rank: self.hide_rank }
     }
 }
 
@@ -188,7 +188,7 @@ impl Cell {
     }
 
     /// A value, or a dash if unknown.
-    pub(crate) fn known(text: Option<impl ToString>) -> Cell {
+    pub(crate) fn optional(text: Option<impl ToString>) -> Cell {
         Cell::from(text.map_or_else(|| "-".to_owned(), |text| text.to_string()))
     }
 
@@ -214,34 +214,34 @@ pub(crate) struct Table<const N: usize> {
     /// `None`: hidden.
     widths: Vec<Option<usize>>,
     /// Run ids are shortened.
-    is_short: bool,
+    short_ids: bool,
 }
 
 impl<const N: usize> Table<N> {
     /// Computes the layout for these rows in `room` cells.
     pub(crate) fn new(columns: [Column; N], rows: &[[Cell; N]], room: usize) -> Table<N> {
-        let extents = |is_short: bool| -> Vec<Extent> {
+        let extents = |short_ids: bool| -> Vec<Extent> {
             let cells = |at: usize| rows.iter().map(move |row| &row[at]);
-            columns.iter().enumerate().map(|(at, column)| column.extent(cells(at), is_short)).collect()
+            columns.iter().enumerate().map(|(at, column)| column.extent(cells(at), short_ids)).collect()
         };
-        let whole = extents(false);
-        let is_short = across(whole.iter().map(|extent| extent.whole).filter(|wide| *wide > 0)) > room;
-        let extents = if is_short { extents(true) } else { whole };
-        Table { columns, widths: layout(&extents, room), is_short }
+        let preferred = extents(false);
+        let short_ids = across(preferred.iter().map(|extent| extent.preferred).filter(|wide| *wide > 0)) > room;
+        let extents = if short_ids { extents(true) } else { preferred };
+        Table { columns, widths: layout(&extents, room), short_ids }
     }
 
     pub(crate) fn head(&self) -> String {
         let heads =
-            self.shown().map(|(at, wide)| self.columns[at].filled(self.columns[at].head, false, wide));
+            self.shown().map(|(at, wide)| self.columns[at].padded_cell(self.columns[at].head, false, wide));
         joined(heads)
     }
 
     pub(crate) fn row(&self, cells: &[Cell; N], out: &Out) -> String {
-        let told = self.shown().map(|(at, wide)| {
+        let cells = self.shown().map(|(at, wide)| {
             let Cell { text, style } = &cells[at];
-            out.styled(*style, &self.columns[at].filled(text, self.is_short, wide))
+            out.styled(*style, &self.columns[at].padded_cell(text, self.short_ids, wide))
         });
-        joined(told)
+        joined(cells)
     }
 
     /// Visible columns and their widths.
@@ -269,14 +269,14 @@ pub(crate) mod tests {
     /// Asserts that no line exceeds the terminal width, for many widths.
     pub(crate) fn no_line_is_longer(lines: impl Fn(usize) -> Vec<String>) {
         for columns in 0..150 {
-            let told = lines(columns);
-            told.iter().for_each(|told| assert!(visible(told) <= columns, "{columns}: {told:?}"));
+            let lines = lines(columns);
+            lines.iter().for_each(|lines| assert!(visible(lines) <= columns, "{columns}: {lines:?}"));
         }
     }
 
     #[test]
     fn columns_go_in_their_order_until_the_others_have_room() {
-        let fixed = |wide, goes| Extent { whole: wide, least: wide, narrows: 0, goes };
+        let fixed = |wide, hide_rank| Extent { preferred: wide, min_width: wide, narrow_rank: 0, hide_rank };
         let extents = [fixed(5, None), fixed(4, Some(0)), fixed(0, None), fixed(6, Some(1))];
         for (room, expected) in [
             (usize::MAX, &[0, 1, 3][..]),
@@ -299,8 +299,8 @@ pub(crate) mod tests {
     #[test]
     fn columns_are_narrowed_before_any_goes() {
         let extents = [
-            Extent { whole: 10, least: 4, narrows: 2, goes: None },
-            Extent { whole: 10, least: 6, narrows: 1, goes: Some(0) },
+            Extent { preferred: 10, min_width: 4, narrow_rank: 2, hide_rank: None },
+            Extent { preferred: 10, min_width: 6, narrow_rank: 1, hide_rank: Some(0) },
         ];
         for (room, expected) in [
             (22, [Some(10), Some(10)]),
@@ -320,12 +320,12 @@ pub(crate) mod tests {
         let columns = [
             Column::run("RUN"),
             Column::name("NAME").at_most(12),
-            Column::text("SAYS").at_least(5).narrows(1, 4),
-            Column::number("MANY").goes(1),
-            Column::number("NEAR").may_lack(),
+            Column::text("SAYS").at_least(5).narrow_rank(1, 4),
+            Column::number("MANY").hide_rank(1),
+            Column::number("NEAR").hidden_if_empty(),
         ];
         let rows = [["01a20110-8ae5", "render-chapter-0017", "so", "7", ""].map(Cell::from)];
-        let told = |room| {
+        let lines = |room| {
             let table = Table::new(columns, &rows, room);
             [table.head(), table.row(&rows[0], &Out::new())]
         };
@@ -335,7 +335,7 @@ pub(crate) mod tests {
             (30, ["RUN   NAME          SAYS  MANY", "8ae5  render…-0017  so       7"]),
             (29, ["RUN   NAME          SAYS", "8ae5  render…-0017  so"]),
         ] {
-            assert_eq!(told(room), expected, "{room}");
+            assert_eq!(lines(room), expected, "{room}");
         }
     }
 }

@@ -75,12 +75,12 @@ pub(crate) fn now_ms() -> i64 {
 }
 
 /// Formats thousandths as a score from 0 to 1.
-pub(crate) fn share(pm: u16) -> String {
+pub(crate) fn score_text(pm: u16) -> String {
     format!("{:.3}", f64::from(pm) / 1_000.0)
 }
 
 /// Formats millionths as a score from 0 to 1.
-pub(crate) fn fine(micro: u32) -> String {
+pub(crate) fn score_text_fine(micro: u32) -> String {
     format!("{:.4}", f64::from(micro) / 1_000_000.0)
 }
 

@@ -62,10 +62,10 @@ pub(crate) fn open_failure(data: &Path, error: &OpenError) -> Failure {
         OpenError::ReadOnly { .. } => "; copy it to a writable place, and name that with --data",
         OpenError::Io { .. } => "",
     };
-    let told = error.to_string();
+    let message = error.to_string();
     let place = place.to_string();
-    let told = if told.contains(&place) { told } else { format!("{place}: {told}") };
-    Failure::store(with_location(&format!("{told}{advice}")))
+    let message = if message.contains(&place) { message } else { format!("{place}: {message}") };
+    Failure::store(with_location(&format!("{message}{advice}")))
 }
 
 pub(crate) const TO_REPAIR: &str =

@@ -86,7 +86,7 @@ pub(crate) fn missing_folder_text(what: &str, data: Option<&Path>) -> Result<Opt
 fn refused(error: ConfigError, globals: &Globals) -> Failure {
     match error {
         ConfigError::Content { source_text, findings } => {
-            findings::tell(&source_text, &findings, globals.json, &mut Out::new())
+            findings::report(&source_text, &findings, globals.json, &mut Out::new())
         }
         ConfigError::Read(_) => Failure::invalid(error.to_string()),
     }

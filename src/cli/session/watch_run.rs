@@ -185,7 +185,7 @@ pub(crate) struct Done<'a> {
     /// For JSON output.
     pub(crate) word: String,
     /// For text output.
-    pub(crate) told: String,
+    pub(crate) text: String,
 }
 
 /// Watches the run if this process executes it; else prints the effect and returns.
@@ -200,11 +200,11 @@ pub(crate) async fn go_on(
     if !session.client.is_remote() {
         return watch(session, signals, Watch::from(&before, globals.json), out).await;
     }
-    let (run, Done { node, word, told }) = (&before.run, done);
+    let (run, Done { node, word, text }) = (&before.run, done);
     if globals.json {
         out.json(&json!({"type": "done", "run": run, "node": node, "done": word}));
     } else {
-        out.line(format!("{told}; the run continues in the process that holds the data folder"));
+        out.line(format!("{text}; the run continues in the process that holds the data folder"));
     }
     session.stop().await;
     Ok(code::SUCCEEDED)

@@ -39,23 +39,23 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let file = read_named(&args.plan, args.params)?;
     let (plan, mut advice) = match judge(&file, &config) {
         Ok(judged) => judged,
-        Err(findings) => return Err(findings::tell_plan(&file, &findings, globals.json, &mut out)),
+        Err(findings) => return Err(findings::report_plan(&file, &findings, globals.json, &mut out)),
     };
     advice.extend(preflight::refusals(&file, &plan, &config, &args.bounds, Path::new(&workspace)));
     let advice = findings::in_order(&advice);
     let stats = PlanStats::of(&plan);
     if globals.json {
-        advice.iter().for_each(|finding| out.json(&findings::line(file.source(), finding)));
-        let mut told = serde_json::to_value(&stats).expect("facts are names and numbers");
-        told["type"] = json!("plan");
-        told["id"] = json!(plan.id);
-        told["valid"] = json!(true);
-        out.json(&told);
+        advice.iter().for_each(|finding| out.json(&findings::finding_json(file.source(), finding)));
+        let mut object = serde_json::to_value(&stats).expect("facts are names and numbers");
+        object["type"] = json!("plan");
+        object["id"] = json!(plan.id);
+        object["valid"] = json!(true);
+        out.json(&object);
         return Ok(code::SUCCEEDED);
     }
     let look = out.finding_look();
     let advice: Vec<&Finding> = advice.iter().collect();
-    findings::shown(file.source(), &advice, look).iter().for_each(|told| out.line(told));
+    findings::format_findings(file.source(), &advice, look).iter().for_each(|line| out.line(line));
     let title = plan.title.as_deref().map(|title| format!(": {}", harmless_line(title)));
     let (title, id) = (title.unwrap_or_default(), fit_name(&plan.id, usize::MAX));
     out.line(format!("{} {}{title}", out.styled(Style::Success, "valid"), out.styled(Style::Bold, &id)));

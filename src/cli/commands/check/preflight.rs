@@ -8,7 +8,7 @@ use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::contract;
-use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatedTool, preflight};
+use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatePolicy, GatedTool, preflight};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Node, Plan, TEST_TOOL};
 use serde_json::{Map, Value};
@@ -32,73 +32,89 @@ pub(crate) fn refusals(
     let tools = builtin(&config.tools, None);
     let policy = config.gate(&tools);
     let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
-    let gated: BTreeMap<String, GatedTool> = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
-    let judged = |name: &str, params: Object, floor: u8| {
+    let tools = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
+    let gate = Gate { tools, policy, scope: &bounds.scope, workspace: workspace.to_str().unwrap_or_default() };
+    let mut found = Vec::new();
+    found.extend(over_intent(file, plan, bounds.intent));
+    for node in &plan.nodes {
+        let Some(denial) = gate.denial(node) else { continue };
+        let tool = node.tool.as_deref().and_then(|name| gate.tools.get(name));
+        let url = tool.and_then(|tool| bad_url(tool, &node.params, &gate.policy.egress));
+        let fix = fix(&denial, gate.scope, url.as_ref().map(|(_, fault)| fault));
+        let what = format!("would be denied: {}", denial.operator);
+        let param = match denial.code {
+            DenialCode::EgressForbidden => url.map(|(name, _)| name),
+            // The parameter that the gate would deny by itself.
+            DenialCode::PathEscape => node.params.iter().find_map(|(name, value)| {
+                let alone = Map::from_iter([(name.clone(), value.clone())]);
+                let denied = gate.judge(node.tool.as_deref()?, alone.into(), 0)?;
+                (denied.code == denial.code).then_some(name.as_str())
+            }),
+            _ => None,
+        };
+        let place = match param {
+            Some(name) => pointer(file, node, &format!("params/{name}")),
+            None => pointer(file, node, "tool"),
+        };
+        found.push(file.found(CODE, node.id.as_str(), &place, &what, &fix));
+    }
+    found
+}
+
+/// The gate of a run, as configured.
+struct Gate<'a> {
+    tools: BTreeMap<String, GatedTool>,
+    policy: GatePolicy,
+    scope: &'a str,
+    workspace: &'a str,
+}
+
+impl Gate<'_> {
+    fn judge(&self, name: &str, params: Object, floor: u8) -> Option<Denial> {
         let call = Call {
-            tool: gated.get(name),
+            tool: self.tools.get(name),
             name,
             params,
             floor,
             // Impact above the intent is reported once for the plan.
             intent: u8::MAX,
-            scope: &bounds.scope,
-            workspace: workspace.to_str().unwrap_or_default(),
+            scope: self.scope,
+            workspace: self.workspace,
         };
-        preflight(&call, &policy)
-    };
-    let refused = |node: &Node| {
-        let own = node.tool.as_deref().and_then(|tool| judged(tool, node.params.clone(), node.impact));
+        preflight(&call, &self.policy)
+    }
+
+    /// Returns why the call of a node, or of one of its tests, would be denied.
+    fn denial(&self, node: &Node) -> Option<Denial> {
+        let own = node.tool.as_deref().and_then(|tool| self.judge(tool, node.params.clone(), node.impact));
         own.or_else(|| {
             let mut tests = contract::tests(&node.contract).into_iter();
-            tests.find_map(|test| judged(TEST_TOOL, test.params().into(), 0))
+            tests.find_map(|test| self.judge(TEST_TOOL, test.params().into(), 0))
         })
-    };
-    let place = |node: &Node, part: &str| {
-        let nodes = file.draft().map(|draft| draft.nodes.as_slice()).unwrap_or_default();
-        let at = nodes.iter().position(|written| written.id == node.id);
-        at.map(|at| format!("/nodes/{at}/{part}")).unwrap_or_default()
-    };
-    let mut found = Vec::new();
-    let over: Vec<&Node> =
-        plan.nodes.iter().filter(|node| node.tool.is_some() && node.reach().impact > bounds.intent).collect();
-    if let [first, others @ ..] = over.as_slice() {
-        let most = over.iter().map(|node| node.reach().impact).max().unwrap_or(first.reach().impact);
-        let what = format!(
-            "would be denied: impact {} is above --intent {}{}",
-            first.reach().impact,
-            bounds.intent,
-            likewise(others)
-        );
-        let mend = format!("if this is intended, run it with --intent {most}");
-        found.push(file.found(CODE, first.id.as_str(), &place(first, "tool"), &what, &mend));
     }
-    for node in &plan.nodes {
-        if let Some(denial) = refused(node) {
-            let tool = node.tool.as_deref().and_then(|name| gated.get(name));
-            let url = tool.and_then(|tool| bad_url(tool, &node.params, &policy.egress));
-            let mend = mend(&denial, &bounds.scope, url.as_ref().map(|(_, fault)| fault));
-            let what = format!("would be denied: {}", denial.operator);
-            let param = match denial.code {
-                DenialCode::EgressForbidden => url.map(|(name, _)| name),
-                // The parameter that the gate would deny by itself.
-                DenialCode::PathEscape => node.params.iter().find_map(|(name, value)| {
-                    let alone = Map::from_iter([(name.clone(), value.clone())]);
-                    let denied = judged(node.tool.as_deref()?, alone.into(), 0)?;
-                    (denied.code == denial.code).then_some(name.as_str())
-                }),
-                _ => None,
-            };
-            let place = match param {
-                Some(name) => place(node, &format!("params/{name}")),
-                None => place(node, "tool"),
-            };
-            found.push(file.found(CODE, node.id.as_str(), &place, &what, &mend));
-        }
-    }
-    found
 }
 
-fn likewise(others: &[&Node]) -> String {
+/// Reports the nodes with an impact above the intent.
+fn over_intent(file: &PlanFile, plan: &Plan, intent: u8) -> Option<Finding> {
+    let over = plan.nodes.iter().filter(|node| node.tool.is_some() && node.reach().impact > intent);
+    let over: Vec<&Node> = over.collect();
+    let [first, others @ ..] = over.as_slice() else { return None };
+    let impact = first.reach().impact;
+    let most = over.iter().map(|node| node.reach().impact).max().unwrap_or(impact);
+    let others = others_text(others);
+    let what = format!("would be denied: impact {impact} is above --intent {intent}{others}");
+    let fix = format!("if this is intended, run it with --intent {most}");
+    Some(file.found(CODE, first.id.as_str(), &pointer(file, first, "tool"), &what, &fix))
+}
+
+/// JSON pointer to a part of a node in the plan file.
+fn pointer(file: &PlanFile, node: &Node, part: &str) -> String {
+    let nodes = file.draft().map(|draft| draft.nodes.as_slice()).unwrap_or_default();
+    let at = nodes.iter().position(|written| written.id == node.id);
+    at.map(|at| format!("/nodes/{at}/{part}")).unwrap_or_default()
+}
+
+fn others_text(others: &[&Node]) -> String {
     let named: Vec<&str> = others.iter().take(NAMED_MAX).map(|node| node.id.as_str()).collect();
     match others.len() {
         0 => String::new(),
@@ -119,7 +135,7 @@ fn bad_url<'p>(
     })
 }
 
-fn mend(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
+fn fix(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
     match denial.code {
         DenialCode::ScopeUnresolved => format!("use a configured scope, or add [scopes.{scope}]"),
         DenialCode::OutOfScope => format!("add the tool to [scopes.{scope}], or use another --scope"),

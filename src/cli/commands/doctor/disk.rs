@@ -21,7 +21,7 @@ const SYNC_PLAUSIBLE: Duration = Duration::from_micros(15);
 /// Unit of `st_blocks`, independent of the file system.
 const BLOCK_BYTES: u64 = 512;
 
-pub(crate) fn held((files, size): (u64, u64)) -> String {
+pub(crate) fn size_text((files, size): (u64, u64)) -> String {
     format!("{} in {files} files", bytes(size))
 }
 
@@ -57,16 +57,16 @@ pub(crate) fn check_disk(data: &Path, report: &mut Report) {
         Ok(mut spans) => {
             spans.sort_unstable();
             let (median, worst) = (spans[spans.len() / 2], spans[spans.len() - 1]);
-            let told = format!(
+            let latency = format!(
                 "durable write: median {:.2} ms, maximum {:.2} ms; about {:.0} sequential steps per second, more in parallel",
                 median.as_secs_f64() * 1e3,
                 worst.as_secs_f64() * 1e3,
                 1.0 / median.as_secs_f64().max(1e-9)
             );
             if median < SYNC_PLAUSIBLE {
-                report.warn("disk", format!("{told}; implausibly fast"), MEMORY_DISK);
+                report.warn("disk", format!("{latency}; implausibly fast"), MEMORY_DISK);
             } else {
-                report.pass("disk", told);
+                report.pass("disk", latency);
             }
         }
         Err(error) => {

@@ -45,12 +45,12 @@ pub(crate) fn check_configuration(
         report.pass("network", "http.request may reach the hosts in egress_allow of [tools.http]");
     }
     if data.is_some() {
-        report.pass("retention", kept(config));
+        report.pass("retention", retention_text(config));
     }
 }
 
 /// Describes the retention.
-fn kept(config: &Config) -> String {
+fn retention_text(config: &Config) -> String {
     match config.retention.keep {
         Some(keep) => format!(
             "closed runs are removed after {}, when a command opens the data folder to execute runs",

@@ -14,7 +14,7 @@ use clap::Args;
 use ostler_store::{OpenError, Store};
 
 use crate::cli::arguments::Globals;
-use crate::cli::commands::doctor::disk::{check_disk, folder_bytes, held};
+use crate::cli::commands::doctor::disk::{check_disk, folder_bytes, size_text};
 use crate::cli::commands::doctor::environment::{check_configuration, check_programs};
 use crate::cli::commands::doctor::pipelines::check_pipelines;
 use crate::cli::commands::doctor::report::Report;
@@ -42,7 +42,7 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
     };
     let place = data.display();
     if data_folder_exists(&data)? {
-        report.pass("data folder", format!("{place}, {}", held(folder_bytes(&data))));
+        report.pass("data folder", format!("{place}, {}", size_text(folder_bytes(&data))));
         check_disk(&data, &mut report);
         check_store(globals, &data, args.repair, &mut report).await?;
     } else if let Err(error) = Store::check_place(&data) {

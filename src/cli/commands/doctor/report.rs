@@ -57,9 +57,9 @@ impl Report {
         self.warnings += usize::from(verdict == Verdict::Warning);
         self.failures += usize::from(verdict == Verdict::Failure);
         if self.json {
-            let told =
+            let line =
                 json!({"type": "check", "name": name, "health": word, "detail": detail, "mend": advice});
-            self.out.json(&told);
+            self.out.json(&line);
             return;
         }
         let room = self.room();
@@ -83,13 +83,13 @@ impl Report {
     /// Prints the last line, and returns the exit code.
     pub(crate) fn end(mut self) -> u8 {
         if !self.json {
-            let told = match (self.failures, self.warnings) {
+            let line = match (self.failures, self.warnings) {
                 (0, 0) => "nothing is broken".to_owned(),
                 (0, _) => "nothing is broken; lines marked with ! may need action".to_owned(),
                 (1, _) => "1 check failed".to_owned(),
                 (failures, _) => format!("{failures} checks failed"),
             };
-            self.out.line(told);
+            self.out.line(line);
         }
         if self.failures > 0 { code::STORE } else { code::SUCCEEDED }
     }

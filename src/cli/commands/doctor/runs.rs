@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ostler_server::wire::{
-    ClientLine, DamagedResult, Health, ResultsRead, RunLine, RunList, Standing, Summary,
+    ClientLine, DamagedResult, Health, ResultsCheck, RunLine, RunList, Standing, Summary,
 };
 
 use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report};
@@ -64,23 +64,88 @@ fn runs_text(many: usize, one: &str, more: &str) -> String {
     format!("{} {}", plural(many, "run"), if many == 1 { one } else { more })
 }
 
+/// Counts and problems found in all runs.
+#[derive(Default)]
+struct Findings {
+    runs: u64,
+    records: u64,
+    results: u64,
+    result_bytes: u64,
+    unfinished: Unfinished,
+    /// Name of the check, and the problem.
+    problems: Vec<(&'static str, String)>,
+    /// Clients without credits, with the number of their waiting runs.
+    without_credits: BTreeMap<String, (ClientLine, usize)>,
+}
+
+impl Findings {
+    /// Recomputes a run from its records, and reads its results.
+    async fn check_run(&mut self, session: &mut Session, line: &RunLine) {
+        self.runs += 1;
+        let path = format!("/v1/runs/{}", path_segment(&line.run));
+        match session.get::<Summary>(&path).await {
+            Ok(summary) => {
+                // A run that could not be read before, and now can be, counts as open.
+                self.unfinished.count(line);
+                self.records += summary.seq;
+                if let Some(client) = report::short(&session.client, &summary).await {
+                    self.without_credits.entry(client.client.clone()).or_insert((client, 0)).1 += 1;
+                }
+            }
+            Err(refused) => return self.problems.push(("steps", Failure::from(refused).what)),
+        }
+        match session.get::<ResultsCheck>(&format!("{path}/results")).await {
+            Ok(results) => {
+                self.results += results.read;
+                self.result_bytes += results.bytes;
+                let damaged = results.damaged.into_iter();
+                self.problems.extend(damaged.map(|DamagedResult { node, what }| {
+                    ("artifacts", format!("run {} node {node}: {what}", line.run))
+                }));
+            }
+            Err(refused) => {
+                let what = Failure::from(refused).what;
+                self.problems.push(("artifacts", format!("run {}: {what}", line.run)));
+            }
+        }
+    }
+
+    fn add(&self, report: &mut Report) {
+        for (name, what) in self.problems.iter().take(PROBLEMS_SHOWN_MAX) {
+            report.fail(name, what, RESTORE);
+        }
+        let more = self.problems.len().saturating_sub(PROBLEMS_SHOWN_MAX);
+        if more > 0 {
+            report.fail("more", format!("{more} more of these"), RESTORE);
+        }
+        let has_problem = |check: &str| self.problems.iter().any(|(name, _)| *name == check);
+        if !has_problem("steps") {
+            report.pass("runs", format!("{} with {} records, all legal", self.runs, self.records));
+        }
+        if !has_problem("artifacts") {
+            let size = bytes(self.result_bytes);
+            report.pass("results", format!("{} of {size}, all digests correct", self.results));
+        }
+        self.unfinished.add(report);
+        for (client, (line, runs)) in self.without_credits.iter().take(PROBLEMS_SHOWN_MAX) {
+            let what = format!("{} for credits of client {client}", runs_text(*runs, "waits", "wait"));
+            let credit = hints::deposit(client, credits::deposit(line.left));
+            let advice = format!("`{credit}`, then `ostler resume`");
+            report.warn("credits", what, &advice);
+        }
+    }
+}
+
 /// Recomputes every run from its records, and reads every result: each record must be legal, each digest
 /// correct.
 pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
     if session.client.is_remote() {
         let health: Health = session.get("/healthz").await?;
-        let what = format!(
-            "process {} answers: version {}, executes {}",
-            health.pid,
-            health.version,
-            plural(health.active, "run")
-        );
+        let runs = plural(health.active, "run");
+        let what = format!("process {} answers: version {}, executes {runs}", health.pid, health.version);
         report.pass("control.sock", what);
     }
-    let (mut steps, mut count, mut artifacts, mut size) = (0_u64, 0, 0_u64, 0_u64);
-    let mut unfinished = Unfinished::default();
-    let mut problems: Vec<(&str, String)> = Vec::new();
-    let mut short: BTreeMap<String, (ClientLine, usize)> = BTreeMap::new();
+    let mut findings = Findings::default();
     let mut next: Option<String> = None;
     loop {
         let after = next.map(|cursor| format!("?after={cursor}")).unwrap_or_default();
@@ -95,37 +160,8 @@ pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Re
             if line.standing == Standing::Quarantined {
                 let what = format!("run {}: {}", line.run, line.reason.unwrap_or_default());
                 report.warn("quarantined", what, damage::QUARANTINED);
-                continue;
-            }
-            count += 1;
-            let path = format!("/v1/runs/{}", path_segment(&line.run));
-            match session.get::<Summary>(&path).await {
-                Ok(summary) => {
-                    // A run that could not be read before, and now can be, counts as open.
-                    unfinished.count(&line);
-                    steps += summary.seq;
-                    if let Some(line) = report::short(&session.client, &summary).await {
-                        short.entry(line.client.clone()).or_insert((line, 0)).1 += 1;
-                    }
-                }
-                Err(refused) => {
-                    problems.push(("steps", Failure::from(refused).what));
-                    continue;
-                }
-            }
-            match session.get::<ResultsRead>(&format!("{path}/results")).await {
-                Ok(results) => {
-                    artifacts += results.read;
-                    size += results.bytes;
-                    let told = results.damaged.into_iter();
-                    problems.extend(told.map(|DamagedResult { node, what }| {
-                        ("artifacts", format!("run {} node {node}: {what}", line.run))
-                    }));
-                }
-                Err(refused) => {
-                    let what = Failure::from(refused).what;
-                    problems.push(("artifacts", format!("run {}: {what}", line.run)));
-                }
+            } else {
+                findings.check_run(session, &line).await;
             }
         }
         next = list.next;
@@ -133,27 +169,6 @@ pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Re
             break;
         }
     }
-    for (name, what) in problems.iter().take(PROBLEMS_SHOWN_MAX) {
-        report.fail(name, what, RESTORE);
-    }
-    if problems.len() > PROBLEMS_SHOWN_MAX {
-        report.fail("more", format!("{} more of these", problems.len() - PROBLEMS_SHOWN_MAX), RESTORE);
-    }
-    if !problems.iter().any(|(name, _)| *name == "steps") {
-        report.pass(
-            "runs",
-            format!("{count} with {steps} records, all legal"),
-        );
-    }
-    if !problems.iter().any(|(name, _)| *name == "artifacts") {
-        report.pass("results", format!("{artifacts} of {}, all digests correct", bytes(size)));
-    }
-    unfinished.add(report);
-    for (whose, (line, runs)) in short.iter().take(PROBLEMS_SHOWN_MAX) {
-        let what = format!("{} for credits of client {whose}", runs_text(*runs, "waits", "wait"));
-        let credit = hints::deposit(whose, credits::deposit(line.left));
-        let advice = format!("`{credit}`, then `ostler resume`");
-        report.warn("credits", what, &advice);
-    }
+    findings.add(report);
     Ok(())
 }

@@ -75,7 +75,7 @@ pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the page of a code, case-insensitively. All pipeline faults share a page.
-pub(crate) fn of(code: &str) -> Option<&'static str> {
+pub(crate) fn page(code: &str) -> Option<&'static str> {
     let is_pipeline = SpecFault::CODES.iter().any(|known| known.eq_ignore_ascii_case(code));
     let code = if is_pipeline { "pipeline" } else { code };
     PAGES.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| *page)
@@ -98,16 +98,16 @@ mod tests {
         let known: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
         assert_eq!(known, files);
         for code in DiagnosticCode::ALL {
-            assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+            assert!(page(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
         }
         for code in DenialCode::ALL {
-            assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+            assert!(page(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
         }
         for code in SpecFault::CODES {
-            let page = of(code).unwrap_or_default();
+            let page = page(code).unwrap_or_default();
             assert!(page.starts_with("# pipeline: ") && page.contains(&format!("`{code}`")), "{code}");
         }
-        assert_eq!(of("v04"), of("V04"));
-        assert_eq!(of("V99"), None);
+        assert_eq!(page("v04"), page("V04"));
+        assert_eq!(page("V99"), None);
     }
 }

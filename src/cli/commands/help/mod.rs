@@ -8,7 +8,6 @@ use clap::builder::Styles;
 use clap::{Args, Command};
 
 use crate::cli::arguments::Globals;
-use crate::cli::command_line::command;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, record_write_result};
 
@@ -74,9 +73,8 @@ pub(crate) struct HelpArgs {
     asked: Vec<String>,
 }
 
-pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
+pub(crate) fn help(globals: &Globals, args: &HelpArgs, mut root: Command) -> Result<u8, Failure> {
     globals.text_only("help")?;
-    let mut root = command();
     root.build();
     if let [topic] = args.asked.as_slice()
         && let Some((_, text)) = TOPICS.iter().find(|(name, ..)| name == topic)
@@ -86,7 +84,7 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
     }
     if let [asked] = args.asked.as_slice()
         && root.find_subcommand(asked).is_none()
-        && let Some(page) = error_pages::of(asked)
+        && let Some(page) = error_pages::page(asked)
     {
         Out::new().raw(page.as_bytes());
         return Ok(code::SUCCEEDED);
@@ -104,7 +102,7 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
     }
     record_write_result(asked.print_long_help());
     if let [name] = args.asked.as_slice()
-        && let Some(page) = error_pages::of(name)
+        && let Some(page) = error_pages::page(name)
     {
         Out::new().raw(format!("\n{page}").as_bytes());
     }
@@ -175,7 +173,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    use crate::cli::command_line::{Cli, TEXT_ONLY};
+    use crate::cli::command_line::{Cli, TEXT_ONLY, root_command};
 
     /// All subcommands, with their full names.
     fn below(command: &Command, called: &str, found: &mut Vec<(String, Command)>) {
@@ -188,7 +186,7 @@ mod tests {
 
     fn commands() -> Vec<(String, Command)> {
         let mut found = Vec::new();
-        below(&command(), "ostler", &mut found);
+        below(&root_command(), "ostler", &mut found);
         assert!(found.len() > 10, "{found:?}");
         found
     }
@@ -268,7 +266,7 @@ mod tests {
 
     #[test]
     fn no_command_offers_json_that_prints_text_only() {
-        let mut root = command();
+        let mut root = root_command();
         root.build();
         for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
             let json = command.get_arguments().find(|argument| argument.get_id() == "json");
@@ -279,7 +277,7 @@ mod tests {
 
     #[test]
     fn every_command_stands_in_a_group() {
-        let root = command();
+        let root = root_command();
         for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             assert!(GROUPS.iter().any(|(_, names)| names.contains(&name)), "no group names {name}");

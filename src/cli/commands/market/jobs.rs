@@ -5,18 +5,18 @@ use ostler_server::wire::JobLine;
 use crate::cli::output::cells::fit;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::Out;
-use crate::cli::output::units::share;
+use crate::cli::output::units::score_text;
 
 /// PRICE is hidden first, then BUDGET and SPENT; STAGE and TITLE last.
 const COLUMNS: [Column; 8] = [
     Column::run("JOB"),
-    Column::text("TITLE").at_most(32).narrows(1, 10).goes(7),
-    Column::text("STAGE").at_least(13).goes(6),
-    Column::name("WINNER").at_most(24).narrows(2, 8).goes(4),
-    Column::number("PRICE").at_least(8).goes(1),
-    Column::number("BUDGET").at_least(8).goes(2),
-    Column::number("SPENT").at_least(8).goes(3),
-    Column::text("SCORE").goes(5),
+    Column::text("TITLE").at_most(32).narrow_rank(1, 10).hide_rank(7),
+    Column::text("STAGE").at_least(13).hide_rank(6),
+    Column::name("WINNER").at_most(24).narrow_rank(2, 8).hide_rank(4),
+    Column::number("PRICE").at_least(8).hide_rank(1),
+    Column::number("BUDGET").at_least(8).hide_rank(2),
+    Column::number("SPENT").at_least(8).hide_rank(3),
+    Column::text("SCORE").hide_rank(5),
 ];
 
 fn row(line: &JobLine) -> [Cell; 8] {
@@ -24,15 +24,15 @@ fn row(line: &JobLine) -> [Cell; 8] {
         line.job.as_str().into(),
         line.title.as_str().into(),
         line.stage.as_str().into(),
-        Cell::known(line.winner.as_deref()),
-        Cell::known(line.price),
+        Cell::optional(line.winner.as_deref()),
+        Cell::optional(line.price),
         line.budget.to_string().into(),
         line.spent.to_string().into(),
-        Cell::known(line.composite_pm.map(share)),
+        Cell::optional(line.composite_pm.map(score_text)),
     ]
 }
 
-pub(crate) fn listed(jobs: &[JobLine], columns: usize, out: &Out) -> Vec<String> {
+pub(crate) fn format_jobs(jobs: &[JobLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = jobs.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     let mut lines = vec![table.head()];
@@ -84,13 +84,13 @@ mod tests {
             ),
             (40, ["JOB           TITLE        STAGE", "8ae5e4ba5c62  read the c…  evaluation"]),
         ] {
-            assert_eq!(listed(&jobs, columns, &Out::new()), expected, "{columns}");
+            assert_eq!(format_jobs(&jobs, columns, &Out::new()), expected, "{columns}");
         }
     }
 
     #[test]
     fn no_line_about_a_job_is_longer_than_the_terminal() {
         let jobs = [job("a", None), job(&"日本語".repeat(20), Some("no agent can do what it asks for"))];
-        no_line_is_longer(|columns| listed(&jobs, columns, &Out::new()));
+        no_line_is_longer(|columns| format_jobs(&jobs, columns, &Out::new()));
     }
 }

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use ostler_server::wire::JobList;
 
 use crate::cli::arguments::Globals;
-use crate::cli::commands::market::jobs::listed;
+use crate::cli::commands::market::jobs::format_jobs;
 use crate::cli::commands::market::offer::{OfferArgs, offer};
 use crate::cli::commands::market::post::{PostArgs, post};
 use crate::cli::exit::{Failure, code};
@@ -75,6 +75,6 @@ async fn ls(globals: &Globals) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     let columns = out.columns();
-    listed(&list.jobs, columns, &out).iter().for_each(|line| out.line(line));
+    format_jobs(&list.jobs, columns, &out).iter().for_each(|line| out.line(line));
     Ok(code::SUCCEEDED)
 }

@@ -38,7 +38,7 @@ pub(crate) struct OfferArgs {
 }
 
 fn time(text: &str) -> Result<u64, String> {
-    let span = values::span(text)?;
+    let span = values::duration(text)?;
     u64::try_from(span.ticks(1_000)).map_err(|_| "give a time of 0 or more".to_owned())
 }
 

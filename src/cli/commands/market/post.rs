@@ -15,7 +15,7 @@ use crate::cli::output::cells::harmless_line;
 use crate::cli::output::findings;
 use crate::cli::output::hints::with_location;
 use crate::cli::output::terminal::{Out, status_line, tagged};
-use crate::cli::output::units::{now_ms, share};
+use crate::cli::output::units::{now_ms, score_text};
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, WatchEnd, report_interrupt, watch_one};
@@ -45,16 +45,16 @@ pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failur
     // The request contains the job's id, so that it is idempotent.
     let begun = session.with_retry(true, async |client| {
         let posted = client.post::<JobLine>("/v1/market", &request).await?;
-        at(client, &posted.job, Stage::Execution).await
+        wait_for_stage(client, &posted.job, Stage::Execution).await
     });
     let begun = match begun.await {
         Ok(begun) => begun,
         Err(refused) => return session.stop_with(refused).await,
     };
     if globals.json {
-        out.json(&tagged("job", &as_begun(begun.clone())));
+        out.json(&tagged("job", &at_execution(begun.clone())));
     } else {
-        contract(&begun, &mut out);
+        print_contract(&begun, &mut out);
     }
     if begun.stage == "failed" || args.detach {
         session.close(&mut signals).await?;
@@ -71,17 +71,17 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
     let job = match JobFile::read(&args.job, &config.domains()) {
         Ok(job) => job,
         Err(JobFileError::Content { source_text, findings }) => {
-            return Err(findings::tell(&source_text, &findings, globals.json, out));
+            return Err(findings::report(&source_text, &findings, globals.json, out));
         }
         Err(error) => return Err(Failure::invalid(error.to_string())),
     };
     if let Some(data) = data {
-        bounds::apart(&workspace, &data)?;
+        bounds::check_outside_data(&workspace, &data)?;
     }
     let folder = args.job.parent().unwrap_or(Path::new("."));
     let file = plan::read(&folder.join(&job.plan), job.params.into_iter().collect())?;
     if let Err(findings) = plan::judge(&file, &config) {
-        return Err(findings::tell_plan(&file, &findings, globals.json, out));
+        return Err(findings::report_plan(&file, &findings, globals.json, out));
     }
     Ok(JobRequest {
         title: job.title,
@@ -101,22 +101,22 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
 }
 
 /// Waits until a job is at this stage or beyond. A process that is shutting down advances no job.
-async fn at(client: &Client, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
+async fn wait_for_stage(client: &Client, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
     let line: JobLine =
         client.get(&format!("/v1/market/{}?at={}", path_segment(job), stage.as_str())).await?;
     let data_folder_exists = Stage::ALL.iter().any(|at| *at >= stage && at.as_str() == line.stage);
-    if data_folder_exists { Ok(line) } else { Err(ApiError::NotSent(outcome(&line))) }
+    if data_folder_exists { Ok(line) } else { Err(ApiError::NotSent(result_text(&line))) }
 }
 
 /// Resumes a job, and waits until it is at this stage or beyond.
-async fn taken_on(session: &mut Session, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
+async fn resume_job(session: &mut Session, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
     let resume = format!("/v1/market/{}/resume", path_segment(job));
     // Resuming is idempotent.
-    let taken_on = session.with_retry(true, async |client| {
+    let resume_job = session.with_retry(true, async |client| {
         client.post::<JobLine>(&resume, &serde_json::Value::Null).await?;
-        at(client, job, stage).await
+        wait_for_stage(client, job, stage).await
     });
-    taken_on.await
+    resume_job.await
 }
 
 /// Resumes all unfinished jobs, and returns those whose runs were opened by that.
@@ -125,9 +125,9 @@ pub(crate) async fn resume(session: &mut Session) -> Result<Vec<String>, ApiErro
     let mut running = Vec::new();
     for line in list.jobs.iter().filter(|line| !is_over(line)) {
         let stage = if line.outcome.is_some() { Stage::Evaluation } else { Stage::Execution };
-        let begun = taken_on(session, &line.job, stage).await?;
+        let begun = resume_job(session, &line.job, stage).await?;
         if is_over(&begun) {
-            status_line(outcome(&begun));
+            status_line(result_text(&begun));
         } else if line.stage != stage.as_str() {
             running.push(begun.job);
         }
@@ -140,7 +140,7 @@ fn is_over(line: &JobLine) -> bool {
 }
 
 /// The job as of the opening of its run: a short run may be closed before the first poll.
-fn as_begun(line: JobLine) -> JobLine {
+fn at_execution(line: JobLine) -> JobLine {
     match line.stage.as_str() {
         "execution" | "evaluation" => JobLine {
             stage: "execution".to_owned(),
@@ -155,7 +155,7 @@ fn as_begun(line: JobLine) -> JobLine {
 }
 
 /// Prints the winner of the contract, or the failure.
-fn contract(line: &JobLine, out: &mut Out) {
+fn print_contract(line: &JobLine, out: &mut Out) {
     let JobLine { job, title, budget, .. } = line;
     if let Some(reason) = &line.reason {
         out.line(format!("job {job} failed: {}", harmless_line(reason)));
@@ -191,25 +191,25 @@ async fn finish(
         Err(failure) => return session.stop_with(failure).await,
     };
     let stage = if is_over { Stage::Evaluation } else { Stage::Execution };
-    let line = match taken_on(&mut session, job, stage).await {
+    let line = match resume_job(&mut session, job, stage).await {
         Ok(line) => line,
         Err(refused) => return session.stop_with(refused).await,
     };
     if globals.json {
         out.json(&tagged("job", &line));
     } else {
-        out.line(outcome(&line));
+        out.line(result_text(&line));
     }
     session.close(signals).await?;
     Ok(code)
 }
 
-fn rest(spent: u64, budget: u64) -> &'static str {
+fn released_text(spent: u64, budget: u64) -> &'static str {
     if spent < budget { ", the rest was released" } else { "" }
 }
 
 /// Describes the result of a job.
-fn outcome(line: &JobLine) -> String {
+fn result_text(line: &JobLine) -> String {
     let JobLine { job, spent, budget, .. } = line;
     match (&line.reason, line.stage.as_str()) {
         (Some(reason), _) => {
@@ -217,12 +217,12 @@ fn outcome(line: &JobLine) -> String {
             format!("job {job} failed: {reason}; {spent} of {budget} credits spent")
         }
         (None, "evaluation") => {
-            let score = line.composite_pm.map_or_else(|| "-".to_owned(), share);
+            let score = line.composite_pm.map_or_else(|| "-".to_owned(), score_text);
             let lost = line.outcome.as_deref().filter(|outcome| matches!(*outcome, "failed" | "cancelled"));
             let came = lost.unwrap_or("is done");
             format!(
                 "job {job} {came}: score {score}, {spent} of {budget} credits spent{}",
-                rest(*spent, *budget)
+                released_text(*spent, *budget)
             )
         }
         (None, stage) => {

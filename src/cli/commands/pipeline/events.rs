@@ -38,18 +38,18 @@ pub(crate) async fn events(globals: &Globals, args: &EventsArgs) -> Result<u8, F
     signals.set_exit_message("ended at once".to_owned());
     let session = open(globals, AccessMode::Read).await?;
     let follows = args.follow && session.client.is_remote();
-    let told = tokio::select! {
-        told = tell(&session.client, globals, args, follows) => told.map(|()| code::SUCCEEDED),
+    let ended = tokio::select! {
+        ended = print_events(&session.client, globals, args, follows) => ended.map(|()| code::SUCCEEDED),
         code = signals.next() => Ok(code),
     };
     session.stop().await;
-    if told.is_ok() && args.follow && !follows {
+    if ended.is_ok() && args.follow && !follows {
         status_line("no more events follow: no process holds the data folder");
     }
-    told
+    ended
 }
 
-async fn tell(client: &Client, globals: &Globals, args: &EventsArgs, follows: bool) -> Result<(), Failure> {
+async fn print_events(client: &Client, globals: &Globals, args: &EventsArgs, follows: bool) -> Result<(), Failure> {
     let after = args.from.map(|from| format!("&after={}", from.get() - 1)).unwrap_or_default();
     let until = if follows { "forever" } else { "now" };
     let path = format!("{}/events?until={until}{after}", path(&args.pipeline));
@@ -61,7 +61,7 @@ async fn tell(client: &Client, globals: &Globals, args: &EventsArgs, follows: bo
         begun.extend_from_slice(&bytes);
         while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = begun.drain(..=end).collect();
-            tell_one(&line, globals, &mut out)?;
+            print_event(&line, globals, &mut out)?;
         }
         if begun.len() > LINE_BYTES_MAX {
             return Err(Failure::internal(format!("event: larger than {LINE_BYTES_MAX} bytes")));
@@ -73,7 +73,7 @@ async fn tell(client: &Client, globals: &Globals, args: &EventsArgs, follows: bo
     Ok(())
 }
 
-fn tell_one(line: &[u8], globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+fn print_event(line: &[u8], globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let line: PipelineEventLine = serde_json::from_slice(line)
         .map_err(|error| Failure::internal(format!("response: from another version of ostler: {error}")))?;
     if globals.json {

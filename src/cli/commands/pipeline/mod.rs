@@ -18,7 +18,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::plan::from_stdin;
 use crate::cli::arguments::values::positive_integer;
 use crate::cli::commands::pipeline::events::{EventsArgs, events};
-use crate::cli::commands::pipeline::stages::listed;
+use crate::cli::commands::pipeline::stages::format_pipeline;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::findings;
 use crate::cli::output::hints::with_location;
@@ -181,7 +181,7 @@ async fn create(globals: &Globals, args: &CreateArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let spec = file
         .validate()
-        .map_err(|findings| findings::tell(file.source(), &findings, globals.json, &mut out))?;
+        .map_err(|findings| findings::report(file.source(), &findings, globals.json, &mut out))?;
     let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
     let was_there = session.get::<PipelineLine>(&path(&spec.id)).await.is_ok();
     let line: Result<PipelineLine, _> = session.post_idempotent("/v1/pipelines", spec).await;
@@ -217,7 +217,7 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
         status_line(with_location("no pipeline yet; `ostler pipeline create FILE` declares one"));
     }
     let columns = out.columns();
-    for line in lines.iter().flat_map(|line| listed(line, columns, &out)).collect::<Vec<_>>() {
+    for line in lines.iter().flat_map(|line| format_pipeline(line, columns, &out)).collect::<Vec<_>>() {
         out.line(line);
     }
     Ok(code::SUCCEEDED)

@@ -14,12 +14,12 @@ const PARKED_SHOWN_MAX: usize = 3;
 
 /// CURSOR is hidden first, then MISSED and PARKED, which lines below the row repeat.
 const COLUMNS: [Column; 6] = [
-    Column::name("STAGE").at_most(NAME_MAX).narrows(1, 12),
-    Column::text("STATE").at_least(8).goes(5),
-    Column::number("CURSOR").at_least(10).goes(1),
-    Column::number("LAG").at_least(10).goes(4),
-    Column::number("MISSED").goes(2),
-    Column::number("PARKED").goes(3),
+    Column::name("STAGE").at_most(NAME_MAX).narrow_rank(1, 12),
+    Column::text("STATE").at_least(8).hide_rank(5),
+    Column::number("CURSOR").at_least(10).hide_rank(1),
+    Column::number("LAG").at_least(10).hide_rank(4),
+    Column::number("MISSED").hide_rank(2),
+    Column::number("PARKED").hide_rank(3),
 ];
 
 fn row(stage: &StageLine) -> [Cell; 6] {
@@ -27,7 +27,7 @@ fn row(stage: &StageLine) -> [Cell; 6] {
         state @ ("stopped" | "down") => Cell::styled(Style::Error, state),
         state => state.into(),
     };
-    let heard = |number: u64| Cell::known((!stage.subscribes.is_empty()).then_some(number));
+    let heard = |number: u64| Cell::optional((!stage.subscribes.is_empty()).then_some(number));
     [
         stage.stage.as_str().into(),
         state,
@@ -39,7 +39,7 @@ fn row(stage: &StageLine) -> [Cell; 6] {
 }
 
 /// Formats a pipeline and the table of its stages. Lines about a single stage are not cut.
-pub(crate) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<String> {
+pub(crate) fn format_pipeline(line: &PipelineLine, columns: usize, out: &Out) -> Vec<String> {
     let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
     let rows: Vec<[Cell; 6]> = line.stages.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns.saturating_sub(2));
@@ -52,40 +52,40 @@ pub(crate) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<Stri
                 "    events {first} to {last} are gone; the stage is told before its next event"
             ));
         }
-        lines.extend(stage_problems(&line.pipeline, stage).iter().map(|told| format!("    {told}")));
+        lines.extend(stage_problems(&line.pipeline, stage).iter().map(|lines| format!("    {lines}")));
     }
     lines
 }
 
 /// Formats the problems of a stage, and the commands that solve them.
 pub(crate) fn stage_problems(pipeline: &str, stage: &StageLine) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     let release = hints::command("pipeline release", &[pipeline, &stage.stage], "");
     let newest = stage.parked.iter().rev().take(PARKED_SHOWN_MAX);
     for parked in newest {
         let reason = fit(&parked.reason, 160);
-        told.push(match parked.seq {
+        lines.push(match parked.seq {
             0 => format!("its end is a dead letter: {reason}"),
             seq => format!("event {seq} is a dead letter: {reason}"),
         });
         if let (Some(kind), Some(excerpt)) = (&parked.kind, &parked.excerpt) {
-            told.push(format!("  {}  {}", fit_name(kind, NAME_MAX), fit(excerpt, DATA_MAX)));
+            lines.push(format!("  {}  {}", fit_name(kind, NAME_MAX), fit(excerpt, DATA_MAX)));
         } else if parked.gone {
-            told.push("  data removed: over the quota of the pipeline".to_owned());
+            lines.push("  data removed: over the quota of the pipeline".to_owned());
         }
     }
     match stage.state.as_str() {
         "stopped" => {
-            told.push(format!("to continue without it: {release}"));
+            lines.push(format!("to continue without it: {release}"));
         }
         "down" => {
             let reason = fit(stage.reason.as_deref().unwrap_or_default(), 160);
-            told.push(format!("actor is down: {reason}"));
-            told.push(release);
+            lines.push(format!("actor is down: {reason}"));
+            lines.push(release);
         }
         _ => {}
     }
-    told
+    lines
 }
 
 #[cfg(test)]
@@ -136,15 +136,15 @@ mod tests {
                 ],
             ),
         ] {
-            let told = listed(&line, columns, &Out::new());
-            assert_eq!(told[0], "web: 15 events, 15 kept");
-            assert_eq!(told[1..], expected, "{columns}");
+            let lines = format_pipeline(&line, columns, &Out::new());
+            assert_eq!(lines[0], "web: 15 events, 15 kept");
+            assert_eq!(lines[1..], expected, "{columns}");
         }
         let one = PipelineLine { head: 1, ..line.clone() };
-        assert_eq!(listed(&one, 80, &Out::new())[0], "web: 1 event, 1 kept");
+        assert_eq!(format_pipeline(&one, 80, &Out::new())[0], "web: 1 event, 1 kept");
         for columns in 2..100 {
-            let told = listed(&line, columns, &Out::new());
-            told[1..].iter().for_each(|told| assert!(width(told) <= columns, "{columns}: {told:?}"));
+            let lines = format_pipeline(&line, columns, &Out::new());
+            lines[1..].iter().for_each(|lines| assert!(width(lines) <= columns, "{columns}: {lines:?}"));
         }
     }
 }

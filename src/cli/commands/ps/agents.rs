@@ -14,7 +14,7 @@ use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::session::Session;
 
 /// Describes a profile.
-fn says(profile: &Profile) -> Option<String> {
+fn profile_text(profile: &Profile) -> Option<String> {
     let Profile { capabilities, domain, input: _, output: _, oversight, price } = profile;
     let can = (!capabilities.is_empty()).then(|| format!("can {}", capabilities.join(", ")));
     let parts = [
@@ -28,7 +28,7 @@ fn says(profile: &Profile) -> Option<String> {
 }
 
 /// Describes an offer that differs from the profile.
-fn offers(line: &AgentLine) -> Option<String> {
+fn offer_text(line: &AgentLine) -> Option<String> {
     let first = Offer::of(&line.profile).as_ref().map(OfferRequest::from);
     let offer = line.offer.as_ref().filter(|offer| first.as_ref() != Some(*offer))?;
     Some(format!("  offers {}", offer::terms(offer)))
@@ -47,17 +47,17 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         return Ok(());
     }
     let columns = out.columns();
-    listed(&list.agents, columns, out).iter().for_each(|line| out.line(line));
+    format_agents(&list.agents, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
 }
 
 /// CLIENT is narrowed and hidden first, then WEIGHT, RUNS and STATE.
 const COLUMNS: [Column; 5] = [
-    Column::name("AGENT").at_least(36).narrows(2, 8),
-    Column::name("CLIENT").at_least(12).at_most(CLIENT_NAME_MAX).narrows(1, 12).goes(1),
-    Column::number("WEIGHT").at_least(7).goes(2),
-    Column::text("STATE").at_least(11).goes(4),
-    Column::text("RUNS").goes(3),
+    Column::name("AGENT").at_least(36).narrow_rank(2, 8),
+    Column::name("CLIENT").at_least(12).at_most(CLIENT_NAME_MAX).narrow_rank(1, 12).hide_rank(1),
+    Column::number("WEIGHT").at_least(7).hide_rank(2),
+    Column::text("STATE").at_least(11).hide_rank(4),
+    Column::text("RUNS").hide_rank(3),
 ];
 
 pub(crate) fn row(line: &AgentLine) -> [Cell; 5] {
@@ -71,14 +71,14 @@ pub(crate) fn row(line: &AgentLine) -> [Cell; 5] {
 }
 
 /// Formats the table. Commands are not cut.
-fn listed(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
+fn format_agents(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 5]> = agents.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     let mut lines = vec![table.head()];
     for (row, line) in rows.iter().zip(agents) {
         lines.push(table.row(row, out));
-        lines.extend(says(&line.profile).map(|says| fit(&says, columns)));
-        lines.extend(offers(line).map(|offers| fit(&offers, columns)));
+        lines.extend(profile_text(&line.profile).map(|says| fit(&says, columns)));
+        lines.extend(offer_text(line).map(|offers| fit(&offers, columns)));
         if let Some(reason) = &line.reason {
             lines.push(fit(&format!("  quarantined: {reason}"), columns));
             lines.push(format!("    {}", hints::command("release", &[&line.agent], "")));
@@ -93,7 +93,7 @@ mod tests {
     use ostler_server::wire::TreeLine;
     use serde_json::{Value, json};
 
-    use crate::cli::commands::ps::tree::{drawn, grow};
+    use crate::cli::commands::ps::tree::{format_tree, add_rows};
     use crate::cli::output::table::tests::no_line_is_longer;
 
     fn agent(name: &str, client: &str) -> AgentLine {
@@ -118,7 +118,7 @@ mod tests {
             (13, "auditor"),
             (5, "audi…"),
         ] {
-            assert_eq!(listed(&agents, columns, &Out::new())[1], row, "{columns}");
+            assert_eq!(format_agents(&agents, columns, &Out::new())[1], row, "{columns}");
         }
         for (columns, row) in [
             (
@@ -128,7 +128,7 @@ mod tests {
             (80, "auditor                               a-clien…e-long      100  quarantined  1"),
             (60, "auditor             a-clie…-long      100  quarantined  1"),
         ] {
-            assert_eq!(listed(&long, columns, &Out::new())[1], row, "{columns}");
+            assert_eq!(format_agents(&long, columns, &Out::new())[1], row, "{columns}");
         }
     }
 
@@ -142,11 +142,11 @@ mod tests {
         let leaf = child("a-very-long-name", Vec::new());
         let tree: TreeLine = serde_json::from_value(child("pool", vec![child("agent", vec![leaf])])).unwrap();
         let mut lines = Vec::new();
-        grow(std::slice::from_ref(&tree), "/", "", &mut lines);
+        add_rows(std::slice::from_ref(&tree), "/", "", &mut lines);
         no_line_is_longer(|columns| {
-            [listed(&agents, columns, &Out::new()), drawn(&lines, columns, &Out::new())].concat()
+            [format_agents(&agents, columns, &Out::new()), format_tree(&lines, columns, &Out::new())].concat()
         });
-        let whole = drawn(&lines, usize::MAX, &Out::new());
+        let whole = format_tree(&lines, usize::MAX, &Out::new());
         assert!(whole[1].ends_with("it was killed, and nobody knows why"), "{whole:?}");
     }
 }

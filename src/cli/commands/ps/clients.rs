@@ -20,20 +20,20 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         return Ok(());
     }
     let columns = out.columns();
-    listed(&list.clients, columns, out).iter().for_each(|line| out.line(line));
+    format_clients(&list.clients, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
 }
 
 /// SPENT is hidden first, then WEIGHT and TIER; the mark of parked clients last.
 const COLUMNS: [Column; 8] = [
-    Column::name("CLIENT").at_most(CLIENT_NAME_MAX).narrows(1, CLIENT_NAME_KEPT),
-    Column::text("TIER").at_least(11).goes(3),
-    Column::number("WEIGHT").at_least(7).goes(2),
-    Column::number("RUNNING").goes(5),
-    Column::number("QUEUED").goes(4),
-    Column::number("SPENT").at_least(12).goes(1),
-    Column::number("LEFT").at_least(12).goes(6),
-    Column::text("").goes(7),
+    Column::name("CLIENT").at_most(CLIENT_NAME_MAX).narrow_rank(1, CLIENT_NAME_KEPT),
+    Column::text("TIER").at_least(11).hide_rank(3),
+    Column::number("WEIGHT").at_least(7).hide_rank(2),
+    Column::number("RUNNING").hide_rank(5),
+    Column::number("QUEUED").hide_rank(4),
+    Column::number("SPENT").at_least(12).hide_rank(1),
+    Column::number("LEFT").at_least(12).hide_rank(6),
+    Column::text("").hide_rank(7),
 ];
 
 fn row(line: &ClientLine) -> [Cell; 8] {
@@ -44,12 +44,12 @@ fn row(line: &ClientLine) -> [Cell; 8] {
         line.running.to_string().into(),
         line.queued.to_string().into(),
         line.spent.to_string().into(),
-        Cell::known(line.left),
+        Cell::optional(line.left),
         if line.parked { Cell::styled(Style::Warning, "parked") } else { "".into() },
     ]
 }
 
-fn listed(clients: &[ClientLine], columns: usize, out: &Out) -> Vec<String> {
+fn format_clients(clients: &[ClientLine], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = clients.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     std::iter::once(table.head()).chain(rows.iter().map(|row| table.row(row, out))).collect()
@@ -72,8 +72,8 @@ mod tests {
             (10, "acme"),
             (3, "ac…"),
         ] {
-            assert_eq!(listed(&clients, columns, &Out::new())[1], row, "{columns}");
+            assert_eq!(format_clients(&clients, columns, &Out::new())[1], row, "{columns}");
         }
-        no_line_is_longer(|columns| listed(&clients, columns, &Out::new()));
+        no_line_is_longer(|columns| format_clients(&clients, columns, &Out::new()));
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn state(line: &RunLine) -> &str {
 
 /// Returns whether a run is in this state. A filter for `checkpointed` includes unreadable runs that are
 /// suspended.
-fn stands(line: &RunLine, so: &str) -> bool {
+fn has_state(line: &RunLine, so: &str) -> bool {
     state(line) == so || (line.unreadable && line.standing.as_str() == so)
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn runs(
         let asked = if only.is_some() { PAGE } else { left.min(PAGE) };
         let mut list: RunList = session.get(&format!("/v1/runs?limit={asked}{after}")).await?;
         if let Some(only) = only {
-            list.runs.retain(|line| stands(line, only));
+            list.runs.retain(|line| has_state(line, only));
             list.next = list.next.or_else(|| (list.runs.len() > left).then(String::new));
             list.runs.truncate(left);
         }
@@ -102,7 +102,7 @@ pub(crate) async fn runs(
         true => session.get::<ClientList>("/v1/clients").await?.clients,
         false => Vec::new(),
     };
-    listed(&lines, &parked, out).iter().for_each(|line| out.line(line));
+    format_runs(&lines, &parked, out).iter().for_each(|line| out.line(line));
     if lines.iter().any(|line| line.standing == Standing::Open) {
         out.line(format!(
             "no process executes open runs; {} resumes them",
@@ -119,11 +119,11 @@ pub(crate) async fn runs(
 /// PLAN and CLIENT are narrowed first, then the duration in OPENED.
 const COLUMNS: [Column; 6] = [
     Column::run("RUN"),
-    Column::name("PLAN").narrows(1, NAME_MIN).goes(4),
-    Column::name("CLIENT").narrows(2, NAME_MIN).goes(1),
-    Column::text("STATE").goes(5),
-    Column::number("NODES").goes(3),
-    Column::text("OPENED").narrows(3, OPENED_MIN).goes(2),
+    Column::name("PLAN").narrow_rank(1, NAME_MIN).hide_rank(4),
+    Column::name("CLIENT").narrow_rank(2, NAME_MIN).hide_rank(1),
+    Column::text("STATE").hide_rank(5),
+    Column::number("NODES").hide_rank(3),
+    Column::text("OPENED").narrow_rank(3, OPENED_MIN).hide_rank(2),
 ];
 
 fn row(line: &RunLine) -> [Cell; 6] {
@@ -144,7 +144,7 @@ fn row(line: &RunLine) -> [Cell; 6] {
 }
 
 /// Formats the table, each run with what it waits for. Commands are not cut.
-pub(crate) fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<String> {
+pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<String> {
     let columns = out.columns();
     let seen = if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen };
     let rows: Vec<[Cell; 6]> = runs.iter().map(row).collect();
@@ -152,7 +152,7 @@ pub(crate) fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<
     let mut lines = vec![table.head()];
     for (row, line) in rows.iter().zip(runs) {
         lines.push(table.row(row, out));
-        lines.extend(set_aside(line, columns));
+        lines.extend(suspended_lines(line, columns));
         let short = |client: &&ClientLine| client.client == line.client && credits::is_short(client);
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
             lines.push(format!("  {}", credits::waits(short)));
@@ -165,15 +165,15 @@ pub(crate) fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<
 }
 
 /// Formats why a run is suspended, and the command that resumes it.
-fn set_aside(line: &RunLine, columns: usize) -> Vec<String> {
+fn suspended_lines(line: &RunLine, columns: usize) -> Vec<String> {
     let Some(reason) = &line.reason else { return Vec::new() };
     let is_damaged = line.standing == Standing::Quarantined;
-    let told = match is_damaged {
+    let text = match is_damaged {
         true => format!("  damaged: {reason}"),
         false if line.unreadable => format!("  {reason}"),
         false => format!("  suspended: {reason}"),
     };
-    let mut lines = vec![fit(&told, columns)];
+    let mut lines = vec![fit(&text, columns)];
     if !is_damaged {
         lines.push(format!("    {}", hints::suspended(short_id(&line.run), reason).0));
     }
@@ -185,14 +185,14 @@ fn waiting_lines(run: &str, waiting: &Waiting, columns: usize, seen: DigestSourc
     let node = &waiting.node;
     let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
     let silence = waiting.deadline_ms.map(deadline_text).unwrap_or_default();
-    let told = format!("  {node} {waits}{silence}{}", dependents(&waiting.blocks));
+    let text = format!("  {node} {waits}{silence}{}", dependents(&waiting.blocks));
     let answers = match is_expired(waiting.deadline_ms) {
         true => Vec::new(),
         false => answer_commands(run, node, &waiting.ask, seen),
     };
     let most = if waiting.id.is_none() { usize::MAX } else { 1 };
     let answer = answers.into_iter().take(most);
-    std::iter::once(fit(&told, columns)).chain(answer.map(|answer| format!("    {answer}"))).collect()
+    std::iter::once(fit(&text, columns)).chain(answer.map(|answer| format!("    {answer}"))).collect()
 }
 
 #[cfg(test)]
@@ -211,10 +211,10 @@ mod tests {
         ]
     }
 
-    fn told(rows: &[[Cell; 6]], columns: usize) -> Vec<String> {
+    fn table_lines(rows: &[[Cell; 6]], columns: usize) -> Vec<String> {
         let table = Table::new(COLUMNS, rows, columns);
-        let told = rows.iter().map(|row| table.row(row, &Out::new()));
-        std::iter::once(table.head()).chain(told).collect()
+        let text = rows.iter().map(|row| table.row(row, &Out::new()));
+        std::iter::once(table.head()).chain(text).collect()
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
                 "01a20110-76b1-71da-8f72-8ae5e4ba5c62  a-plan-with-a-name-that-does-not-come-to-an-end-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
             ),
         ] {
-            assert_eq!(told(&[row(plan, "local", "succeeded")], columns)[1], expected, "{columns}");
+            assert_eq!(table_lines(&[row(plan, "local", "succeeded")], columns)[1], expected, "{columns}");
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
             ("日本語日本語日本語", "local", "open"),
         ] {
             let rows = [row(plan, client, state), row("p", "c", "succeeded")];
-            no_line_is_longer(|columns| told(&rows, columns));
+            no_line_is_longer(|columns| table_lines(&rows, columns));
         }
     }
 }

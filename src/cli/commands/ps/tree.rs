@@ -20,45 +20,45 @@ pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out
     }
     let view: TreeView = session.get("/v1/tree").await?;
     let mut lines = Vec::new();
-    grow(&view.children, "/", "", &mut lines);
+    add_rows(&view.children, "/", "", &mut lines);
     if globals.json {
-        lines.iter().filter_map(Line::told).for_each(|line| out.json(&line));
+        lines.iter().filter_map(Row::json).for_each(|line| out.json(&line));
         return Ok(());
     }
     let columns = out.columns();
-    drawn(&lines, columns, out).iter().for_each(|line| out.line(line));
+    format_tree(&lines, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
 }
 
 /// GENERATION is hidden first, then LAST END, RESTARTS and STATE.
 const CHILD_COLUMNS: [Column; 5] = [
-    Column::text("CHILD").narrows(2, 24),
-    Column::text("STATE").at_least(10).goes(4),
-    Column::number("GENERATION").goes(1),
-    Column::number("RESTARTS").goes(3),
-    Column::text("LAST END").narrows(1, 4).goes(2),
+    Column::text("CHILD").narrow_rank(2, 24),
+    Column::text("STATE").at_least(10).hide_rank(4),
+    Column::number("GENERATION").hide_rank(1),
+    Column::number("RESTARTS").hide_rank(3),
+    Column::text("LAST END").narrow_rank(1, 4).hide_rank(2),
 ];
 
-fn child_row(Line { name, child, .. }: &Line<'_>) -> [Cell; 5] {
+fn child_row(Row { name, child, .. }: &Row<'_>) -> [Cell; 5] {
     let Some(child) = child else { return [name.as_str(), "", "", "", ""].map(Cell::from) };
     [
         name.as_str().into(),
         Cell::state(&child.state),
         child.generation.to_string().into(),
         child.restarts.to_string().into(),
-        Cell::known(child.last_exit.as_deref()),
+        Cell::optional(child.last_exit.as_deref()),
     ]
 }
 
-pub(crate) fn drawn(lines: &[Line<'_>], columns: usize, out: &Out) -> Vec<String> {
+pub(crate) fn format_tree(lines: &[Row<'_>], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 5]> = lines.iter().map(child_row).collect();
     let table = Table::new(CHILD_COLUMNS, &rows, columns);
-    let told = rows.iter().map(|row| table.row(row, out));
-    std::iter::once(table.head()).chain(told).collect()
+    let lines = rows.iter().map(|row| table.row(row, out));
+    std::iter::once(table.head()).chain(lines).collect()
 }
 
 /// A row of the tree.
-pub(crate) struct Line<'a> {
+pub(crate) struct Row<'a> {
     /// Branch symbols and name.
     name: String,
     path: String,
@@ -66,19 +66,19 @@ pub(crate) struct Line<'a> {
     child: Option<&'a TreeLine>,
 }
 
-impl Line<'_> {
+impl Row<'_> {
     /// The row as JSON.
-    fn told(&self) -> Option<serde_json::Value> {
-        let mut told = tagged("child", self.child?);
-        if let Some(members) = told.as_object_mut() {
+    fn json(&self) -> Option<serde_json::Value> {
+        let mut lines = tagged("child", self.child?);
+        if let Some(members) = lines.as_object_mut() {
             members.remove("children");
             members.insert("path".to_owned(), json!(self.path));
         }
-        Some(told)
+        Some(lines)
     }
 }
 
-pub(crate) fn grow<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines: &mut Vec<Line<'a>>) {
+pub(crate) fn add_rows<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines: &mut Vec<Row<'a>>) {
     for (at, child) in children.iter().enumerate() {
         let is_last = at + 1 == children.len();
         // The roots have no branch symbols.
@@ -89,12 +89,12 @@ pub(crate) fn grow<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines:
         };
         let own = format!("{path}{}", child.name);
         let name = format!("{trunk}{branch}{}", child.name);
-        lines.push(Line { name, path: own.clone(), child: Some(child) });
+        lines.push(Row { name, path: own.clone(), child: Some(child) });
         let trunk = format!("{trunk}{below}");
-        grow(&child.children, &format!("{own}/"), &trunk, lines);
+        add_rows(&child.children, &format!("{own}/"), &trunk, lines);
         let more = child.width.saturating_sub(child.children.len());
         if more > 0 {
-            lines.push(Line { name: format!("{trunk}… and {more} more"), path: own, child: None });
+            lines.push(Row { name: format!("{trunk}… and {more} more"), path: own, child: None });
         }
     }
 }

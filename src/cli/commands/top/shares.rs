@@ -158,7 +158,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn told(share: Option<Share>) -> String {
+    fn text(share: Option<Share>) -> String {
         share.map_or_else(|| "-".to_owned(), |share| share.to_string())
     }
 
@@ -175,7 +175,7 @@ pub(crate) mod tests {
             (u64::MAX, u128::from(u64::MAX), "100.0%"),
             (u64::MAX, u128::from(u64::MAX) * 4, "25.0%"),
         ] {
-            assert_eq!(told(Share::of(part, whole)), expected, "{part} of {whole}");
+            assert_eq!(text(Share::of(part, whole)), expected, "{part} of {whole}");
         }
         assert_eq!(serde_json::to_string(&Share::of(1, 3)).unwrap(), "0.3333");
     }
@@ -201,7 +201,7 @@ pub(crate) mod tests {
             let mut clients = vec![client("a", 100, 1, 0), client("b", 300, 1, 0), client("c", 600, 1, 0)];
             change(&mut clients);
             let shares = ShareHistory::default().shares(clients, Duration::ZERO);
-            let entitled: Vec<String> = shares.iter().map(|share| told(share.entitled)).collect();
+            let entitled: Vec<String> = shares.iter().map(|share| text(share.entitled)).collect();
             assert_eq!(entitled, expected, "{name}");
         }
     }
@@ -226,7 +226,7 @@ pub(crate) mod tests {
             let clients = vec![client("a", 1, 1, charged[0]), client("b", 1, 1, charged[1])];
             let shares = looks.shares(clients, Duration::from_secs(at));
             let of = |part: fn(&ClientShare) -> Option<Share>| -> Vec<String> {
-                shares.iter().map(|share| told(part(share))).collect()
+                shares.iter().map(|share| text(part(share))).collect()
             };
             assert_eq!(of(|share| share.got_last), last, "last, at {at}");
             assert_eq!(of(|share| share.got_minute), minute, "minute, at {at}");
@@ -240,7 +240,7 @@ pub(crate) mod tests {
         let with = |charged, reserved| vec![ClientLine { reserved, ..client("a", 1, 1, charged) }];
         looks.shares(with(110, 100), Duration::ZERO);
         let shares = looks.shares(with(15, 0), Duration::from_secs(1));
-        assert_eq!((told(shares[0].got_last), looks.earlier.len()), ("-".to_owned(), 2));
+        assert_eq!((text(shares[0].got_last), looks.earlier.len()), ("-".to_owned(), 2));
     }
 
     #[test]

@@ -75,15 +75,15 @@ impl Column {
             C::Client => fit_name(&line.client, CLIENT_NAME_MAX),
             C::Tier => tier(line.tier).to_owned(),
             C::Weight => line.weight_served.to_string(),
-            C::Entitled => told(share.entitled),
-            C::Last => told(share.got_last),
-            C::Minute => told(share.got_minute),
-            C::All => told(share.got_all),
+            C::Entitled => optional(share.entitled),
+            C::Last => optional(share.got_last),
+            C::Minute => optional(share.got_minute),
+            C::All => optional(share.got_all),
             C::Running => line.running.to_string(),
             C::Queued => line.queued.to_string(),
             C::Lag => line.lag.to_string(),
             C::Spent => line.spent.to_string(),
-            C::Left => told(line.left),
+            C::Left => optional(line.left),
             C::Parked => if line.parked { "parked" } else { "" }.to_owned(),
         }
     }
@@ -116,7 +116,7 @@ impl Column {
     }
 }
 
-fn told(number: Option<impl ToString>) -> String {
+fn optional(number: Option<impl ToString>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
@@ -139,9 +139,9 @@ pub(crate) fn columns(shares: &[ClientShare], room: usize) -> Vec<(Column, usize
         let cells = shares.iter().map(|share| width(&column.cell(share)));
         // Reserves a cell for the sort symbol.
         let head = width(column.head()) + usize::from(column != C::Parked);
-        let whole = cells.max().unwrap_or(0).max(head);
-        let least = if column == C::Client { whole.min(CLIENT_NAME_KEPT) } else { whole };
-        Extent { whole, least, narrows: 0, goes: LEFT_OUT.iter().position(|out| *out == column) }
+        let preferred = cells.max().unwrap_or(0).max(head);
+        let min_width = if column == C::Client { preferred.min(CLIENT_NAME_KEPT) } else { preferred };
+        Extent { preferred, min_width, narrow_rank: 0, hide_rank: LEFT_OUT.iter().position(|out| *out == column) }
     });
     let widths = layout(&extents, room);
     COLUMNS.into_iter().zip(widths).filter_map(|(column, wide)| Some((column, wide?))).collect()

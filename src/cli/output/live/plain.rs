@@ -41,8 +41,8 @@ enum CreditNotice {
 impl View for Plain {
     fn record(&mut self, line: &EventLine, out: &mut Out) {
         self.has_first_record |= line.kind == "run_opened";
-        if let Some(told) = self.record_text(line, out) {
-            out.line(format!("{}{told}", self.label));
+        if let Some(text) = self.record_text(line, out) {
+            out.line(format!("{}{text}", self.label));
         }
     }
 
@@ -52,8 +52,8 @@ impl View for Plain {
 
     fn credits(&mut self, line: Option<&ClientLine>, out: &mut Out) {
         if let CreditNotice::Pending { at_ms } = std::mem::replace(&mut self.credits, CreditNotice::Shown) {
-            let told = credits::used_up(&self.model.client, line);
-            out.line(format!("{}{} {told}", self.label, clock_time(at_ms)));
+            let text = credits::used_up(&self.model.client, line);
+            out.line(format!("{}{} {text}", self.label, clock_time(at_ms)));
         }
     }
 
@@ -83,7 +83,7 @@ impl Plain {
         let (time, was_parked) = (clock_time(line.at_ms), self.model.parked);
         if let Some(node) = self.model.record(line) {
             self.name_columns = self.name_columns.max(width(&node.name)).min(NAME_MAX);
-            return node_text(node, self.name_columns, out).map(|told| format!("{time} {told}"));
+            return node_text(node, self.name_columns, out).map(|text| format!("{time} {text}"));
         }
         if matches!(line.kind.as_str(), "run_opened" | "plan_version") {
             let name_columns = self.model.nodes().iter().map(|node| width(&node.name));
@@ -139,8 +139,8 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
     };
     let parts: Vec<String> = [took, again, detail].into_iter().filter(|part| !part.is_empty()).collect();
     let word = out.styled(style_of(state), &padded(word, 9));
-    let told = format!("{}  {word} {}", padded(&node.name, name_columns), parts.join("  "));
-    Some(told.trim_end().to_owned())
+    let text = format!("{}  {word} {}", padded(&node.name, name_columns), parts.join("  "));
+    Some(text.trim_end().to_owned())
 }
 
 /// State of a run before it is watched.

@@ -269,7 +269,7 @@ pub(crate) fn try_close() {
 
 /// Removes the display before a panic message; it is drawn again if the process continues.
 pub(crate) fn clear_on_panic() {
-    let told = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // The panic may come from drawing, which holds the lock.
         if let Ok(mut screen) = SCREEN.try_lock() {
@@ -278,7 +278,7 @@ pub(crate) fn clear_on_panic() {
             write(&format!("{END}{LEAVE_ALTERNATE}"));
             keyboard::restore(in_background());
         }
-        told(panic);
+        default_hook(panic);
     }));
 }
 

@@ -69,22 +69,22 @@ fn makespan_text(summary: &Summary) -> String {
 /// room.
 fn rounds_text(rounds: &[u32], attempts: &str, columns: usize) -> String {
     let many = rounds.len();
-    let told = |some: usize| {
+    let list = |some: usize| {
         if many == 0 {
             return "-".to_owned();
         }
-        let mut told: Vec<String> = rounds[..some].iter().map(ToString::to_string).collect();
+        let mut parts: Vec<String> = rounds[..some].iter().map(ToString::to_string).collect();
         if some < many {
-            told.push(format!("… {many} in all"));
+            parts.push(format!("… {many} in all"));
         }
-        told.join(", ")
+        parts.join(", ")
     };
     let most = many.min(ROUNDS_MAX);
     let fitting =
-        |least: usize, columns: usize| (least..=most).rev().map(told).find(|told| width(told) <= columns);
+        |least: usize, columns: usize| (least..=most).rev().map(list).find(|text| width(text) <= columns);
     let beside = columns.checked_sub(width(attempts)).and_then(|columns| fitting(most.min(1), columns));
     match beside {
-        Some(told) => told + attempts,
-        None => fitting(0, columns).unwrap_or_else(|| fit(&told(most), columns)),
+        Some(text) => text + attempts,
+        None => fitting(0, columns).unwrap_or_else(|| fit(&list(most), columns)),
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn layout(
     };
     let waiting = take(waiting_lines(page, summary, short, left / 2), &mut left);
     let culprits = take(root_cause_lines(page, summary, ROOT_CAUSES_MAX, left / 2), &mut left);
-    let (mut told, rest) = output_lines(page, summary, outputs, left / 2);
+    let (mut output_rows, rest) = output_lines(page, summary, outputs, left / 2);
     left = left.saturating_sub(rest);
     let nodes = match graph {
         Some(graph) if graph.nodes.len() <= left => node_lines(page, graph),
@@ -91,7 +91,7 @@ pub(crate) fn layout(
         None => Vec::new(),
     };
     left = left.saturating_sub(nodes.len());
-    let outputs = told.iter_mut().flat_map(|(line, output)| {
+    let outputs = output_rows.iter_mut().flat_map(|(line, output)| {
         let content = output.map_or_else(Vec::new, |output| content(page, output, left));
         left -= content.len();
         std::iter::once(std::mem::take(line)).chain(content)

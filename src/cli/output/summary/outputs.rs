@@ -33,25 +33,25 @@ pub(crate) fn output_lines<'o>(
     most: usize,
 ) -> (Vec<(String, Option<&'o Output>)>, usize) {
     let all = summary.outputs.len();
-    let mut told: Vec<(String, Option<&Output>)> = Vec::new();
+    let mut lines: Vec<(String, Option<&Output>)> = Vec::new();
     let mut rows = 0;
     for output in outputs {
         let line = output_line(page, &summary.run, output);
         let needed = page.rows_of(&line);
-        let is_last = told.len() + 1 == all;
-        if !told.is_empty() && rows + needed + usize::from(!is_last) > most {
+        let is_last = lines.len() + 1 == all;
+        if !lines.is_empty() && rows + needed + usize::from(!is_last) > most {
             break;
         }
         rows += needed;
-        told.push((line, Some(output)));
+        lines.push((line, Some(output)));
     }
-    if told.len() < all {
-        let more = plural(all - told.len(), "more output");
+    if lines.len() < all {
+        let more = plural(all - lines.len(), "more output");
         let artifact = hints::command("artifact", &[&format!("{}/NODE", short_id(&summary.run))], "");
-        told.push((format!("  … and {more}: {artifact}"), None));
+        lines.push((format!("  … and {more}: {artifact}"), None));
         rows += 1;
     }
-    (told, rows)
+    (lines, rows)
 }
 
 fn output_line(page: &Page<'_>, run: &str, output: &Output) -> String {
@@ -69,11 +69,11 @@ fn output_line(page: &Page<'_>, run: &str, output: &Output) -> String {
 pub(crate) fn content(page: &Page<'_>, output: &Output, most: usize) -> Vec<String> {
     let many = output.lines.len();
     let most = most.min(OUTPUT_LINES_MAX);
-    let told = if many <= most { many } else { most.saturating_sub(1) };
+    let shown = if many <= most { many } else { most.saturating_sub(1) };
     let mut lines: Vec<String> =
-        output.lines[..told].iter().map(|line| fit(&format!("  │ {line}"), page.columns)).collect();
-    if told < many && most > 0 {
-        lines.push(format!("  │ … {}", plural(many - told, "more line")));
+        output.lines[..shown].iter().map(|line| fit(&format!("  │ {line}"), page.columns)).collect();
+    if shown < many && most > 0 {
+        lines.push(format!("  │ … {}", plural(many - shown, "more line")));
     }
     lines
 }

@@ -14,50 +14,50 @@ use crate::cli::output::{hints, labels};
 pub(crate) fn root_cause_lines(page: &Page<'_>, summary: &Summary, most: usize, rows: usize) -> Vec<String> {
     let many = summary.root_causes.len();
     let most = most.min(rows);
-    let told = if many <= most { many } else { most.saturating_sub(1) };
-    let mut spare = rows.saturating_sub(told + usize::from(told < many));
+    let shown = if many <= most { many } else { most.saturating_sub(1) };
+    let mut spare = rows.saturating_sub(shown + usize::from(shown < many));
     let mut lines = Vec::new();
-    for culprit in &summary.root_causes[..told] {
-        let of_it = root_cause_line(page, culprit, spare.saturating_add(1));
+    for cause in &summary.root_causes[..shown] {
+        let of_it = root_cause_line(page, cause, spare.saturating_add(1));
         spare = spare.saturating_sub(of_it.len() - 1);
         lines.extend(of_it);
     }
-    if told < many {
-        lines.push(format!("  … and {} more: {}", many - told, hints::show(short_id(&summary.run))));
+    if shown < many {
+        lines.push(format!("  … and {} more: {}", many - shown, hints::show(short_id(&summary.run))));
     }
     lines
 }
 
 /// Formats a root cause and its fix in at most `rows` rows, at least one.
-fn root_cause_line(page: &Page<'_>, culprit: &RootCause, rows: usize) -> Vec<String> {
-    let what = labels::loss(&culprit.reason, culprit.message.as_deref());
-    let (what, mend) = match what.split_once(REMEDY) {
-        Some((what, mend)) => (what.to_owned(), Some(format!("if this is intended, {mend}"))),
+fn root_cause_line(page: &Page<'_>, cause: &RootCause, rows: usize) -> Vec<String> {
+    let what = labels::loss(&cause.reason, cause.message.as_deref());
+    let (what, fix) = match what.split_once(REMEDY) {
+        Some((what, fix)) => (what.to_owned(), Some(format!("if this is intended, {fix}"))),
         None => (what, None),
     };
-    let mend = mend.or_else(|| labels::mend(&what).map(str::to_owned));
+    let fix = fix.or_else(|| labels::fix(&what).map(str::to_owned));
     let help_page = what.split(": ").find(|word| labels::is_of_gate(word));
     let help_page = help_page.map(|code| format!("`ostler help {code}` explains it"));
-    let mut lost = match culprit.lost.as_slice() {
+    let mut lost = match cause.lost.as_slice() {
         [] => String::new(),
         lost => format!("  (lost with it: {})", lost.join(", ")),
     };
     if width(&lost) > page.columns / 2 {
-        lost = format!("  ({} lost with it)", culprit.lost.len());
+        lost = format!("  ({} lost with it)", cause.lost.len());
     }
-    let state = page.out.styled(Style::Error, &culprit.state);
+    let state = page.out.styled(Style::Error, &cause.state);
     // A fault of the plan as a whole concerns its outputs.
-    let node = if culprit.node == "*" { "outputs" } else { &culprit.node };
+    let node = if cause.node == "*" { "outputs" } else { &cause.node };
     let node = fit_name(node, page.columns / 2);
-    let before = 2 + width(&culprit.state) + 1 + width(&node) + 2;
+    let before = 2 + width(&cause.state) + 1 + width(&node) + 2;
     let below = page.columns.saturating_sub(BELOW.len());
     let room = rows.min(REASON_LINES_MAX);
-    let told = reason_lines(&what, &lost, page.columns.saturating_sub(before), below, room);
-    let left = rows - told.len();
-    let mut told = told.into_iter();
-    let first = format!("  {state} {node}: {}", told.next().unwrap_or_default());
-    let beside = [mend, help_page].into_iter().flatten().take(left).map(|line| fit(&line, below));
-    std::iter::once(first).chain(told.chain(beside).map(|line| format!("{BELOW}{line}"))).collect()
+    let reason = reason_lines(&what, &lost, page.columns.saturating_sub(before), below, room);
+    let left = rows - reason.len();
+    let mut reason = reason.into_iter();
+    let first = format!("  {state} {node}: {}", reason.next().unwrap_or_default());
+    let beside = [fix, help_page].into_iter().flatten().take(left).map(|line| fit(&line, below));
+    std::iter::once(first).chain(reason.chain(beside).map(|line| format!("{BELOW}{line}"))).collect()
 }
 
 /// Wraps the reason and the lost nodes into at most `most` lines: the first has `first` columns, the others

@@ -49,7 +49,7 @@ pub(crate) fn waiting_lines(
             let doubt = page.out.styled(Style::Warning, "in doubt");
             format!("  {doubt}{}", fit(&rest, page.columns.saturating_sub(10)))
         } else {
-            let what = labels::asked(&waiting.ask);
+            let what = labels::request(&waiting.ask);
             let (silence, listed) = match waiting.deadline_ms {
                 _ if summary.past => (String::new(), String::new()),
                 deadline => {
