@@ -1,32 +1,27 @@
 //! The running system: a supervised tree of actors that drives runs.
 //!
-//! [`System`] is the handle. It appends a run's first record and tells the registry; the registry brings up the
-//! run's agent; the agent asks the kernel what to do, records it, asks the scheduler for slots, and starts what was
-//! granted in the effects table, outside the actors. Messages are wake-ups: the work is in the journal, so an actor
-//! that dies is started again and finds it there.
+//! [`System`] is the handle. It appends the first record of a run and tells the registry; the registry starts the actor of the
+//! run's agent; that actor asks the kernel for decisions, appends them, asks the scheduler for slots, and starts the granted
+//! attempts, which execute outside the actors. A message only wakes an actor: the work is in the journal, where a restarted actor
+//! finds it.
 //!
-//! | file | idea |
+//! The folders are layers: a module uses its own layer and those below. `tests/layers.rs` checks that, and that no chain of
+//! imports is a cycle.
+//!
+//! | folder, highest layer first | idea |
 //! |---|---|
-//! | `system` | the handle |
-//! | `spawn`, `submission`, `steer`, `approval`, `resolve`, `clients` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts, terms of clients |
-//! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
-//! | `tree`, `supervision` | who supervises whom, and how that stands |
-//! | `registry` | agents: what they have to do, and whether an actor stands behind them |
-//! | `evaluator`, `evaluations` | what runs were worth, and what that changes; how it is told, and judged by a person |
-//! | `market` | what agents offer, jobs and how they get on, whether credits add up |
-//! | `scheduler` | the run queue's owner |
-//! | `pipelines`, `pipeline` | pipelines: who makes them, their logs, and the actors of their stages |
-//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts, `appraise` asks a judge |
-//! | `driven` | the runs that this process drives |
-//! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
-//! | `effects`, `attempt`, `results`, `attempt_log`, `notes` | what runs outside the actors, what it gives, and what it notes of itself |
-//! | `program` | agents written as code: their steps, and how they are put together |
-//! | `children`, `purses` | runs that attempts open, and what they have of the budget |
-//! | `ledger`, `estimates` | on what terms clients are served, what they were charged, and what attempts are expected to cost |
-//! | `profiles`, `contracts`, `alike` | what agents say of themselves, contracts that were compiled, what many say alike: each once |
-//! | `measure` | what is counted and timed, if anybody wants to know |
-//! | `room` | whether there is room on the disk, and what goes on when there is again |
-//! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans`, `error` | what they share |
+//! | `api` | the handle [`System`] and its operations; assembles the components and the supervision tree |
+//! | `registry` | knows all agents, starts their actors, appends to the streams of clients |
+//! | `run` | the actor that drives the runs of an agent; appends to suspended runs |
+//! | `pipelines` | logs of pipelines, and the actors of their stages |
+//! | `evaluator` | adds up scores, and watches for regressions |
+//! | `attempts` | executes attempts and keeps their journals; agents written as code |
+//! | `scheduler` | the run queue: grants slots, charges attempts |
+//! | `state` | caches of the journal, and the tables of what runs in this process |
+//! | `storage` | the journal client, the readers of streams, results, disk space |
+//! | `metrics` | what is counted and timed |
+//! | `messages` | the messages of the actors, the types that they carry, and mailboxes |
+//! | `base` | keys, errors, limits, the clock, the status of the process |
 #![forbid(unsafe_code)]
 
 mod api;
@@ -39,29 +34,26 @@ mod pipelines;
 mod registry;
 mod run;
 mod scheduler;
-mod services;
 mod state;
 mod storage;
 #[cfg(test)]
 mod tests;
 
 pub use crate::metrics::{Measures, SharedRecorder, metric};
-pub use api::approval::{
-    Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX,
-};
-pub use api::clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
-pub use api::cursor::EventCursor;
-pub use api::evaluations::{
-    AgentEvaluation, Evaluating, EvaluationError, RunEvaluation, VerdictRequest, like,
-};
-pub use api::market::{ClientAudit, JobRequest, JobRow, MarketError, OfferRefused, Violation};
+pub use api::approval::{Approval, ApprovalId, ApprovalIdError, ApprovalPage};
+pub use api::clients::ClientRow;
+pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
+pub use api::market::{ClientAudit, JobRequest, JobRow, Violation};
 pub use api::outcome::Settled;
+pub use api::pipeline_handle::{Heard, PipelineEnd, PipelineHandle};
+pub use api::publisher::Publisher;
 pub use api::resolve::ResolveHow;
 pub use api::spawn::{AgentHandle, AgentProfile, SpawnError};
-pub use api::submission::{Submission, SubmitError, Term, new_run_id};
+pub use api::status::RunStatusView;
+pub use api::submission::new_run_id;
 pub use api::supervision::{TREE_CHILDREN_MAX, TreeRow};
-pub use api::system::{InDoubt, StartError, System, SystemConfig};
-pub use api::view::{Ahead, ReadResult, RunView};
+pub use api::system::{StartError, System, SystemConfig};
+pub use api::view::{ReadResult, RecoveryPreview, RunView};
 pub use attempts::program::{Mapping, Program, ProgramContext, Step, StepError};
 pub use base::error::RunError;
 pub use base::limits::{
@@ -69,14 +61,22 @@ pub use base::limits::{
     JOBS_OPEN_MAX, JUDGE_MS_MAX, LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX, PIPELINES_MAX,
     PLANS_JUDGED_AT_ONCE_MAX, QUEUED_JOBS_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
+pub use messages::answer::{Answer, BY_BYTES_MAX, NOTE_BYTES_MAX};
+pub use messages::client_change::{ClientChange, ClientError, Weight};
+pub use messages::market::{MarketError, OfferRefused};
+pub use messages::registry::{AgentRow, RegisterError, ReleaseError};
+pub use messages::submission::{Submission, SubmitError, Term};
+pub use messages::verdict::{EvaluationError, VerdictRequest};
 pub use ostler_scheduler::AGENT_WEIGHT;
 pub use pipelines::{
-    Gap, Heard, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError,
-    Publisher, Stage, StageError, StageRow,
+    Gap, Outbox, PipelineError, PipelineEvent, PipelineRow, PublishError, Stage, StageError, StageRow,
 };
-pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use run::suspended_runs::CHECKPOINTED;
-pub use scheduler::ClientConfig;
+pub use scheduler::QueueRow;
+pub use state::attempt_table::InDoubt;
 pub use state::estimates::ATTEMPT_CREDITS;
+pub use state::evaluation::Evaluating;
+pub use state::ledger::ClientConfig;
 pub use state::toolbox::{Toolbox, ToolboxError};
+pub use storage::event_cursor::EventCursor;
 pub use storage::results::INLINE_BYTES_MAX;

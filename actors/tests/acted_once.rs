@@ -10,11 +10,11 @@ use ostler_actors::{Answer, Mapping, Program, ProgramContext, ResolveHow, Settle
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::run::{FailureCategory, RunOutcome};
+use ostler_kernel::run::{FailureCategory, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
-const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
+const SUCCEEDED: Settled = Settled::new(RunStatus::Succeeded);
 
 /// What was done to the world, in order.
 #[derive(Clone, Default)]
@@ -102,7 +102,7 @@ async fn a_lost_step_that_may_not_be_repeated_leaves_its_node_in_doubt_whatever_
         let world = World::default();
         let program = pays(&world, Idempotency::None, first, false);
         let (system, run, settled) = run(program, plan(more, policy)).await;
-        assert_eq!(settled, Settled::WaitsForPerson, "{first:?}");
+        assert_eq!(settled, RunStatus::Waiting, "{first:?}");
         assert_eq!(states(&system, run).await, "n waiting_human");
         assert_eq!(world.acts().len(), 1);
         // Their word is enough: nobody is asked again.
@@ -131,9 +131,9 @@ async fn what_is_done_is_not_done_again_because_of_what_a_person_said() {
         let more = json!({"retries": 0, "approval": "after", "human_timeout": "1h", "patches": 1});
         let (system, run, settled) =
             run(pays(&world, idem, First::Succeeds, false), plan(more, json!({}))).await;
-        assert_eq!(settled, Settled::WaitsForPerson);
+        assert_eq!(settled, RunStatus::Waiting);
         answer(&system, run, Answer::reject().note("do it better")).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
         assert_eq!(system.view(run, None).await.unwrap().run.plan().version, 2, "it was patched");
         answer(&system, run, Answer::approve()).await;
         assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
@@ -167,7 +167,7 @@ async fn a_step_that_a_patch_would_do_otherwise_is_for_a_person_to_say() {
         let (system, run, mut settled) =
             run(pays(&world, idem, First::ThenFails, true), plan(more, json!({}))).await;
         if asks {
-            assert_eq!(settled, Settled::WaitsForPerson, "{idem:?}");
+            assert_eq!(settled, RunStatus::Waiting, "{idem:?}");
             assert_eq!(world.acts().len(), 1);
             let view = system.view(run, None).await.unwrap();
             let failure = view.run.instance(&"n".into()).unwrap().failure.clone().unwrap();
@@ -228,7 +228,7 @@ async fn after_what_ends_an_attempt_no_step_begins_and_no_stage_is_kept_whatever
     .effect(Effect::External);
     let both = pay.then(Mapping::none(), mail).named("program");
     let (system, run, settled) = run(both, plan(json!({"retries": 3, "params": {}}), json!({}))).await;
-    assert_eq!(settled, Settled::WaitsForPerson);
+    assert_eq!(settled, RunStatus::Waiting);
     assert_eq!(world.acts(), ["pay"]);
     system.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);

@@ -5,10 +5,9 @@ mod common;
 
 use common::late::Late;
 use common::{Hold, submit, system, until};
-use ostler_actors::Settled;
 use ostler_kernel::event::Event;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use serde_json::json;
 
 #[tokio::test]
@@ -33,6 +32,6 @@ async fn a_run_that_is_cancelled_twice_is_told_to_be_no_earlier_than_the_first_t
     first.await.unwrap().unwrap();
     again.await.unwrap().unwrap();
     act.go(1);
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Cancelled);
     system.shutdown().await;
 }

@@ -11,7 +11,7 @@ use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, Seq};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn a_lost_attempt_is_done_again_by_the_tool_that_it_was_started_with() {
     let system = system(journal.clone(), vec![same.clone()]).await;
     system.resume(run).await.unwrap();
     same.go(1);
-    assert_eq!(settled(&system, run).await, Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(settled(&system, run).await, Settled::new(RunStatus::Succeeded));
     assert_eq!(failures(&journal, run), [""; 0]);
     system.shutdown().await;
 }
@@ -69,7 +69,7 @@ async fn a_lost_attempt_whose_tool_has_changed_is_not_done_again_before_a_person
     let other = hold("2");
     let system = system(journal.clone(), vec![other.clone()]).await;
     system.resume(run).await.unwrap();
-    assert_eq!(settled(&system, run).await, Settled::WaitsForPerson);
+    assert_eq!(settled(&system, run).await, Settled::new(RunStatus::Waiting));
     assert_eq!(states(&system, run).await, "a executed, b waiting_human");
     assert!(!other.has_started());
     let told = "b: not done again: hold, now version 2, has changed since it was started";
@@ -78,6 +78,6 @@ async fn a_lost_attempt_whose_tool_has_changed_is_not_done_again_before_a_person
     system.resolve(run, "b".into(), ResolveHow::Redo).await.unwrap();
     tokio::time::timeout(PATIENCE, other.started()).await.expect("b is done anew");
     other.go(1);
-    assert_eq!(settled(&system, run).await, Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(settled(&system, run).await, Settled::new(RunStatus::Succeeded));
     system.shutdown().await;
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{Hold, PATIENCE, plan, system, within};
 use ostler_actors::{
-    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Settled, Submission, System,
-    SystemConfig, Weight,
+    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Submission, System, SystemConfig,
+    Weight,
 };
 use ostler_kernel::client_terms::DepositError;
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Failure, Outcome, RunOpened};
@@ -20,7 +20,7 @@ use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::{FailureCategory, RunOutcome};
+use ostler_kernel::run::{FailureCategory, RunOutcome, RunStatus};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
@@ -106,7 +106,7 @@ async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited
     second.change_client("acme", credits(1_000)).await.unwrap();
     other.started().await;
     other.go(1);
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);
     let spent = cost(&*journal, "acme", run);
     let row = until(&second, "acme", |row| row.running == 0).await;
     assert_eq!((row.left, row.spent as i64, row.parked), (Some(1_100 - spent), spent, false));
@@ -273,7 +273,7 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
     assert_eq!(lag, -(1 << 40) * 100 / (1 << 16), "in credits");
     hold.go(1);
     for run in runs {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     let calls = note.calls.lock().unwrap().concat();
     assert_eq!(calls, ["other".repeat(4), "debtor".repeat(4)].concat());
@@ -309,7 +309,7 @@ async fn of_one_client_the_older_run_goes_first() {
     }
     hold.go(1);
     for run in runs {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     let calls = note.calls.lock().unwrap().concat();
     assert_eq!(calls, ["a", "b", "c"].map(|who| who.repeat(NOTES)).concat());
@@ -353,7 +353,7 @@ async fn nodes_for_which_the_run_queue_has_no_room_wait_and_then_run() {
     assert_eq!(system.queue().await.unwrap().running, 2, "though there are slots for more");
     hold.go(7);
     let outcome = tokio::time::timeout(PATIENCE, system.outcome(run)).await.expect("nothing is forgotten");
-    assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(outcome.unwrap(), RunStatus::Succeeded);
     system.shutdown().await;
 }
 
@@ -397,7 +397,7 @@ async fn what_was_stopped_is_paid_for_by_the_records_too() {
     let run = system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
     hold.started().await;
     system.cancel(run).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Cancelled);
     let paid = cost(&*journal, "acme", run);
     assert!(paid > 0);
     assert_eq!(row(&system, "acme").await.left, Some(1_000 - paid));
@@ -446,7 +446,7 @@ async fn attempts_that_died_with_their_process_are_done_again_one_by_one_where_t
         again.go(1);
     }
     let outcome = tokio::time::timeout(PATIENCE, second.outcome(run)).await.expect("none is forgotten");
-    assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(outcome.unwrap(), RunStatus::Succeeded);
     second.shutdown().await;
     first.shutdown().await;
 }

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{submit, system};
-use ostler_actors::Settled;
 use ostler_kernel::event::{Event, Timer, TimerKind};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::json;
 use tokio::time::Instant;
@@ -47,13 +46,13 @@ async fn a_clock_that_was_set_back_makes_no_wait_for_a_retry_longer() {
     let node =
         json!({"id": "n", "tool": "text.render", "params": params, "retries": 1, "contract": contract});
     let run = submit(&first, json!({"id": "p", "nodes": [node]})).await;
-    assert_eq!(first.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(first.outcome(run).await.unwrap(), RunStatus::Failed);
     first.shutdown().await;
 
     let second = system(left_ahead(&journal, TimerKind::Backoff), Vec::new()).await;
     let begun = Instant::now();
     second.resume(run).await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Failed);
     // The longest wait between two attempts, and not an hour.
     assert!(begun.elapsed() <= Duration::from_secs(61), "{:?}", begun.elapsed());
     second.shutdown().await;

@@ -11,7 +11,7 @@ use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::Effect;
 use ostler_kernel::port::{Journal, Seq, StreamId, Tool};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{RunOutcome, RunStatus};
 use ostler_store::MemoryJournal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ fn seen(program: Program) -> (Result<Value, String>, Steps) {
 }
 
 async fn given(system: &System, run: RunId, settled: Settled) -> Result<Value, String> {
-    if settled == Settled::Closed(RunOutcome::Succeeded) {
+    if settled == RunStatus::Succeeded {
         return Ok(common::value(system, run, "n").await);
     }
     let view = system.view(run, None).await.unwrap();
@@ -175,7 +175,7 @@ async fn what_is_said_of_programs_put_together_counts_beside_what_they_say() {
     for (n, outcome) in [(1, RunOutcome::Succeeded), (7, RunOutcome::Failed)] {
         let node = json!({"id": "n", "tool": "program", "params": {"n": n}, "retries": 0});
         let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{n}");
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::from(outcome), "{n}");
     }
 }
 

@@ -17,7 +17,7 @@ use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId,
     Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::{NodeState, RECOVERIES_MAX, ResolutionError, RunOutcome};
+use ostler_kernel::run::{NodeState, RECOVERIES_MAX, ResolutionError, RunOutcome, RunStatus};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ async fn a_shutdown_waits_for_what_acts_and_leaves_the_rest_to_the_next_process(
     look.go(1);
     let second = system(journal, vec![act, look]).await;
     assert_eq!(second.resume_all().await.unwrap(), [run]);
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);
     second.shutdown().await;
 }
 
@@ -64,7 +64,7 @@ async fn a_shutdown_ends_when_its_time_is_over_whatever_goes_on() {
 
     let second = system(journal, vec![act]).await;
     second.resume_all().await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson, "it is in doubt");
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Waiting, "it is in doubt");
     second.shutdown().await;
 }
 
@@ -80,13 +80,13 @@ async fn what_was_stopped_ends_in_its_true_state_here_and_in_the_next_process() 
         let left = left_by(&journal);
 
         act.go(1);
-        assert_eq!(first.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(first.outcome(run).await.unwrap(), RunStatus::Cancelled);
         assert_eq!(states(&first, run).await, "n executed");
         first.shutdown().await;
 
         let second = system(left, vec![act]).await;
         assert_eq!(second.resume_all().await.unwrap(), [run]);
-        assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Cancelled);
         assert_eq!(states(&second, run).await, "n failed");
         let culprits = second.view(run, None).await.unwrap().report.root_causes;
         assert_eq!(culprits[0].reason, reason);
@@ -110,14 +110,14 @@ async fn a_result_that_a_person_gives_is_judged_like_any_other() {
 
     let second = system(left, vec![fire]).await;
     second.resume_all().await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Waiting);
     for broken in [json!({}), json!({"sent": "two"}), json!(null)] {
         let refused = second.resolve(run, "n".into(), ResolveHow::Done(broken)).await;
         assert!(matches!(refused, Err(RunError::Result(_))), "{refused:?}");
         assert_eq!(states(&second, run).await, "n waiting_human");
     }
     second.resolve(run, "n".into(), ResolveHow::Done(json!({"sent": 2}))).await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(common::value(&second, run, "n").await, json!({"sent": 2}));
     second.shutdown().await;
 }
@@ -136,7 +136,7 @@ async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_agai
     let fire = Hold::new("fire", Effect::External, Idempotency::None);
     let second = system(left.clone(), vec![fire.clone()]).await;
     second.resume_all().await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Waiting);
     second.resolve_attempt(run, "n".into(), 1, ResolveHow::Redo).await.unwrap();
     fire.started().await;
     second.resolve_attempt(run, "n".into(), 1, ResolveHow::Redo).await.expect("while it is done again");
@@ -147,7 +147,7 @@ async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_agai
     let fire = Hold::new("fire", Effect::External, Idempotency::None);
     let third = system(left, vec![fire.clone()]).await;
     third.resume_all().await.unwrap();
-    assert_eq!(third.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(third.outcome(run).await.unwrap(), RunStatus::Waiting);
     third
         .resolve_attempt(run, "n".into(), 1, ResolveHow::Redo)
         .await
@@ -167,7 +167,7 @@ async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_agai
     assert!(!fire.has_started());
 
     third.resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!({"sent": 2}))).await.unwrap();
-    assert_eq!(third.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(third.outcome(run).await.unwrap(), RunStatus::Succeeded);
     third
         .resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!({"sent": 2})))
         .await
@@ -213,11 +213,11 @@ async fn check_recovered(recoveries: u32, told: [&[u32]; 2], expected: Settled) 
     let second = system(left, vec![look]).await;
     second.resume_all().await.unwrap();
     assert_eq!(second.outcome(run).await.unwrap(), expected);
-    if let Settled::Parked(reason) = expected {
+    if expected == RunStatus::Suspended {
         assert_eq!(second.resume_all().await.unwrap(), [], "it is left alone");
-        assert_eq!(second.view(run, None).await.unwrap().parked, Some(reason));
+        assert_eq!(second.view(run, None).await.unwrap().parked, expected.reason);
         second.resume(run).await.unwrap();
-        assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     second.shutdown().await;
 }
@@ -225,8 +225,8 @@ async fn check_recovered(recoveries: u32, told: [&[u32]; 2], expected: Settled) 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_ended_its_process_too_often_is_set_aside_until_asked_for() {
     let parked =
-        || Settled::Parked(format!("it ended {RECOVERIES_MAX} processes in a row without getting on"));
-    let over = || Settled::Closed(RunOutcome::Succeeded);
+        || Settled::suspended(format!("the process died {RECOVERIES_MAX} times in a row without progress"));
+    let over = || Settled::new(RunStatus::Succeeded);
     check_recovered(RECOVERIES_MAX - 1, [&[], &[]], over()).await;
     check_recovered(RECOVERIES_MAX, [&[], &[]], parked()).await;
     // What it has told before, it has come to before: it begins from the start each time.
@@ -263,12 +263,12 @@ async fn check_ends(are_killed: &[bool], expected: Settled) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_ends_in_good_order_counts_against_no_run() {
-    let over = || Settled::Closed(RunOutcome::Succeeded);
-    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
+    let over = || Settled::new(RunStatus::Succeeded);
+    let reason = format!("the process died {RECOVERIES_MAX} times in a row without progress");
     check_ends(&[false; 6], over()).await;
-    check_ends(&[true; 4], Settled::Parked(reason.clone())).await;
+    check_ends(&[true; 4], Settled::suspended(reason.clone())).await;
     check_ends(&[true, true, true, false, true, true], over()).await;
-    check_ends(&[false, true, true, true], Settled::Parked(reason)).await;
+    check_ends(&[false, true, true, true], Settled::suspended(reason)).await;
 }
 
 /// A tool whose calls are judged while the process dies of it: what is left in its journal.
@@ -328,8 +328,8 @@ async fn a_run_that_ends_its_process_before_anything_of_it_is_written_down_is_se
     }
     let last = system(left, vec![hold]).await;
     last.resume_among_all(run).await.unwrap();
-    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
-    assert_eq!(last.outcome(run).await.unwrap(), Settled::Parked(reason));
+    let reason = format!("the process died {RECOVERIES_MAX} times in a row without progress");
+    assert_eq!(last.outcome(run).await.unwrap(), Settled::suspended(reason));
     last.shutdown().await;
 }
 
@@ -345,7 +345,7 @@ async fn a_run_that_was_only_queued_has_ended_no_process() {
     hold.started().await;
     let queued = submit(&first, json!({"id": "p", "nodes": [node]})).await;
     let asking = submit(&first, json!({"id": "p", "nodes": [asks]})).await;
-    assert_eq!(first.outcome(asking).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(first.outcome(asking).await.unwrap(), RunStatus::Waiting);
     let mut left = left_by(&journal);
     first.shutdown().await;
     for _ in 0..=RECOVERIES_MAX {
@@ -355,7 +355,7 @@ async fn a_run_that_was_only_queued_has_ended_no_process() {
         hold.started().await;
         next.resume_among_all(queued).await.unwrap();
         next.resume_among_all(asking).await.unwrap();
-        assert_eq!(next.outcome(asking).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(next.outcome(asking).await.unwrap(), RunStatus::Waiting);
         until(async || states(&next, queued).await == "n ready").await;
         let after = left_by(&left);
         next.shutdown().await;
@@ -364,7 +364,7 @@ async fn a_run_that_was_only_queued_has_ended_no_process() {
     let last = system(left, vec![hold.clone()]).await;
     last.resume_among_all(queued).await.unwrap();
     hold.go(1);
-    assert_eq!(last.outcome(queued).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(last.outcome(queued).await.unwrap(), RunStatus::Succeeded);
     last.shutdown().await;
 }
 
@@ -385,7 +385,7 @@ async fn the_contract_of_a_plan_is_judged_at_its_end_and_runs_nothing() {
         let mut plan = plan(&system, json!({"id": "p", "nodes": [node]}));
         plan.contract.push(rule);
         let run = system.submit(Submission::plan(plan)).await.unwrap();
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome));
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::from(outcome));
         assert_eq!(states(&system, run).await, "t executed");
     }
     assert!(!shell.has_started());
@@ -433,10 +433,10 @@ async fn check_at_rest(change: impl AsyncFnOnce(&System, RunId), expected: Settl
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_rests_starts_nothing_that_it_is_to_do_without() {
-    let over = Settled::Closed(RunOutcome::Succeeded);
+    let over = Settled::new(RunStatus::Succeeded);
     check_at_rest(
         async |system, run| system.cancel(run).await.unwrap(),
-        Settled::Closed(RunOutcome::Cancelled),
+        Settled::new(RunStatus::Cancelled),
         "a executed, b cancelled, c cancelled",
     )
     .await;
@@ -483,7 +483,7 @@ async fn check_unstorable(effect: Effect, idem: Idempotency, expected: (Settled,
     assert!(!tool.has_started(), "{told}: it was done twice");
     let culprits = system.view(run, None).await.unwrap().report.root_causes;
     let why = culprits.first().and_then(|culprit| culprit.message.clone());
-    if expected.0 == Settled::WaitsForPerson {
+    if expected.0 == RunStatus::Waiting {
         // To say that it was done needs a place for its result as well.
         let refused = system.resolve(run, "n".into(), ResolveHow::Done(large.clone())).await;
         assert!(
@@ -493,7 +493,7 @@ async fn check_unstorable(effect: Effect, idem: Idempotency, expected: (Settled,
         assert_eq!(states(&system, run).await, "n waiting_human");
         store.is_full.store(false, Ordering::SeqCst);
         system.resolve(run, "n".into(), ResolveHow::Done(large.clone())).await.unwrap();
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
         assert_eq!(common::value(&system, run, "n").await, large);
         assert!(!tool.has_started(), "{told}: it was done again");
     } else {
@@ -504,8 +504,8 @@ async fn check_unstorable(effect: Effect, idem: Idempotency, expected: (Settled,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_effect_whose_result_cannot_be_stored_is_in_doubt_and_not_done_twice() {
-    let failed = || (Settled::Closed(RunOutcome::Failed), "n failed");
-    let asked = (Settled::WaitsForPerson, "n waiting_human");
+    let failed = || (Settled::new(RunStatus::Failed), "n failed");
+    let asked = (Settled::new(RunStatus::Waiting), "n waiting_human");
     check_unstorable(Effect::External, Idempotency::None, asked).await;
     check_unstorable(Effect::External, Idempotency::Keyed, failed()).await;
     check_unstorable(Effect::Read, Idempotency::Natural, failed()).await;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use common::{judged_by, left_by, memory, plan, submit, system, until};
 use ostler_actors::{
-    AgentEvaluation, AgentProfile, Answer, EvaluationError, Settled, Submission, System, VerdictRequest, like,
+    AgentEvaluation, AgentProfile, Answer, EvaluationError, Submission, System, VerdictRequest, like,
 };
 use ostler_kernel::evaluation::{Judgement, Reputation, Weights};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::market::Offer;
 use ostler_kernel::port::{BoxFuture, Judge, JudgedRun, Opinion, Seq};
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -50,7 +51,7 @@ fn says(text: &str) -> Value {
 }
 
 async fn done(system: &System, run: RunId) {
-    assert!(matches!(system.outcome(run).await.unwrap(), Settled::Closed(_)));
+    assert!(system.outcome(run).await.unwrap().status.is_over());
 }
 
 /// A run of an agent with a name, to its end.
@@ -202,7 +203,7 @@ async fn runs_that_nobody_had_to_help_are_counted() {
     let agent = system.spawn(AgentProfile::new("helped")).await.unwrap();
     let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]});
     let run = agent.submit(Submission::plan(plan(&system, asks))).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
     let approval = system.all_approvals().await.unwrap().approvals.remove(0);
     system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
     done(&system, run).await;
@@ -255,7 +256,7 @@ async fn an_agent_of_a_domain_without_weights_is_not_spawned() {
     let told = refused.err().unwrap().to_string();
     assert_eq!(
         told,
-        "there is no domain \"cooking\": weights are set for dashboard, default, legal, security, web-testing"
+        "unknown domain \"cooking\": known domains: dashboard, default, legal, security, web-testing"
     );
     assert!(system.agent(&"cook".into()).await.is_none());
 }

@@ -20,7 +20,7 @@ use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, ChildRunSpec, Journal, JournalError, Seq,
     StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{RunOutcome, RunStatus};
 use ostler_store::disk::FaultyDisk;
 use ostler_store::{MemoryArtifacts, MemoryJournal, Options, SegmentJournal};
 use serde_json::{Map, Value, json};
@@ -123,7 +123,7 @@ async fn check(room: u64) {
         let settled = system.outcome(*run).await.unwrap();
         let expected =
             if at == 0 && cancelled.is_ok() { RunOutcome::Cancelled } else { RunOutcome::Succeeded };
-        assert_eq!(settled, Settled::Closed(expected), "{room}: run {at}, full: {was_full}");
+        assert_eq!(settled, Settled::from(expected), "{room}: run {at}, full: {was_full}");
     }
     system.full().wait_for(Option::is_none).await.unwrap();
     let done = once.done();
@@ -157,7 +157,7 @@ async fn a_run_that_is_taken_up_on_a_full_disk_waits_for_a_person_all_the_same()
     let params = json!({"template": "done", "values": {}});
     let asks = json!({"id": "n", "tool": "text.render", "params": params, "approval": "before", "human_timeout": "1h"});
     let run = submit(&first, json!({"id": "p", "nodes": [asks]})).await;
-    assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(first.outcome(run).await.unwrap(), RunStatus::Waiting);
     first.shutdown().await;
 
     let disk = FaultyDisk::new();
@@ -180,7 +180,7 @@ async fn a_run_that_is_taken_up_on_a_full_disk_waits_for_a_person_all_the_same()
     second.full().wait_for(Option::is_some).await.unwrap();
     second.resume(run).await.unwrap();
     let settled = tokio::time::timeout(Duration::from_secs(60), second.outcome(run)).await;
-    assert_eq!(settled.expect("a person can answer").unwrap(), Settled::WaitsForPerson);
+    assert_eq!(settled.expect("a person can answer").unwrap(), RunStatus::Waiting);
     disk.set_capacity(None);
     second.shutdown().await;
 }
@@ -233,7 +233,7 @@ async fn waiting(effect: Effect, idem: Idempotency) -> (Arc<Hold>, Arc<Room>, Sy
 async fn a_result_that_has_no_room_waits_for_some_and_the_wait_costs_nothing() {
     let (tool, store, system, run) = waiting(Effect::External, Idempotency::None).await;
     store.is_full.store(false, Ordering::SeqCst);
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     system.full().wait_for(Option::is_none).await.unwrap();
     tool.started().await;
     assert!(!tool.has_started(), "it was done once");
@@ -270,9 +270,9 @@ async fn a_step_whose_result_has_no_room_waits_beside_its_time_and_others_go_on(
     assert!(system.full().borrow().is_some(), "it waits still");
     let other = json!({"id": "n", "tool": "text.render", "params": {"template": "small", "values": {}}});
     let other = submit(&system, json!({"id": "o", "nodes": [other]})).await;
-    assert_eq!(system.outcome(other).await.unwrap(), Settled::Closed(RunOutcome::Succeeded), "it has room");
+    assert_eq!(system.outcome(other).await.unwrap(), RunStatus::Succeeded, "it has room");
     store.is_full.store(false, Ordering::SeqCst);
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     system.full().wait_for(Option::is_none).await.unwrap();
     let cost = system.view(run, None).await.unwrap().report.cost;
     assert!(cost < 100, "{cost}");
@@ -312,7 +312,7 @@ async fn a_shutdown_does_not_cut_off_a_step_whose_result_waits_for_room_beside_t
 
     let second = over(left_by(&journal), store, program(), Limits::default()).await;
     second.resume_all().await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     second.shutdown().await;
 }
@@ -321,7 +321,7 @@ async fn a_shutdown_does_not_cut_off_a_step_whose_result_waits_for_room_beside_t
 async fn what_is_cancelled_while_its_result_waits_for_room_pays_for_its_work_alone() {
     let (.., system, run) = waiting(Effect::Read, Idempotency::Natural).await;
     system.cancel(run).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Cancelled);
     let cost = system.view(run, None).await.unwrap().report.cost;
     assert!((1..100).contains(&cost), "{cost}");
     system.shutdown().await;

@@ -12,7 +12,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, RunRowStatus, Seq, StreamId};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::disk::FaultyDisk;
 use ostler_store::{Options, SegmentJournal};
 use serde_json::json;
@@ -61,7 +61,7 @@ async fn what_acts_on_the_world_starts_only_when_its_intent_is_durable() {
     tokio::time::timeout(PATIENCE, act.started()).await.expect("what acts starts");
     look.go(1);
     act.go(1);
-    assert_eq!(settled(&system, run).await, Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(settled(&system, run).await, Settled::new(RunStatus::Succeeded));
     system.shutdown().await;
 }
 

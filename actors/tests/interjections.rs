@@ -14,7 +14,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, StreamBatch, StreamKind};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{RunOutcome, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -45,12 +45,12 @@ async fn what_runs_goes_on_and_nothing_else_starts_until_somebody_says_yes() {
     hold.go(1);
     let held = "a executed, b blocked, c blocked, interjection-1 waiting_human";
     until(async || states(&system, run).await == held).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
     let [question] = &system.approvals(run).await.unwrap()[..] else { panic!("one question") };
     assert_eq!(question.shown.params["text"], json!("the customer has called"));
     answer(&system, run, Answer::approve()).await;
     hold.go(2);
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     system.shutdown().await;
 }
 
@@ -64,7 +64,7 @@ async fn a_no_cancels_the_run() {
     let asks = async || states(&system, run).await.ends_with("interjection-1 waiting_human");
     until(asks).await;
     answer(&system, run, Answer::reject()).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Cancelled);
     assert_eq!(states(&system, run).await, "a cancelled, b cancelled, c cancelled, interjection-1 failed");
     assert!(matches!(system.interject(run, "late", HOUR).await, Err(RunError::InvalidState(_))));
     system.shutdown().await;
@@ -88,10 +88,10 @@ async fn silence_cancels_the_run_and_a_run_that_rests_is_held_as_well() {
     let before = tokio::time::Instant::now();
     second.resume(run).await.unwrap();
     let mut stirs = second.stirs();
-    while second.outcome(run).await.unwrap() == Settled::WaitsForPerson {
+    while second.outcome(run).await.unwrap() == RunStatus::Waiting {
         stirs.changed().await.unwrap();
     }
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Cancelled);
     assert!(before.elapsed() <= HOUR);
     assert_eq!(states(&second, run).await, "interjection-1 cancelled, s executed, say cancelled");
     second.shutdown().await;
@@ -134,7 +134,7 @@ async fn interjections_at_the_same_time_all_ask() {
     // Once in sixteen times it went wrong, when it did.
     for _ in 0..32 {
         let run = submit(&system, json!({"id": "p", "nodes": [&asks]})).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
         let all = (0..5).map(|_| {
             let system = system.clone();
             tokio::spawn(async move { system.interject(run, "?", HOUR).await.unwrap() })
@@ -192,13 +192,13 @@ async fn a_run_in_line_is_held_before_anything_of_it_starts() {
     assert_eq!(states(&system, second).await, "interjection-1 ready, m blocked, n blocked");
     hold.go(1);
     skips.await.unwrap().unwrap();
-    assert_eq!(system.outcome(first).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
-    assert_eq!(system.outcome(second).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(system.outcome(first).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!(system.outcome(second).await.unwrap(), RunStatus::Waiting);
     assert_eq!(states(&system, second).await, "interjection-1 waiting_human, m skipped, n blocked");
     assert!(!hold.has_started(), "nothing but the first run");
     answer(&system, second, Answer::approve()).await;
     hold.go(1);
-    assert!(matches!(system.outcome(second).await.unwrap(), Settled::Closed(_)));
+    assert!(system.outcome(second).await.unwrap().status.is_over());
     assert_eq!(states(&system, second).await, "interjection-1 executed, m skipped, n executed");
     system.shutdown().await;
 }
@@ -222,7 +222,7 @@ async fn what_was_asked_of_a_run_in_line_comes_before_its_first_attempt() {
     }
     hold.go(1);
     skips.await.unwrap();
-    assert_eq!(system.outcome(first).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(first).await.unwrap(), RunStatus::Succeeded);
     system.outcome(second).await.unwrap();
     assert_eq!(states(&system, second).await, "n skipped");
     assert!(!hold.has_started());
@@ -247,7 +247,7 @@ async fn an_attempt_that_died_with_its_process_is_not_done_again_while_its_run_i
         // What is asked for later comes later.
         let say = json!({"id": "n", "tool": "text.render", "params": {"template": "x", "values": {}}});
         let other = submit(&second, json!({"id": "q", "nodes": [say]})).await;
-        assert_eq!(second.outcome(other).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(second.outcome(other).await.unwrap(), RunStatus::Succeeded);
         let held = "a running, b blocked, c blocked, interjection-1 waiting_human";
         assert_eq!(states(&second, run).await, held);
         assert!(!hold.has_started(), "under the hold");
@@ -256,7 +256,7 @@ async fn an_attempt_that_died_with_its_process_is_not_done_again_while_its_run_i
             hold.started().await;
             hold.go(3);
         }
-        assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(ends));
+        assert_eq!(second.outcome(run).await.unwrap(), Settled::from(ends));
         second.shutdown().await;
         first.shutdown().await;
     }

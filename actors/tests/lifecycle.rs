@@ -12,18 +12,18 @@ use ostler_actors::{
     AgentProfile, Answer, ApprovalId, CHECKPOINTED, Program, ProgramContext, RegisterError, RunError,
     Settled, SpawnError, Submission, SubmitError, System, new_run_id,
 };
-use ostler_kernel::agent::{AgentState, InvalidState, LifecycleMessage, Oversight};
+use ostler_kernel::agent::{InvalidState, LifecycleMessage, Oversight};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::Tool;
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{RunOutcome, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
 /// Of a chain that is to come to rest on its way.
 const NODES: usize = 400;
 
-const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
+const SUCCEEDED: Settled = Settled::new(RunStatus::Succeeded);
 
 fn lawyer() -> AgentProfile {
     let output = json!({"type": "object", "properties": {"text": {"const": "ok"}}});
@@ -41,7 +41,12 @@ async fn give(system: &System, agent: AgentProfile, source: Value) -> RunId {
     agent.submit(Submission::plan(plan(system, source))).await.unwrap()
 }
 
-fn invalid(answer: Result<(), RunError>) -> (AgentState, &'static [AgentState]) {
+async fn status(system: &System, run: RunId) -> RunStatus {
+    let view = system.view(run, None).await.unwrap();
+    system.status(&view).unwrap().status
+}
+
+fn invalid(answer: Result<(), RunError>) -> (RunStatus, &'static [RunStatus]) {
     match answer {
         Err(RunError::InvalidState(InvalidState { current, expected })) => (current, expected),
         other => panic!("{other:?}"),
@@ -73,7 +78,7 @@ async fn a_run_that_does_not_give_what_its_agent_promises_has_failed() {
     let system = common::memory().await;
     for (text, outcome) in [("ok", RunOutcome::Succeeded), ("something else", RunOutcome::Failed)] {
         let run = give(&system, lawyer(), render(text)).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{text}");
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::from(outcome), "{text}");
     }
     system.shutdown().await;
 }
@@ -100,23 +105,23 @@ async fn an_agent_takes_no_run_that_gives_it_something_else_than_it_says() {
 async fn a_supervised_agent_waits_for_a_person_and_says_where_it_stands() {
     let system = common::memory().await;
     let run = give(&system, AgentProfile::new("watched").oversight(Oversight::Supervised), render("x")).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
-    assert_eq!(system.stands(run).await.unwrap(), AgentState::WaitingApproval);
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
+    assert_eq!(status(&system, run).await, RunStatus::Waiting);
     let refused = invalid(system.checkpoint(run).await);
-    assert_eq!(refused, (AgentState::WaitingApproval, LifecycleMessage::Checkpoint.expected()));
+    assert_eq!(refused, (RunStatus::Waiting, LifecycleMessage::Checkpoint.expected()));
 
     let [question] = &system.approvals(run).await.unwrap()[..] else { panic!("one question") };
     let answered = system.answer(&question.id, question.digest.unwrap(), Answer::approve()).await;
     answered.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
-    until(async || system.stands(run).await.unwrap() == AgentState::Completed).await;
+    until(async || status(&system, run).await == RunStatus::Succeeded).await;
     for (answer, message) in [
         (system.cancel(run).await, LifecycleMessage::Cancel),
         (system.resume(run).await, LifecycleMessage::ExecuteStep),
         (system.checkpoint(run).await, LifecycleMessage::Checkpoint),
         (system.skip_node(run, "say".into()).await, LifecycleMessage::Cancel),
     ] {
-        assert_eq!(invalid(answer), (AgentState::Completed, message.expected()));
+        assert_eq!(invalid(answer), (RunStatus::Succeeded, message.expected()));
     }
     system.shutdown().await;
 }
@@ -136,9 +141,9 @@ async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_wh
     let run = give(&first, AgentProfile::new("a"), json!({"id": "p", "nodes": nodes})).await;
     hold.started().await;
     let mut done = 1;
-    assert_eq!(first.stands(run).await.unwrap(), AgentState::Running);
+    assert_eq!(status(&first, run).await, RunStatus::Running);
     let behind = give(&first, AgentProfile::new("a"), render("x")).await;
-    assert_eq!(first.stands(behind).await.unwrap(), AgentState::Pending);
+    assert_eq!(status(&first, behind).await, RunStatus::Queued);
 
     let checkpoint = {
         let first = first.clone();
@@ -154,8 +159,8 @@ async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_wh
     })
     .await;
     checkpoint.await.unwrap().unwrap();
-    assert_eq!(first.outcome(run).await.unwrap(), Settled::Parked(CHECKPOINTED.to_owned()));
-    assert_eq!(first.stands(run).await.unwrap(), AgentState::Checkpointed);
+    assert_eq!(first.outcome(run).await.unwrap(), Settled::suspended(CHECKPOINTED.to_owned()));
+    assert_eq!(status(&first, run).await, RunStatus::Suspended);
     assert_eq!(first.outcome(behind).await.unwrap(), SUCCEEDED, "its agent is free");
     let told = states(&first, run).await;
     done = told.matches("executed").count().max(done);
@@ -164,17 +169,17 @@ async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_wh
 
     let second = system(journal, vec![hold.clone()]).await;
     assert_eq!(second.resume_all().await.unwrap(), [], "nobody goes on with it unasked");
-    assert_eq!(second.stands(run).await.unwrap(), AgentState::Checkpointed);
+    assert_eq!(status(&second, run).await, RunStatus::Suspended);
     let refused = invalid(second.checkpoint(run).await);
-    assert_eq!(refused, (AgentState::Checkpointed, LifecycleMessage::Checkpoint.expected()));
+    assert_eq!(refused, (RunStatus::Suspended, LifecycleMessage::Checkpoint.expected()));
     let last = format!("n{:03}", NODES - 1);
     for answer in [
         second.skip_node(run, last.as_str().into()).await,
         second.cancel_node(run, last.as_str().into()).await,
     ] {
-        assert_eq!(invalid(answer), (AgentState::Checkpointed, InvalidState::SUSPENDED.expected));
+        assert_eq!(invalid(answer), (RunStatus::Suspended, InvalidState::SUSPENDED.expected));
     }
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Parked(CHECKPOINTED.to_owned()));
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::suspended(CHECKPOINTED.to_owned()));
     assert_eq!(states(&second, run).await, told);
     second.resume(run).await.unwrap();
     hold.go(NODES - done);
@@ -221,7 +226,7 @@ async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
     hold.go(1);
     // Nothing was left to rest for, whichever came first.
     let answer = checkpoint.await.unwrap();
-    assert_eq!(invalid(answer), (AgentState::Completed, LifecycleMessage::Checkpoint.expected()));
+    assert_eq!(invalid(answer), (RunStatus::Succeeded, LifecycleMessage::Checkpoint.expected()));
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     system.shutdown().await;
 }
@@ -284,7 +289,7 @@ async fn a_run_is_cancelled_even_in_the_moment_that_it_is_set_aside() {
         }
         let (cancelled, outcome) = (system.cancel(run).await, system.outcome(run).await.unwrap());
         match cancelled {
-            Ok(()) => assert_eq!(outcome, Settled::Closed(RunOutcome::Cancelled)),
+            Ok(()) => assert_eq!(outcome, Settled::new(RunStatus::Cancelled)),
             Err(error) => assert_eq!(outcome, SUCCEEDED, "{error}"),
         }
         let _ = checkpoint.await.unwrap();
@@ -304,18 +309,18 @@ struct Stood {
 
 /// How a run is brought to where it stands.
 const STANDS: [&str; 12] = [
-    "pending",
+    "queued",
     "running",
-    "waiting_approval",
-    "checkpointed",
-    "completed",
+    "waiting",
+    "suspended",
+    "succeeded",
     "failed",
     "cancelled",
-    "waiting_approval, and may be sent back",
+    "waiting, and may be sent back",
     "running, and a node asks",
-    "pending, and nobody drives it",
-    "waiting_approval, and nobody drives it",
-    "checkpointed, as nobody drives it",
+    "queued, and no process executes it",
+    "waiting, and no process executes it",
+    "queued, as its process left it",
 ];
 
 /// Whether it is what a run does itself that says so.
@@ -338,7 +343,7 @@ fn work(stands: &str, message: LifecycleMessage) -> Value {
     let hold = |id: &str, dep: &str| json!({"id": id, "tool": "hold", "deps": [dep]});
     let first = json!({"id": "first", "tool": "hold"});
     let nodes = match (stands, message) {
-        ("pending" | "pending, and nobody drives it", _) => vec![first],
+        ("queued" | "queued, and no process executes it", _) => vec![first],
         ("running", LifecycleMessage::RequestApproval) => {
             vec![json!({"id": "first", "tool": "hold", "approval": "after", "human_timeout": "1h"})]
         }
@@ -346,12 +351,12 @@ fn work(stands: &str, message: LifecycleMessage) -> Value {
         ("running", LifecycleMessage::Raise) => vec![json!({"id": "first", "tool": "hold", "retries": 0,
             "contract": [{"method": "schema", "spec": {"required": ["more"]}}]})],
         ("running", _) => vec![first, hold("next", "first")],
-        ("waiting_approval, and may be sent back", _) => vec![
+        ("waiting, and may be sent back", _) => vec![
             json!({"id": "ask", "tool": "draft", "approval": "after", "human_timeout": "1h", "patches": 1}),
             hold("next", "ask"),
         ],
-        ("completed", _) => vec![ask],
-        ("running, and a node asks" | "checkpointed" | "checkpointed, as nobody drives it", _) => {
+        ("succeeded", _) => vec![ask],
+        ("running, and a node asks" | "suspended" | "queued, as its process left it", _) => {
             vec![ask, first, hold("next", "first")]
         }
         _ => vec![ask, hold("next", "ask")],
@@ -375,7 +380,7 @@ async fn stand(stands: &str, message: LifecycleMessage) -> Stood {
     let system = begin(&journal, &hold).await;
     let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
     let holds = json!({"id": "before", "nodes": [{"id": "first", "tool": "hold"}]});
-    if stands.starts_with("pending") {
+    if matches!(stands, "queued" | "queued, and no process executes it") {
         agent.submit(Submission::plan(plan(&system, holds.clone()))).await.unwrap();
         idle().await;
     }
@@ -390,11 +395,11 @@ async fn stand(stands: &str, message: LifecycleMessage) -> Stood {
     let question = question.unwrap_or(none);
     let answer = async |answer| system.answer(&question.0, question.1, answer).await.unwrap();
     match stands {
-        "checkpointed" => rest(&system, run, &hold).await.unwrap(),
-        "completed" => answer(Answer::approve()).await,
+        "suspended" => rest(&system, run, &hold).await.unwrap(),
+        "succeeded" => answer(Answer::approve()).await,
         "failed" => answer(Answer::reject()).await,
         "cancelled" => system.cancel(run).await.unwrap(),
-        "waiting_approval, and may be sent back" => {
+        "waiting, and may be sent back" => {
             submit(&system, holds).await;
         }
         _ => {}
@@ -402,9 +407,9 @@ async fn stand(stands: &str, message: LifecycleMessage) -> Stood {
     idle().await;
     let stood = Stood { system, journal, hold, submission, run, question };
     match stands {
-        "pending, and nobody drives it"
-        | "waiting_approval, and nobody drives it"
-        | "checkpointed, as nobody drives it" => {
+        "queued, and no process executes it"
+        | "waiting, and no process executes it"
+        | "queued, as its process left it" => {
             let journal = left_by(&stood.journal);
             stood.system.shutdown().await;
             Stood { system: begin(&journal, &stood.hold).await, journal, ..stood }
@@ -435,7 +440,7 @@ impl Stood {
             LifecycleMessage::AssignJob => {
                 assert_eq!(system.submit(self.submission.clone()).await.unwrap(), *run);
                 idle().await;
-                if system.stands(*run).await.unwrap() == AgentState::Pending {
+                if !system.view(*run, None).await.unwrap().run.has_started() {
                     self.hold.go(1);
                 }
                 Ok(())
@@ -454,11 +459,11 @@ impl Stood {
 
     /// What becomes of it when it is told this.
     async fn answer(&self, message: LifecycleMessage) -> String {
-        let stands = async || self.system.stands(self.run).await.unwrap();
+        let stands = async || status(&self.system, self.run).await;
         let view = self.system.view(self.run, None).await.unwrap();
         let before = stands().await;
-        if is_of_work(message) && before != AgentState::Running {
-            assert!(!view.run.has_work_in_flight() || before == AgentState::Checkpointed);
+        if is_of_work(message) && before != RunStatus::Running {
+            assert!(!view.run.has_work_in_flight() || before == RunStatus::Queued);
             return "nothing of it is at work".to_owned();
         }
         let said = self.say(message).await;
@@ -487,7 +492,7 @@ async fn a_run_takes_in_every_state_what_the_matrix_says_and_nothing_else() {
             |message: &LifecycleMessage| stands != "running, and a node asks" || !is_of_work(*message);
         for message in LifecycleMessage::ALL.into_iter().filter(is_said) {
             let stood = stand(stands, message).await;
-            let state = stood.system.stands(stood.run).await.unwrap();
+            let state = status(&stood.system, stood.run).await;
             assert!(stands.starts_with(state.as_str()), "{stands}: {state}");
             matrix += &format!("  {:15} {}\n", format!("{message:?}"), stood.answer(message).await);
             stood.hold.go(9);
@@ -495,29 +500,29 @@ async fn a_run_takes_in_every_state_what_the_matrix_says_and_nothing_else() {
         }
     }
     expect![[r#"
-        pending
+        queued
           AssignJob       running
-          ExecuteStep     invalid_state, expected running or checkpointed
+          ExecuteStep     invalid_state, expected running or suspended
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         invalid_state, expected waiting_approval
-          Reject          invalid_state, expected waiting_approval
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
           Cancel          cancelled
         running
           AssignJob       as it was
           ExecuteStep     as it was
-          RequestApproval waiting_approval
-          Checkpoint      checkpointed
-          Complete        completed
+          RequestApproval waiting
+          Checkpoint      suspended
+          Complete        succeeded
           Raise           failed
-          Approve         invalid_state, expected waiting_approval
-          Reject          invalid_state, expected waiting_approval
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
           Cancel          cancelled
-        waiting_approval
+        waiting
           AssignJob       as it was
-          ExecuteStep     invalid_state, expected running or checkpointed
+          ExecuteStep     invalid_state, expected running or suspended
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
@@ -525,74 +530,74 @@ async fn a_run_takes_in_every_state_what_the_matrix_says_and_nothing_else() {
           Approve         running
           Reject          failed
           Cancel          cancelled
-        checkpointed
+        suspended
           AssignJob       as it was
           ExecuteStep     running
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         invalid_state, expected waiting_approval
-          Reject          invalid_state, expected waiting_approval
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
           Cancel          cancelled
-        completed
+        succeeded
           AssignJob       as it was
-          ExecuteStep     invalid_state, expected running or checkpointed
+          ExecuteStep     invalid_state, expected running or suspended
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         invalid_state, expected waiting_approval
-          Reject          invalid_state, expected waiting_approval
-          Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
+          Cancel          invalid_state, expected queued or running or waiting or suspended
         failed
           AssignJob       as it was
-          ExecuteStep     invalid_state, expected running or checkpointed
+          ExecuteStep     invalid_state, expected running or suspended
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         invalid_state, expected waiting_approval
-          Reject          invalid_state, expected waiting_approval
-          Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
+          Cancel          invalid_state, expected queued or running or waiting or suspended
         cancelled
           AssignJob       as it was
-          ExecuteStep     invalid_state, expected running or checkpointed
+          ExecuteStep     invalid_state, expected running or suspended
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         invalid_state, expected waiting_approval
-          Reject          invalid_state, expected waiting_approval
-          Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
-        waiting_approval, and may be sent back
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
+          Cancel          invalid_state, expected queued or running or waiting or suspended
+        waiting, and may be sent back
           AssignJob       as it was
-          ExecuteStep     invalid_state, expected running or checkpointed
+          ExecuteStep     invalid_state, expected running or suspended
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
           Approve         running
-          Reject          pending
+          Reject          queued
           Cancel          cancelled
         running, and a node asks
           AssignJob       as it was
           ExecuteStep     as it was
-          Checkpoint      checkpointed
+          Checkpoint      suspended
           Approve         as it was
           Reject          as it was
           Cancel          cancelled
-        pending, and nobody drives it
+        queued, and no process executes it
           AssignJob       running
           ExecuteStep     running
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         invalid_state, expected waiting_approval
-          Reject          invalid_state, expected waiting_approval
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
           Cancel          cancelled
-        waiting_approval, and nobody drives it
+        waiting, and no process executes it
           AssignJob       as it was
           ExecuteStep     as it was
           RequestApproval nothing of it is at work
@@ -602,15 +607,15 @@ async fn a_run_takes_in_every_state_what_the_matrix_says_and_nothing_else() {
           Approve         running
           Reject          failed
           Cancel          cancelled
-        checkpointed, as nobody drives it
+        queued, as its process left it
           AssignJob       running
           ExecuteStep     running
           RequestApproval nothing of it is at work
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         running
-          Reject          running
+          Approve         invalid_state, expected waiting
+          Reject          invalid_state, expected waiting
           Cancel          cancelled
     "#]]
     .assert_eq(&matrix);

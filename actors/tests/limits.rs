@@ -13,7 +13,7 @@ use ostler_actors::{
 use ostler_kernel::gate::DENIALS_MAX;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::Journal;
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{RunOutcome, RunStatus};
 use ostler_store::{MemoryJournal, Store};
 use serde_json::json;
 
@@ -32,7 +32,7 @@ async fn there_are_no_more_agents_than_the_limit_also_after_a_restart() {
         &system,
         json!({"id": "p", "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": 0}}]}),
     );
-    assert_eq!(system.outcome(run.await).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run.await).await.unwrap(), RunStatus::Succeeded);
     system.shutdown().await;
 
     let system = within(journal, Vec::new(), limits).await;
@@ -57,7 +57,7 @@ async fn no_more_agents_are_live_than_the_limit_and_the_others_have_their_turn()
         hold.go(1);
     }
     for run in runs {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     system.shutdown().await;
 }
@@ -93,7 +93,7 @@ async fn a_result_is_kept_up_to_the_limit_and_refused_beyond() {
         let params = json!({"template": text, "values": {}});
         let nodes = json!([{"id": "n", "tool": "text.render", "params": params, "retries": 0}]);
         let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(expected), "{text}");
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::from(expected), "{text}");
         if expected == RunOutcome::Failed {
             let report = system.view(run, None).await.unwrap().report;
             let told = format!("the result has {} bytes, at most {result_bytes} are kept", result_bytes + 1);
@@ -114,7 +114,7 @@ async fn a_result_is_kept_up_to_a_depth() {
         hold.go(1);
         let nodes = json!([{"id": "n", "tool": "hold", "retries": 0}]);
         let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{deep}");
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::from(outcome), "{deep}");
     }
     system.shutdown().await;
 }
@@ -128,7 +128,7 @@ async fn the_test_of_a_contract_is_ended_at_its_limit_however_long_its_node_may_
     let node = json!({"id": "n", "tool": "text.render", "params": params, "retries": 0, "timeout": 3_600_000, "contract": contract});
     let begun = tokio::time::Instant::now();
     let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     program.stopped().await;
     assert!(begun.elapsed().as_millis() < 2 * u128::from(TEST_MS_MAX), "{:?}", begun.elapsed());
     let culprits = system.view(run, None).await.unwrap().report.root_causes;
@@ -155,7 +155,7 @@ async fn there_are_no_more_clients_than_the_limit() {
     system.outcome(second).await.unwrap();
     assert!(matches!(run("c").await, Err(SubmitError::TooManyClients(2))));
     assert_eq!(system.change_client("c", credits()).await, Err(ClientError::TooMany(2)));
-    assert_eq!(run("b").await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(run("b").await.unwrap(), RunStatus::Succeeded);
     system.change_client("a", credits()).await.unwrap();
     assert!(matches!(run("no name").await, Err(SubmitError::Client(name)) if name == "no name"));
     system.shutdown().await;
@@ -176,7 +176,7 @@ async fn results_that_end_together_are_written_in_as_many_appends_as_it_takes() 
         hold.started().await;
     }
     hold.go(many as usize);
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     system.shutdown().await;
 }
 
@@ -193,8 +193,8 @@ async fn a_run_that_the_gate_refuses_again_and_again_is_cancelled() {
         nodes.push(asks.clone());
         let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
         let (outcome, ok) = match denied {
-            DENIALS_MAX => (Settled::Closed(RunOutcome::Cancelled), "ok cancelled"),
-            _ => (Settled::WaitsForPerson, "ok waiting_human"),
+            DENIALS_MAX => (Settled::new(RunStatus::Cancelled), "ok cancelled"),
+            _ => (Settled::new(RunStatus::Waiting), "ok waiting_human"),
         };
         assert_eq!(system.outcome(run).await.unwrap(), outcome);
         assert!(states(&system, run).await.contains(ok));

@@ -6,11 +6,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{Watched, left_by, states, submit, system, until};
-use ostler_actors::{AgentRow, Answer, ApprovalId, ReadResult, Settled, System};
+use ostler_actors::{AgentRow, Answer, ApprovalId, ReadResult, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ async fn open(system: &System, asking: &[&str]) -> RunId {
     let run = submit(system, json!({"id": "p", "nodes": nodes})).await;
     match asking.is_empty() {
         true => until(async || states(system, run).await == "s running").await,
-        false => assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson),
+        false => assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting),
     }
     run
 }
@@ -146,7 +146,7 @@ async fn the_results_of_a_run_are_read_from_one_fold_of_its_records() {
     let node = |at: usize| json!({"id": format!("n{at}"), "tool": "text.render", "params": {"template": "t", "values": {}}});
     let nodes: Vec<Value> = (0..20).map(node).collect();
     let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     watched.records_of(run);
     let results = system.read_results(run).await.unwrap();
     let records = system.view(run, None).await.unwrap().last.0 as usize;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Hold, plan, until};
-use ostler_actors::{ClientChange, Limits, RunError, Settled, Submission, System};
+use ostler_actors::{ClientChange, Limits, RunError, Submission, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, Seq, StreamId};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ async fn clients_take_turns_at_the_places_of_actors() {
     flood.go(2);
     other.started().await;
     other.go(1);
-    assert_eq!(system.outcome(one).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(one).await.unwrap(), RunStatus::Succeeded);
     flood.go(38);
     until(async || system.agents().await.is_empty()).await;
     system.shutdown().await;
@@ -74,13 +74,13 @@ async fn a_run_that_waits_for_a_place_is_cancelled_at_once() {
     let (second, third) = (open(&system, "acme", "other").await, open(&system, "acme", "other").await);
     until(async || in_line(&system).await == 2).await;
     system.cancel(second).await.unwrap();
-    assert_eq!(system.outcome(second).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(second).await.unwrap(), RunStatus::Cancelled);
     assert!(matches!(system.cancel(second).await, Err(RunError::InvalidState(_))));
     busy.go(1);
     other.started().await;
     other.go(1);
     for run in [first, third] {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     until(async || system.agents().await.is_empty()).await;
     system.shutdown().await;
@@ -109,7 +109,7 @@ async fn runs_without_credits_leave_their_places_to_others_and_all_go_on_when_th
     let one = open(&system, "rich", "other").await;
     other.started().await;
     other.go(1);
-    assert_eq!(system.outcome(one).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(one).await.unwrap(), RunStatus::Succeeded);
     until(async || {
         let agents = system.agents().await;
         let idle = agents.iter().filter(|agent| agent.state == "idle").count();
@@ -120,11 +120,11 @@ async fn runs_without_credits_leave_their_places_to_others_and_all_go_on_when_th
     // One that needs no actor is cancelled like any other.
     let cancelled = runs.pop().unwrap();
     system.cancel(cancelled).await.unwrap();
-    assert_eq!(system.outcome(cancelled).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(cancelled).await.unwrap(), RunStatus::Cancelled);
     poor.go(299);
     deposit(&system, "poor", 1_000_000).await;
     for run in runs {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
         let waits = waits(&journal, "poor", run);
         assert!(waits.is_empty() || waits == [true, false], "{waits:?}");
     }
@@ -152,7 +152,7 @@ async fn the_only_run_that_waits_for_credits_stays_where_it_is_while_others_of_i
     deposit(&system, "acme", 1_000_000).await;
     busy.go(4);
     other.go(1);
-    assert_eq!(system.outcome(last).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(last).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(waits(&journal, "acme", last), [true, false]);
     system.shutdown().await;
 }

@@ -15,7 +15,7 @@ use ostler_kernel::event::{Event, Failure};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, TIMEOUT_MS_MAX};
 use ostler_kernel::port::{AttemptLogError, Journal, Seq, StreamId, TOKEN_BYTES_MAX, Tool};
-use ostler_kernel::run::{FailureCategory, RunOutcome};
+use ostler_kernel::run::{FailureCategory, RunStatus};
 use ostler_kernel::step_history::{STEP_ID_BYTES_MAX, STEP_RESULT_BYTES_MAX};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
@@ -50,8 +50,8 @@ fn node(more: Value) -> Value {
     json!({"id": "p", "policy": {"backoff_base": "1ms"}, "nodes": [node]})
 }
 
-const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
-const FAILED: Settled = Settled::Closed(RunOutcome::Failed);
+const SUCCEEDED: Settled = Settled::new(RunStatus::Succeeded);
+const FAILED: Settled = Settled::new(RunStatus::Failed);
 
 /// What the last attempt of the node failed with.
 async fn failure(system: &System, run: RunId) -> Failure {
@@ -210,7 +210,7 @@ async fn a_step_that_may_not_be_repeated_is_in_doubt_and_called_again_on_the_wor
     let calls = Count::default();
     let more = json!({"timeout": "100ms", "retries": 3});
     let (system, run, settled) = run_of(lossy(Idempotency::None, &calls), more).await;
-    assert_eq!(settled, Settled::WaitsForPerson);
+    assert_eq!(settled, RunStatus::Waiting);
     assert_eq!(states(&system, run).await, "n waiting_human");
     assert_eq!(failure(&system, run).await.category, FailureCategory::InDoubt);
     assert_eq!(calls.get(), 1);
@@ -259,7 +259,7 @@ async fn a_step_in_doubt_stays_so_whatever_ends_the_attempt_that_is_done_anew() 
     reached.acquire().await.unwrap().forget();
     let third = system(left_by(&left), tools(program)).await;
     third.resume(run).await.unwrap();
-    assert_eq!(third.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(third.outcome(run).await.unwrap(), RunStatus::Waiting);
     assert_eq!(failure(&third, run).await.category, FailureCategory::InDoubt);
     assert_eq!(calls.get(), 1);
     third.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();

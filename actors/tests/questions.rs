@@ -6,11 +6,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{Hold, left_by, states, submit, system, until};
-use ostler_actors::{Answer, RunError, Settled};
+use ostler_actors::{Answer, RunError};
 use ostler_kernel::event::{Event, HumanRequest};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, RunRowStatus, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{ApprovalTest, NodeState, RunOutcome};
+use ostler_kernel::run::{ApprovalTest, NodeState, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn a_question_shows_the_tests_that_run_with_the_action_and_a_yes_is_for_th
         (["ls", "a"], Effect::Read, 0),
     ] {
         let run = submit(&system, tested(&argv)).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
         let asked = system.approvals(run).await.unwrap().remove(0);
         let shown = ApprovalTest { argv: argv.map(str::to_owned).to_vec(), effect, impact };
         assert_eq!((asked.shown.tests, asked.shown.refusal, asked.is_outdated), (vec![shown], None, false));
@@ -55,7 +55,7 @@ async fn a_question_about_an_aggregator_shows_what_it_makes_a_text_of_and_a_yes_
         let run =
             submit(&system, json!({"id": "p", "nodes": [render("a", text), render("b", template), report]}))
                 .await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
         let asked = system.approvals(run).await.unwrap().remove(0);
         let view = system.view(run, None).await.unwrap();
         let fate = |node: &str| {
@@ -65,7 +65,7 @@ async fn a_question_about_an_aggregator_shows_what_it_makes_a_text_of_and_a_yes_
         let expected = json!({"template": text, "values": {"a": fate("a"), "b": fate("b")}});
         assert_eq!((Value::Object(asked.shown.params), asked.is_outdated), (expected, false));
         system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
         digests.extend(asked.digest);
     }
     digests.sort();
@@ -92,7 +92,7 @@ async fn a_test_that_acts_is_not_run_twice_in_silence() {
 
     let second = system(left, vec![look, shell.clone()]).await;
     second.resume_all().await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Waiting);
     let view = second.view(run, None).await.unwrap();
     assert_eq!(view.run.instance(&"n".into()).unwrap().reason.as_ref().unwrap().to_string(), "in_doubt");
     second.shutdown().await;
@@ -120,7 +120,7 @@ async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_
     let broken = submit(&first, needs_much()).await;
     let question = json!({"id": "ask", "kind": "human_approval", "human_timeout": "1h"});
     let sound = submit(&first, json!({"id": "q", "nodes": [question]})).await;
-    assert_eq!(first.outcome(sound).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(first.outcome(sound).await.unwrap(), RunStatus::Waiting);
     hold.started().await;
     until(async || !first.approvals(broken).await.unwrap().is_empty()).await;
     let left = left_by(&journal);
@@ -136,16 +136,16 @@ async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_
     let why = asked[0].shown.refusal.clone().unwrap();
     assert!(why.starts_with("the result of much cannot be read: no artifact "), "{why}");
     second.resume_all().await.unwrap();
-    assert_eq!(second.outcome(broken).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(second.outcome(broken).await.unwrap(), RunStatus::Waiting);
     let view = second.view(broken, None).await.unwrap();
     let used = view.run.instance(&"use".into()).unwrap();
     assert_eq!(used.state(), NodeState::Failed);
     assert!(used.failure.as_ref().unwrap().message.starts_with("the result of much cannot be read"));
     second.cancel(broken).await.unwrap();
-    assert_eq!(second.outcome(broken).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(second.outcome(broken).await.unwrap(), RunStatus::Cancelled);
     let asked = second.approvals(sound).await.unwrap().remove(0);
     second.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
-    assert_eq!(second.outcome(sound).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(second.outcome(sound).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(states(&second, sound).await, "ask executed");
     second.shutdown().await;
 }
@@ -159,7 +159,7 @@ async fn a_run_whose_records_do_not_fit_hides_no_other_and_is_set_aside() {
     let mut runs = Vec::new();
     for _ in 0..2 {
         let run = submit(&first, question.clone()).await;
-        assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(first.outcome(run).await.unwrap(), RunStatus::Waiting);
         runs.push(run);
     }
     let [broken, sound] = [runs[0], runs[1]];
@@ -179,7 +179,7 @@ async fn a_run_whose_records_do_not_fit_hides_no_other_and_is_set_aside() {
         all.unreadable
     );
     second.resume_all().await.unwrap();
-    let standing = || second.runs(false).unwrap().into_iter().find(|row| row.run == broken).unwrap().standing;
+    let standing = || second.runs(false).unwrap().into_iter().find(|row| row.run == broken).unwrap().status;
     until(async || standing() != RunRowStatus::Open).await;
     assert!(matches!(standing(), RunRowStatus::Parked(why) if why.starts_with("it cannot be read")));
     assert_eq!(second.all_approvals().await.unwrap().approvals.len(), 1);
@@ -192,7 +192,7 @@ async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
     let journal = Arc::new(MemoryJournal::default());
     let first = system(journal.clone(), vec![act(Effect::Write)]).await;
     let run = submit(&first, tested(&["ls"])).await;
-    assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(first.outcome(run).await.unwrap(), RunStatus::Waiting);
     first.shutdown().await;
     // The same, asked long ago.
     let left = Arc::new(MemoryJournal::default());
@@ -210,7 +210,7 @@ async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
     let second = system(left.clone(), vec![act(Effect::External)]).await;
     assert!(second.approvals(run).await.unwrap()[0].is_outdated);
     second.resume(run).await.unwrap();
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Failed);
     let view = second.view(run, None).await.unwrap();
     let act = view.run.instance(&"act".into()).unwrap();
     assert_eq!((act.requests, act.reason.as_ref().unwrap().to_string().as_str()), (1, "human_timeout"));

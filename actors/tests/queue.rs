@@ -8,7 +8,7 @@ use common::{Hold, PATIENCE, plan, states, system};
 use ostler_actors::{AgentHandle, AgentProfile, Answer, RunError, Settled, Submission, System};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::json;
 
@@ -30,14 +30,14 @@ async fn a_run_that_waits_behind_another_is_cancelled_at_once() {
         .await
         .expect("it does not wait for the first")
         .unwrap();
-    assert_eq!(system_.outcome(second).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system_.outcome(second).await.unwrap(), RunStatus::Cancelled);
     assert_eq!(states(&system_, second).await, "s cancelled");
     assert!(system_.view(first, None).await.unwrap().closed.is_none(), "the first goes on");
     assert!(matches!(system_.cancel(second).await, Err(RunError::InvalidState(_))));
 
     // What waits behind it is not held up by the gap.
     system_.cancel(first).await.unwrap();
-    assert_eq!(system_.outcome(third).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system_.outcome(third).await.unwrap(), RunStatus::Succeeded);
     system_.shutdown().await;
 
     let again = system(journal, Vec::new()).await;
@@ -56,7 +56,7 @@ async fn who_waits_for_a_run_behind_one_that_waits_for_a_person_is_told_and_it_g
     let behind = [submit_sleep(&system, &agent, 0).await, submit_sleep(&system, &agent, 0).await];
     for run in behind {
         let settled = tokio::time::timeout(PATIENCE, system.outcome(run)).await.expect("it is told");
-        assert_eq!(settled.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(settled.unwrap(), RunStatus::Waiting);
         assert_eq!(system.held_up_by(run), Some(first));
     }
     assert_eq!(system.held_up_by(first), None);
@@ -67,7 +67,7 @@ async fn who_waits_for_a_run_behind_one_that_waits_for_a_person_is_told_and_it_g
     system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
     for run in [first, behind[0], behind[1]] {
         // It may have been asked before the answer was taken in.
-        while system.outcome(run).await.unwrap() != Settled::Closed(RunOutcome::Succeeded) {
+        while system.outcome(run).await.unwrap() != Settled::new(RunStatus::Succeeded) {
             tokio::task::yield_now().await;
         }
     }

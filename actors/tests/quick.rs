@@ -6,7 +6,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{Hold, Watched, plan, states, submit, system, until};
-use ostler_actors::{Settled, Submission, System};
+use ostler_actors::{Submission, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::RunId;
@@ -14,7 +14,7 @@ use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
@@ -110,7 +110,7 @@ async fn so_many_are_made_in_a_turn_and_the_others_in_the_next() {
     let (tool, journal) = (Arc::new(Quick::new(Effect::None)), Arc::new(MemoryJournal::default()));
     let system = system(journal.clone(), vec![tool.clone()]).await;
     let run = run_chain(&system, 2 * IN_A_TURN + 10).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(tool.streaks(), [2 * IN_A_TURN + 10], "all by their agent");
     let client = journal.run(run).unwrap().unwrap().client;
     let records = journal.read(StreamId::run(&client, run), Seq(0), usize::MAX).unwrap();
@@ -128,7 +128,7 @@ async fn those_that_take_longer_than_they_should_are_made_beside_their_agent() {
     let tool = Arc::new(Quick { deed: (1, wait), ..Quick::new(Effect::None) });
     let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
     let run = run_chain(&system, 3).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(tool.streaks()[..2], [1, 1], "the second does not wait for its agent");
     system.shutdown().await;
 }
@@ -139,7 +139,7 @@ async fn what_acts_or_waits_is_made_beside_its_agent() {
         let tool = Arc::new(Quick { waits, ..Quick::new(effect) });
         let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
         let run = run_chain(&system, 5).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded), "{effect:?}");
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded, "{effect:?}");
         if effect.acts() {
             assert_eq!(tool.streaks(), [1; 5]);
         }
@@ -153,7 +153,7 @@ async fn a_panic_fails_its_attempt_and_nothing_else() {
     let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
     let run = run_chain(&system, 5).await;
     // It crashed once, and is tried again.
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(tool.tasks.lock().map_or(0, |tasks| tasks.len()), 6);
     until(async || system.queue().await.is_some_and(|queue| queue.running == 0)).await;
     system.shutdown().await;
@@ -176,7 +176,7 @@ async fn what_was_done_and_is_not_written_down_costs_nothing_and_is_done_again()
     let tool = Arc::new(Quick { deed: (3, intrude), ..Quick::new(Effect::None) });
     let system = system(journal.clone(), vec![tool.clone()]).await;
     let run = run_chain(&system, 5).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert!(tool.streaks().iter().sum::<usize>() > 5, "what was not written down is done again");
     let stream = stream.lock().unwrap().expect("it was meddled with");
     let cost = recorded_cost(&journal, stream);
@@ -192,11 +192,11 @@ async fn a_run_that_is_all_quick_attempts_lets_others_have_their_turn() {
     let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
     let long = run_chain(&system, 5_000).await;
     let short = submit(&system, chain(1)).await;
-    assert_eq!(system.outcome(short).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(short).await.unwrap(), RunStatus::Succeeded);
     let open: Vec<RunId> = system.runs(true).unwrap().iter().map(|row| row.run).collect();
     assert_eq!(open, [long]);
     system.cancel(long).await.unwrap();
-    assert_eq!(system.outcome(long).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(long).await.unwrap(), RunStatus::Cancelled);
     system.shutdown().await;
 }
 
@@ -212,7 +212,7 @@ async fn what_a_quick_attempt_makes_needless_does_not_begin() {
         {"id": "c", "tool": "quick", "join": "any_of", "deps": ["a", "b"]},
     ]});
     let run = submit(&system, source).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(states(&system, run).await, "a skipped, b executed, c executed");
     assert!(!slow.has_started());
     until(async || system.queue().await.is_some_and(|queue| queue.running == 0)).await;
@@ -235,7 +235,7 @@ async fn so_many_refusals_as_there_are_nodes_are_more_than_one_turn() {
     let start = json!({"id": "s", "tool": "hold"});
     let nodes: Vec<_> = std::iter::once(start).chain((1..NODES).map(write)).collect();
     let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let view = system.view(run, None).await.unwrap();
     assert!(view.run.instances().all(|(_, instance)| instance.attempts == 1), "each was asked for once");
     // At first each of them becomes ready.

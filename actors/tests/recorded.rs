@@ -6,15 +6,15 @@ mod common;
 use std::sync::Arc;
 
 use common::{submit, value};
-use ostler_actors::{Program, ProgramContext, Settled, System};
+use ostler_actors::{Program, ProgramContext, System};
 use ostler_kernel::id::RunId;
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 async fn failure(system: &System, run: RunId) -> String {
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let view = system.view(run, None).await.unwrap();
     let failure = view.run.instance(&"n".into()).unwrap().failure.clone().unwrap();
     format!("{}: {}", failure.category, failure.message)
@@ -51,7 +51,7 @@ async fn the_first_call_gives_what_each_later_attempt_is_given() {
         [gives(json!(1.0)), gives(json!({"b": 1, "a": -0.0})), gives(json!(1e3)), gives(Some(f64::NAN))]
     {
         let (system, run) = run_of(program).await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
         let given = value(&system, run, "n").await;
         assert_eq!(given[0], given[1]);
     }

@@ -6,9 +6,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Hold, PATIENCE, SLOTS, memory, plan, states, submit, system, until};
-use ostler_actors::{AgentProfile, Settled, Submission, System};
+use ostler_actors::{AgentProfile, Submission, System};
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::json;
 
@@ -33,15 +33,15 @@ async fn a_run_that_only_waits_keeps_no_actor_and_goes_on_when_its_time_has_come
     assert_eq!(states(&system, run).await, "a pending, s running");
 
     // The ten minutes, and what a person is given.
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
     resting(&system).await;
     assert_eq!(states(&system, run).await, "a waiting_human, s executed");
     let before = tokio::time::Instant::now();
     let mut stirs = system.stirs();
-    while system.outcome(run).await.unwrap() == Settled::WaitsForPerson {
+    while system.outcome(run).await.unwrap() == RunStatus::Waiting {
         stirs.changed().await.unwrap();
     }
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     assert_eq!(before.elapsed().as_secs(), 3_600);
     system.shutdown().await;
 }
@@ -64,7 +64,7 @@ async fn a_wait_of_less_than_a_second_is_waited_for_by_the_actor() {
     assert_eq!(live.collect::<Vec<_>>(), [short.to_string().as_str().into()]);
     assert!(begun.elapsed().is_zero(), "{:?}", begun.elapsed());
     for run in [short, long] {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     assert_eq!(begun.elapsed().as_secs(), 1);
     system.shutdown().await;
@@ -80,8 +80,8 @@ async fn the_next_run_of_an_agent_does_not_overtake_one_that_rests() {
     resting(&system).await;
     assert_eq!(states(&system, second).await, "a pending");
     system.cancel(first).await.unwrap();
-    assert_eq!(system.outcome(first).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
-    assert_eq!(system.outcome(second).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(system.outcome(first).await.unwrap(), RunStatus::Cancelled);
+    assert_eq!(system.outcome(second).await.unwrap(), RunStatus::Waiting);
     system.shutdown().await;
 }
 
@@ -102,7 +102,7 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
     until(async || system.agents().await.iter().filter(|row| row.state != "idle").count() <= 1).await;
 
     hold.go(SLOTS);
-    assert_eq!(system.outcome(full).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(full).await.unwrap(), RunStatus::Succeeded);
     let holds: Vec<_> = (0..SLOTS).map(|at| json!({"id": format!("h{at}"), "tool": "hold"})).collect();
     let all = submit(&system, json!({"id": "all", "policy": {"slots": SLOTS}, "nodes": holds})).await;
     let all_at_once = async {
@@ -112,7 +112,7 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
     };
     tokio::time::timeout(PATIENCE, all_at_once).await.expect("no slot is lost");
     hold.go(SLOTS);
-    assert_eq!(system.outcome(all).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(all).await.unwrap(), RunStatus::Succeeded);
     system.shutdown().await;
 }
 
@@ -124,7 +124,7 @@ async fn no_request_is_lost_on_a_run_that_comes_to_rest_or_leaves_it() {
         let nodes: Vec<_> = ["a", "b", "c", "d"].iter().map(|id| asks(id)).collect();
         let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
         if round % 2 == 0 {
-            assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+            assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
         }
         let skipped = ["a", "b", "c", "d"].map(|id| {
             let system = system.clone();
@@ -140,7 +140,7 @@ async fn no_request_is_lost_on_a_run_that_comes_to_rest_or_leaves_it() {
         for skipped in skipped {
             skipped.await.unwrap().unwrap();
         }
-        assert!(matches!(system.outcome(run).await.unwrap(), Settled::Closed(_)));
+        assert!(system.outcome(run).await.unwrap().status.is_over());
         assert_eq!(states(&system, run).await, "a skipped, b skipped, c skipped, d skipped");
     }
     system.shutdown().await;

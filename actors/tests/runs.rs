@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Watched, left_by, memory, plan, states, submit, system, value};
-use ostler_actors::{Settled, Submission, SubmitError, System, Term, new_run_id};
+use ostler_actors::{Submission, SubmitError, System, Term, new_run_id};
 use ostler_kernel::event::Event;
 use ostler_kernel::port::Seq;
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -24,7 +24,7 @@ fn render(id: &str, deps: &[&str]) -> serde_json::Value {
 async fn a_chain_runs_to_its_end() {
     let system = memory().await;
     let run = submit(&system, json!({"id": "p", "nodes": [render("a", &[]), render("b", &["a"])]})).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(states(&system, run).await, "a executed, b executed");
     assert_eq!(value(&system, run, "b").await, json!({"text": "hello"}));
     system.shutdown().await;
@@ -67,7 +67,7 @@ async fn a_fan_out_and_in_runs_to_its_end() {
     nodes.extend(names.iter().map(|name| render(name, &["in"])));
     nodes.push(render("out", &names.iter().map(String::as_str).collect::<Vec<_>>()));
     let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     system.shutdown().await;
 }
 
@@ -86,7 +86,7 @@ async fn references_reach_into_results_and_missing_ones_fail() {
         ]}),
     )
     .await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let report = system.view(run, None).await.unwrap().report;
     let culprits: Vec<String> =
         report.root_causes.iter().map(|c| format!("{} {}", c.node, c.reason)).collect();
@@ -108,7 +108,7 @@ async fn an_aggregator_sees_a_failure_and_still_reports() {
         ]}),
     )
     .await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(value(&system, run, "report").await, json!({"text": "failed, hello"}));
     system.shutdown().await;
 }
@@ -119,7 +119,7 @@ async fn sleeps_hold_no_slot() {
     let nodes: Vec<_> =
         (0..50).map(|n| json!({"id": format!("s{n}"), "tool": "time.sleep", "params": {"ms": 30}})).collect();
     let run = submit(&system, json!({"id": "p", "policy": {"slots": 1}, "nodes": nodes})).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(system.view(run, None).await.unwrap().report.peak_ready, 50);
     assert_eq!(system.view(run, None).await.unwrap().report.rounds, [50]);
     system.shutdown().await;
@@ -131,7 +131,7 @@ async fn a_cancelled_run_is_closed_as_cancelled() {
     let nodes = json!([{"id": "s", "tool": "time.sleep", "params": {"ms": 3_600_000}}, render("a", &["s"])]);
     let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
     system.cancel(run).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Cancelled);
     assert_eq!(states(&system, run).await, "a cancelled, s cancelled");
     system.shutdown().await;
 }
@@ -196,7 +196,7 @@ async fn a_submission_that_comes_twice_is_one_run() {
     // The process died before it could answer: the next one goes on with the run.
     let second = system(left_by(&journal), Vec::new()).await;
     assert_eq!(second.submit(submission(&second, 50)).await.unwrap(), run);
-    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(second.submit(submission(&second, 50)).await.unwrap(), run);
     assert_eq!(second.runs(false).unwrap().len(), 1);
     first.shutdown().await;

@@ -16,12 +16,12 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{ChildRunSpec, RunRowStatus, Tool};
-use ostler_kernel::run::{FailureCategory, RunOutcome};
+use ostler_kernel::run::{FailureCategory, RunOutcome, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
+const SUCCEEDED: Settled = Settled::new(RunStatus::Succeeded);
 
 fn child(source: Value) -> ChildRunSpec {
     ChildRunSpec::plan(serde_json::from_value::<PlanDraft>(source).unwrap())
@@ -115,7 +115,7 @@ async fn more_than_is_left_of_a_budget_is_not_given() {
     let wanted = ChildRunSpec { budget: Some(100_001), ..child(source) };
     let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wanted))]).await;
     let run = submitted(&system, Submission { budget: Some(100_000), ..terms(&system) }).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let Failure { category, message } = failure(&system, run).await;
     assert_eq!(category, FailureCategory::ResourceExhaustion);
     assert!(message.starts_with("step \"child\" wants 100001 credits for a run, and "), "{message}");
@@ -132,7 +132,7 @@ async fn what_a_run_costs_stays_within_its_budget() {
         json!({"id": "p", "policy": {"backoff_base": "1ms"}, "nodes": [{"id": "n", "tool": "hold", "retries": 3}]}),
     );
     let run = system.submit(Submission { budget: Some(500), ..Submission::plan(plan) }).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let Failure { category, message } = failure(&system, run).await;
     assert_eq!(
         (category, message.as_str()),
@@ -151,7 +151,7 @@ async fn what_attempts_cost_that_run_at_once_stays_within_the_budget_together() 
     for _ in 0..4 {
         hold.started().await;
     }
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let cost = system.view(run, None).await.unwrap().run.cost();
     // All four went on together until it was used up.
     assert!((1_900..=2_000).contains(&cost), "{cost}");
@@ -216,7 +216,7 @@ async fn cancelling_a_run_cancels_those_that_its_agents_opened() {
     hold.started().await;
     let opened = other(&system, run).unwrap();
     system.cancel(run).await.unwrap();
-    assert_eq!(system.outcome(opened).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(system.outcome(opened).await.unwrap(), RunStatus::Cancelled);
     let acts = async |run: RunId| system.evaluation(run).await.unwrap().row.acts;
     assert_eq!(
         (acts(run).await, acts(opened).await),
@@ -257,7 +257,7 @@ async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_w
     let again = self::hold();
     let second = system(left_by(&left), tools(&again)).await;
     second.resume(opened).await.unwrap();
-    assert_eq!(second.outcome(opened).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(second.outcome(opened).await.unwrap(), RunStatus::Cancelled);
     until(async || second.runs(true).unwrap().iter().all(|row| row.status != RunRowStatus::Open)).await;
 }
 
@@ -274,9 +274,9 @@ async fn check_stopped_after_a_restart(parent: Program, stop: impl AsyncFn(&Syst
 
     let second = system(left_by(&journal), vec![self::hold(), Arc::new(parent)]).await;
     stop(&second, run).await;
-    let over = async || second.outcome(opened).await.unwrap() == Settled::Closed(RunOutcome::Cancelled);
+    let over = async || second.outcome(opened).await.unwrap() == RunStatus::Cancelled;
     until(over).await;
-    assert!(matches!(second.outcome(run).await.unwrap(), Settled::Closed(_)));
+    assert!(second.outcome(run).await.unwrap().status.is_over());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,13 +293,13 @@ async fn stopping_a_node_right_after_a_restart_cancels_what_it_opened_before() {
     // What its process did not live to end is in doubt, as the policy asks.
     check_stopped_after_a_restart(opens(), async |system, run| {
         system.resume(run).await.unwrap();
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
         system.cancel_node(run, "n".into()).await.unwrap();
     })
     .await;
     check_stopped_after_a_restart(opens(), async |system, run| {
         system.resume(run).await.unwrap();
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
         system.resolve(run, "n".into(), ResolveHow::Fail).await.unwrap();
     })
     .await;
@@ -506,7 +506,7 @@ async fn waiting_for_a_run_costs_nothing_and_takes_time_all_the_same() {
         assert!((1..100).contains(&cost), "{cost}");
     }
     let late = system.submit(Submission { intent: 2, ..Submission::plan(plan("10m")) }).await.unwrap();
-    assert_eq!(system.outcome(late).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(system.outcome(late).await.unwrap(), RunStatus::Failed);
     let Failure { category, message } = failure(&system, late).await;
     assert_eq!((category, message.as_str()), (FailureCategory::Timeout, "not done within 600000 ms"));
 }
@@ -542,7 +542,7 @@ async fn who_waits_for_a_run_reads_it_once_however_often_anything_else_stirs() {
     let run = submitted(&system, terms(&system)).await;
     until(async || other(&system, run).is_some()).await;
     let opened = other(&system, run).unwrap();
-    let asks = async || system.outcome(opened).await.unwrap() == Settled::WaitsForPerson;
+    let asks = async || system.outcome(opened).await.unwrap() == RunStatus::Waiting;
     until(asks).await;
     let rests = async || system.agents().await.iter().filter(|row| row.state == "idle").count() == 1;
     until(rests).await;
@@ -587,7 +587,7 @@ async fn who_waits_for_a_run_goes_on_waiting_while_that_is_checkpointed() {
     })
     .await;
     checkpoint.await.unwrap().unwrap();
-    assert_eq!(system.outcome(opened).await.unwrap(), Settled::Parked(CHECKPOINTED.to_owned()));
+    assert_eq!(system.outcome(opened).await.unwrap(), Settled::suspended(CHECKPOINTED.to_owned()));
     system.resume(opened).await.unwrap();
     hold.go(200);
     assert_eq!(system.outcome(opened).await.unwrap(), SUCCEEDED);

@@ -1,12 +1,12 @@
 //! The graph of a run with where each node stands.
 
-use ostler_actors::{Ahead, RunView};
+use ostler_actors::{RecoveryPreview, RunView};
 use ostler_kernel::id::RunId;
 
 use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
 /// The graph of a run as it stood at the view's last record; or as taking it up would find it, if nobody drives it.
-pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&Ahead>) -> GraphView {
+pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&RecoveryPreview>) -> GraphView {
     let now = ahead.map_or(&view.run, |ahead| &ahead.run);
     let (plan, graph) = (now.plan(), now.graph());
     let mut nodes: Vec<GraphNode> = now

@@ -1,6 +1,6 @@
 //! A run as a [`Summary`] and as a [`RunLine`] of the table of runs.
 
-use ostler_actors::{Ahead, ApprovalId, RunStatusView, RunView, System};
+use ostler_actors::{RecoveryPreview, ApprovalId, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::{RunId, Ticks};
@@ -21,7 +21,7 @@ pub(crate) fn in_the_past(view: &RunView) -> Summary {
 }
 
 /// `ahead` replaces the states of nodes by those that recovery would find.
-fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&Ahead>) -> Summary {
+fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPreview>) -> Summary {
     let RunStatusView { status, waits_for, reason, blocked_by, active } = status;
     let id = view.opened.run;
     let run = ahead.map_or(&view.run, |ahead| &ahead.run);

@@ -4,30 +4,18 @@ use std::fmt;
 use std::str::FromStr;
 
 use ostler_kernel::agent::LifecycleMessage;
-use ostler_kernel::contract;
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
-use ostler_kernel::gate::{CallClass, Preview};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
-use ostler_kernel::json;
-use ostler_kernel::lineage;
-use ostler_kernel::plan::{Node, TEST_TOOL, Tools};
-use ostler_kernel::port::{JSON, JournalError};
-use ostler_kernel::run::{ApprovalRequest, ApprovalTest, AttemptInput, NodeStatus, Run, RunInput};
-use serde_json::{Map, Value};
+use ostler_kernel::port::JournalError;
+use ostler_kernel::run::{ApprovalRequest, NodeStatus};
 
 use crate::api::system::System;
 use crate::api::view::RunView;
-use crate::attempts::attempt::{Caller, Work};
+use crate::attempts::approval_request::shown;
 use crate::base::error::RunError;
-use crate::run::Request;
-use crate::services::Services;
-use crate::storage::results;
-
-/// Bytes of the name of who answers.
-pub const BY_BYTES_MAX: usize = 64;
-
-/// Bytes of what they say besides yes or no.
-pub const NOTE_BYTES_MAX: usize = 4 * 1_024;
+use crate::messages::agent::Request;
+use crate::messages::answer::{Answer, AnswerRequest};
+use crate::run::services::RunServices;
 
 /// Names one question of one node of one run, as `RUN:NODE:NUMBER`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,165 +93,15 @@ pub struct ApprovalPage {
     pub has_more: bool,
 }
 
-/// What a person says to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    pub(crate) approve: bool,
-    pub(crate) by: String,
-    pub(crate) note: String,
-}
-
-impl Answer {
-    /// Yes, by `operator`.
-    pub fn approve() -> Answer {
-        Answer { approve: true, by: "operator".to_owned(), note: String::new() }
-    }
-
-    /// No, by `operator`. Before an action that cancels the node; a refused result may be tried again.
-    pub fn reject() -> Answer {
-        Answer { approve: false, ..Answer::approve() }
-    }
-
-    /// Who says so: up to [`BY_BYTES_MAX`] bytes.
-    pub fn by(self, by: impl Into<String>) -> Answer {
-        Answer { by: by.into(), ..self }
-    }
-
-    /// In their words: up to [`NOTE_BYTES_MAX`] bytes.
-    pub fn note(self, note: impl Into<String>) -> Answer {
-        Answer { note: note.into(), ..self }
-    }
-
-    /// Refuses what would not fit into a record.
-    pub(crate) fn check(&self) -> Result<(), RunError> {
-        let Answer { by, note, .. } = self;
-        if by.is_empty() || by.len() > BY_BYTES_MAX || by.chars().any(char::is_control) {
-            let what =
-                format!("who answers is named in 1 to {BY_BYTES_MAX} bytes without control characters");
-            return Err(RunError::Said(what));
-        }
-        if note.len() > NOTE_BYTES_MAX {
-            let bytes = note.len();
-            return Err(RunError::Said(format!(
-                "a note of {bytes} bytes: at most {NOTE_BYTES_MAX} are kept"
-            )));
-        }
-        Ok(())
-    }
-}
-
-/// An answer on its way to the actor that drives the run.
-pub(crate) struct AnswerRequest {
-    pub(crate) node: NodeId,
-    pub(crate) request: u32,
-    pub(crate) shown: Digest,
-    pub(crate) answer: Answer,
-}
-
-impl AnswerRequest {
-    /// What it means for the run; refused if it is not for what the node asks now.
-    pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<RunInput, RunError> {
-        let AnswerRequest { node, request, shown, answer: Answer { approve, by, note } } = self;
-        run.check_answer(&node, request, shown, now)?;
-        Ok(RunInput::HumanAnswer { node, request, approve, by, note })
-    }
-}
-
-/// What a node shows before it goes on: with its references resolved, and by the word of the gate. What it is given may be
-/// lost; then that is why it would come to nothing.
-pub(crate) async fn shown(
-    services: &Services,
-    opened: &RunOpened,
-    run: &Run,
-    node: &Node,
-    ask: HumanRequestKind,
-) -> ApprovalRequest {
-    let caller = Caller::of(opened);
-    let shown = as_planned(services, &caller, node, ask);
-    let because = |shown: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..shown };
-    let results = match results::needed(services, run, node).await {
-        Ok(results) => results,
-        Err(error) => return because(shown, error.to_string()),
-    };
-    let params = match run.attempt_input(node, &results) {
-        Ok((AttemptInput::Params(params), _)) => params,
-        Ok((AttemptInput::Aggregate { template, values }, _)) => {
-            return as_rendered(shown, &template, &values);
-        }
-        Err(error) => return because(shown, error.to_string()),
-    };
-    let shown = ApprovalRequest { params: Map::clone(&params), ..shown };
-    let Some(tool) = &node.tool else { return shown };
-    match services.toolbox.preview(&services.gate, &caller, tool, params, node.impact) {
-        Ok(Preview { params, class }) => as_judged(shown, params.into_map(), class),
-        Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
-    }
-}
-
-/// What a node shows that is about to do this work.
-pub(crate) fn of_work(services: &Services, caller: &Caller, node: &Node, work: &Work) -> ApprovalRequest {
-    let shown = as_planned(services, caller, node, HumanRequestKind::Before);
-    match work {
-        Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
-        Work::Render { template, values } => as_rendered(shown, template, values),
-    }
-}
-
-/// What is known of a node without what others give it: the plan's words, and its tests.
-fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanRequestKind) -> ApprovalRequest {
-    let mut shown = ApprovalRequest {
-        ask,
-        kind: node.kind,
-        tool: node.tool.clone(),
-        tool_version: node.tool.as_deref().and_then(|tool| services.toolbox.version(tool)).map(str::to_owned),
-        effect: node.effect,
-        impact: node.impact,
-        params: Map::clone(&node.params),
-        tests: Vec::new(),
-        refusal: None,
-    };
-    for test in contract::tests(&node.contract) {
-        let previewed = services.toolbox.preview(&services.gate, caller, TEST_TOOL, test.params().into(), 0);
-        if let Err(denial) = previewed {
-            let why = format!("its test contract[{}]: {}: {}", test.rule, denial.code, denial.operator);
-            shown.refusal.get_or_insert(why);
-        }
-        let class = services.toolbox.defaults(TEST_TOOL, &test.params()).unwrap_or_default();
-        shown.tests.push(ApprovalTest { argv: test.argv, effect: class.effect, impact: class.impact });
-    }
-    shown
-}
-
-/// What exactly the gate lets a node do. Its tests may still be refused.
-fn as_judged(shown: ApprovalRequest, params: Map<String, Value>, class: CallClass) -> ApprovalRequest {
-    let CallClass { effect, impact, .. } = class;
-    ApprovalRequest { effect, impact, params, ..shown }
-}
-
-/// What exactly an aggregator makes a text of: its template, and what became of each dependency, a result by its digest.
-fn as_rendered(mut shown: ApprovalRequest, template: &str, values: &Map<String, Value>) -> ApprovalRequest {
-    let by_digest = |(node, fate): (&String, &Value)| {
-        let mut fate = fate.clone();
-        if let Some(result) = fate.get_mut("result") {
-            let canonical = json::canonical(result).expect("what a node is given has been canonical");
-            *result = lineage::artifact(JSON, canonical.as_str().as_bytes()).to_string().into();
-        }
-        (node.clone(), fate)
-    };
-    shown.params.insert("template".to_owned(), template.into());
-    shown.params.insert("values".to_owned(), values.iter().map(by_digest).collect());
-    shown
-}
-
 /// The questions that are open in a run.
-async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, JournalError> {
+async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, JournalError> {
     let mut found = Vec::new();
     for (node, instance) in view.run.instances() {
         let NodeStatus::WaitingHuman { ask, deadline } = instance.status else { continue };
         if ask == HumanRequestKind::InDoubt {
             continue; // that is settled by resolving it
         }
-        let shown = shown(services, &view.opened, &view.run, node, ask).await;
+        let shown = shown(&services.gatekeeper, &services.results, &view.opened, &view.run, node, ask).await;
         let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
         let is_outdated = result.is_none() && instance.shown.as_deref() != Some(&shown.digest());
         found.push(Approval {
@@ -284,8 +122,8 @@ async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, Jour
 }
 
 /// The folder of the run, if what is shown takes paths or runs programs.
-fn workspace(services: &Services, opened: &RunOpened, shown: &ApprovalRequest) -> Option<String> {
-    let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.toolbox.takes_paths(tool));
+fn workspace(services: &RunServices, opened: &RunOpened, shown: &ApprovalRequest) -> Option<String> {
+    let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.gatekeeper.toolbox.takes_paths(tool));
     (takes_paths || !shown.tests.is_empty()).then(|| opened.workspace.clone())
 }
 
@@ -315,7 +153,7 @@ impl System {
         rows.sort_by_key(|row| row.run);
         let (mut page, mut quiet) = (ApprovalPage::default(), None);
         for row in rows {
-            if let Some(position) = self.services.driven.quiet(row.run) {
+            if let Some(position) = self.services.active_runs.quiet(row.run) {
                 quiet = quiet.max(Some(position));
                 continue;
             }
@@ -354,7 +192,7 @@ impl System {
         let ApprovalId { run, node, request } = id.clone();
         let message = if answer.approve { LifecycleMessage::Approve } else { LifecycleMessage::Reject };
         // What is refused does not set a run going that rests.
-        let (view, now) = (self.view(run, None).await?, self.services.clock.now());
+        let (view, now) = (self.view(run, None).await?, self.services.journal.now());
         self.lifecycle_by(&view).accepts(message)?;
         view.run.check_answer(&node, request, shown, now)?;
         let request = AnswerRequest { node, request, shown, answer };
@@ -364,13 +202,14 @@ impl System {
 
     /// The value of a result, wherever it is kept.
     pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
-        Ok(results::load(&self.services, output).await?)
+        Ok(self.services.results.load(output).await?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::answer::{BY_BYTES_MAX, NOTE_BYTES_MAX};
 
     #[test]
     fn a_question_is_named_by_run_node_and_number() {

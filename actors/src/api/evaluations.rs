@@ -1,94 +1,22 @@
 //! How well runs were done and agents do: told, and judged by a person.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ostler_kernel::evaluation::{
-    Appraised, Domains, HISTORY_MAX, Neighbor, Regression, Reputation, ScoreError, Scores, Standard, Verdict,
-    Weights, check_pm, detect_regression, evaluate, mean, nearest,
+    Appraised, Composite, DOMAIN_DEFAULT, Dimension, Domains, HISTORY_MAX, Neighbor, Regression, Reputation,
+    Scores, Standard, Verdict, check_pm, detect_regression, mean, nearest,
 };
-use ostler_kernel::evaluation::{Composite, DOMAIN_DEFAULT, Dimension};
-use ostler_kernel::event::{Evaluated, Event};
+use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
-use ostler_kernel::port::{Journal, JournalError, Judge, RunRow, RunRowStatus, StreamId};
+use ostler_kernel::port::{JournalError, RunRow, RunRowStatus, StreamId};
 
-use crate::api::approval::Answer;
 use crate::api::system::System;
 use crate::base::error::RunError;
-use crate::registry::RegistryMessage;
-use crate::services::Services;
+use crate::messages::answer::Answer;
+use crate::messages::registry::RegistryMessage;
+use crate::messages::verdict::{EvaluationError, Said, VerdictRequest};
+use crate::state::evaluation::{in_order, verdicts};
 use crate::storage::run_reader;
-
-/// What runs are judged by.
-#[derive(Debug, Clone, Default)]
-pub struct Evaluating {
-    /// How much each dimension counts, by what the work is about.
-    pub domains: Domains,
-    /// Says how good the results of runs are; `None`: only people do.
-    pub judge: Option<Arc<dyn Judge>>,
-}
-
-/// What a person says of a run that is over.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VerdictRequest {
-    /// How good what came of it is, in thousandths; `None`: as it was.
-    pub quality_pm: Option<u16>,
-    /// Whether it is what was asked for, in thousandths; `None`: as it was.
-    pub adherence_pm: Option<u16>,
-    /// Who says so: up to [`BY_BYTES_MAX`](crate::BY_BYTES_MAX) bytes.
-    pub by: String,
-    /// In their words: up to [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
-    pub note: String,
-}
-
-/// Why a run was not judged.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum EvaluationError {
-    /// Nothing is said of it.
-    #[error("a verdict says something of quality or of adherence: give one of them, 0 to 1")]
-    Nothing,
-    /// A score is none.
-    #[error(transparent)]
-    Score(#[from] ScoreError),
-    /// It goes on.
-    #[error("run {0} is not over: it can be judged when it is")]
-    NotOver(RunId),
-    /// It did nothing that could be judged, or was cancelled.
-    #[error("run {0} was not evaluated: it did nothing, or was cancelled")]
-    NotEvaluated(RunId),
-    /// It is not to be had, or what is said cannot be written down.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// It could not be written down.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-}
-
-/// A person's word, on its way to the journal.
-pub(crate) struct Said {
-    request: VerdictRequest,
-    weights: Weights,
-}
-
-impl Said {
-    /// Whether it is what was said last.
-    pub(crate) fn repeats(&self, verdicts: &[(Ticks, Verdict)]) -> bool {
-        let VerdictRequest { quality_pm, adherence_pm, by, note } = &self.request;
-        verdicts.last().is_some_and(|(_, last)| {
-            (last.quality, last.adherence, &last.by, &last.note) == (*quality_pm, *adherence_pm, by, note)
-        })
-    }
-
-    /// What is written down of it, for a run that stands like this.
-    pub(crate) fn verdict(self, row: &RunRow) -> Result<Verdict, EvaluationError> {
-        let VerdictRequest { quality_pm, adherence_pm, by, note } = self.request;
-        let known = row.evaluated.ok_or(EvaluationError::NotEvaluated(row.run))?;
-        let scores = known.scores.with_judgement(quality_pm, adherence_pm);
-        let evaluated = evaluate(scores, &self.weights).unwrap_or(Evaluated { scores, ..known });
-        let (run, agent) = (row.run, row.named_agent().cloned());
-        Ok(Verdict { run, agent, quality: quality_pm, adherence: adherence_pm, evaluated, by, note })
-    }
-}
 
 /// How well a run was done.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,27 +61,6 @@ impl AgentEvaluation {
     }
 }
 
-/// Lines of the table of runs that are over, in the order in which they were closed.
-pub(crate) fn in_order(mut rows: Vec<RunRow>) -> Vec<RunRow> {
-    rows.retain(|row| matches!(row.status, RunRowStatus::Closed(_)));
-    rows.sort_by_key(|row| (row.closed_ms, row.run));
-    rows
-}
-
-/// What people said of a run, the oldest first, and when.
-pub(crate) fn verdicts(journal: &dyn Journal, row: &RunRow) -> Result<Vec<(Ticks, Verdict)>, JournalError> {
-    let mut verdicts = Vec::new();
-    run_reader::each(journal, StreamId::client(&row.client), None, |record| -> Result<(), JournalError> {
-        if let Event::Verdict(verdict) = &record.event
-            && verdict.run == row.run
-        {
-            verdicts.push((record.at_ms, (**verdict).clone()));
-        }
-        Ok(())
-    })?;
-    Ok(verdicts)
-}
-
 /// What the runs of an agent come to.
 #[derive(Default)]
 struct Tallied {
@@ -174,7 +81,7 @@ impl System {
             return Err(RunError::Quarantined(why));
         }
         let appraised = self.appraised(&row)?;
-        let verdicts = verdicts(&*self.services.journal, &row)?;
+        let verdicts = verdicts(&**self.services.journal, &row)?;
         self.services.journal.durable(row.position).await?;
         let composite = row.evaluated.and_then(|it| appraised.weights.composite(&it.scores));
         Ok(RunEvaluation { row, appraised, composite, verdicts })
@@ -184,7 +91,7 @@ impl System {
     fn appraised(&self, row: &RunRow) -> Result<Appraised, JournalError> {
         let mut found = None;
         let stream = StreamId::run(&row.client, row.run);
-        run_reader::each(&*self.services.journal, stream, None, |record| -> Result<(), JournalError> {
+        run_reader::each(&**self.services.journal, stream, None, |record| -> Result<(), JournalError> {
             if let Event::Appraised(appraised) = &record.event {
                 found = Some((**appraised).clone());
             }
@@ -241,9 +148,9 @@ impl System {
             entry.history.extend(row.evaluated.map(|evaluated| evaluated.scores));
         }
         let told = tallied.into_iter().map(|((client, agent), Tallied { history, runs, alone })| {
-            let domain = agent.as_ref().and_then(|agent| services.domain_of(agent));
+            let domain = agent.as_ref().and_then(|agent| services.evaluation.domain_of(agent));
             let domain = domain.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned());
-            let weights = services.domains.of(&domain);
+            let weights = services.evaluation.domains.of(&domain);
             let scores = mean(&history[history.len().saturating_sub(HISTORY_MAX)..]);
             AgentEvaluation {
                 reputation: services.ledger.reputation(&client, agent.as_ref()),
@@ -279,32 +186,6 @@ pub fn like<'a>(
 impl System {
     /// How much each dimension counts here, by what the work is about.
     pub fn domains(&self) -> &Domains {
-        &self.services.domains
-    }
-}
-
-impl Services {
-    /// What the work of an agent is about: as it offers, else as it says of itself; `None`: neither says so.
-    pub(crate) fn domain_of(&self, agent: &AgentId) -> Option<String> {
-        let offered = self.market.offer(agent).and_then(|offer| offer.domain.clone());
-        offered.or_else(|| self.profiles.of(agent).domain.clone())
-    }
-
-    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
-    pub(crate) fn reputations(&self) -> Vec<(String, u16)> {
-        let mut domains: BTreeMap<String, Vec<Reputation>> = BTreeMap::new();
-        self.ledger.each_reputation(|agent, reputation| {
-            let domain = agent.and_then(|agent| self.domain_of(agent));
-            domains.entry(domain.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned())).or_default().push(reputation);
-        });
-        let means = domains.into_iter();
-        means.filter_map(|(domain, all)| Some((domain, Reputation::mean_pm(all)?))).collect()
-    }
-
-    /// By what a run of an agent is judged: by its contract, if it is for a job of the market, else by what the agent offers or
-    /// says of itself.
-    pub(crate) fn standard(&self, agent: &AgentId, run: RunId) -> Standard {
-        let standard = self.market.standard_for(run).unwrap_or_else(|| self.market.standard_of(agent));
-        Standard { domain: standard.domain.or_else(|| self.domain_of(agent)), ..standard }
+        &self.services.evaluation.domains
     }
 }

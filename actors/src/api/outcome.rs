@@ -1,6 +1,5 @@
 //! What becomes of a run.
 
-use crate::storage::event_cursor::EventCursor;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Position, RunRowStatus, Seq};
 use ostler_kernel::run::{Run, RunFold, RunOutcome, RunStatus};
@@ -8,6 +7,7 @@ use ostler_kernel::run::{Run, RunFold, RunOutcome, RunStatus};
 use crate::api::system::System;
 use crate::api::view::RunView;
 use crate::base::error::RunError;
+use crate::storage::event_cursor::EventCursor;
 
 /// The status in which a run has come to rest, for now or for good.
 ///

@@ -1,15 +1,13 @@
 //! Settling attempts in doubt.
 
 use ostler_kernel::agent::LifecycleMessage;
-use ostler_kernel::event::{AttemptResult, Outcome, Output};
-use ostler_kernel::id::{Digest, NodeId, RunId};
-use ostler_kernel::run::{Resolution, ResolutionKind, Run, RunInput};
+use ostler_kernel::id::{NodeId, RunId};
 use serde_json::Value;
 
 use crate::api::system::System;
 use crate::base::error::RunError;
-use crate::run::Request;
-use crate::storage::results;
+use crate::messages::agent::Request;
+use crate::messages::resolution::{ResolveRequest, StoredHow};
 
 /// How a person settles an attempt whose result was lost.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,50 +18,6 @@ pub enum ResolveHow {
     Redo,
     /// It counts as failed.
     Fail,
-}
-
-/// The same, with the result stored.
-pub(crate) enum StoredHow {
-    Done(Output),
-    Redo,
-    Fail,
-}
-
-impl StoredHow {
-    /// The same without the result, and what names that.
-    fn settlement(&self) -> (ResolutionKind, Option<Digest>) {
-        match self {
-            StoredHow::Done(output) => (ResolutionKind::Done, Some(output.artifact)),
-            StoredHow::Redo => (ResolutionKind::Redo, None),
-            StoredHow::Fail => (ResolutionKind::Fail, None),
-        }
-    }
-}
-
-pub(crate) struct ResolveRequest {
-    pub(crate) node: NodeId,
-    /// The attempt that was looked at; `None`: whichever is in doubt.
-    pub(crate) attempt: Option<u32>,
-    pub(crate) how: StoredHow,
-    pub(crate) by: String,
-}
-
-impl ResolveRequest {
-    /// What it means for the run; refused if the node is not in doubt.
-    pub(crate) fn into_input(self, run: &Run) -> Result<RunInput, RunError> {
-        let ResolveRequest { node, attempt, how, by } = self;
-        let attempt = run.check_resolution(&node, attempt)?;
-        let how = match how {
-            StoredHow::Done(output) => {
-                let outcome = Outcome::Ok(output);
-                let result = AttemptResult::without_cost(node.clone(), attempt, outcome);
-                Resolution::Done(Box::new(result))
-            }
-            StoredHow::Redo => Resolution::Redo,
-            StoredHow::Fail => Resolution::Fail,
-        };
-        Ok(RunInput::Resolved { node, how, by })
-    }
 }
 
 impl System {
@@ -106,12 +60,12 @@ impl System {
         let how = match how {
             ResolveHow::Done(value) => {
                 let contract = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
-                let contract = self.services.contract(&contract.contract);
+                let contract = self.services.gatekeeper.contract(&contract.contract);
                 let judged = contract.map_err(|error| RunError::Result(error.to_string()))?.judge(&value);
                 if let Some(broken) = judged.broken.first() {
                     return Err(RunError::Result(broken.to_string()));
                 }
-                let kept = results::keep(&self.services, &value).await;
+                let kept = self.services.results.keep(&value).await;
                 StoredHow::Done(kept.map_err(|failure| RunError::Result(failure.message))?)
             }
             ResolveHow::Redo => StoredHow::Redo,

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use ostler_kernel::agent::{AgentState, LifecycleMessage, RunLifecycle};
+use ostler_kernel::agent::{LifecycleMessage, RunLifecycle};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{JournalError, RunRowStatus};
 use ostler_kernel::run::{Canceller, Operation};
 
-use crate::api::approval::NOTE_BYTES_MAX;
 use crate::api::system::System;
 use crate::api::view::RunView;
 use crate::base::error::RunError;
-use crate::registry::RegistryMessage;
-use crate::run::Request;
+use crate::messages::agent::Request;
+use crate::messages::answer::NOTE_BYTES_MAX;
+use crate::messages::registry::RegistryMessage;
 use crate::run::suspended_runs;
 
 /// Times that something is tried on a run whose agent fails meanwhile: more than it may fail.
@@ -32,7 +32,7 @@ impl System {
         }
         self.lifecycle(run).await?.accepts(LifecycleMessage::ExecuteStep)?;
         // Asked first: it may have come to rest, and be let go, before it is known to go on.
-        let comes_to_rest = self.services.driven.is_resting(run);
+        let comes_to_rest = self.services.active_runs.is_resting(run);
         self.or_refused(run, LifecycleMessage::ExecuteStep, self.take_up(run, true)).await?;
         if comes_to_rest {
             // It goes on instead.
@@ -102,7 +102,8 @@ impl System {
 
     async fn cancel_run(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
         self.cancel_alone(run, by).await?;
-        self.cancel_children_of(&self.row(run)?);
+        let row = self.row(run)?;
+        self.services.executor.cancel_opened(&row.client, row.run, |_, _| true);
         Ok(())
     }
 
@@ -115,8 +116,8 @@ impl System {
             match self.cancel_driven(run, by).await {
                 // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
                 // learn what its last attempts come to.
-                Err(RunError::Over | RunError::Restarting) if !self.services.driven.has(run) => {
-                    self.services.effects.cancel_run(run);
+                Err(RunError::Over | RunError::Restarting) if !self.services.active_runs.has(run) => {
+                    self.services.attempts.cancel_run(run);
                     return if self.cancel_at_rest(run, by).await? { Ok(()) } else { Err(RunError::Over) };
                 }
                 // It comes to rest this very moment, or its agent fails again and again: in the end it is set aside.
@@ -159,23 +160,14 @@ impl System {
         Err(RunError::Restarting)
     }
 
-    /// Where the agent of a run stands with it.
-    ///
-    /// # Errors
-    ///
-    /// There is no such run, or see [`RunError`].
-    pub async fn stands(&self, run: RunId) -> Result<AgentState, RunError> {
-        Ok(self.lifecycle(run).await?.state())
-    }
-
-    /// The same, with what else says which messages it takes.
+    /// The requests that the run accepts now.
     async fn lifecycle(&self, run: RunId) -> Result<RunLifecycle, RunError> {
         let view = self.view(run, None).await?;
         Ok(self.lifecycle_by(&view))
     }
 
     pub(crate) fn lifecycle_by(&self, view: &RunView) -> RunLifecycle {
-        view.lifecycle(self.services.driven.has(view.opened.run))
+        view.lifecycle(self.services.active_runs.has(view.opened.run))
     }
 
     /// What came of it, told to somebody who wanted that of a run: if it is over, where it stands and where it would have to.
@@ -196,13 +188,13 @@ impl System {
         let Some(position) = suspended_runs::cancel(&self.services, &self.row(run)?, by)? else {
             return Ok(false);
         };
-        self.services.stir();
+        self.services.journal.status.notify_changed();
         self.services.journal.durable(position).await?;
         Ok(true)
     }
 
     async fn cancel_driven(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
-        if !self.services.driven.has(run) {
+        if !self.services.active_runs.has(run) {
             self.take_up(run, true)?;
         }
         let agent = self.row(run)?.agent;
@@ -253,7 +245,7 @@ impl System {
         let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         let mut view = self.view(run, None).await?;
         loop {
-            let comes_to_rest = self.services.driven.is_resting(run);
+            let comes_to_rest = self.services.active_runs.is_resting(run);
             self.lifecycle_by(&view).accepts_interjection(comes_to_rest)?;
             let (node, operation) = view.run.interjection(text, wait);
             let refused = match self.operate(run, operation).await {
@@ -277,7 +269,7 @@ impl System {
     async fn operated(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
         // What is refused does not set a run going that rests.
         let view = self.view(run, None).await?;
-        view.run.check_operation(&operation, &self.services.settings())?;
+        view.run.check_operation(&operation, &self.services.kernel.settings())?;
         self.lifecycle_by(&view).accepts_operation()?;
         if self.rests(run) {
             // Before it is taken up, or it would start what it is to do without.
@@ -302,12 +294,12 @@ impl System {
 
     /// Whether nobody drives a run, and nothing of it is under way in this process.
     fn rests(&self, run: RunId) -> bool {
-        !self.services.driven.has(run) && !self.services.effects.knows_run(run)
+        !self.services.active_runs.has(run) && !self.services.attempts.knows_run(run)
     }
 
     /// Sends to the actor that drives a run, which is brought up first if need be.
     pub(crate) async fn tell(&self, run: RunId, request: Request) -> Result<(), RunError> {
-        if !self.services.driven.has(run) {
+        if !self.services.active_runs.has(run) {
             self.take_up(run, true)?;
         }
         let agent = self.row(run)?.agent;

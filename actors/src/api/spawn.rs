@@ -3,9 +3,9 @@
 use ostler_kernel::agent::{Oversight, Profile, ProfileError};
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, is_name};
 
-use crate::api::submission::{Submission, SubmitError};
 use crate::api::system::System;
-use crate::registry::{RegisterError, RegistryMessage, ReleaseError};
+use crate::messages::registry::{RegisterError, RegistryMessage, ReleaseError};
+use crate::messages::submission::{Submission, SubmitError};
 
 /// What an agent is to be. Its name, its client and what it says of itself never change.
 #[derive(Debug, Clone, PartialEq)]

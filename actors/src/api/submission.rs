@@ -4,162 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ostler_kernel::event::{Event, Parent, RunOpened, RunTerms};
-use ostler_kernel::gate::SCOPE_DEFAULT;
-use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, Ticks, is_name};
-use ostler_kernel::json::JsonError;
-use ostler_kernel::plan::Plan;
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunFoldError;
 
 use crate::api::system::System;
 use crate::base::error::RunError;
 use crate::base::lock::lock;
-use crate::registry::RegistryMessage;
-
-/// A plan to run, and on what terms.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Submission {
-    /// The plan, validated. Who submits it again and again submits this again: its text is known then, and need not be looked for.
-    pub plan: Arc<Plan>,
-    /// Who pays. An agent's own client counts where one is named.
-    pub client: ClientId,
-    /// Who runs it; `None`: an agent of its own.
-    pub agent: Option<AgentId>,
-    /// The most impact it may have, 0..=2.
-    pub intent: u8,
-    /// The scope it acts in.
-    pub scope: String,
-    /// The folder its tools may touch.
-    pub workspace: PathBuf,
-    /// The id it is to have, from [`new_run_id`]: who submits once more because no answer came gets the run that was
-    /// opened then, if it was, and if all else is the same. `None`: a new one.
-    pub run: Option<RunId>,
-    /// Credits that its attempts may cost, all together; `None`: as many as its client has.
-    pub budget: Option<u64>,
-}
-
-impl Submission {
-    /// A plan for client [`CLIENT_DEFAULT`], with intent 1, in the scope [`SCOPE_DEFAULT`] and the current folder.
-    pub fn plan(plan: impl Into<Arc<Plan>>) -> Submission {
-        Submission {
-            plan: plan.into(),
-            client: CLIENT_DEFAULT.into(),
-            agent: None,
-            intent: 1,
-            scope: SCOPE_DEFAULT.to_owned(),
-            workspace: PathBuf::from("."),
-            run: None,
-            budget: None,
-        }
-    }
-}
-
-/// What a submission says of a run: all of it must be the same where it is repeated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Term {
-    /// [`Submission::plan`].
-    Plan,
-    /// [`Submission::client`].
-    Client,
-    /// [`Submission::agent`].
-    Agent,
-    /// [`Submission::intent`].
-    Intent,
-    /// [`Submission::scope`].
-    Scope,
-    /// [`Submission::workspace`].
-    Workspace,
-    /// [`Submission::budget`].
-    Budget,
-}
-
-impl Term {
-    /// Its name in [`Submission`].
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Term::Plan => "plan",
-            Term::Client => "client",
-            Term::Agent => "agent",
-            Term::Intent => "intent",
-            Term::Scope => "scope",
-            Term::Workspace => "workspace",
-            Term::Budget => "budget",
-        }
-    }
-
-    /// What of a run is not as it was when it was opened. The policy may have changed since, and the seed is drawn anew.
-    fn between(then: &RunOpened, now: &RunOpened) -> Vec<Term> {
-        let RunOpened { run: _, client, agent, plan, intent, scope, workspace, policy_epoch: _, seed: _ } =
-            now;
-        let terms = [
-            (Term::Plan, then.plan != *plan),
-            (Term::Client, then.client != *client),
-            (Term::Agent, then.agent != *agent),
-            (Term::Intent, then.intent != *intent),
-            (Term::Scope, then.scope != *scope),
-            (Term::Workspace, then.workspace != *workspace),
-        ];
-        terms.into_iter().filter_map(|(term, differs)| differs.then_some(term)).collect()
-    }
-}
-
-/// Why a submission was not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum SubmitError {
-    /// The plan holds something that canonical JSON cannot.
-    #[error("the plan cannot be written down: {0}")]
-    Plan(#[from] JsonError),
-    /// The name of the client is no name.
-    #[error("client name {0:?} is not {NAME_RULE}")]
-    Client(String),
-    /// There are as many clients as can be.
-    #[error("there are {0} clients, which is as many as can be: name one of them")]
-    TooManyClients(usize),
-    /// More impact than there is.
-    #[error("intent {0} is not 0, 1 or 2")]
-    Intent(u8),
-    /// There is no such scope, so no call could be made.
-    #[error("no scope {scope:?}: there is {known}")]
-    Scope {
-        /// What was asked for.
-        scope: String,
-        /// What there is.
-        known: String,
-    },
-    /// The agent takes something else.
-    #[error("agent {agent} does not take what this plan begins with: {what}")]
-    Input {
-        /// Which agent.
-        agent: AgentId,
-        /// What is wrong.
-        what: String,
-    },
-    /// The folder is not there.
-    #[error("workspace {folder}: {why}")]
-    Workspace {
-        /// Which folder.
-        folder: PathBuf,
-        /// Why not.
-        why: String,
-    },
-    /// There is a run of this id, opened on other terms.
-    #[error(
-        "run {run} was opened before, with another {}: submit what was submitted then, or take a new id",
-        differs.iter().map(Term::as_str).collect::<Vec<_>>().join(", ")
-    )]
-    Taken {
-        /// Which run.
-        run: RunId,
-        /// What is not as it was then; at least one.
-        differs: Vec<Term>,
-    },
-    /// The run of this id was opened before, and its records cannot be read.
-    #[error(transparent)]
-    Unreadable(Box<RunError>),
-    /// The journal did not take it.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-}
+use crate::messages::registry::RegistryMessage;
+use crate::messages::submission::{Submission, SubmitError, Term};
 
 /// Whether there is anything to say of a run besides how it was opened.
 fn has_terms(terms: &RunTerms) -> bool {
@@ -193,13 +46,13 @@ impl System {
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
-        let profile = self.services.profiles.of(&agent);
+        let profile = self.services.evaluation.profiles.of(&agent);
         profile.takes(&plan).map_err(|what| SubmitError::Input { agent: agent.clone(), what })?;
         if profile.constrains() {
             profile.constrain(Arc::make_mut(&mut plan));
         }
         let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
-        let text = self.services.plans.spell(plan)?;
+        let text = self.services.runs.plans.spell(plan)?;
         let opened = RunOpened {
             run,
             client,
@@ -208,17 +61,17 @@ impl System {
             intent,
             scope,
             workspace: workspace.to_string_lossy().into_owned(),
-            policy_epoch: self.services.gate.epoch,
+            policy_epoch: self.services.gatekeeper.policy.epoch,
             seed: rand::random(),
         };
-        let at_ms = self.services.clock.now();
+        let at_ms = self.services.journal.now();
         let Some(position) = self.append_opening(&opened, &terms, wanted.is_some(), at_ms)? else {
             return self.opened_before(opened, &terms).await;
         };
         // It begins at once: nothing acts before what it follows from is durable, and what is undone is gone with all of it.
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
-        self.services.driven.add(run, false);
-        self.services.driven.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
+        self.services.active_runs.add(run, false);
+        self.services.active_runs.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
         self.drive(row, false);
         self.services.journal.durable(position).await?;
         Ok(run)
@@ -242,7 +95,7 @@ impl System {
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }
-        let gate = &self.services.gate;
+        let gate = &self.services.gatekeeper.policy;
         if !gate.has_scope(scope) {
             let known: Vec<&str> = gate.scopes.keys().map(String::as_str).collect();
             return Err(SubmitError::Scope { scope: scope.to_owned(), known: known.join(", ") });
@@ -261,7 +114,7 @@ impl System {
         is_wanted: bool,
         at_ms: Ticks,
     ) -> Result<Option<Position>, JournalError> {
-        let _one_at_a_time = is_wanted.then(|| lock(&self.services.opening));
+        let _one_at_a_time = is_wanted.then(|| lock(&self.opening));
         if is_wanted && self.services.journal.run(opened.run)?.is_some() {
             return Ok(None);
         }
@@ -269,7 +122,7 @@ impl System {
         let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
         events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
-        match self.services.append(batch) {
+        match self.services.journal.append_batch(batch) {
             Err(JournalError::Conflict { .. }) => Ok(None),
             appended => appended.map(Some),
         }
@@ -314,7 +167,7 @@ impl System {
     /// Waits until a run that was opened before is durable, and lets it go on.
     async fn stand_by(&self, row: RunRow) -> Result<(), JournalError> {
         self.services.journal.durable(row.position).await?;
-        if row.status == RunRowStatus::Open && !self.services.driven.has(row.run) {
+        if row.status == RunRowStatus::Open && !self.services.active_runs.has(row.run) {
             self.drive(row, true);
         }
         Ok(())
@@ -322,8 +175,8 @@ impl System {
 
     pub(crate) fn drive(&self, row: RunRow, by_name: bool) {
         let run = row.run;
-        self.services.driven.add(run, by_name);
-        self.services.links.tell_registry(RegistryMessage::Drive(row));
+        self.services.active_runs.add(run, by_name);
+        self.services.mailboxes.tell_registry(RegistryMessage::Drive(row));
         // Whoever takes up the run of a job sees to it that the job gets to its end.
         if self.services.market.has_open(run) {
             self.pursue(run);

@@ -1,11 +1,11 @@
 //! The handle to a running system.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics::Recorder;
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::id::{AgentId, NodeId, RunId};
+use ostler_kernel::id::AgentId;
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
@@ -13,19 +13,18 @@ use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::api::evaluations::Evaluating;
+use crate::api::assembly::Parts;
 use crate::api::tree;
-use crate::attempts::children::Home;
 use crate::base::limits::{Limits, PLANS_JUDGED_AT_ONCE_MAX};
-use crate::base::lock::lock;
-use crate::metrics::Measures;
-use crate::pipelines::PipelineRow;
-use crate::registry::{AgentRow, RegistryMessage};
-use crate::scheduler::ClientConfig;
-use crate::services::Services;
-use crate::state::ledger::Ledger;
+use crate::base::paused_time::SPACE_RETRY;
+use crate::messages::registry::{AgentRow, RegistryMessage};
+use crate::metrics::{Measures, StageLook};
+use crate::pipelines::pipeline_map::PipelineMap;
+use crate::run::services::RunServices;
+use crate::state::attempt_table::InDoubt;
+use crate::state::evaluation::Evaluating;
+use crate::state::ledger::{ClientConfig, Ledger};
 use crate::state::toolbox::{Toolbox, ToolboxError};
-use crate::storage::disk_space::{ROOM, Room};
 use crate::storage::run_reader;
 
 /// What a system is made of.
@@ -72,7 +71,10 @@ pub enum StartError {
 /// A running system. Cloning it gives another handle to the same.
 #[derive(Clone)]
 pub struct System {
-    pub(crate) services: Arc<Services>,
+    pub(crate) services: Arc<RunServices>,
+    pub(crate) pipelines: Arc<PipelineMap>,
+    /// Held while a run is opened under an id of the caller.
+    pub(crate) opening: Arc<Mutex<()>>,
     pub(crate) root: SupervisorRef,
     pub(crate) drain: Duration,
 }
@@ -89,30 +91,31 @@ impl System {
             journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, ..
         } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
-        let toolbox = Toolbox::new(tools)?;
-        let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, measures);
-        let services = Arc::new(services.with_ledger(ledger).with_evaluation(evaluation));
-        let root = match tree::start(&services, config.slots).await {
+        let parts = Parts { artifacts, gate, run_slots, limits, measures, evaluation };
+        let services = Arc::new(parts.assemble(journal, Arc::new(Toolbox::new(tools)?), ledger));
+        let pipelines = PipelineMap::new(Arc::clone(&services.journal), services.measures.clone(), limits);
+        let pipelines = Arc::new(pipelines);
+        let root = match tree::start(&services, &pipelines, config.slots).await {
             Ok(root) => root,
             Err(error) => {
-                read_clients(&*services.journal)?;
+                read_clients(&**services.journal)?;
                 return Err(error.into());
             }
         };
         tokio::spawn(watch_over(Arc::clone(&services), root.clone()));
-        let home = Home { root: root.clone(), drain: config.drain };
-        *lock(&services.home) = Some(home);
-        Ok(System { services, root, drain: config.drain })
+        let system = System { services, pipelines, opening: Arc::default(), root, drain: config.drain };
+        system.services.executor.children.set(Some(Arc::new(system.clone())));
+        Ok(system)
     }
 
     /// The tools.
     pub fn toolbox(&self) -> &Toolbox {
-        &self.services.toolbox
+        &self.services.gatekeeper.toolbox
     }
 
     /// How plans are normalised and judged here.
     pub fn settings(&self) -> Settings<'_> {
-        self.services.settings()
+        self.services.kernel.settings()
     }
 
     /// Normalises and judges a plan as it would be run here. A large one takes a while, so that is done beside the threads
@@ -127,7 +130,7 @@ impl System {
         let services = Arc::clone(&self.services);
         let judging = tokio::task::spawn_blocking(move || {
             let _place = place; // kept even if nobody waits any more
-            draft.validate(&services.settings())
+            draft.validate(&services.kernel.settings())
         });
         judging.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()))
     }
@@ -148,32 +151,43 @@ impl System {
         &self,
         message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage,
     ) -> Option<T> {
-        ask(&self.services.links.registry.up().await.ok()?, message).await
+        ask(&self.services.mailboxes.registry.up().await.ok()?, message).await
     }
 
     /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if
     /// the system measures nothing. What does not answer within a second is left out.
     pub async fn look(&self, into: &(dyn Recorder + Sync)) {
-        let queue = self.services.scheduling.look(&self.services);
+        let queue = self.services.scheduler.look();
         let agents = self.ask_registry(|reply| RegistryMessage::Count { reply });
         let agents = tokio::time::timeout(LOOK, agents).await.ok().flatten().unwrap_or_default();
-        let pipelines = self.services.pipelines.opened();
-        let pipelines: Vec<PipelineRow> = pipelines.iter().map(|log| log.row()).collect();
-        self.services.measures.look(into, queue, &agents, &pipelines);
-        let (reputations, jobs) = (self.services.reputations(), self.services.market.count());
+        let rows = self.pipelines.opened().into_iter().map(|log| log.row());
+        let stages = rows.flat_map(|row| {
+            let pipeline = row.pipeline.to_string();
+            let hearing = row.stages.into_iter().filter(|stage| !stage.subscribes.is_empty());
+            hearing.map(move |stage| StageLook {
+                pipeline: pipeline.clone(),
+                stage: stage.stage.to_string(),
+                lag: stage.lag,
+                parked_total: stage.parked_total,
+            })
+        });
+        self.services.measures.look(into, queue, &agents, &stages.collect::<Vec<_>>());
+        let (reputations, jobs) = (self.services.evaluation.reputations(), self.services.market.count());
         self.services.measures.look_at_market(into, &reputations, &jobs);
     }
 
     /// Why nothing goes on any more here; `None`: it does.
     pub fn halted(&self) -> Option<String> {
-        let halted = self.services.halted.borrow().clone();
-        halted.or_else(|| self.services.is_stopping().then(|| "it is being shut down".to_owned()))
+        let halted = self.services.journal.status.halted();
+        halted.or_else(|| {
+            self.services.journal.status.is_stopping().then(|| "it is being shut down".to_owned())
+        })
     }
 
     /// Why there is no room on the disk: for records, and then nothing goes on; or for a result, which waits while the rest goes on.
     /// `None`: there is room. What waits goes on by itself when there is.
     pub fn full(&self) -> watch::Receiver<Option<String>> {
-        self.services.room.watch()
+        self.services.journal.disk.watch()
     }
 
     /// How long a shutdown waits at most for what acts on the world.
@@ -183,18 +197,18 @@ impl System {
 
     /// Runs that this process drives.
     pub fn active(&self) -> usize {
-        self.services.driven.all().len()
+        self.services.active_runs.all().len()
     }
 
     /// Tells whenever something may have changed about how runs stand: taken before they are looked at, it misses nothing.
     pub fn stirs(&self) -> watch::Receiver<u64> {
-        self.services.stirs.subscribe()
+        self.services.journal.status.watch_changes()
     }
 
     /// Starts nothing more; what is under way goes on. [`System::shutdown`] follows, and does that first if nobody has.
     pub async fn start_nothing(&self) {
         self.close_jobs().await;
-        self.services.stop();
+        self.services.journal.status.stop();
     }
 
     /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
@@ -202,35 +216,28 @@ impl System {
     /// durable when it returns, if the disk takes it in that time. Gives what was stopped while it acted.
     pub async fn shutdown(&self) -> Vec<InDoubt> {
         self.start_nothing().await;
-        self.services.scheduling.stop(&self.services);
-        self.services.effects.stop_pure();
-        let _ = tokio::time::timeout(self.drain, self.services.effects.drained()).await;
+        self.services.scheduler.stop();
+        self.services.attempts.stop_pure();
+        let _ = tokio::time::timeout(self.drain, self.services.attempts.drained()).await;
         self.root.stop().await;
         // Nobody takes their ends in any more: what became of them is not known.
-        let in_doubt: Vec<InDoubt> = self.services.effects.stop_acting();
+        let in_doubt: Vec<InDoubt> = self.services.attempts.stop_acting();
         for InDoubt { run, node } in &in_doubt {
             tracing::warn!(%run, %node, "it acts on the world and did not end in time: it is in doubt");
         }
         // Whoever still has hold of the journal, the process may end when this returns: what came of the last attempts is on disk by then.
-        let durable = self.services.journal.durable(self.services.last_ordered());
+        let appended = self.pipelines.opened().iter().map(|log| log.position()).max();
+        let last = self.services.journal.last_appended().max(appended.unwrap_or_default());
+        let durable = self.services.journal.durable(last);
         match tokio::time::timeout(self.drain, durable).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "what was recorded last may not be durable"),
             Err(_) => tracing::warn!("what was recorded last is not durable yet"),
         }
-        self.services.links.clear();
-        lock(&self.services.home).take();
+        self.services.mailboxes.clear();
+        self.services.executor.children.set(None);
         in_doubt
     }
-}
-
-/// A step that was stopped while it acted on the world.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InDoubt {
-    /// Of which run.
-    pub run: RunId,
-    /// Which.
-    pub node: NodeId,
 }
 
 /// Time after records were undone and all was read again before that is done once more.
@@ -245,8 +252,8 @@ fn read_clients(journal: &dyn Journal) -> Result<(), JournalError> {
 }
 
 /// Has everything read again when records were undone, looks for room where there was none, and says it when the tree ends.
-async fn watch_over(services: Arc<Services>, root: SupervisorRef) {
-    let (mut undone, mut at, mut full) = (0, Instant::now(), services.room.watch());
+async fn watch_over(services: Arc<RunServices>, root: SupervisorRef) {
+    let (mut undone, mut at, mut full) = (0, Instant::now(), services.journal.disk.watch());
     loop {
         let undone_again = async {
             tokio::time::sleep_until(at).await;
@@ -254,33 +261,41 @@ async fn watch_over(services: Arc<Services>, root: SupervisorRef) {
         };
         let is_full = async {
             let _ = full.wait_for(Option::is_some).await;
-            tokio::time::sleep(ROOM).await;
+            tokio::time::sleep(SPACE_RETRY).await;
         };
         tokio::select! {
             exit = root.wait_exit() => return ended(&services, &root, exit),
             times = undone_again => {
                 (undone, at) = (times, Instant::now() + READ_AGAIN);
-                services.room.is_missing("what was ordered has no room on the disk");
-                services.sweep_effects();
+                services.journal.disk.is_missing("what was ordered has no room on the disk");
+                services.attempts.sweep();
                 // One that is being started may have read what is gone.
-                if let Ok(registry) = services.links.registry.up().await {
+                if let Ok(registry) = services.mailboxes.registry.up().await {
                     let _ = registry.cast(RegistryMessage::Undone);
                 }
             }
-            () = is_full => Room::look(&services),
+            () = is_full => look_for_space(&services),
         }
     }
 }
 
-fn ended(services: &Services, root: &SupervisorRef, exit: Exit) {
+/// Lets everything go on that waits for space on the disk, if there is some again.
+fn look_for_space(services: &RunServices) {
+    services.attempts.sweep();
+    if services.journal.has_room() {
+        services.journal.disk.is_found(|| services.mailboxes.tell_registry(RegistryMessage::Room));
+    }
+}
+
+fn ended(services: &RunServices, root: &SupervisorRef, exit: Exit) {
     let causes: Vec<String> =
         root.causes().iter().map(|cause| format!("{} ended: {}", cause.id, cause.exit)).collect();
     match exit {
-        Exit::Normal | Exit::Shutdown if causes.is_empty() => services.end("it was shut down"),
+        Exit::Normal | Exit::Shutdown if causes.is_empty() => services.journal.status.end("it was shut down"),
         Exit::Normal | Exit::Shutdown => {
-            services.halt(&format!("too many restarts: {}", causes.join(", so ")));
+            services.journal.status.halt(&format!("too many restarts: {}", causes.join(", so ")));
         }
-        exit => services.halt(&format!("the tree has ended: {exit}")),
+        exit => services.journal.status.halt(&format!("the tree has ended: {exit}")),
     }
 }
 

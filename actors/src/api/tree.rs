@@ -10,12 +10,16 @@ use ostler_supervisor::{
     What,
 };
 
+use crate::base::keys::BETWEEN;
 use crate::base::limits::LIVE_AGENTS_MAX;
-use crate::evaluator::Evaluator;
-use crate::pipelines::actor::{BETWEEN, Pipelines, PipelinesMessage};
-use crate::registry::{Registry, RegistryMessage};
+use crate::evaluator::{Evaluator, EvaluatorArguments};
+use crate::messages::registry::RegistryMessage;
+use crate::pipelines::actor::{Pipelines, PipelinesArguments};
+use crate::pipelines::message::PipelinesMessage;
+use crate::pipelines::pipeline_map::PipelineMap;
+use crate::registry::Registry;
+use crate::run::services::RunServices;
 use crate::scheduler::{Scheduler, SchedulerArguments};
-use crate::services::Services;
 
 /// Restarts of the root's children, at most, in [`ROOT_PERIOD`].
 const ROOT_RESTARTS: u32 = 10;
@@ -28,47 +32,68 @@ const AGENT_PERIOD: Duration = Duration::from_secs(60);
 /// Restarts of all agents together, at most, in [`ROOT_PERIOD`].
 const POOL_RESTARTS: u32 = LIVE_AGENTS_MAX;
 
-pub(crate) async fn start(services: &Arc<Services>, slots: u32) -> Result<SupervisorRef, StartError> {
+pub(crate) async fn start(
+    services: &Arc<RunServices>,
+    map: &Arc<PipelineMap>,
+    slots: u32,
+) -> Result<SupervisorRef, StartError> {
     let mut spec = SupervisorSpec::new(
         Strategy::RestForOne,
         vec![
             registry(services),
             evaluator(services),
             scheduler(services, slots),
-            pipelines(services),
-            pool(services),
+            pipelines(services, map),
+            pool(services, map),
         ],
     );
     spec.intensity = Intensity::new(ROOT_RESTARTS, ROOT_PERIOD);
-    let observed = Arc::clone(services);
-    Supervisor::start_observed(spec, Arc::new(move |event: &Event<'_>| observe(&observed, event))).await
+    let (observed, stages) = (Arc::clone(services), Arc::clone(map));
+    Supervisor::start_observed(spec, Arc::new(move |event: &Event<'_>| observe(&observed, &stages, event)))
+        .await
 }
 
-fn registry(services: &Arc<Services>) -> ChildSpec {
+fn registry(services: &Arc<RunServices>) -> ChildSpec {
     let given = Arc::clone(services);
-    ChildSpec::actor("registry", || Registry, move || Arc::clone(&given)).stable_ref(&services.links.registry)
+    ChildSpec::actor("registry", || Registry, move || Arc::clone(&given))
+        .stable_ref(&services.mailboxes.registry)
 }
 
-fn evaluator(services: &Arc<Services>) -> ChildSpec {
-    let given = Arc::clone(services);
-    ChildSpec::actor("evaluator", || Evaluator, move || Arc::clone(&given))
-        .stable_ref(&services.links.evaluator)
+fn evaluator(services: &Arc<RunServices>) -> ChildSpec {
+    let given = evaluator_arguments(services);
+    ChildSpec::actor("evaluator", || Evaluator, move || given.clone())
+        .stable_ref(&services.mailboxes.evaluator)
 }
 
-fn scheduler(services: &Arc<Services>, slots: u32) -> ChildSpec {
-    let given = Arc::clone(services);
-    let arguments = move || SchedulerArguments { slots, services: Arc::clone(&given) };
-    ChildSpec::actor("scheduler", || Scheduler, arguments).stable_ref(&services.links.scheduler)
+pub(crate) fn evaluator_arguments(services: &RunServices) -> EvaluatorArguments {
+    EvaluatorArguments {
+        journal: Arc::clone(&services.journal),
+        ledger: Arc::clone(&services.ledger),
+        evaluation: Arc::clone(&services.evaluation),
+        scheduler: Arc::clone(&services.scheduler),
+        measures: services.measures.clone(),
+        histories_max: services.limits.histories,
+    }
 }
 
-fn pipelines(services: &Arc<Services>) -> ChildSpec {
-    let given = Arc::clone(services);
-    ChildSpec::actor("pipelines", || Pipelines, move || Arc::clone(&given))
-        .stable_ref(&services.links.pipelines)
+fn scheduler(services: &Arc<RunServices>, slots: u32) -> ChildSpec {
+    let given = Arc::clone(&services.scheduler);
+    let arguments = move || SchedulerArguments { slots, scheduler: Arc::clone(&given) };
+    ChildSpec::actor("scheduler", || Scheduler, arguments).stable_ref(&services.mailboxes.scheduler)
 }
 
-fn pool(services: &Arc<Services>) -> ChildSpec {
-    let linked = Arc::clone(services);
+fn pipelines(services: &Arc<RunServices>, map: &Arc<PipelineMap>) -> ChildSpec {
+    let given = PipelinesArguments {
+        map: Arc::clone(map),
+        mailboxes: Arc::clone(&services.mailboxes),
+        status: Arc::clone(&services.journal.status),
+        disk: Arc::clone(&services.journal.disk),
+    };
+    ChildSpec::actor("pipelines", || Pipelines, move || given.clone()).stable_ref(&map.actor)
+}
+
+fn pool(services: &Arc<RunServices>, map: &Arc<PipelineMap>) -> ChildSpec {
+    let (linked, map) = (Arc::clone(&services.mailboxes), Arc::clone(map));
     let spec = PoolSpec {
         max_children: services.limits.live_agents,
         intensity: Intensity::new(POOL_RESTARTS, ROOT_PERIOD),
@@ -76,14 +101,14 @@ fn pool(services: &Arc<Services>) -> ChildSpec {
         ..PoolSpec::default()
     };
     ChildSpec::pool("pool", spec).on_start(move |child| {
-        linked.links.set_pool(child.pool());
-        linked.links.tell_registry(RegistryMessage::PoolUp);
-        linked.links.tell_pipelines(PipelinesMessage::PoolUp);
+        linked.set_pool(child.pool());
+        linked.tell_registry(RegistryMessage::PoolUp);
+        map.tell(PipelinesMessage::PoolUp);
     })
 }
 
 /// Counts what happens, and tells who brought them up what becomes of agents and stages.
-fn observe(services: &Services, event: &Event<'_>) {
+fn observe(services: &RunServices, map: &PipelineMap, event: &Event<'_>) {
     services.measures.observe(event);
     if event.tree != "/pool/" {
         return;
@@ -92,7 +117,7 @@ fn observe(services: &Services, event: &Event<'_>) {
         if let What::GivenUp { exit } = event.what {
             let reason = format!("it failed too often: {exit}");
             let child = event.id.to_string();
-            services.links.tell_pipelines(PipelinesMessage::Down { child, reason });
+            map.tell(PipelinesMessage::Down { child, reason });
         }
         return;
     }
@@ -100,11 +125,11 @@ fn observe(services: &Services, event: &Event<'_>) {
     match event.what {
         What::Exited { exit, asked } => {
             let again = !asked && exit.is_abnormal();
-            services.links.tell_registry(RegistryMessage::Gone { agent, again });
+            services.mailboxes.tell_registry(RegistryMessage::Gone { agent, again });
         }
         What::GivenUp { exit } => {
             let reason = format!("it failed too often: {exit}");
-            services.links.tell_registry(RegistryMessage::GivenUp { agent, reason });
+            services.mailboxes.tell_registry(RegistryMessage::GivenUp { agent, reason });
         }
         _ => {}
     }

@@ -3,21 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ostler_kernel::agent::{AgentState, RunLifecycle};
+use ostler_kernel::agent::RunLifecycle;
 use ostler_kernel::event::{Output, RunOpened};
 use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
 use ostler_kernel::run::{
     CrashRecovery, FoldedRun, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport, RunTimeline,
+    StatusFacts,
 };
 
-use crate::api::cursor::EventCursor;
 use crate::api::system::System;
-use crate::attempts::attempt_table::AttemptKey;
 use crate::base::error::RunError;
-use crate::services::Services;
-use crate::storage::run_reader;
+use crate::base::keys::AttemptKey;
+use crate::run::services::RunServices;
+use crate::storage::event_cursor::EventCursor;
 
 /// A run, folded from its records.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub struct RunView {
 
 /// What taking a run up would find that nobody drives.
 #[derive(Debug, Clone)]
-pub struct Ahead {
+pub struct RecoveryPreview {
     /// Where it stands then: what may not be done twice is in doubt.
     pub run: Run,
     /// The nodes whose attempt is done again.
@@ -57,17 +57,17 @@ pub struct Ahead {
 
 /// Folds the records of a run, up to `at` (all, if that is `None`). Every record is checked to follow from those
 /// before it.
-fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
+fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
     let mut timeline = RunTimeline::default();
-    let folded = run_reader::fold(services, row, at, |record| timeline.record(&record.event, record.at_ms))?;
+    let folded = services.runs.fold(row, at, |record| timeline.record(&record.event, record.at_ms))?;
     let FoldedRun { opened, opened_at, run, closed, parked, out_of_credit, last, position } = folded;
-    let goes_on = at.is_none() && closed.is_none() && services.driven.has(row.run);
+    let goes_on = at.is_none() && closed.is_none() && services.active_runs.has(row.run);
     if goes_on && !run.waits_for_person() {
-        timeline.until(services.clock.now());
+        timeline.until(services.journal.now());
     }
     let (report, took) = (timeline.report(&run), timeline.into_took());
     let opened_ms = opened_at;
-    let over_by = services.market.deadline_for(services, opened.run, run.terms().parent.as_ref())?;
+    let over_by = services.deadline_for(opened.run, run.terms().parent.as_ref())?;
     Ok(RunView {
         opened,
         opened_ms,
@@ -95,14 +95,22 @@ pub struct ReadResult {
 }
 
 impl RunView {
-    /// Where its agent stands with it; `driven`: this process drives it.
-    pub fn agent_state(&self, driven: bool) -> AgentState {
-        self.lifecycle(driven).state()
+    /// The facts that decide the status of the run; `active`: this process executes it.
+    pub fn status_facts(&self, active: bool) -> StatusFacts<'_> {
+        StatusFacts {
+            run: &self.run,
+            closed: self.closed,
+            quarantined: false,
+            suspended: self.parked.is_some(),
+            active,
+            waits_for_person: self.run.waits_for_person(),
+            out_of_credit: self.out_of_credit,
+        }
     }
 
-    /// The same, with what else says which messages it takes.
-    pub fn lifecycle(&self, driven: bool) -> RunLifecycle {
-        RunLifecycle::of(&self.run, self.closed, self.parked.is_some(), driven)
+    /// The requests that the run accepts; `active`: this process executes it.
+    pub fn lifecycle(&self, active: bool) -> RunLifecycle {
+        RunLifecycle::of(self.status_facts(active))
     }
 }
 
@@ -125,13 +133,13 @@ impl System {
 
     /// What taking up a run would find of which this view holds the last record: attempts that were under way when their process
     /// ended, and nobody knows of. `None` if there are none, or somebody drives it. Nothing is written down, and nothing is begun.
-    pub fn ahead(&self, view: &RunView) -> Option<Ahead> {
+    pub fn ahead(&self, view: &RunView) -> Option<RecoveryPreview> {
         let id = view.opened.run;
-        if view.closed.is_some() || self.services.driven.has(id) {
+        if view.closed.is_some() || self.services.active_runs.has(id) {
             return None;
         }
         let is_lost = |node: &NodeId, attempt| {
-            !self.services.effects.knows(&AttemptKey { run: id, node: node.clone(), attempt })
+            !self.services.attempts.knows(&AttemptKey { run: id, node: node.clone(), attempt })
         };
         let lost = view.run.instances().filter(|(node, instance)| {
             matches!(instance.status, NodeStatus::Running { sleep_until: None, .. })
@@ -143,8 +151,10 @@ impl System {
         }
         let mut run = view.run.clone();
         let since = RecoveryContext { was_parked: view.parked.is_some(), forced: true, made_progress: true };
-        match self.services.within(id, &mut run, |run, cx| run.recover_from_crash(cx, &lost, since)) {
-            CrashRecovery::Resumed { again, .. } => Some(Ahead { run, again: again.into_iter().collect() }),
+        match self.services.kernel.within(id, &mut run, |run, cx| run.recover_from_crash(cx, &lost, since)) {
+            CrashRecovery::Resumed { rerun, .. } => {
+                Some(RecoveryPreview { run, again: rerun.into_iter().collect() })
+            }
             CrashRecovery::Parked(_) => None,
         }
     }
@@ -152,8 +162,8 @@ impl System {
     /// The records of a run after `after`.
     pub fn events(&self, run: RunId, after: Seq) -> Result<EventCursor, RunError> {
         let row = self.row(run)?;
-        let services = Arc::clone(&self.services);
-        Ok(EventCursor::new(services, StreamId::run(&row.client, run), after))
+        let journal = Arc::clone(&self.services.journal);
+        Ok(EventCursor::new(journal, StreamId::run(&row.client, run), after))
     }
 
     /// The result of a node.
@@ -184,7 +194,7 @@ impl System {
             Some(inline) => {
                 Ok(Artifact { media: JSON.to_owned(), content: inline.as_str().as_bytes().to_vec() })
             }
-            None => Ok(self.services.artifacts.get(output.artifact).await?),
+            None => Ok(self.services.results.artifacts.get(output.artifact).await?),
         }
     }
 }

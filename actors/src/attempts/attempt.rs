@@ -1,13 +1,12 @@
 //! What an attempt does, from its permit to an output that passed its contract. Runs outside the actors.
 
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use ostler_kernel::contract::{BrokenRule, Test};
-use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
+use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Rule, TEST_TOOL};
@@ -16,27 +15,12 @@ use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
 
-use crate::attempts::attempt_journal::{Closing, Late, LiveLog, Silent};
-use crate::attempts::attempt_table::failed;
+use crate::attempts::attempt_journal::{AttemptJournal, Closing, Late, Silent};
+use crate::attempts::executor::Executor;
+use crate::base::attempt_end::failed;
 use crate::base::limits::TEST_MS_MAX;
-use crate::services::Services;
-use crate::storage::results::{self, invalid};
-
-/// On whose behalf something is done.
-#[derive(Clone)]
-pub(crate) struct Caller {
-    pub(crate) intent: u8,
-    pub(crate) scope: String,
-    pub(crate) workspace: Arc<Path>,
-}
-
-impl Caller {
-    /// On behalf of whoever opened a run.
-    pub(crate) fn of(opened: &RunOpened) -> Caller {
-        let workspace = Path::new(&opened.workspace).into();
-        Caller { intent: opened.intent, scope: opened.scope.clone(), workspace }
-    }
-}
+use crate::state::caller::Caller;
+use crate::storage::results::invalid;
 
 /// What an attempt does.
 pub(crate) enum Work {
@@ -67,15 +51,15 @@ impl Work {
 
 /// Does the work within the node's timeout, judges it, and keeps what it gave.
 pub(crate) async fn perform(
-    services: &Services,
+    executor: &Executor,
     caller: &Caller,
     node: &Node,
     work: Box<Work>,
-    log: Arc<LiveLog>,
+    log: Arc<AttemptJournal>,
 ) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
     let mut closing = Closing { log, done: false };
-    let acted = closing.log.within(timeout_ms, act(services, caller, node, work, &closing.log));
+    let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && Box::pin(closing.log.is_in_doubt()).await {
         // Whatever ended it, an ordinary retry would call the step again, and a patch would under another key.
@@ -90,8 +74,8 @@ pub(crate) async fn perform(
     match acted {
         Ok(Ok(value)) => {
             // Beside the timeout: it is done by now.
-            let (most, waited) = (services.limits.result_bytes, &closing.log.waited);
-            let kept = results::keep_done(services, &value, most, waited).await;
+            let (most, waited) = (executor.results.bytes_max, &closing.log.waited);
+            let kept = executor.results.keep_done(&value, most, waited).await;
             closing.done = kept.is_ok();
             kept.map_or_else(Outcome::Failed, Outcome::Ok)
         }
@@ -111,17 +95,17 @@ impl From<Late> for Outcome {
 }
 
 async fn act(
-    services: &Services,
+    executor: &Executor,
     caller: &Caller,
     node: &Node,
     work: Box<Work>,
-    log: &Arc<LiveLog>,
+    log: &Arc<AttemptJournal>,
 ) -> Result<Value, Failure> {
     let value = match *work {
         Work::Tool { tool, permit } => {
             let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
             let workspace = Arc::clone(&caller.workspace);
-            let attempt = Arc::<LiveLog>::clone(log);
+            let attempt = Arc::<AttemptJournal>::clone(log);
             let called = tool.call(permit, CallContext { workspace, timeout_ms, attempt });
             let called = log.watch(called).await;
             // It may have given up waiting.
@@ -135,22 +119,22 @@ async fn act(
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
-    judge(services, caller, &node.contract, &value).await?;
+    judge(executor, caller, &node.contract, &value).await?;
     Ok(value)
 }
 
 /// Holds a value against a contract; tests are run, through the gate like any call.
-async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
-    for test in judge_here(services, rules, value)? {
+async fn judge(executor: &Executor, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
+    for test in judge_here(executor, rules, value)? {
         // Boxed, as all that is seldom awaited: what stands here is part of every attempt.
-        Box::pin(run_test(services, caller, &test)).await?;
+        Box::pin(run_test(executor, caller, &test)).await?;
     }
     Ok(())
 }
 
 /// Holds a value against what a contract says of it, and gives the tests that remain to be run.
-fn judge_here(services: &Services, rules: &[Rule], value: &Value) -> Result<Vec<Test>, Failure> {
-    let contract = services.contract(rules).map_err(|error| structural(error.to_string()))?;
+fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Vec<Test>, Failure> {
+    let contract = executor.gatekeeper.contract(rules).map_err(|error| structural(error.to_string()))?;
     let judgement = contract.judge(value);
     if !judgement.holds() {
         let broken: Vec<String> = judgement.broken.iter().map(BrokenRule::to_string).collect();
@@ -164,9 +148,9 @@ fn judge_here(services: &Services, rules: &[Rule], value: &Value) -> Result<Vec<
     Ok(judgement.tests)
 }
 
-async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(), Failure> {
+async fn run_test(executor: &Executor, caller: &Caller, test: &Test) -> Result<(), Failure> {
     let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
-    let gated = services.gate(caller, TEST_TOOL, test.params().into(), 0, key);
+    let gated = executor.gatekeeper.gate(caller, TEST_TOOL, test.params().into(), 0, key);
     let (tool, permit) = gated.map_err(|denial| Failure {
         category: FailureCategory::GateDenied,
         message: denial.for_model().to_owned(),
@@ -191,19 +175,19 @@ fn silence(Silent { ms }: Silent) -> Failure {
 /// Holds the map of the outputs against the plan's own contract; why that does not hold. Nothing is run for it: no plan with a
 /// test there is valid.
 pub(crate) async fn judge_plan(
-    services: &Services,
+    executor: &Executor,
     rules: &[Rule],
     outputs: Vec<(NodeId, Option<Output>)>,
 ) -> Result<(), String> {
     let mut values = Map::new();
     for (node, output) in outputs {
         let value = match &output {
-            Some(output) => results::load(services, output).await.unwrap_or(Value::Null),
+            Some(output) => executor.results.load(output).await.unwrap_or(Value::Null),
             None => Value::Null,
         };
         values.insert(node.to_string(), value);
     }
-    let judged = judge_here(services, rules, &Value::Object(values)).and_then(|tests| match tests.first() {
+    let judged = judge_here(executor, rules, &Value::Object(values)).and_then(|tests| match tests.first() {
         None => Ok(()),
         Some(Test { rule, .. }) => Err(structural(format!("contract[{rule}]: a plan runs no tests"))),
     });

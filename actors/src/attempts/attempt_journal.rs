@@ -1,36 +1,28 @@
 //! The log of one attempt: what it notes of itself while it runs.
 
+mod log;
 mod slot;
+mod steps;
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::{
-    AttemptProgress, AttemptRef, Event, Failure, Outcome, StepIntent, StepKey, StepResult,
-};
+use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
 use ostler_kernel::id::{Digest, RunId};
-use ostler_kernel::json::{self, Json};
-use ostler_kernel::lineage;
-use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, JournalError, Position, StepStart,
-    StreamId, TOKEN_BYTES_MAX,
-};
-use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
-use serde_json::Value;
+use ostler_kernel::json::Json;
+use ostler_kernel::port::{AttemptLogError, JournalError, Position, StreamId};
+use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::steps::Steps;
+use crate::attempts::executor::Executor;
 use crate::base::lock::lock;
-use crate::services::Services;
-use crate::storage::disk_space::{ROOM, Waited};
-use crate::storage::results;
-use crate::storage::step_logs::RunNotes;
+use crate::base::paused_time::{PausedTime, SPACE_RETRY};
+use crate::storage::step_logs::RunStepLog;
 
 tokio::task_local! {
     /// The step that is being called here: what begins meanwhile is taken in it.
@@ -54,10 +46,10 @@ pub(crate) struct Site {
 }
 
 /// The log of an attempt that is under way.
-pub(crate) struct LiveLog {
-    pub(crate) services: Arc<Services>,
+pub(crate) struct AttemptJournal {
+    pub(crate) executor: Arc<Executor>,
     pub(crate) site: Site,
-    notes: OnceLock<Arc<RunNotes>>,
+    notes: OnceLock<Arc<RunStepLog>>,
     over: AtomicBool,
     /// It met a step that only a person can tell of.
     in_doubt: AtomicBool,
@@ -68,7 +60,7 @@ pub(crate) struct LiveLog {
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
     /// Time in which there was no room for what it or a step of it gave, and in which it had no slot.
-    pub(crate) waited: Arc<Waited>,
+    pub(crate) waited: Arc<PausedTime>,
 }
 
 /// How far the attempt has come.
@@ -79,60 +71,10 @@ struct Progress {
     written: Option<Instant>,
 }
 
-/// Steps that are under way.
-#[derive(Default)]
-struct Steps {
-    open: BTreeMap<String, Open>,
-    /// Runs whose end is waited for.
-    waiting: u32,
-    /// The slot was given back for that, and nobody has seen to it since.
-    lent: bool,
-}
-
-/// A step that is under way.
-struct Open {
-    key: StepKey,
-    acts: bool,
-    /// It does nothing but wait for the end of a run that it opened.
-    waits: bool,
-    /// The step that it is taken in.
-    around: Option<Arc<str>>,
-}
-
-impl Steps {
-    /// Whether a run is waited for, and each step that is under way does nothing but that, or is around one that does.
-    fn only_wait(&self) -> bool {
-        if self.waiting == 0 {
-            return false;
-        }
-        let around = self.around_waiting();
-        self.open.iter().all(|(id, open)| open.waits || around.contains(id.as_str()))
-    }
-
-    /// Whether a step acts on the world that is under way and does more than that.
-    fn any_acts(&self) -> bool {
-        let around = self.around_waiting();
-        self.open.iter().any(|(id, open)| open.acts && !open.waits && !around.contains(id.as_str()))
-    }
-
-    /// The steps around those that wait for a run.
-    fn around_waiting(&self) -> BTreeSet<&str> {
-        let mut waiting = BTreeSet::new();
-        for open in self.open.values().filter(|open| open.waits) {
-            let mut around = open.around.as_deref();
-            // Whatever is around one that was seen was seen, too.
-            while let Some(step) = around.filter(|step| waiting.insert(*step)) {
-                around = self.open.get(step).and_then(|open| open.around.as_deref());
-            }
-        }
-        waiting
-    }
-}
-
-impl LiveLog {
-    pub(crate) fn new(services: &Arc<Services>, site: Site) -> LiveLog {
-        LiveLog {
-            services: Arc::clone(services),
+impl AttemptJournal {
+    pub(crate) fn new(executor: &Arc<Executor>, site: Site) -> AttemptJournal {
+        AttemptJournal {
+            executor: Arc::clone(executor),
             site,
             notes: OnceLock::new(),
             over: AtomicBool::new(false),
@@ -147,23 +89,23 @@ impl LiveLog {
 
     /// Tells something of a step to whoever watches.
     fn tell(&self, event: Telemetry) {
-        self.services.measures.tell(event, None, Some(self.site.run));
+        self.executor.measures.tell(event, None, Some(self.site.run));
     }
 
-    fn notes(&self) -> &RunNotes {
-        self.notes.get_or_init(|| self.services.notes.of(self.site.stream))
+    fn notes(&self) -> &RunStepLog {
+        self.notes.get_or_init(|| self.executor.step_logs.of(self.site.stream))
     }
 
     /// Asks the notes of this work.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&StepHistory) -> T) -> Result<T, AttemptLogError> {
-        self.notes().ask(&self.services, &self.site.of, question)
+        self.notes().ask(&self.site.of, question)
     }
 
     pub(crate) fn append(&self, event: Event) -> Result<Position, AttemptLogError> {
         if self.over.load(Ordering::SeqCst) {
             return Err(AttemptLogError::AttemptEnded);
         }
-        self.notes().append(&self.services, event)
+        self.notes().append(event)
     }
 
     /// Appends, and waits until that is durable; and for room, if there is none.
@@ -171,15 +113,17 @@ impl LiveLog {
         let mut waits = None;
         loop {
             let appended = match self.append(event.clone()) {
-                Ok(position) => self.services.journal.durable(position).await.map_err(AttemptLogError::from),
+                Ok(position) => self.executor.journal.durable(position).await.map_err(AttemptLogError::from),
                 Err(error) => Err(error),
             };
             match appended {
-                Err(AttemptLogError::Journal(JournalError::Full(why))) if !self.services.is_stopping() => {
-                    waits.get_or_insert_with(|| self.services.room.wait(&why, &self.waited));
-                    self.services.room.is_missing(&why);
+                Err(AttemptLogError::Journal(JournalError::Full(why)))
+                    if !self.executor.journal.status.is_stopping() =>
+                {
+                    waits.get_or_insert_with(|| self.executor.journal.disk.wait(&why, &self.waited));
+                    self.executor.journal.disk.is_missing(&why);
                     self.notes().read_again();
-                    tokio::time::sleep(ROOM).await;
+                    tokio::time::sleep(SPACE_RETRY).await;
                 }
                 appended => return appended,
             }
@@ -225,9 +169,9 @@ impl LiveLog {
     pub(crate) async fn is_in_doubt(&self) -> bool {
         let attempt = self.site.of.attempt;
         // Who noted nothing here may end after its run was let go of: its notes are not kept for that.
-        let peeked = || self.services.notes.peek(self.site.stream);
+        let peeked = || self.executor.step_logs.peek(self.site.stream);
         let notes = self.notes.get().map_or_else(peeked, Arc::clone);
-        let in_doubt = notes.ask(&self.services, &self.site.of, |notes| {
+        let in_doubt = notes.ask(&self.site.of, |notes| {
             let steps = notes.in_doubt(attempt).into_iter();
             steps.map(|(step, asked)| (step.to_owned(), asked)).collect::<Vec<_>>()
         });
@@ -286,20 +230,6 @@ impl LiveLog {
     }
 }
 
-/// A step whose beginning or end is not written down yet: unless it begins then, nobody is about it when this is dropped.
-struct Opened<'a> {
-    log: &'a LiveLog,
-    step: Option<&'a str>,
-}
-
-impl Drop for Opened<'_> {
-    fn drop(&mut self) {
-        if let Some(step) = self.step {
-            self.log.abandon(step);
-        }
-    }
-}
-
 /// Work that was not done in time.
 pub(crate) struct Late {
     pub(crate) ms: u64,
@@ -314,171 +244,12 @@ pub(crate) struct Silent {
 
 /// Closes the log of an attempt, however that ends.
 pub(crate) struct Closing {
-    pub(crate) log: Arc<LiveLog>,
+    pub(crate) log: Arc<AttemptJournal>,
     pub(crate) done: bool,
 }
 
 impl Drop for Closing {
     fn drop(&mut self) {
         self.log.close(self.done);
-    }
-}
-
-impl AttemptLog for LiveLog {
-    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
-        if let Some(token) = &lock(&self.progress).unwritten {
-            return Ok(Some(token.value()));
-        }
-        self.ask(|notes| notes.token().map(Json::value))
-    }
-
-    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
-        if self.over.load(Ordering::SeqCst) {
-            return Err(AttemptLogError::AttemptEnded);
-        }
-        let token = json::canonical(&token)?;
-        let bytes = token.as_str().len();
-        if bytes > TOKEN_BYTES_MAX {
-            return Err(AttemptLogError::LargeToken { bytes });
-        }
-        let mut progress = lock(&self.progress);
-        (progress.sign, progress.unwritten) = (Instant::now(), Some(token));
-        drop(progress);
-        self.signs.notify_one();
-        Ok(())
-    }
-
-    fn heartbeat(&self) {
-        self.sign();
-    }
-
-    fn heartbeat_ms(&self) -> Option<u64> {
-        self.site.heartbeat_ms
-    }
-
-    fn begin<'a>(
-        &'a self,
-        step: &'a str,
-        key: StepKey,
-        acting: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
-        Box::pin(async move {
-            let of = &self.site.of;
-            if self.over.load(Ordering::SeqCst) {
-                return Err(AttemptLogError::AttemptEnded);
-            }
-            // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
-            // about it at the same time cannot have finished it in between.
-            let around = AROUND.try_get().ok().flatten();
-            let open = Open { key: key.clone(), acts: acting.is_some(), waits: false, around };
-            match lock(&self.steps).open.entry(step.to_owned()) {
-                Entry::Occupied(_) => return Err(AttemptLogError::Busy(step.to_owned())),
-                Entry::Vacant(vacant) => drop(vacant.insert(open)),
-            }
-            let mut opened = Opened { log: self, step: Some(step) };
-            self.reclaim().await;
-            let recall = |notes: &StepHistory, earlier: &mut dyn Iterator<Item = &StepHistory>| {
-                notes.check_room(step)?;
-                Ok::<_, AttemptLogError>(notes.lookup(step, &key, of.attempt, earlier)?)
-            };
-            let recalled = self.notes().ask_all(&self.services, of, recall)??;
-            match recalled {
-                StepLookup::Done(output) => {
-                    drop(opened);
-                    self.tell(Telemetry::StepReplayed);
-                    Ok(StepStart::Done(results::load(&self.services, &output).await?))
-                }
-                StepLookup::InDoubt | StepLookup::ChangedByPatch(_) => {
-                    drop(opened);
-                    // Whatever else ends the attempt before that is written: it ends in doubt.
-                    self.in_doubt.store(true, Ordering::SeqCst);
-                    let (of, step) = (of.clone(), step.to_owned());
-                    self.append_durably(Event::StepInDoubt { of, step: step.clone() }).await?;
-                    Err(match recalled {
-                        StepLookup::ChangedByPatch(changed) => AttemptLogError::ChangedByPatch(changed),
-                        _ => AttemptLogError::InDoubt(step),
-                    })
-                }
-                StepLookup::Call(before) => {
-                    let idempotency_key = before.unwrap_or_else(|| lineage::step_key(self.site.key, step));
-                    if let Some(idem) = acting {
-                        let (of, step) = (of.clone(), step.to_owned());
-                        let intent = StepIntent { of, step, key, idem, idempotency_key };
-                        self.append_durably(Event::StepIntent(Box::new(intent))).await?;
-                    }
-                    opened.step = None;
-                    Ok(StepStart::Call(idempotency_key))
-                }
-            }
-        })
-    }
-
-    fn step_key(&self, step: &str) -> Result<Option<Digest>, AttemptLogError> {
-        let key = |notes: &StepHistory, earlier: &mut dyn Iterator<Item = &StepHistory>| {
-            notes.idempotency_key(step, earlier)
-        };
-        self.notes().ask_all(&self.services, &self.site.of, key)
-    }
-
-    fn end<'a>(
-        &'a self,
-        step: &'a str,
-        ended: Result<&'a Value, &'a Failure>,
-        durable: bool,
-    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
-        Box::pin(async move {
-            let open = lock(&self.steps).open.get(step).map(|open| (open.key.clone(), open.acts));
-            let Some((key, acts)) = open else { return Err(AttemptLogError::AttemptEnded) };
-            // What came of it may wait for room: it is under way for as long as that is not written down.
-            let _opened = Opened { log: self, step: Some(step) };
-            let outcome = match ended {
-                Ok(value) => {
-                    let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
-                    let kept = results::keep_done(&self.services, value, most, &self.waited).await;
-                    let failed = |failure| {
-                        self.tell(Telemetry::StepFailed);
-                        AttemptLogError::Result { step: step.to_owned(), failure }
-                    };
-                    Outcome::Ok(kept.map_err(failed)?)
-                }
-                Err(failure) => {
-                    self.tell(Telemetry::StepFailed);
-                    // Of one that acted and may have been done, nothing is known still.
-                    if !acts || failure.category.is_loss() {
-                        return Ok(());
-                    }
-                    Outcome::Failed(failure.clone())
-                }
-            };
-            let is_done = matches!(outcome, Outcome::Ok(_));
-            let (of, step) = (self.site.of.clone(), step.to_owned());
-            let result = Event::StepResult(Box::new(StepResult { of, step, key, outcome }));
-            match acts || durable {
-                true => self.append_durably(result).await?,
-                false => drop(self.append(result)?),
-            }
-            if is_done {
-                self.tell(Telemetry::StepCompleted);
-            }
-            Ok(())
-        })
-    }
-
-    fn abandon(&self, step: &str) {
-        let mut steps = lock(&self.steps);
-        steps.open.remove(step);
-        if steps.waiting > 0 {
-            // It may have been in a task of its own, and what is left may only wait.
-            self.signs.notify_one();
-        }
-        self.lulls.notify_waiters();
-    }
-
-    fn spawn<'a>(
-        &'a self,
-        step: &'a str,
-        child: ChildRunSpec,
-    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
-        Box::pin(self.open_child(step, child))
     }
 }

@@ -1,7 +1,9 @@
-//! Attempts: what executes outside the actors, the journal it keeps, and agents written as code.
+//! Attempts: what executes outside the actors, the journal that each keeps, and agents written as code.
 
+pub(crate) mod approval_request;
 pub(crate) mod attempt;
 pub(crate) mod attempt_journal;
-pub(crate) mod attempt_table;
+pub(crate) mod child_runs;
 pub(crate) mod children;
+pub(crate) mod executor;
 pub(crate) mod program;

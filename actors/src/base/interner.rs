@@ -12,15 +12,15 @@ pub(crate) const ALIKE_MAX: usize = 1_024;
 const ALIKE_BYTES_MAX: usize = 4_096;
 
 /// Things by the text that they stand in.
-pub(crate) struct Alike<T>(BTreeMap<Json, Arc<T>>);
+pub(crate) struct Interner<T>(BTreeMap<Json, Arc<T>>);
 
-impl<T> Default for Alike<T> {
-    fn default() -> Alike<T> {
-        Alike(BTreeMap::new())
+impl<T> Default for Interner<T> {
+    fn default() -> Interner<T> {
+        Interner(BTreeMap::new())
     }
 }
 
-impl<T> Alike<T> {
+impl<T> Interner<T> {
     /// What stands in a text: the same as the last time, or made of it.
     pub(crate) fn of<E>(&mut self, text: &Json, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         if let Some(known) = self.0.get(text) {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_is_said_again_is_the_same_and_no_more_is_remembered_than_the_limit() {
-        let mut alike = Alike::default();
+        let mut alike = Interner::default();
         let mut of = |text: &str| {
             let made = alike.of(&canonical(&text.into()).unwrap(), || Ok::<_, ()>(text.len())).unwrap();
             (made, alike.0.len())
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_made_is_not_remembered() {
-        let mut alike = Alike::<u8>::default();
+        let mut alike = Interner::<u8>::default();
         assert_eq!(alike.of(&Json::null(), || Err("no")), Err("no"));
         assert_eq!(alike.of(&Json::null(), || Ok::<_, &str>(1)), Ok(Arc::new(1)));
     }

@@ -1,7 +1,13 @@
-//! Leaves that every layer may use: errors, limits, the clock, interning and locking.
+//! Leaves that every layer may use: keys, errors, limits, the clock, the status of the process.
 
+pub(crate) mod attempt_end;
 pub(crate) mod clock;
 pub(crate) mod error;
+pub(crate) mod fault_injection;
 pub(crate) mod interner;
+pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod lock;
+pub(crate) mod panic_message;
+pub(crate) mod paused_time;
+pub(crate) mod system_status;

@@ -13,37 +13,48 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::port::JournalError;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::api::evaluations;
-use crate::scheduler::Lane;
-use crate::services::Services;
-
-pub(crate) enum EvaluatorMessage {
-    /// A run of these was closed, or (`is_verdict`) a person has judged it. How well it was done stands in the journal.
-    Evaluated { lane: Lane, run: RunId, is_verdict: bool },
-}
+use crate::base::keys::FairShareKey;
+use crate::messages::evaluator::EvaluatorMessage;
+use crate::metrics::Measures;
+use crate::scheduler::SchedulerHandle;
+use crate::state::evaluation::{Evaluation, in_order};
+use crate::state::ledger::Ledger;
+use crate::storage::journal_client::JournalClient;
 
 pub(crate) struct Evaluator;
 
+/// What the evaluator uses.
+#[derive(Clone)]
+pub(crate) struct EvaluatorArguments {
+    pub(crate) journal: Arc<JournalClient>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) evaluation: Arc<Evaluation>,
+    pub(crate) scheduler: Arc<SchedulerHandle>,
+    pub(crate) measures: Measures,
+    /// The most agents whose last scores are kept.
+    pub(crate) histories_max: usize,
+}
+
 pub(crate) struct EvaluatorState {
-    services: Arc<Services>,
+    this: EvaluatorArguments,
     /// The last scores of agents with a name, the oldest first; `None`: nobody has asked the journal yet.
-    histories: Option<BTreeMap<Lane, VecDeque<(RunId, Scores)>>>,
+    histories: Option<BTreeMap<FairShareKey, VecDeque<(RunId, Scores)>>>,
 }
 
 impl Actor for Evaluator {
     type Msg = EvaluatorMessage;
     type State = EvaluatorState;
-    type Arguments = Arc<Services>;
+    type Arguments = EvaluatorArguments;
 
     async fn pre_start(
         &self,
         _: ActorRef<EvaluatorMessage>,
-        services: Arc<Services>,
+        this: EvaluatorArguments,
     ) -> Result<EvaluatorState, ActorProcessingErr> {
-        for row in services.journal.accounts()? {
-            services.ledger.read_reputation(row);
+        for row in this.journal.accounts()? {
+            this.ledger.read_reputation(row);
         }
-        Ok(EvaluatorState { services, histories: None })
+        Ok(EvaluatorState { this, histories: None })
     }
 
     async fn handle(
@@ -52,28 +63,27 @@ impl Actor for Evaluator {
         EvaluatorMessage::Evaluated { lane, run, is_verdict }: EvaluatorMessage,
         state: &mut EvaluatorState,
     ) -> Result<(), ActorProcessingErr> {
-        #[cfg(test)]
-        state.services.trip("evaluator");
-        if let Some(row) = state.services.journal.account(&lane.client, lane.agent.as_ref())? {
-            state.services.ledger.read_reputation(row);
+        state.this.journal.status.faults.inject_panic("evaluator");
+        if let Some(row) = state.this.journal.account(&lane.client, lane.agent.as_ref())? {
+            state.this.ledger.read_reputation(row);
         }
-        state.services.scheduling.renew_terms(&state.services, &lane.client);
-        state.services.measures.evaluated();
+        state.this.scheduler.renew_terms(&lane.client);
+        state.this.measures.evaluated();
         Ok(state.watch(lane, run, is_verdict)?)
     }
 }
 
 impl EvaluatorState {
     /// Raises an alarm if an agent with a name did far worse in its last run than it used to, when that is closed or judged.
-    fn watch(&mut self, lane: Lane, run: RunId, is_verdict: bool) -> Result<(), JournalError> {
+    fn watch(&mut self, lane: FairShareKey, run: RunId, is_verdict: bool) -> Result<(), JournalError> {
         let Some(agent) = lane.agent.clone() else { return Ok(()) };
-        let evaluated = self.services.journal.run(run)?.and_then(|row| row.evaluated);
+        let evaluated = self.this.journal.run(run)?.and_then(|row| row.evaluated);
         let Some(Evaluated { scores, .. }) = evaluated else { return Ok(()) };
         let histories = match &mut self.histories {
             Some(histories) => histories,
-            none => none.insert(read(&self.services)?),
+            none => none.insert(read(&self.this)?),
         };
-        if histories.len() >= self.services.limits.histories && !histories.contains_key(&lane) {
+        if histories.len() >= self.this.histories_max && !histories.contains_key(&lane) {
             return Ok(());
         }
         let history = histories.entry(lane).or_default();
@@ -91,24 +101,26 @@ impl EvaluatorState {
             history.pop_front();
         }
         let scores: Vec<Scores> = history.iter().map(|(_, scores)| *scores).collect();
-        let domain = self.services.domain_of(&agent);
-        let weights = self.services.domains.of(domain.as_deref().unwrap_or_default());
+        let domain = self.this.evaluation.domain_of(&agent);
+        let weights = self.this.evaluation.domains.of(domain.as_deref().unwrap_or_default());
         if let Some(fell) = detect_regression(&scores, &weights) {
             let (dimension, from, to) = (fell.dimension, fell.from_pm, fell.to_pm);
             tracing::warn!(%agent, %run, %dimension, from, to, "the agent does far worse than it used to");
-            self.services.measures.degraded();
+            self.this.measures.degraded();
         }
         Ok(())
     }
 }
 
 /// The last scores of agents with a name, of as many agents as are watched.
-fn read(services: &Services) -> Result<BTreeMap<Lane, VecDeque<(RunId, Scores)>>, JournalError> {
-    let mut histories: BTreeMap<Lane, VecDeque<(RunId, Scores)>> = BTreeMap::new();
-    for row in evaluations::in_order(services.journal.runs(false)?) {
+fn read(
+    this: &EvaluatorArguments,
+) -> Result<BTreeMap<FairShareKey, VecDeque<(RunId, Scores)>>, JournalError> {
+    let mut histories: BTreeMap<FairShareKey, VecDeque<(RunId, Scores)>> = BTreeMap::new();
+    for row in in_order(this.journal.runs(false)?) {
         let (Some(agent), Some(evaluated)) = (row.named_agent(), row.evaluated) else { continue };
-        let lane = Lane { client: row.client.clone(), agent: Some(agent.clone()) };
-        if histories.len() >= services.limits.histories && !histories.contains_key(&lane) {
+        let lane = FairShareKey { client: row.client.clone(), agent: Some(agent.clone()) };
+        if histories.len() >= this.histories_max && !histories.contains_key(&lane) {
             continue;
         }
         let history = histories.entry(lane).or_default();
@@ -143,8 +155,8 @@ mod tests {
         RunId(uuid::Uuid::from_u128(number))
     }
 
-    fn lane() -> Lane {
-        Lane { client: "acme".into(), agent: Some("worker".into()) }
+    fn lane() -> FairShareKey {
+        FairShareKey { client: "acme".into(), agent: Some("worker".into()) }
     }
 
     fn all(score: u16) -> Evaluated {
@@ -178,8 +190,9 @@ mod tests {
                 measures: Measures::recording(Arc::new(seen.clone())),
                 evaluation: Default::default(),
             };
-            let services = Arc::clone(&System::start(config).await.unwrap().services);
-            let state = EvaluatorState { services, histories: None };
+            let system = System::start(config).await.unwrap();
+            let this = crate::api::tree::evaluator_arguments(&system.services);
+            let state = EvaluatorState { this, histories: None };
             let mut world = World { state, seen, verdicts: 0 };
             for number in 1..=RUNS {
                 world.close(number);
@@ -190,7 +203,7 @@ mod tests {
 
         fn append(&self, stream: StreamId, expected: u64, at_ms: i64, events: Vec<Event>) {
             let batch = StreamBatch { stream, expected: Seq(expected), at_ms, events };
-            self.state.services.journal.append(vec![batch]).unwrap();
+            self.state.this.journal.append(vec![batch]).unwrap();
         }
 
         fn close(&self, number: u128) {
@@ -225,7 +238,7 @@ mod tests {
         #[track_caller]
         fn check(&self, alarms: f64) {
             assert_eq!(self.seen.value("ostler_degradations_total"), Some(alarms));
-            assert_eq!(self.state.histories, Some(read(&self.state.services).unwrap()), "as after a restart");
+            assert_eq!(self.state.histories, Some(read(&self.state.this).unwrap()), "as after a restart");
         }
     }
 

@@ -5,25 +5,22 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, StableRef, StartChildError};
-use ractor::ActorRef;
 
 use crate::base::lock::lock;
-use crate::evaluator::EvaluatorMessage;
-use crate::pipelines::actor::PipelinesMessage;
-use crate::registry::RegistryMessage;
-use crate::scheduler::SchedulerMessage;
+use crate::messages::evaluator::EvaluatorMessage;
+use crate::messages::registry::RegistryMessage;
+use crate::messages::scheduler::SchedulerMessage;
 
 #[derive(Default)]
-pub(crate) struct Links {
+pub(crate) struct Mailboxes {
     pub(crate) registry: StableRef<RegistryMessage>,
     pub(crate) evaluator: StableRef<EvaluatorMessage>,
     pub(crate) scheduler: StableRef<SchedulerMessage>,
-    pub(crate) pipelines: StableRef<PipelinesMessage>,
     /// With its number: one more for each start.
     pool: Mutex<Option<(Pool, u64)>>,
 }
 
-impl Links {
+impl Mailboxes {
     pub(crate) fn set_pool(&self, pool: Option<Pool>) {
         let mut link = lock(&self.pool);
         let number = link.as_ref().map_or(0, |(_, number)| number + 1);
@@ -50,17 +47,8 @@ impl Links {
         let _ = self.evaluator.send(message);
     }
 
-    /// Sends to the actor of all pipelines. One that is down brings up the stages when it and the pool are up again.
-    pub(crate) fn tell_pipelines(&self, message: PipelinesMessage) {
-        let _ = self.pipelines.send(message);
-    }
-
-    pub(crate) fn pipelines(&self) -> Option<ActorRef<PipelinesMessage>> {
-        self.pipelines.get().ok()
-    }
-
     #[cfg(test)]
-    pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {
+    pub(crate) fn registry(&self) -> Option<ractor::ActorRef<RegistryMessage>> {
         self.registry.get().ok()
     }
 }

@@ -1,4 +1,14 @@
-//! Message enums of the actors and the mailboxes that deliver them.
+//! Messages between the actors, the mailboxes that deliver them, and the types that they carry.
 
+pub(crate) mod agent;
+pub(crate) mod answer;
+pub(crate) mod client_change;
+pub(crate) mod evaluator;
 pub(crate) mod mailboxes;
+pub(crate) mod market;
 pub(crate) mod registry;
+pub(crate) mod resolution;
+pub(crate) mod scheduler;
+pub(crate) mod slots;
+pub(crate) mod submission;
+pub(crate) mod verdict;

@@ -12,12 +12,12 @@ use ostler_kernel::run::Canceller;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
-use crate::api::clients::{ClientChange, ClientError};
-use crate::api::evaluations::{EvaluationError, Said};
-use crate::api::market::{MarketError, OfferRefused};
-use crate::attempts::attempt_table::AttemptKey;
 use crate::base::error::RunError;
-use crate::run::{AgentMessage, AskReply, Request};
+use crate::base::keys::AttemptKey;
+use crate::messages::agent::{AgentMessage, AskReply, Request};
+use crate::messages::client_change::{ClientChange, ClientError};
+use crate::messages::market::{MarketError, OfferRefused};
+use crate::messages::verdict::{EvaluationError, Said};
 
 pub(crate) enum RegistryMessage {
     /// An agent is to exist from here on.
@@ -37,7 +37,7 @@ pub(crate) enum RegistryMessage {
     /// A run that its agent does not go on with: it is set aside, and those who wanted that hear when it is durable.
     SetAside { agent: AgentId, run: RunId, reason: String, replies: Vec<AskReply> },
     /// An attempt ended whose run nobody drove just now.
-    Unheard(AttemptKey),
+    UndeliveredResult(AttemptKey),
     /// Some of what was ordered was undone: everything is read again.
     Undone,
     /// There is room on the disk again.

@@ -11,7 +11,8 @@ use ostler_kernel::port::{
 };
 use ostler_kernel::run::{RunOutcome, TransitionReason};
 
-use super::{SharedRecorder, metric};
+use super::metric;
+use super::shared_recorder::SharedRecorder;
 
 /// The same journal, counted.
 pub(super) fn journal(journal: Arc<dyn Journal>, recorder: SharedRecorder) -> Arc<dyn Journal> {

@@ -5,6 +5,7 @@
 //! never a run, an agent or a node.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
+use ostler_scheduler::Tier;
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -303,6 +304,14 @@ impl Metric {
         debug_assert_eq!(N, self.labels.len(), "{}", self.name);
         let labels = self.labels.iter().zip(values).map(|(label, value)| Label::new(*label, value));
         Key::from_parts(self.name, labels.collect::<Vec<_>>())
+    }
+}
+
+/// The label of a tier.
+pub(crate) fn tier_name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Contracted => "contracted",
+        Tier::Marketplace => "marketplace",
     }
 }
 

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use ostler_kernel::event::{Event, Published};
 use ostler_kernel::port::{JournalError, Recorded, Seq};
 
-use super::log::{Log, State};
+use super::log::LogState;
 use super::stage::PipelineEvent;
+use crate::pipelines::log::Log;
 use crate::storage::run_reader::READ_AT_ONCE;
 
 /// Events that are counted at once, to know how many of them a stage hears.
 const COUNTED_MAX: u64 = 8 * READ_AT_ONCE as u64;
 
 /// Events that are read at once where nothing is made of them, or only an answer: at most so many of the largest are held.
-pub(super) const FEW_AT_ONCE: usize = 64;
+pub(crate) const FEW_AT_ONCE: usize = 64;
 
 /// Events that a stage is to hear.
-pub(super) struct Counted {
+pub(crate) struct Counted {
     /// How many.
     count: u64,
     /// Up to here.
@@ -27,18 +28,18 @@ pub(super) struct Counted {
 
 impl Log {
     /// Events that a stage is still to hear; where there are too many to count, those that it may have to hear.
-    pub(super) fn lag_of(&self, state: &State, stage: usize) -> u64 {
+    pub(crate) fn lag_of(&self, state: &LogState, stage: usize) -> u64 {
         let live = &state.live[stage];
         live.behind + live.uncounted.saturating_sub(self.place_of(state, stage))
     }
 
     /// Up to where a stage has heard everything.
-    pub(super) fn place_of(&self, state: &State, stage: usize) -> u64 {
+    pub(crate) fn place_of(&self, state: &LogState, stage: usize) -> u64 {
         state.pipeline.stage(stage).cursor.max(state.seen[stage])
     }
 
     /// Up to where a stage has found nothing for it among the events that are kept.
-    pub(super) fn seen(&self, state: &State, stage: usize) -> u64 {
+    pub(crate) fn seen(&self, state: &LogState, stage: usize) -> u64 {
         match self.lag_of(state, stage) {
             0 => state.pipeline.head(),
             _ => state.seen[stage],
@@ -47,7 +48,7 @@ impl Log {
 
     /// Whether a stage has heard everything that will ever come, and nothing that is gone is still to be told to it; as far as is known:
     /// [`Log::is_through`] finds out.
-    pub(super) fn has_all_behind(&self, state: &State, stage: usize) -> bool {
+    pub(crate) fn has_all_behind(&self, state: &LogState, stage: usize) -> bool {
         state.pipeline.upstreams_ended(stage)
             && state.pipeline.missed_gap(stage).is_none()
             && self.lag_of(state, stage) == 0
@@ -88,7 +89,7 @@ impl Log {
     }
 
     /// The event of this number; `None`: there is none, or it is gone.
-    pub(super) fn event(&self, seq: u64) -> Result<Option<PipelineEvent>, JournalError> {
+    pub(crate) fn event(&self, seq: u64) -> Result<Option<PipelineEvent>, JournalError> {
         if seq < self.state().pipeline.oldest() {
             return Ok(None);
         }
@@ -109,7 +110,7 @@ impl Log {
     }
 
     /// How many events that a stage hears come after `after`, up to `upto`.
-    pub(super) fn count(&self, stage: usize, after: u64, upto: u64) -> Result<u64, JournalError> {
+    pub(crate) fn count(&self, stage: usize, after: u64, upto: u64) -> Result<u64, JournalError> {
         let (mut at, mut count) = (after, 0);
         while at < upto {
             let page = self.read(at, FEW_AT_ONCE)?;
@@ -124,7 +125,7 @@ impl Log {
     }
 
     /// Counts the events that a stage hears after `after`, up to `upto`, unless there are too many.
-    pub(super) fn count_on(&self, stage: usize, after: u64, upto: u64) -> Result<Counted, JournalError> {
+    pub(crate) fn count_on(&self, stage: usize, after: u64, upto: u64) -> Result<Counted, JournalError> {
         Ok(match upto.saturating_sub(after) {
             few @ 0..=COUNTED_MAX => Counted {
                 count: if few > 0 { self.count(stage, after, upto)? } else { 0 },
@@ -136,9 +137,9 @@ impl Log {
     }
 
     /// Counts what came since, and lets those go on that waited.
-    pub(super) fn recount(
+    pub(crate) fn recount(
         &self,
-        state: &mut State,
+        state: &mut LogState,
         stage: usize,
         counted: Counted,
     ) -> Result<(), JournalError> {

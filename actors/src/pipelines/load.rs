@@ -6,10 +6,11 @@ use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec, Topology};
 use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
 
 use super::count::event_of;
-use super::error::PipelineError;
-use super::log::{Log, State};
-use super::recent_events::Tail;
-use super::stage_runtime::Live;
+use super::log::LogState;
+use super::recent_events::RecentEvents;
+use super::stage_runtime::StageRuntime;
+use crate::pipelines::error::PipelineError;
+use crate::pipelines::log::Log;
 use crate::storage::run_reader::{self, READ_AT_ONCE};
 
 fn illegal(pipeline: impl Into<String>, what: impl Into<String>) -> PipelineError {
@@ -17,7 +18,7 @@ fn illegal(pipeline: impl Into<String>, what: impl Into<String>) -> PipelineErro
 }
 
 /// The pipeline whose stream this is; `None` if it has no record.
-pub(super) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option<Topology>, PipelineError> {
+pub(crate) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option<Topology>, PipelineError> {
     let name = || format!("{:032x}", u128::from_be_bytes(stream.key));
     let first = journal.read(stream, Seq(0), 1)?;
     let Some(Recorded { event, .. }) = first.into_iter().next() else { return Ok(None) };
@@ -35,7 +36,7 @@ pub(super) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option
 
 /// How a pipeline stands by its records. The log is read from where the last complete stretch ends, or from the cursor of the
 /// stage that is farthest behind: what that stage is to read anyway.
-pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State, PipelineError> {
+pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogState, PipelineError> {
     let id = || topology.id().to_string();
     let stream = StreamId::pipeline(topology.id());
     let mut pipeline = Pipeline::new(topology.clone());
@@ -54,7 +55,7 @@ pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State,
     let hearing: Vec<usize> = (0..topology.len()).filter(|stage| !topology.is_source(*stage)).collect();
     let farthest = hearing.iter().map(|stage| pipeline.stage(*stage).cursor).min().unwrap_or(known);
     let mut at = farthest.min(known).max(pipeline.oldest() - 1);
-    let mut live: Vec<Live> = (0..topology.len()).map(|_| Live::default()).collect();
+    let mut live: Vec<StageRuntime> = (0..topology.len()).map(|_| StageRuntime::default()).collect();
     // Which of those that are gone a stage would have heard is not known.
     for stage in &hearing {
         live[*stage].uncounted = pipeline.missed_gap(*stage).map_or(0, |(_, last)| last);
@@ -80,16 +81,16 @@ pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State,
     }
     let seen = vec![0; topology.len()];
     // Who has something to hear of that reads it: a log that is only looked at holds none of it.
-    Ok(State { pipeline, records, position, tail: Tail::default(), live, woken: Vec::new(), seen })
+    Ok(LogState { pipeline, records, position, tail: RecentEvents::default(), live, woken: Vec::new(), seen })
 }
 
 impl Log {
     /// Reads everything again: what is kept of stages besides their records is who runs them.
-    pub(super) fn reload(&self) -> Result<(), PipelineError> {
+    pub(crate) fn reload(&self) -> Result<(), PipelineError> {
         let mut now = self.state();
         let mut read = state(&*self.journal, &self.topology)?;
         for (read, known) in read.live.iter_mut().zip(&mut now.live) {
-            (read.life, read.seats) = (known.life + 1, known.seats + 1);
+            (read.life, read.consumers) = (known.life + 1, known.consumers + 1);
             read.handler = known.handler.take();
             read.down = known.down.take();
         }
@@ -111,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::Measures;
-    use crate::pipelines::crash_tests::system_on;
+    use crate::tests::pipeline_crash::system_on;
 
     #[tokio::test]
     async fn a_log_that_is_only_looked_at_holds_no_events() {
@@ -125,7 +126,7 @@ mod tests {
             for _ in 0..published {
                 pipeline.publisher("a").unwrap().publish("x", &1).await.unwrap();
             }
-            let log = system.services.pipelines.find(&system.services, "p").unwrap().unwrap();
+            let log = system.pipelines.find("p").unwrap().unwrap();
             assert_eq!(log.state().tail.after(before).is_some(), held, "{published} published");
             assert_eq!(pipeline.row().stages[1].lag, before + published);
             system.shutdown().await;

@@ -16,60 +16,60 @@ use ostler_kernel::port::{Journal, JournalError, Position, Seq, StreamBatch, Str
 use ractor::ActorRef;
 use tokio::sync::watch;
 
-use super::error::PipelineError;
-use super::recent_events::Tail;
-use super::runner::RunnerMessage;
+use super::recent_events::RecentEvents;
 use super::stage::{Gap, PipelineEvent};
-use super::stage_runtime::Live;
+use super::stage_runtime::StageRuntime;
 use crate::base::clock::Clock;
 use crate::base::lock::lock;
+use crate::pipelines::error::PipelineError;
+use crate::pipelines::runner_message::RunnerMessage;
 
 /// A pipeline that was opened.
 pub(crate) struct Log {
-    pub(super) topology: Arc<Topology>,
-    pub(super) stream: StreamId,
-    pub(super) journal: Arc<dyn Journal>,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) stream: StreamId,
+    pub(crate) journal: Arc<dyn Journal>,
     clock: Clock,
     published: Counter,
     /// Events that a stage with code in this process may be behind before who publishes has to wait.
-    pub(super) behind_max: u64,
-    pub(super) hearers: BTreeMap<EventType, Vec<usize>>,
+    pub(crate) behind_max: u64,
+    pub(crate) hearers: BTreeMap<EventType, Vec<usize>>,
     /// The event that the code of each stage has at hand; 0: none.
-    pub(super) trying: Vec<AtomicU64>,
-    pub(super) state: Mutex<State>,
+    pub(crate) trying: Vec<AtomicU64>,
+    pub(crate) state: Mutex<LogState>,
     /// Counts what changed, for those who wait.
-    pub(super) changed: watch::Sender<u64>,
+    pub(crate) changed: watch::Sender<u64>,
 }
 
 /// How it stands. Read from the journal, but for `live`.
-pub(super) struct State {
-    pub(super) pipeline: Pipeline,
+pub(crate) struct LogState {
+    pub(crate) pipeline: Pipeline,
     /// Last record of the pipeline's own stream.
-    pub(super) records: Seq,
+    pub(crate) records: Seq,
     /// Where the last append stands.
-    pub(super) position: Position,
-    pub(super) tail: Tail,
-    pub(super) live: Vec<Live>,
+    pub(crate) position: Position,
+    pub(crate) tail: RecentEvents,
+    pub(crate) live: Vec<StageRuntime>,
     /// Actors that are told when this is let go of.
-    pub(super) woken: Vec<ActorRef<RunnerMessage>>,
+    pub(crate) woken: Vec<ActorRef<RunnerMessage>>,
     /// Up to where each stage has found nothing that it hears, beyond its cursor.
-    pub(super) seen: Vec<u64>,
+    pub(crate) seen: Vec<u64>,
 }
 
 /// How it stands, while nobody else may change it. Whose stage has to look is told when it is let go of, and not before: who is
 /// told at once may be taken up by another thread, which waits then for the lock.
-pub(super) struct Held<'a>(Option<MutexGuard<'a, State>>);
+pub(crate) struct Held<'a>(Option<MutexGuard<'a, LogState>>);
 
 impl Deref for Held<'_> {
-    type Target = State;
+    type Target = LogState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &LogState {
         self.0.as_ref().expect("it is held until it is dropped")
     }
 }
 
 impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut LogState {
         self.0.as_mut().expect("it is held until it is dropped")
     }
 }
@@ -116,16 +116,16 @@ impl From<JournalError> for NotDone {
 }
 
 /// What a log needs of its system.
-pub(super) struct Place {
-    pub(super) journal: Arc<dyn Journal>,
-    pub(super) clock: Clock,
-    pub(super) published: Counter,
-    pub(super) behind_max: u64,
+pub(crate) struct Place {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Clock,
+    pub(crate) published: Counter,
+    pub(crate) behind_max: u64,
 }
 
-impl State {
+impl LogState {
     /// Lets the actor of a stage look at the log, unless somebody is about to.
-    pub(super) fn wake(&mut self, stage: usize) {
+    pub(crate) fn wake(&mut self, stage: usize) {
         let live = &mut self.live[stage];
         if !live.awake
             && let Some(actor) = &live.actor
@@ -137,7 +137,7 @@ impl State {
 }
 
 impl Log {
-    pub(super) fn new(place: Place, topology: Topology, state: State) -> Log {
+    pub(crate) fn new(place: Place, topology: Topology, state: LogState) -> Log {
         let mut hearers: BTreeMap<EventType, Vec<usize>> = BTreeMap::new();
         for stage in 0..topology.len() {
             for kind in topology.subscribes(stage) {
@@ -159,7 +159,7 @@ impl Log {
         }
     }
 
-    pub(super) fn state(&self) -> Held<'_> {
+    pub(crate) fn state(&self) -> Held<'_> {
         Held(Some(lock(&self.state)))
     }
 
@@ -177,7 +177,7 @@ impl Log {
     }
 
     /// The stream of its events.
-    pub(super) fn stream(&self) -> StreamId {
+    pub(crate) fn stream(&self) -> StreamId {
         self.stream.log()
     }
 
@@ -187,16 +187,16 @@ impl Log {
     }
 
     /// Who begins to watch after this looks at how it stands first, and finds the change there.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         if self.changed.receiver_count() > 0 {
             self.changed.send_modify(|changes| *changes += 1);
         }
     }
 
     /// Appends, all or nothing, and lets it take effect. Who has to look then is told.
-    pub(super) fn append(
+    pub(crate) fn append(
         &self,
-        state: &mut State,
+        state: &mut LogState,
         events: Vec<Published>,
         mut records: Vec<PipelineRecord>,
     ) -> Result<Position, JournalError> {

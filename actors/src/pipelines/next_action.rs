@@ -9,18 +9,19 @@ use ostler_kernel::pipeline::{FailedEvent, NextRead};
 use ostler_kernel::port::{JournalError, Position};
 use ractor::ActorRef;
 
-use super::EVENTS_AT_ONCE;
-use super::log::{Done, Log, NotDone, State};
-use super::runner::RunnerMessage;
+use super::log::{Done, LogState, NotDone};
 use super::stage::{Gap, PipelineEvent};
-use super::stage_consumer::Seat;
-use super::stage_runtime::Handler;
+use super::stage_consumer::StageConsumer;
+use crate::pipelines::batch_limits::EVENTS_AT_ONCE;
+use crate::pipelines::log::Log;
+use crate::pipelines::runner_message::RunnerMessage;
+use crate::pipelines::stage::Handler;
 
 /// Stands for the end of what a stage hears where an event at hand is noted.
 const THE_END: u64 = u64::MAX;
 
 /// What is to be done for a stage.
-pub(crate) enum Turn {
+pub(crate) enum NextAction {
     /// Deal with these; then everything up to `upto` is dealt with.
     Events { first: Arc<PipelineEvent>, more: Vec<Arc<PipelineEvent>>, upto: u64 },
     /// None of what there is up to here is for it.
@@ -34,13 +35,13 @@ pub(crate) enum Turn {
 }
 
 impl Log {
-    /// An actor takes a stage up. With its seat comes the event (0: the end) that the code had at hand when the actor before it ended.
+    /// An actor takes a stage up. With its consumer comes the event (0: the end) that the code had at hand when the actor before it ended.
     pub(crate) fn begin(
         &self,
         stage: usize,
         actor: ActorRef<RunnerMessage>,
         handler: Handler,
-    ) -> (Seat, Option<u64>) {
+    ) -> (StageConsumer, Option<u64>) {
         let mut state = self.state();
         let noted = match self.trying[stage].swap(0, Ordering::Relaxed) {
             0 => None,
@@ -50,9 +51,9 @@ impl Log {
         let after = state.pipeline.stage(stage).cursor;
         let live = &mut state.live[stage];
         live.life += 1;
-        live.seats += 1;
+        live.consumers += 1;
         (live.actor, live.awake, live.held) = (Some(actor), true, false);
-        (Seat::new(stage, (live.seats, live.life), after, handler), noted)
+        (StageConsumer::new(stage, (live.consumers, live.life), after, handler), noted)
     }
 
     /// The code of a stage has an event at hand (0: the end), or is through with it.
@@ -62,14 +63,19 @@ impl Log {
     }
 
     /// The code of a stage failed at an event (0: the end): records that, and tells how it stands with the event.
-    pub(crate) fn fail(&self, seat: &Seat, seq: u64, reason: &str) -> Result<FailedEvent, NotDone> {
+    pub(crate) fn fail(
+        &self,
+        consumer: &StageConsumer,
+        seq: u64,
+        reason: &str,
+    ) -> Result<FailedEvent, NotDone> {
         let mut state = self.state();
-        if state.live[seat.stage].life != seat.life {
+        if state.live[consumer.stage].life != consumer.life {
             return Err(NotDone::Stale);
         }
-        let record = state.pipeline.failure_record(seat.stage, seq, reason);
+        let record = state.pipeline.failure_record(consumer.stage, seq, reason);
         self.append(&mut state, Vec::new(), vec![record])?;
-        Ok(state.pipeline.stage(seat.stage).failed.clone().expect("that was recorded"))
+        Ok(state.pipeline.stage(consumer.stage).failed.clone().expect("that was recorded"))
     }
 
     /// What a stage failed at last, unless it has got past that.
@@ -78,14 +84,14 @@ impl Log {
     }
 
     /// The state that a stage kept last.
-    pub(super) fn kept(&self, stage: usize) -> Option<Json> {
+    pub(crate) fn kept(&self, stage: usize) -> Option<Json> {
         self.state().pipeline.stage(stage).state.clone()
     }
 
     /// What is next for a stage; `None`: it waits, and its actor is woken, or another one has its place.
-    pub(crate) fn next(&self, seat: &mut Seat) -> Option<Turn> {
+    pub(crate) fn next(&self, consumer: &mut StageConsumer) -> Option<NextAction> {
         let mut state = self.state();
-        let (turn, relieved) = self.onward(&mut state, seat);
+        let (turn, relieved) = self.onward(&mut state, consumer);
         drop(state);
         if relieved {
             self.tell();
@@ -94,49 +100,49 @@ impl Log {
     }
 
     /// What is next, and whether somebody who waits for it is to hear of how far it has come.
-    fn onward(&self, state: &mut State, seat: &mut Seat) -> (Option<Turn>, bool) {
-        let (live, cursor) = (&state.live[seat.stage], state.pipeline.stage(seat.stage).cursor);
-        if live.seats != seat.number {
+    fn onward(&self, state: &mut LogState, consumer: &mut StageConsumer) -> (Option<NextAction>, bool) {
+        let (live, cursor) = (&state.live[consumer.stage], state.pipeline.stage(consumer.stage).cursor);
+        if live.consumers != consumer.number {
             return (None, false);
         }
-        if live.life != seat.life {
-            (seat.life, seat.after, seat.is_stale) = (live.life, cursor, true);
-            let failed = state.pipeline.stage(seat.stage).failed.clone();
-            seat.condemned = failed.filter(FailedEvent::is_exhausted);
+        if live.life != consumer.life {
+            (consumer.life, consumer.after, consumer.is_stale) = (live.life, cursor, true);
+            let failed = state.pipeline.stage(consumer.stage).failed.clone();
+            consumer.dead_lettered = failed.filter(FailedEvent::is_exhausted);
         }
         // What it had nothing to do with may have been passed by a record of somebody else.
-        seat.after = seat.after.max(cursor);
+        consumer.after = consumer.after.max(cursor);
         let mut relieved = false;
-        while let Some(turn) = self.turn(state, seat.stage, seat.after) {
+        while let Some(turn) = self.turn(state, consumer.stage, consumer.after) {
             match turn {
-                Turn::Pass { upto } => relieved |= self.pass(state, seat, upto),
+                NextAction::Pass { upto } => relieved |= self.pass(state, consumer, upto),
                 turn => return (Some(turn), relieved),
             }
         }
-        state.live[seat.stage].awake = false;
+        state.live[consumer.stage].awake = false;
         (None, relieved)
     }
 
     /// A stage here that only found nothing for it up to a point need not write that down. Whether somebody waited for it.
-    fn pass(&self, state: &mut State, seat: &mut Seat, upto: u64) -> bool {
-        let was_crowded = self.is_crowded(state, seat.stage);
-        (state.seen[seat.stage], seat.after) = (upto, upto);
-        self.relieve(state, seat.stage);
-        was_crowded && !self.is_crowded(state, seat.stage)
+    fn pass(&self, state: &mut LogState, consumer: &mut StageConsumer, upto: u64) -> bool {
+        let was_crowded = self.is_crowded(state, consumer.stage);
+        (state.seen[consumer.stage], consumer.after) = (upto, upto);
+        self.relieve(state, consumer.stage);
+        was_crowded && !self.is_crowded(state, consumer.stage)
     }
 
     /// What is to be done for a stage that has dealt with everything up to `after`; `None`: wait.
-    fn turn(&self, state: &mut State, stage: usize, after: u64) -> Option<Turn> {
+    fn turn(&self, state: &mut LogState, stage: usize, after: u64) -> Option<NextAction> {
         match state.pipeline.next(stage, after) {
-            NextRead::Gap { first, last } => Some(Turn::Gap(Gap { first, last })),
-            NextRead::End => Some(Turn::End),
+            NextRead::Gap { first, last } => Some(NextAction::Gap(Gap { first, last })),
+            NextRead::End => Some(NextAction::End),
             NextRead::Wait | NextRead::Stopped | NextRead::Over => None,
             NextRead::Read => {
                 if self.topology.downstreams(stage).iter().any(|stage| self.is_crowded(state, *stage)) {
                     state.live[stage].held = true;
                     return None;
                 }
-                let Some(tail) = state.tail.after(after) else { return Some(Turn::Page) };
+                let Some(tail) = state.tail.after(after) else { return Some(NextAction::Page) };
                 let (mut upto, mut first, mut more) = (after, None, Vec::new());
                 for event in tail {
                     upto = event.seq;
@@ -150,15 +156,19 @@ impl Log {
                         }
                     }
                 }
-                Some(first.map_or(Turn::Pass { upto }, |first| Turn::Events { first, more, upto }))
+                Some(first.map_or(NextAction::Pass { upto }, |first| NextAction::Events {
+                    first,
+                    more,
+                    upto,
+                }))
             }
         }
     }
 
     /// Records what a stage did, all of it or nothing.
-    pub(crate) fn commit(&self, seat: &mut Seat, done: Done) -> Result<(), NotDone> {
+    pub(crate) fn commit(&self, consumer: &mut StageConsumer, done: Done) -> Result<(), NotDone> {
         let mut state = self.state();
-        let told = self.record(&mut state, seat, done)?;
+        let told = self.record(&mut state, consumer, done)?;
         drop(state);
         if told {
             self.tell();
@@ -168,14 +178,18 @@ impl Log {
 
     /// Records what a stage did, all of it or nothing, and tells what is next. If somebody has moved the cursor meanwhile, what
     /// was done does not count.
-    pub(crate) fn commit_and_next(&self, seat: &mut Seat, done: Done) -> Result<Option<Turn>, JournalError> {
+    pub(crate) fn commit_and_next(
+        &self,
+        consumer: &mut StageConsumer,
+        done: Done,
+    ) -> Result<Option<NextAction>, JournalError> {
         let mut state = self.state();
-        let told = match self.record(&mut state, seat, done) {
+        let told = match self.record(&mut state, consumer, done) {
             Ok(told) => told,
             Err(NotDone::Stale) => false,
             Err(NotDone::Journal(error)) => return Err(error),
         };
-        let (turn, relieved) = self.onward(&mut state, seat);
+        let (turn, relieved) = self.onward(&mut state, consumer);
         drop(state);
         if told || relieved {
             self.tell();
@@ -184,9 +198,14 @@ impl Log {
     }
 
     /// Whether there is anything to tell.
-    fn record(&self, state: &mut State, seat: &mut Seat, done: Done) -> Result<bool, NotDone> {
-        let stage = seat.stage;
-        if state.live[stage].life != seat.life {
+    fn record(
+        &self,
+        state: &mut LogState,
+        consumer: &mut StageConsumer,
+        done: Done,
+    ) -> Result<bool, NotDone> {
+        let stage = consumer.stage;
+        if state.live[stage].life != consumer.life {
             return Err(NotDone::Stale);
         }
         let upto = done.upto;
@@ -196,21 +215,21 @@ impl Log {
             && done.parked.is_none()
             && !done.ended;
         if is_mere_passing {
-            return Ok(self.pass(state, seat, upto));
+            return Ok(self.pass(state, consumer, upto));
         }
         let was_last = upto == state.pipeline.head();
         self.settle(state, stage, done)?;
-        seat.after = upto.max(seat.after);
+        consumer.after = upto.max(consumer.after);
         if was_last {
             // What it published itself is not for it.
-            self.pass(state, seat, state.pipeline.head());
+            self.pass(state, consumer, state.pipeline.head());
         }
         Ok(true)
     }
 
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &self,
-        state: &mut State,
+        state: &mut LogState,
         stage: usize,
         done: Done,
     ) -> Result<Position, JournalError> {

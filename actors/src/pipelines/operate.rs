@@ -4,14 +4,15 @@ use ostler_kernel::event::PipelineRecord;
 use ostler_kernel::json::Json;
 use ostler_kernel::port::Position;
 
-use super::error::PipelineError;
-use super::log::{Done, Log, State};
+use super::log::{Done, LogState};
 use super::stage::Gap;
-use super::stage_runtime::Handler;
+use crate::pipelines::error::PipelineError;
+use crate::pipelines::log::Log;
+use crate::pipelines::stage::Handler;
 
 impl Log {
     /// A stage has code in this process from here on.
-    pub(super) fn attach(&self, stage: usize, handler: Handler) -> Result<(), PipelineError> {
+    pub(crate) fn attach(&self, stage: usize, handler: Handler) -> Result<(), PipelineError> {
         let name = self.topology.name(stage).clone();
         if self.topology.is_source(stage) {
             return Err(PipelineError::Source(name));
@@ -37,7 +38,7 @@ impl Log {
         let live = &mut state.live[stage];
         (live.down, live.actor, live.awake) = (Some(reason), None, false);
         // Whatever of it is still about lets go.
-        (live.life, live.seats) = (live.life + 1, live.seats + 1);
+        (live.life, live.consumers) = (live.life + 1, live.consumers + 1);
         self.relieve(&mut state, stage);
         drop(state);
         self.tell();
@@ -102,7 +103,7 @@ impl Log {
         Ok(position)
     }
 
-    fn begin_anew(&self, state: &mut State, stage: usize) {
+    fn begin_anew(&self, state: &mut LogState, stage: usize) {
         let live = &mut state.live[stage];
         live.life += 1;
         live.down = None;

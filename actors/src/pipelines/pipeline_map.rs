@@ -7,41 +7,59 @@ use ostler_kernel::event::{Event, PipelineRecord};
 use ostler_kernel::id::PipelineId;
 use ostler_kernel::json::to_canonical;
 use ostler_kernel::pipeline::Topology;
-use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId, StreamKind};
+use ostler_kernel::port::{Position, Seq, StreamId, StreamKind};
+use ostler_supervisor::StableRef;
 
-use super::error::PipelineError;
 use super::load;
-use super::log::{Log, Place};
+use super::log::Place;
+use crate::base::limits::Limits;
 use crate::base::lock::lock;
-use crate::services::Services;
+use crate::metrics::Measures;
+use crate::pipelines::error::{PipelineError, PublishError};
+use crate::pipelines::log::Log;
+use crate::pipelines::message::PipelinesMessage;
+use crate::storage::journal_client::JournalClient;
 
 /// The logs that were opened.
-#[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct PipelineMap {
     logs: Mutex<BTreeMap<PipelineId, Arc<Log>>>,
+    journal: Arc<JournalClient>,
+    measures: Measures,
+    limits: Limits,
+    /// The mailbox of the actor `pipelines`.
+    pub(crate) actor: StableRef<PipelinesMessage>,
 }
 
-impl Book {
+impl PipelineMap {
+    pub(crate) fn new(journal: Arc<JournalClient>, measures: Measures, limits: Limits) -> PipelineMap {
+        PipelineMap { logs: Mutex::default(), journal, measures, limits, actor: StableRef::default() }
+    }
+
+    /// Sends to the actor of all pipelines. One that is down brings up the stages when it and the pool are up again.
+    pub(crate) fn tell(&self, message: PipelinesMessage) {
+        let _ = self.actor.send(message);
+    }
+
     /// A pipeline, by its name.
-    pub(crate) fn find(&self, services: &Services, id: &str) -> Result<Option<Arc<Log>>, PipelineError> {
+    pub(crate) fn find(&self, id: &str) -> Result<Option<Arc<Log>>, PipelineError> {
         let mut logs = lock(&self.logs);
         if let Some(log) = logs.get(id) {
             return Ok(Some(Arc::clone(log)));
         }
         let stream = StreamId::pipeline(&PipelineId::from(id));
-        let Some(topology) = load::topology(&*services.journal, stream)? else { return Ok(None) };
-        let state = load::state(&*services.journal, &topology)?;
-        let log = Arc::new(Log::new(place(services, topology.id()), topology, state));
+        let Some(topology) = load::topology(&**self.journal, stream)? else { return Ok(None) };
+        let state = load::state(&**self.journal, &topology)?;
+        let log = Arc::new(Log::new(self.place(topology.id()), topology, state));
         logs.insert(log.topology().id().clone(), Arc::clone(&log));
         Ok(Some(log))
     }
 
     /// All pipelines, by name.
-    pub(crate) fn all(&self, services: &Services) -> Result<Vec<Arc<Log>>, PipelineError> {
+    pub(crate) fn all(&self) -> Result<Vec<Arc<Log>>, PipelineError> {
         let mut logs = Vec::new();
-        for stream in services.journal.streams(StreamKind::Pipeline)? {
-            let Some(topology) = load::topology(&*services.journal, stream)? else { continue };
-            logs.extend(self.find(services, topology.id().as_str())?);
+        for stream in self.journal.streams(StreamKind::Pipeline)? {
+            let Some(topology) = load::topology(&**self.journal, stream)? else { continue };
+            logs.extend(self.find(topology.id().as_str())?);
         }
         logs.sort_by(|one, other| one.topology().id().cmp(other.topology().id()));
         Ok(logs)
@@ -58,39 +76,33 @@ impl Book {
     }
 
     /// Makes a pipeline, or finds it. Ordered, not durable yet.
-    pub(crate) fn create(
-        &self,
-        services: &Services,
-        topology: Topology,
-    ) -> Result<(Arc<Log>, Position), PipelineError> {
-        if let Some(log) = self.find(services, topology.id().as_str())? {
+    pub(crate) fn create(&self, topology: Topology) -> Result<(Arc<Log>, Position), PipelineError> {
+        if let Some(log) = self.find(topology.id().as_str())? {
             if *log.topology().spec() != *topology.spec() {
                 return Err(PipelineError::Taken(topology.id().clone()));
             }
             let position = log.position();
             return Ok((log, position));
         }
-        let most = services.limits.pipelines;
-        if services.journal.streams(StreamKind::Pipeline)?.len() >= most {
+        let most = self.limits.pipelines;
+        if self.journal.streams(StreamKind::Pipeline)?.len() >= most {
             return Err(PipelineError::TooMany(most));
         }
-        let spec = to_canonical(topology.spec()).map_err(super::PublishError::Data)?;
+        let spec = to_canonical(topology.spec()).map_err(PublishError::Data)?;
         let stream = StreamId::pipeline(topology.id());
         let created = Event::Pipeline(Box::new(PipelineRecord::Created { spec }));
-        let at_ms = services.clock.now();
-        let batch = StreamBatch { stream, expected: Seq(0), at_ms, events: vec![created] };
-        let position = services.append(batch)?;
+        let position = self.journal.append_events(stream, Seq(0), vec![created])?;
         // Somebody else may have found it by now: there is one log of it.
-        let log = self.find(services, topology.id().as_str())?.expect("its first record was just appended");
+        let log = self.find(topology.id().as_str())?.expect("its first record was just appended");
         Ok((log, position))
     }
-}
 
-fn place(services: &Services, id: &PipelineId) -> Place {
-    Place {
-        journal: Arc::clone(&services.journal),
-        clock: services.clock,
-        published: services.measures.published(id),
-        behind_max: services.limits.pipeline_behind,
+    fn place(&self, id: &PipelineId) -> Place {
+        Place {
+            journal: Arc::clone(self.journal.journal()),
+            clock: self.journal.clock,
+            published: self.measures.published(id),
+            behind_max: self.limits.pipeline_behind,
+        }
     }
 }

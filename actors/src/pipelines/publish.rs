@@ -6,8 +6,9 @@ use ostler_kernel::event::Published;
 use ostler_kernel::port::Position;
 use tokio::time::Instant;
 
-use super::error::PublishError;
-use super::log::{Log, State};
+use super::log::LogState;
+use crate::pipelines::error::PublishError;
+use crate::pipelines::log::Log;
 
 /// How long publishing waits for stages that are too far behind.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,13 +59,13 @@ impl Log {
     }
 
     /// Whether who publishes for a stage has to wait for it.
-    pub(super) fn is_crowded(&self, state: &State, stage: usize) -> bool {
+    pub(crate) fn is_crowded(&self, state: &LogState, stage: usize) -> bool {
         let live = &state.live[stage];
         live.is_live() && !state.pipeline.stage(stage).stopped && self.lag_of(state, stage) >= self.behind_max
     }
 
     /// Lets those go on that waited for a stage.
-    pub(super) fn relieve(&self, state: &mut State, stage: usize) {
+    pub(crate) fn relieve(&self, state: &mut LogState, stage: usize) {
         if self.is_crowded(state, stage) {
             return;
         }

@@ -13,15 +13,15 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// The newest events of a log. The journal has the others.
 #[derive(Default)]
-pub(super) struct Tail {
+pub(crate) struct RecentEvents {
     events: VecDeque<Arc<PipelineEvent>>,
     /// The number of the newest: the oldest is touched when it goes, and not before.
     last: u64,
     bytes: usize,
 }
 
-impl Tail {
-    pub(super) fn push(&mut self, event: Arc<PipelineEvent>) {
+impl RecentEvents {
+    pub(crate) fn push(&mut self, event: Arc<PipelineEvent>) {
         self.last = event.seq;
         self.bytes += event.data.as_str().len();
         self.events.push_back(event);
@@ -33,7 +33,7 @@ impl Tail {
     }
 
     /// The events after `after`, if all of them are here.
-    pub(super) fn after(&self, after: u64) -> Option<impl Iterator<Item = &Arc<PipelineEvent>>> {
+    pub(crate) fn after(&self, after: u64) -> Option<impl Iterator<Item = &Arc<PipelineEvent>>> {
         self.events.front()?;
         let wanted = usize::try_from(self.last.saturating_sub(after)).unwrap_or(usize::MAX);
         let skip = self.events.len().checked_sub(wanted)?;
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn no_more_is_held_than_the_limits_and_what_is_not_held_is_not_given() {
-        let mut tail = Tail::default();
+        let mut tail = RecentEvents::default();
         assert!(tail.after(0).is_none());
         (1..=EVENTS_MAX as u64 + 10).for_each(|seq| tail.push(event(seq, 1)));
         assert!(tail.after(9).is_none());

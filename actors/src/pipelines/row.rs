@@ -4,8 +4,9 @@ use ostler_kernel::id::{EventType, PipelineId, StageId};
 use ostler_kernel::pipeline::{DeadLetter, Keep};
 use ostler_kernel::port::Position;
 
-use super::log::{Log, State};
+use super::log::LogState;
 use super::stage::Gap;
+use crate::pipelines::log::Log;
 
 /// A pipeline, as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Log {
         }
     }
 
-    fn stage_row(&self, state: &State, stage: usize) -> StageRow {
+    fn stage_row(&self, state: &LogState, stage: usize) -> StageRow {
         let (standing, live) = (state.pipeline.stage(stage), &state.live[stage]);
         let parked_at = || standing.dead_letters.back().map(|parked| parked.reason.clone());
         let (word, reason) = match &live.down {

@@ -1,4 +1,4 @@
-//! The actor of a stage: has its seat, lets the code of the stage deal with events, and records what came of it.
+//! The actor of a stage: has its consumer, lets the code of the stage deal with events, and records what came of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,15 @@ use ostler_kernel::pipeline::FailedEvent;
 use ostler_kernel::port::JournalError;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::log::{Done, Log, NotDone};
-use super::next_action::Turn;
+use super::log::{Done, NotDone};
+use super::next_action::NextAction;
 use super::stage::{AnyStage, Doing, Gap, Outbox};
-use super::stage_consumer::{Ended, Seat, Work};
-use super::stage_runtime::Handler;
-use crate::services::Services;
+use super::stage_consumer::{Ended, StageConsumer, Work};
+use crate::base::system_status::SystemStatus;
+use crate::pipelines::log::Log;
+use crate::pipelines::runner_message::RunnerMessage;
+use crate::pipelines::stage::Handler;
+use crate::storage::disk_space::DiskSpace;
 use crate::storage::run_reader::READ_AT_ONCE;
 
 /// How long a stage waits before it tries an event once more.
@@ -27,15 +30,10 @@ const TURNS_AT_ONCE: usize = 8;
 /// Why the code is counted as having failed whose actor did not live to tell.
 const ENDED_AT_IT: &str = "its actor ended while it was at it";
 
-#[derive(Debug)]
-pub(crate) enum RunnerMessage {
-    /// There may be something to do.
-    Look,
-}
-
 #[derive(Clone)]
 pub(crate) struct RunnerArguments {
-    pub(crate) services: Arc<Services>,
+    pub(crate) disk: Arc<DiskSpace>,
+    pub(crate) status: Arc<SystemStatus>,
     pub(crate) log: Arc<Log>,
     pub(crate) stage: usize,
     pub(crate) handler: Handler,
@@ -45,7 +43,7 @@ pub(crate) struct Runner;
 
 pub(crate) struct RunnerState {
     arguments: RunnerArguments,
-    seat: Seat,
+    consumer: StageConsumer,
 }
 
 impl Actor for Runner {
@@ -59,33 +57,34 @@ impl Actor for Runner {
         arguments: RunnerArguments,
     ) -> Result<RunnerState, ActorProcessingErr> {
         let RunnerArguments { log, stage, handler, .. } = &arguments;
-        let (mut seat, noted) = log.begin(*stage, me.clone(), handler.clone());
-        (seat.noted, seat.condemned) = (noted, log.failed(*stage).filter(FailedEvent::is_exhausted));
+        let (mut consumer, noted) = log.begin(*stage, me.clone(), handler.clone());
+        (consumer.noted, consumer.dead_lettered) =
+            (noted, log.failed(*stage).filter(FailedEvent::is_exhausted));
         me.cast(RunnerMessage::Look)?;
-        Ok(RunnerState { arguments, seat })
+        Ok(RunnerState { arguments, consumer })
     }
 
     async fn handle(
         &self,
         me: ActorRef<RunnerMessage>,
         RunnerMessage::Look: RunnerMessage,
-        RunnerState { arguments: this, seat }: &mut RunnerState,
+        RunnerState { arguments: this, consumer }: &mut RunnerState,
     ) -> Result<(), ActorProcessingErr> {
-        let mut next = this.log.next(seat);
+        let mut next = this.log.next(consumer);
         for _ in 0..TURNS_AT_ONCE {
             let Some(turn) = next else { return Ok(()) };
-            if this.services.is_stopping() {
+            if this.status.is_stopping() {
                 return Ok(());
             }
-            next = match this.turn(seat, turn).await {
+            next = match this.turn(consumer, turn).await {
                 Ok(next) => next,
                 // Nothing was recorded: it begins where its records end, when there is room.
                 Err(JournalError::Full(why)) => {
                     tracing::warn!(%why, "a stage waits for room on the disk");
-                    this.services.room.is_missing(&why);
-                    seat.begin_anew();
+                    this.disk.is_missing(&why);
+                    consumer.begin_anew();
                     tokio::time::sleep(FULL).await;
-                    this.log.next(seat)
+                    this.log.next(consumer)
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -98,65 +97,75 @@ impl Actor for Runner {
 }
 
 impl RunnerArguments {
-    async fn turn(&self, seat: &mut Seat, turn: Turn) -> Result<Option<Turn>, JournalError> {
-        if let Some(seq) = seat.noted {
-            match self.log.fail(seat, seq, ENDED_AT_IT) {
-                Ok(failed) => seat.condemned = Some(failed).filter(FailedEvent::is_exhausted),
+    async fn turn(
+        &self,
+        consumer: &mut StageConsumer,
+        turn: NextAction,
+    ) -> Result<Option<NextAction>, JournalError> {
+        if let Some(seq) = consumer.noted {
+            match self.log.fail(consumer, seq, ENDED_AT_IT) {
+                Ok(failed) => consumer.dead_lettered = Some(failed).filter(FailedEvent::is_exhausted),
                 Err(NotDone::Stale) => {}
                 Err(NotDone::Journal(error)) => return Err(error),
             }
-            seat.noted = None;
+            consumer.noted = None;
         }
         match turn {
-            Turn::Events { first, more, upto } => {
-                self.deal(seat, Work::new(seat, Some(first), more, upto)).await
+            NextAction::Events { first, more, upto } => {
+                self.deal(consumer, Work::new(consumer, Some(first), more, upto)).await
             }
-            Turn::Pass { upto } => self.deal(seat, Work::new(seat, None, Vec::new(), upto)).await,
-            Turn::Page => {
-                let (events, upto) = self.log.page(seat.stage, seat.after, READ_AT_ONCE)?;
-                self.deal(seat, Work::new(seat, None, events, upto)).await
+            NextAction::Pass { upto } => {
+                self.deal(consumer, Work::new(consumer, None, Vec::new(), upto)).await
             }
-            Turn::Gap(gap) => self.lag(seat, gap).await,
-            Turn::End => self.end(seat).await,
+            NextAction::Page => {
+                let (events, upto) = self.log.page(consumer.stage, consumer.after, READ_AT_ONCE)?;
+                self.deal(consumer, Work::new(consumer, None, events, upto)).await
+            }
+            NextAction::Gap(gap) => self.lag(consumer, gap).await,
+            NextAction::End => self.end(consumer).await,
         }
     }
 
     /// Deals with events, which are all that a stage hears up to a point, and records that; or with some of them, if that takes
     /// long.
-    async fn deal(&self, seat: &mut Seat, mut work: Work) -> Result<Option<Turn>, JournalError> {
+    async fn deal(
+        &self,
+        consumer: &mut StageConsumer,
+        mut work: Work,
+    ) -> Result<Option<NextAction>, JournalError> {
         while let Some(seq) = work.next() {
-            if let Some(failed) = seat.condemned_at(seq) {
-                return match self.keep(seat, &mut work)? {
-                    true => self.park(seat, failed),
-                    false => Ok(self.log.next(seat)),
+            if let Some(failed) = consumer.dead_lettered_at(seq) {
+                return match self.keep(consumer, &mut work)? {
+                    true => self.park(consumer, failed),
+                    false => Ok(self.log.next(consumer)),
                 };
             }
-            let Some(doing) = work.begin(seat, &self.log) else { break };
-            if let Err(reason) = work.took(seat, &self.log, doing.await) {
-                return match self.keep(seat, &mut work)? {
-                    true => self.failed_at(seat, seq, reason).await,
-                    false => Ok(self.log.next(seat)),
+            let Some(doing) = work.begin(consumer, &self.log) else { break };
+            if let Err(reason) = work.took(consumer, &self.log, doing.await) {
+                return match self.keep(consumer, &mut work)? {
+                    true => self.failed_at(consumer, seq, reason).await,
+                    false => Ok(self.log.next(consumer)),
                 };
             }
             if let Some(done) = work.due() {
-                match self.log.commit(seat, done) {
-                    Ok(()) if self.services.is_stopping() => return Ok(None),
+                match self.log.commit(consumer, done) {
+                    Ok(()) if self.status.is_stopping() => return Ok(None),
                     Ok(()) => {}
-                    Err(NotDone::Stale) => return Ok(self.log.next(seat)),
+                    Err(NotDone::Stale) => return Ok(self.log.next(consumer)),
                     Err(NotDone::Journal(error)) => return Err(error),
                 }
             }
         }
-        self.log.commit_and_next(seat, work.all())
+        self.log.commit_and_next(consumer, work.all())
     }
 
     /// Records what was done before an event that comes to nothing; false if somebody moved the cursor meanwhile.
-    fn keep(&self, seat: &mut Seat, work: &mut Work) -> Result<bool, JournalError> {
+    fn keep(&self, consumer: &mut StageConsumer, work: &mut Work) -> Result<bool, JournalError> {
         let done = work.so_far();
         if done.heard == 0 {
             return Ok(true);
         }
-        match self.log.commit(seat, done) {
+        match self.log.commit(consumer, done) {
             Ok(()) => Ok(true),
             Err(NotDone::Stale) => Ok(false),
             Err(NotDone::Journal(error)) => Err(error),
@@ -166,78 +175,82 @@ impl RunnerArguments {
     /// The code failed at an event: it is made anew and tries again, or the event is parked.
     async fn failed_at(
         &self,
-        seat: &mut Seat,
+        consumer: &mut StageConsumer,
         seq: u64,
         reason: String,
-    ) -> Result<Option<Turn>, JournalError> {
-        seat.fail();
-        match self.log.fail(seat, seq, &reason) {
-            Ok(failed) if failed.is_exhausted() => self.park(seat, failed),
+    ) -> Result<Option<NextAction>, JournalError> {
+        consumer.fail();
+        match self.log.fail(consumer, seq, &reason) {
+            Ok(failed) if failed.is_exhausted() => self.park(consumer, failed),
             Ok(failed) => {
                 tokio::time::sleep(BACK_OFF * failed.times).await;
-                Ok(self.log.next(seat))
+                Ok(self.log.next(consumer))
             }
-            Err(NotDone::Stale) => Ok(self.log.next(seat)),
+            Err(NotDone::Stale) => Ok(self.log.next(consumer)),
             Err(NotDone::Journal(error)) => Err(error),
         }
     }
 
     /// An event was too much: the stage goes on behind it, or waits.
-    fn park(&self, seat: &mut Seat, failed: FailedEvent) -> Result<Option<Turn>, JournalError> {
-        seat.condemned = Some(failed.clone());
+    fn park(
+        &self,
+        consumer: &mut StageConsumer,
+        failed: FailedEvent,
+    ) -> Result<Option<NextAction>, JournalError> {
+        consumer.dead_lettered = Some(failed.clone());
         let parked = Some((failed.seq, failed.reason));
-        let done = Done { upto: seat.after, parked, ..Done::default() };
-        match self.log.commit(seat, done) {
+        let done = Done { upto: consumer.after, parked, ..Done::default() };
+        match self.log.commit(consumer, done) {
             Ok(()) | Err(NotDone::Stale) => {
-                seat.condemned = None;
-                seat.begin_anew();
-                Ok(self.log.next(seat))
+                consumer.dead_lettered = None;
+                consumer.begin_anew();
+                Ok(self.log.next(consumer))
             }
             Err(NotDone::Journal(error)) => Err(error),
         }
     }
 
     /// Hears that events are gone.
-    async fn lag(&self, seat: &mut Seat, gap: Gap) -> Result<Option<Turn>, JournalError> {
-        match self.log.lag(seat.stage, seat.life, gap) {
-            Ok(()) => seat.after = gap.last,
-            Err(NotDone::Stale) => return Ok(self.log.next(seat)),
+    async fn lag(&self, consumer: &mut StageConsumer, gap: Gap) -> Result<Option<NextAction>, JournalError> {
+        match self.log.lag(consumer.stage, consumer.life, gap) {
+            Ok(()) => consumer.after = gap.last,
+            Err(NotDone::Stale) => return Ok(self.log.next(consumer)),
             Err(NotDone::Journal(error)) => return Err(error),
         }
         // It goes on behind them, whatever its code makes of that.
-        match self.call(seat, None, |code, out| code.lagged(gap, out)).await {
+        match self.call(consumer, None, |code, out| code.lagged(gap, out)).await {
             Ok((events, state)) => {
-                self.log.commit_and_next(seat, Done { upto: gap.last, events, state, ..Done::default() })
+                self.log.commit_and_next(consumer, Done { upto: gap.last, events, state, ..Done::default() })
             }
             Err(reason) => {
                 tracing::warn!(reason, "a stage could not be told of a gap");
-                seat.fail();
-                Ok(self.log.next(seat))
+                consumer.fail();
+                Ok(self.log.next(consumer))
             }
         }
     }
 
-    async fn end(&self, seat: &mut Seat) -> Result<Option<Turn>, JournalError> {
-        if let Some(failed) = seat.condemned_at(0) {
-            return self.park(seat, failed);
+    async fn end(&self, consumer: &mut StageConsumer) -> Result<Option<NextAction>, JournalError> {
+        if let Some(failed) = consumer.dead_lettered_at(0) {
+            return self.park(consumer, failed);
         }
-        let upto = seat.after;
-        match self.call(seat, Some(0), |code, out| code.ended(out)).await {
+        let upto = consumer.after;
+        match self.call(consumer, Some(0), |code, out| code.ended(out)).await {
             Ok((events, state)) => {
                 let done = Done { upto, events, state, ended: true, ..Done::default() };
-                self.log.commit_and_next(seat, done)
+                self.log.commit_and_next(consumer, done)
             }
-            Err(reason) => self.failed_at(seat, 0, reason).await,
+            Err(reason) => self.failed_at(consumer, 0, reason).await,
         }
     }
 
     async fn call(
         &self,
-        seat: &mut Seat,
+        consumer: &mut StageConsumer,
         noted: Option<u64>,
         act: impl FnOnce(Box<dyn AnyStage>, Outbox) -> Doing,
     ) -> Ended {
-        let doing = seat.begin(&self.log, noted, act);
-        seat.ended(&self.log, doing.await)
+        let doing = consumer.begin(&self.log, noted, act);
+        consumer.ended(&self.log, doing.await)
     }
 }

@@ -16,10 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::error::PublishError;
-use super::stage_runtime::Handler;
-use crate::attempts::attempt_table::panic_words;
 use crate::base::lock::lock;
+use crate::base::panic_message::panic_message;
+use crate::pipelines::error::PublishError;
 
 /// An event as a stage hears it.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,15 +176,18 @@ fn given_back<S: Stage>(
 ) -> (Option<Box<dyn AnyStage>>, Result<(), String>) {
     match result {
         Ok(result) => (Some(code), result.map_err(|error| error.to_string())),
-        Err(panic) => (None, Err(format!("it panicked: {}", panic_words(&*panic)))),
+        Err(panic) => (None, Err(format!("it panicked: {}", panic_message(&*panic)))),
     }
 }
+
+/// Makes the code of a stage anew, with the state that it kept.
+pub(crate) type Handler = Arc<dyn Fn(Option<Value>) -> Box<dyn AnyStage> + Send + Sync>;
 
 /// The code, made anew.
 pub(crate) fn made(handler: &Handler, kept: Option<Json>) -> Result<Box<dyn AnyStage>, String> {
     let make = AssertUnwindSafe(|| handler(kept.as_ref().map(Json::value)));
     std::panic::catch_unwind(make)
-        .map_err(|panic| format!("it panicked when it was made: {}", panic_words(&*panic)))
+        .map_err(|panic| format!("it panicked when it was made: {}", panic_message(&*panic)))
 }
 
 /// What there is instead of what code does that could not be made.

@@ -9,29 +9,30 @@ use ostler_kernel::json::Json;
 use ostler_kernel::pipeline::{FailedEvent, output_bytes};
 use tokio::time::Instant;
 
-use super::log::{Done, Log};
+use super::log::Done;
 use super::stage::{AnyStage, Doing, Outbox, PipelineEvent, made, was_not_made};
-use super::stage_runtime::Handler;
-use super::{AT_ONCE_MS, EVENTS_AT_ONCE, OUTPUT_BYTES_AT_ONCE};
+use crate::pipelines::batch_limits::{AT_ONCE_MS, EVENTS_AT_ONCE, OUTPUT_BYTES_AT_ONCE};
+use crate::pipelines::log::Log;
+use crate::pipelines::stage::Handler;
 
 /// No life of a stage has this number.
 const NO_LIFE: u64 = 0;
 
 /// What it takes to deal with a stage.
-pub(crate) struct Seat {
-    pub(super) stage: usize,
-    /// Which of the seats that the stage has had: who has another one than the last has none.
-    pub(super) number: u64,
+pub(crate) struct StageConsumer {
+    pub(crate) stage: usize,
+    /// Which of the consumers that the stage has had: who has another one than the last has none.
+    pub(crate) number: u64,
     /// What was begun in another life does not count.
-    pub(super) life: u64,
+    pub(crate) life: u64,
     /// It has dealt with everything up to here, and that is recorded, or need not be.
-    pub(super) after: u64,
+    pub(crate) after: u64,
     /// Somebody moved the cursor: the code is to be made anew.
-    pub(super) is_stale: bool,
+    pub(crate) is_stale: bool,
     /// The event (0: the end) that the code has failed at so often that it is parked instead, and why.
-    pub(super) condemned: Option<FailedEvent>,
+    pub(crate) dead_lettered: Option<FailedEvent>,
     /// The event (0: the end) that the code had at hand when the actor before this one ended, which is not recorded yet.
-    pub(super) noted: Option<u64>,
+    pub(crate) noted: Option<u64>,
     /// The code; `None`: it is to be made anew.
     code: Option<Box<dyn AnyStage>>,
     handler: Handler,
@@ -46,38 +47,54 @@ pub(crate) struct Work {
     seq: u64,
     upto: u64,
     /// What was done and is not recorded yet.
-    pub(super) done: Done,
+    pub(crate) done: Done,
     /// Since when; `None`: there is but one event.
     begun: Option<Instant>,
     bytes: usize,
 }
 
 /// What code published and kept while it dealt with something; or why it could not.
-pub(super) type Ended = Result<(Vec<Published>, Option<Json>), String>;
+pub(crate) type Ended = Result<(Vec<Published>, Option<Json>), String>;
 
-impl Seat {
-    pub(super) fn new(stage: usize, (number, life): (u64, u64), after: u64, handler: Handler) -> Seat {
+impl StageConsumer {
+    pub(crate) fn new(
+        stage: usize,
+        (number, life): (u64, u64),
+        after: u64,
+        handler: Handler,
+    ) -> StageConsumer {
         let (code, out) = (None, None);
-        Seat { stage, number, life, after, is_stale: false, condemned: None, noted: None, code, handler, out }
+        StageConsumer {
+            stage,
+            number,
+            life,
+            after,
+            is_stale: false,
+            dead_lettered: None,
+            noted: None,
+            code,
+            handler,
+            out,
+        }
     }
 
     /// It goes on where its records end.
-    pub(super) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         self.life = NO_LIFE;
     }
 
     /// The event that is parked instead of calling the code once more, if it is this one (0: the end).
-    pub(super) fn condemned_at(&self, seq: u64) -> Option<FailedEvent> {
-        self.condemned.clone().filter(|failed| failed.seq == seq)
+    pub(crate) fn dead_lettered_at(&self, seq: u64) -> Option<FailedEvent> {
+        self.dead_lettered.clone().filter(|failed| failed.seq == seq)
     }
 
     /// The code failed: it is made anew.
-    pub(super) fn fail(&mut self) {
+    pub(crate) fn fail(&mut self) {
         self.code = None;
     }
 
     /// Lets the code begin something. `noted`: the event it has at hand, 0 for the end.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         log: &Log,
         noted: Option<u64>,
@@ -99,7 +116,7 @@ impl Seat {
     }
 
     /// The code is through with it.
-    pub(super) fn ended(
+    pub(crate) fn ended(
         &mut self,
         log: &Log,
         (code, result): (Option<Box<dyn AnyStage>>, Result<(), String>),
@@ -119,37 +136,37 @@ impl Seat {
 }
 
 impl Work {
-    pub(super) fn new(
-        seat: &Seat,
+    pub(crate) fn new(
+        consumer: &StageConsumer,
         first: Option<Arc<PipelineEvent>>,
         more: Vec<Arc<PipelineEvent>>,
         upto: u64,
     ) -> Work {
-        let done = Done { upto: seat.after, ..Done::default() };
+        let done = Done { upto: consumer.after, ..Done::default() };
         let begun = (!more.is_empty()).then(Instant::now);
         Work { first, more: more.into_iter(), seq: 0, upto, done, begun, bytes: 0 }
     }
 
     /// The next event, if there is one.
-    pub(super) fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<u64> {
         self.first.as_ref().or_else(|| self.more.as_slice().first()).map(|event| event.seq)
     }
 
     /// Lets the code begin with the next event, if there is one.
-    pub(super) fn begin(&mut self, seat: &mut Seat, log: &Log) -> Option<Doing> {
+    pub(crate) fn begin(&mut self, consumer: &mut StageConsumer, log: &Log) -> Option<Doing> {
         let event = self.first.take().or_else(|| self.more.next())?;
         self.seq = event.seq;
-        Some(seat.begin(log, Some(event.seq), |code, out| code.handle(event, out)))
+        Some(consumer.begin(log, Some(event.seq), |code, out| code.handle(event, out)))
     }
 
     /// The code is through with the event at hand, or has failed at it: why.
-    pub(super) fn took(
+    pub(crate) fn took(
         &mut self,
-        seat: &mut Seat,
+        consumer: &mut StageConsumer,
         log: &Log,
         ended: (Option<Box<dyn AnyStage>>, Result<(), String>),
     ) -> Result<(), String> {
-        let (mut events, kept) = seat.ended(log, ended)?;
+        let (mut events, kept) = consumer.ended(log, ended)?;
         self.bytes += events.iter().map(output_bytes).sum::<usize>();
         match self.done.events.is_empty() {
             true => self.done.events = events,
@@ -163,7 +180,7 @@ impl Work {
     }
 
     /// What was done so far, if that is to be recorded before the next event.
-    pub(super) fn due(&mut self) -> Option<Done> {
+    pub(crate) fn due(&mut self) -> Option<Done> {
         if self.more.len() == 0 {
             return None;
         }
@@ -176,13 +193,13 @@ impl Work {
     }
 
     /// What was done so far.
-    pub(super) fn so_far(&mut self) -> Done {
+    pub(crate) fn so_far(&mut self) -> Done {
         let next = Done { upto: self.done.upto, ..Done::default() };
         std::mem::replace(&mut self.done, next)
     }
 
     /// All of it.
-    pub(super) fn all(self) -> Done {
+    pub(crate) fn all(self) -> Done {
         Done { upto: self.upto, ..self.done }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum Phase<A> {
 
 /// The machine of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Machine<A> {
+pub(crate) struct AgentLifecycle<A> {
     phase: Phase<A>,
     /// Its first run only waits, and needs no actor.
     passive: bool,
@@ -68,7 +68,7 @@ pub(crate) enum Input<A> {
 
 /// What stands around the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Around {
+pub(crate) struct LifecycleContext {
     /// The first run on the list.
     pub(crate) first: Option<RunId>,
     /// Whether there is a pool to start an actor in.
@@ -110,15 +110,15 @@ impl<A> Phase<A> {
     }
 }
 
-impl<A: Clone> Machine<A> {
+impl<A: Clone> AgentLifecycle<A> {
     /// Of an agent that has no actor.
-    pub(crate) fn new() -> Machine<A> {
-        Machine { phase: Phase::Idle, passive: false }
+    pub(crate) fn new() -> AgentLifecycle<A> {
+        AgentLifecycle { phase: Phase::Idle, passive: false }
     }
 
     /// Of an agent that is out of service.
-    pub(crate) fn quarantined() -> Machine<A> {
-        Machine { phase: Phase::Quarantined, passive: false }
+    pub(crate) fn quarantined() -> AgentLifecycle<A> {
+        AgentLifecycle { phase: Phase::Quarantined, passive: false }
     }
 
     pub(crate) fn phase(&self) -> &Phase<A> {
@@ -135,7 +135,7 @@ impl<A: Clone> Machine<A> {
     }
 
     /// Takes in what came, and says what is to be done.
-    pub(crate) fn take(&mut self, input: Input<A>, around: Around) -> Step<A> {
+    pub(crate) fn take(&mut self, input: Input<A>, around: LifecycleContext) -> Step<A> {
         match input {
             Input::Work => self.start(around),
             Input::Up(actor) if self.is_quarantined() => Step::Stop(actor),
@@ -195,12 +195,12 @@ impl<A: Clone> Machine<A> {
     }
 
     /// There is no actor: starts one if there is something to do.
-    fn none(&mut self, around: Around) -> Step<A> {
+    fn none(&mut self, around: LifecycleContext) -> Step<A> {
         self.phase = Phase::Idle;
         self.start(around)
     }
 
-    fn start(&mut self, around: Around) -> Step<A> {
+    fn start(&mut self, around: LifecycleContext) -> Step<A> {
         match self.phase {
             Phase::Idle if around.first.is_some() && !self.passive && around.pool => {
                 self.phase = Phase::Starting;
@@ -212,7 +212,7 @@ impl<A: Clone> Machine<A> {
     }
 
     /// Gives a live actor its next run, or lets it go.
-    fn go_on(&mut self, around: Around) -> Step<A> {
+    fn go_on(&mut self, around: LifecycleContext) -> Step<A> {
         let Phase::Live { actor, .. } = &self.phase else { return Step::Nothing };
         let actor = actor.clone();
         match around.first {
@@ -227,7 +227,7 @@ impl<A: Clone> Machine<A> {
         }
     }
 
-    fn wake(&mut self, run: RunId, around: Around) -> Step<A> {
+    fn wake(&mut self, run: RunId, around: LifecycleContext) -> Step<A> {
         if around.first == Some(run) && std::mem::take(&mut self.passive) {
             self.start(around)
         } else {

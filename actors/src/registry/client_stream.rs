@@ -11,16 +11,19 @@ use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, Stre
 use ostler_scheduler::AGENT_WEIGHT;
 use ractor::ActorProcessingErr;
 
+use super::RegistryState;
 use super::agent_lifecycle::Input;
 use super::entry::AgentEntry;
-use super::{RegisterError, RegistryState, ReleaseError};
-use crate::api::clients::{ClientChange, ClientError};
-use crate::api::evaluations::{EvaluationError, Said, verdicts};
-use crate::api::market::{MarketError, OfferRefused};
 use crate::base::error::RunError;
-use crate::evaluator::EvaluatorMessage;
-use crate::scheduler::Lane;
-use crate::state::market::Book;
+use crate::base::keys::FairShareKey;
+use crate::messages::client_change::{ClientChange, ClientError};
+use crate::messages::evaluator::EvaluatorMessage;
+use crate::messages::market::{MarketError, OfferRefused};
+use crate::messages::registry::{RegisterError, ReleaseError};
+use crate::messages::verdict::{EvaluationError, Said};
+use crate::run::suspended_runs;
+use crate::state::evaluation::verdicts;
+use crate::state::market::MarketBook;
 use crate::storage::run_reader;
 
 impl RegistryState {
@@ -28,13 +31,13 @@ impl RegistryState {
     pub(super) fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
-        let unrecorded = self.services.effects.unrecorded(&*journal);
+        let unrecorded = self.services.attempts.unrecorded();
         self.services.ledger.recount(&journal.accounts()?, &unrecorded);
-        self.services.driven.forget_records();
-        self.services.notes.read_again();
-        let mut book = Book::keeping(self.services.limits.jobs_kept);
+        self.services.active_runs.forget_records();
+        self.services.step_logs.read_again();
+        let mut book = MarketBook::keeping(self.services.limits.jobs_kept);
         for stream in journal.clients()? {
-            run_reader::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
+            run_reader::each(&**journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
                 book.record(&record.event, record.at_ms, record.position);
                 self.heads.insert(stream, record.seq);
@@ -42,22 +45,22 @@ impl RegistryState {
                 Ok(())
             })?;
         }
-        self.services.market.begin(book, &self.services)?;
+        self.services.market.begin(book, &self.services.ledger, &**journal)?;
         for (client, run, cost) in unrecorded {
             self.services.ledger.client(&client).settle_reserved(run, cost);
         }
-        for run in self.services.driven.all() {
+        for run in self.services.active_runs.all() {
             match self.services.journal.run(run)? {
                 Some(row) => self.entry(&row).push(row),
                 // Its opening was undone.
-                None => self.services.let_go(run),
+                None => suspended_runs::release(&self.services, run),
             }
         }
         for entry in self.agents.values_mut() {
             // One that has begun goes on before those behind it begin.
-            let driven = &self.services.driven;
+            let driven = &self.services.active_runs;
             entry.runs.make_contiguous().sort_by_cached_key(|row| (!driven.is_loaded(row.run), row.run));
-            self.services.driven.line_up(entry.runs.iter().map(|row| &row.run));
+            self.services.active_runs.line_up(entry.runs.iter().map(|row| &row.run));
         }
         Ok(())
     }
@@ -70,7 +73,9 @@ impl RegistryState {
                     self.registered += 1;
                 }
             }
-            Event::AgentProfiled { agent, profile, .. } => self.services.profiles.read(agent, profile),
+            Event::AgentProfiled { agent, profile, .. } => {
+                self.services.evaluation.profiles.read(agent, profile)
+            }
             Event::AgentQuarantined { agent, reason } => {
                 if let Some(entry) = self.agents.get_mut(agent) {
                     entry.note_quarantined(reason.clone());
@@ -86,10 +91,10 @@ impl RegistryState {
     }
 
     pub(super) fn append(&mut self, client: &ClientId, events: Vec<Event>) -> Result<Position, JournalError> {
-        let (stream, at_ms) = (StreamId::client(client), self.services.clock.now());
+        let (stream, at_ms) = (StreamId::client(client), self.services.journal.now());
         let expected = self.heads.get(&stream).copied().unwrap_or_default();
         let batch = StreamBatch { stream, expected, at_ms, events: events.clone() };
-        let position = self.services.append(batch)?;
+        let position = self.services.journal.append_batch(batch)?;
         self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
         for event in &events {
             self.services.ledger.record(event, at_ms);
@@ -115,7 +120,7 @@ impl RegistryState {
         let terms = book.terms();
         if let Some(credits) = change.credits {
             // What is reserved for jobs, and what runs holds, cannot be taken back.
-            let held = match self.services.scheduling.held(&self.services, client) {
+            let held = match self.services.scheduler.held(client) {
                 None if credits < 0 => return Err(ClientError::Restarting),
                 held => held.unwrap_or(0),
             };
@@ -128,7 +133,7 @@ impl RegistryState {
             return Ok(None);
         }
         let position = self.append(client, events)?;
-        self.services.scheduling.renew_terms(&self.services, client);
+        self.services.scheduler.renew_terms(client);
         self.credits(client.clone());
         Ok(Some(position))
     }
@@ -146,12 +151,12 @@ impl RegistryState {
                 if weight.is_some_and(|weight| weight != entry.weight) {
                     return Err(RegisterError::Weight { agent, weight: entry.weight });
                 }
-                let same = profile.is_empty() || *self.services.profiles.of(&agent) == profile;
+                let same = profile.is_empty() || *self.services.evaluation.profiles.of(&agent) == profile;
                 return if same { Ok(entry.since) } else { Err(RegisterError::Profile(agent)) };
             }
             Some(entry) => return Err(RegisterError::Taken { agent, owner: entry.client.clone(), client }),
             None if self.registered >= most => return Err(RegisterError::TooMany(most)),
-            None => self.services.domains.check(profile.domain.as_deref())?,
+            None => self.services.evaluation.domains.check(profile.domain.as_deref())?,
         }
         let weight = weight.unwrap_or(AGENT_WEIGHT);
         let mut events =
@@ -166,7 +171,7 @@ impl RegistryState {
         }
         let since = self.append(&client, events)?;
         if let Some(profile) = &profile {
-            self.services.profiles.read(&agent, profile);
+            self.services.evaluation.profiles.read(&agent, profile);
         }
         self.agents.insert(agent, AgentEntry::registered(client, weight, since));
         self.registered += 1;
@@ -195,15 +200,15 @@ impl RegistryState {
         // Another verdict may have come in between.
         let row = self.services.journal.run(row.run)?.ok_or(RunError::Unknown(row.run))?;
         // Who got no answer says it again: it waits for what was written down then.
-        if said.repeats(&verdicts(&*self.services.journal, &row)?) {
+        if said.repeats(&verdicts(&**self.services.journal, &row)?) {
             return Ok(row.position);
         }
         let verdict = said.verdict(&row)?;
         let client = row.client.clone();
         let position = self.append(&client, vec![Event::Verdict(Box::new(verdict))])?;
-        let lane = Lane { client, agent: row.named_agent().cloned() };
+        let lane = FairShareKey { client, agent: row.named_agent().cloned() };
         let (run, is_verdict) = (row.run, true);
-        self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
+        self.services.mailboxes.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
         Ok(position)
     }
 
@@ -212,7 +217,7 @@ impl RegistryState {
         offer.check()?;
         let entry = self.agents.get(&agent).filter(|entry| entry.registered);
         let entry = entry.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
-        self.services.domains.check(offer.domain.as_deref())?;
+        self.services.evaluation.domains.check(offer.domain.as_deref())?;
         // Who repeats it waits for what was written down then: it may not be durable yet.
         if let Some((_, position)) =
             self.services.market.offered(&agent).filter(|(known, _)| **known == *offer)
@@ -225,7 +230,11 @@ impl RegistryState {
 
     /// Writes down that a job gets on, if that follows from where it is.
     pub(super) fn market(&mut self, job: RunId, step: Box<MarketStep>) -> Result<Position, MarketError> {
-        let client = self.services.market.admit(&self.services, job, &step)?;
+        let client = self.services.market.admit(
+            (&self.services.ledger, self.services.limits.jobs_open, self.services.journal.now()),
+            job,
+            &step,
+        )?;
         let position = self.append(&client, vec![Event::Market { job, step }])?;
         // It may have been the end of what was reserved.
         self.credits(client);

@@ -2,36 +2,24 @@
 //! as there are: who has ten credits and a thousand runs does not read all of them for each.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 
-use super::agent_lifecycle::Input;
-use super::{RegistryMessage, RegistryState};
-
 /// Runs that wait for credits, by client.
 #[derive(Default)]
-pub(super) struct Unpaid(BTreeMap<ClientId, Waiters>);
+pub(super) struct CreditWaitQueue(pub(super) BTreeMap<ClientId, Waiters>);
 
 #[derive(Default)]
-struct Waiters {
+pub(super) struct Waiters {
     /// Older runs first.
-    runs: BTreeMap<RunId, AgentId>,
+    pub(super) runs: BTreeMap<RunId, AgentId>,
     /// How many are taken up together next.
-    at_once: usize,
+    pub(super) at_once: usize,
     /// Some were taken up a moment ago; those after them wait a little.
-    is_paced: bool,
+    pub(super) is_paced: bool,
 }
 
-/// Runs of a client that are taken up together, when it has credits again; twice as many each time while they last.
-const AT_ONCE_FIRST: usize = 64;
-const AT_ONCE_MOST: usize = 4_096;
-
-/// Time between two such times.
-const PACE: Duration = Duration::from_millis(100);
-
-impl Unpaid {
+impl CreditWaitQueue {
     pub(super) fn push(&mut self, client: ClientId, run: RunId, agent: AgentId) {
         self.0.entry(client).or_default().runs.insert(run, agent);
     }
@@ -40,57 +28,6 @@ impl Unpaid {
     pub(super) fn forget(&mut self, client: &ClientId, run: RunId) {
         if let Some(waiters) = self.0.get_mut(client) {
             waiters.runs.remove(&run);
-        }
-    }
-}
-
-impl RegistryState {
-    /// Whether anything of a run may start that its client pays for.
-    pub(super) fn may_go_on(&self, client: &ClientId, run: RunId) -> bool {
-        let book = self.services.ledger.client(client);
-        !book.is_parked() && book.may_start(run)
-    }
-
-    /// A client may have credits again: takes up some of its runs, unless that was done a moment ago.
-    pub(super) fn credits(&mut self, client: ClientId) {
-        if self.unpaid.0.get(&client).is_some_and(|waiters| !waiters.is_paced) {
-            self.take_up_unpaid(client);
-        }
-    }
-
-    /// Takes up some runs of a client, the oldest first, if it has credits.
-    pub(super) fn take_up_unpaid(&mut self, client: ClientId) {
-        let book = self.services.ledger.client(&client);
-        let Some(waiters) = self.unpaid.0.get_mut(&client) else { return };
-        waiters.at_once = (waiters.at_once * 2).clamp(AT_ONCE_FIRST, AT_ONCE_MOST);
-        // What is reserved is not for all of them: the oldest need not be among those that may go on.
-        let may_start = waiters.runs.keys().copied().filter(|run| !book.is_parked() && book.may_start(*run));
-        let runs: Vec<RunId> = may_start.take(waiters.at_once).collect();
-        waiters.is_paced = !runs.is_empty();
-        if runs.is_empty() {
-            waiters.at_once = 0;
-            if waiters.runs.is_empty() {
-                self.unpaid.0.remove(&client);
-            }
-            return;
-        }
-        let agents: Vec<Option<AgentId>> = runs.iter().map(|run| waiters.runs.remove(run)).collect();
-        for (run, agent) in runs.into_iter().zip(agents) {
-            agent.map(|agent| self.take(&agent, Input::Wake { run }));
-        }
-        let services = Arc::clone(&self.services);
-        tokio::spawn(async move {
-            tokio::time::sleep(PACE).await;
-            services.links.tell_registry(RegistryMessage::TakeUpUnpaid { client });
-        });
-    }
-
-    /// Takes up all of them: who has credits is to be found out anew.
-    pub(super) fn wake_unpaid(&mut self) {
-        for (_, waiters) in std::mem::take(&mut self.unpaid.0) {
-            for (run, agent) in waiters.runs {
-                self.take(&agent, Input::Wake { run });
-            }
         }
     }
 }

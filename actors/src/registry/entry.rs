@@ -7,8 +7,8 @@ use ostler_kernel::port::{Position, RunRow};
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
 
-use super::agent_lifecycle::{Around, Input, Machine, Phase, Step};
-use crate::run::AgentMessage;
+use super::agent_lifecycle::{AgentLifecycle, Input, LifecycleContext, Phase, Step};
+use crate::messages::agent::AgentMessage;
 
 /// An agent: what it is, and what it has to do.
 pub(crate) struct AgentEntry {
@@ -18,7 +18,7 @@ pub(crate) struct AgentEntry {
     pub(crate) registered: bool,
     /// Where that stands in the journal.
     pub(crate) since: Position,
-    machine: Machine<ActorRef<AgentMessage>>,
+    machine: AgentLifecycle<ActorRef<AgentMessage>>,
     /// Why it is out of service, if it is.
     pub(crate) reason: Option<String>,
     /// First in, first out; the first is being driven, or passive.
@@ -46,7 +46,7 @@ impl AgentEntry {
             weight,
             registered: false,
             since: Position(0),
-            machine: Machine::new(),
+            machine: AgentLifecycle::new(),
             reason: None,
             runs: VecDeque::new(),
             alarm: Alarm::default(),
@@ -71,12 +71,12 @@ impl AgentEntry {
 
     /// Its records say that it is out of service.
     pub(crate) fn note_quarantined(&mut self, reason: String) {
-        (self.machine, self.reason) = (Machine::quarantined(), Some(reason));
+        (self.machine, self.reason) = (AgentLifecycle::quarantined(), Some(reason));
     }
 
     /// Its records say that it was put back into service.
     pub(crate) fn note_released(&mut self) {
-        (self.machine, self.reason) = (Machine::new(), None);
+        (self.machine, self.reason) = (AgentLifecycle::new(), None);
     }
 
     pub(crate) fn is_quarantined(&self) -> bool {
@@ -89,7 +89,7 @@ impl AgentEntry {
         input: Input<ActorRef<AgentMessage>>,
         pool: bool,
     ) -> Step<ActorRef<AgentMessage>> {
-        let around = Around { first: self.runs.front().map(|row| row.run), pool };
+        let around = LifecycleContext { first: self.runs.front().map(|row| row.run), pool };
         let step = self.machine.take(input, around);
         if !self.machine.is_passive() {
             self.alarm = Alarm::default();

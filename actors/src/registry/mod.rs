@@ -1,22 +1,25 @@
-//! The registry: which agents exist, which runs they have to drive, and whether an actor does so now. It alone
-//! changes the entry of one.
+//! The registry: which agents exist, which runs each has to drive, and whether an actor drives them now. Only the registry changes
+//! the entry of an agent and appends to the streams of clients.
 //!
 //! | file | idea |
 //! |---|---|
-//! | `message` | what it is asked, and what it says |
-//! | `client_stream` | what it writes down and reads back: the streams of the clients |
-//! | `drive` | which run an agent is to drive, and the actor that does it |
-//! | `entry`, `phase` | an agent as it is kept, and the machine that says whether an actor stands behind it |
-//! | `line` | agents that wait for a place for their actor |
-//! | `unpaid` | runs that wait for credits, and need no actor for that |
-//! | `waiting` | requests that wait for an actor |
+//! | `client_stream` | the streams of the clients: appended here, and read when the registry starts |
+//! | `entry`, `agent_lifecycle` | an agent, and the state machine of its actor |
+//! | `drive` | which run an agent drives; requests to runs |
+//! | `failures` | actors that end, quarantined agents, runs that are suspended for that |
+//! | `admission`, `admission_queue` | starts actors; agents that wait for a place |
+//! | `credit_wait`, `credit_wait_queue` | resumes runs whose client has credits again; runs that wait for credits |
+//! | `pending_requests` | requests that wait for an actor |
 
+mod admission;
 mod admission_queue;
 mod agent_lifecycle;
 mod client_stream;
+mod credit_wait;
 mod credit_wait_queue;
 mod drive;
 mod entry;
+mod failures;
 mod pending_requests;
 
 use std::collections::BTreeMap;
@@ -28,42 +31,41 @@ use ostler_kernel::port::{RunRow, Seq, StreamId};
 use ostler_scheduler::AGENT_WEIGHT;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-pub(crate) use crate::messages::registry::RegistryMessage;
-pub use crate::messages::registry::{AgentRow, RegisterError, ReleaseError};
-use admission_queue::Line;
+use crate::messages::agent::AgentMessage;
+use crate::messages::registry::{AgentRow, RegistryMessage};
+use crate::run::services::RunServices;
+use admission_queue::AdmissionQueue;
 use agent_lifecycle::{Input, Phase};
-use credit_wait_queue::Unpaid;
+use credit_wait_queue::CreditWaitQueue;
 use entry::AgentEntry;
-use pending_requests::Waiting;
-
-use crate::services::Services;
+use pending_requests::PendingRequests;
 
 pub(crate) struct Registry;
 
 pub(crate) struct RegistryState {
-    services: Arc<Services>,
+    services: Arc<RunServices>,
     agents: BTreeMap<AgentId, AgentEntry>,
     /// Those with a name of their own.
     registered: usize,
     /// Last record of each client's stream, which only this actor appends to.
     heads: BTreeMap<StreamId, Seq>,
     /// Requests that wait for their run's actor to be live.
-    waiting: Waiting,
+    waiting: PendingRequests,
     /// Agents that wait for a place.
-    line: Line,
+    line: AdmissionQueue,
     /// Runs that wait for credits.
-    unpaid: Unpaid,
+    unpaid: CreditWaitQueue,
 }
 
 impl Actor for Registry {
     type Msg = RegistryMessage;
     type State = RegistryState;
-    type Arguments = Arc<Services>;
+    type Arguments = Arc<RunServices>;
 
     async fn pre_start(
         &self,
         _: ActorRef<RegistryMessage>,
-        services: Arc<Services>,
+        services: Arc<RunServices>,
     ) -> Result<RegistryState, ActorProcessingErr> {
         let (agents, registered, heads, waiting) = Default::default();
         let (line, unpaid) = Default::default();
@@ -78,22 +80,18 @@ impl Actor for Registry {
         message: RegistryMessage,
         state: &mut RegistryState,
     ) -> Result<(), ActorProcessingErr> {
-        #[cfg(test)]
-        state.services.trip("registry");
+        state.services.journal.status.faults.inject_panic("registry");
         match message {
             RegistryMessage::Register { agent, client, weight, profile, reply } => {
                 let _ = reply.send(state.register(agent, client, weight, profile));
             }
             RegistryMessage::Drive(row) => state.drive(row)?,
-            RegistryMessage::Up { agent, actor } => {
-                state.services.measures.tell(Telemetry::AgentStarted, Some(&agent), None);
-                state.take(&agent, Input::Up(actor));
-            }
+            RegistryMessage::Up { agent, actor } => state.up(&agent, actor),
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
             RegistryMessage::SetAside { agent, run, reason, replies } => {
                 state.aside(&agent, run, reason, replies)?;
             }
-            RegistryMessage::Unheard(key) => state.unheard(&key),
+            RegistryMessage::UndeliveredResult(key) => state.undelivered_result(&key),
             // All after it in the tree is started again with it.
             RegistryMessage::Undone => return Err("the disk was full, and some records were undone".into()),
             RegistryMessage::Room => state.wake_all(),
@@ -136,8 +134,7 @@ impl Actor for Registry {
                 let _ = reply.send(state.list());
             }
             RegistryMessage::Find { agent, reply } => {
-                let found = state.agents.get(&agent).map(|entry| state.row(&agent, entry));
-                let _ = reply.send(found);
+                let _ = reply.send(state.find(&agent));
             }
             RegistryMessage::Count { reply } => {
                 let _ = reply.send(state.count());
@@ -153,6 +150,16 @@ impl RegistryState {
         entry.or_insert_with(|| AgentEntry::new(row.client.clone(), AGENT_WEIGHT))
     }
 
+    /// The actor of an agent is up.
+    fn up(&mut self, agent: &AgentId, actor: ActorRef<AgentMessage>) {
+        self.services.measures.tell(Telemetry::AgentStarted, Some(agent), None);
+        self.take(agent, Input::Up(actor));
+    }
+
+    fn find(&self, agent: &AgentId) -> Option<AgentRow> {
+        self.agents.get(agent).map(|entry| self.row(agent, entry))
+    }
+
     fn list(&self) -> Vec<AgentRow> {
         self.agents.iter().map(|(agent, entry)| self.row(agent, entry)).collect()
     }
@@ -163,7 +170,7 @@ impl RegistryState {
             client: entry.client.clone(),
             weight: entry.weight,
             state: entry.phase().as_str(),
-            profile: self.services.profiles.of(agent),
+            profile: self.services.evaluation.profiles.of(agent),
             offer: self.services.market.offer(agent),
             reason: entry.reason.clone(),
             runs_open: entry.runs.len(),

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use ostler_kernel::id::RunId;
 
-use crate::run::{AskReply, Request};
+use crate::messages::agent::{AskReply, Request};
 
 /// Requests by the run that they are about, each run's in the order they came.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingRequests {
     by_run: BTreeMap<RunId, Vec<(Request, AskReply)>>,
     /// All of them.
     count: usize,
 }
 
-impl Waiting {
+impl PendingRequests {
     /// How many wait, for whatever run.
     pub(crate) fn len(&self) -> usize {
         self.count
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn each_run_gets_its_own_in_the_order_they_came() {
         let run = |number| RunId(Uuid::from_u128(number));
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingRequests::default();
         for (number, node) in [(1, "a"), (2, "b"), (1, "c")] {
             let (reply, _) = ractor::concurrency::oneshot();
             let request = Request::Operate(Operation::Cancel(node.into()));

@@ -10,10 +10,10 @@ use tokio::time::{Duration, Instant};
 
 use super::dispatch_queue::CreditWait;
 use super::driver::RunDriver;
-use super::{AgentMessage, AskReply};
 use crate::base::error::RunError;
-use crate::evaluator::EvaluatorMessage;
-use crate::registry::RegistryMessage;
+use crate::messages::agent::{AgentMessage, AskReply};
+use crate::messages::evaluator::EvaluatorMessage;
+use crate::messages::registry::RegistryMessage;
 
 /// A run that nothing can move unless somebody asks for something, so that its actor is not needed.
 pub(super) struct Idle {
@@ -42,8 +42,6 @@ impl RunDriver {
             self.writer.pending.push(Event::RunClosed { outcome: self.run.outcome() });
         }
         let position = self.append()?;
-        let abandoned = mem::take(&mut self.writer.abandoned_work);
-        self.services.cancel_children(&self.opened.client, self.opened.run, abandoned);
         self.launch(position);
         self.arm_timer();
         if over {
@@ -51,7 +49,7 @@ impl RunDriver {
         } else {
             let is_new = self.note_blocked_on_human();
             if self.pause.blocked_on_human && (is_new || position.is_some()) {
-                self.services.stir_run(self.opened.run);
+                self.services.notify_run_changed(self.opened.run);
             }
         }
         Ok(over)
@@ -103,7 +101,7 @@ impl RunDriver {
 
     /// Whether stopped attempts have still to report: their cost counts for the run.
     fn has_results_to_come(&self) -> bool {
-        self.services.effects.knows_another(self.opened.run, &self.writer.unacked_results)
+        self.services.attempts.knows_another(self.opened.run, &self.writer.unacked_results)
     }
 
     /// Tells everybody concerned that the run is closed.
@@ -113,7 +111,7 @@ impl RunDriver {
         }
         if is_evaluated {
             let (lane, run, is_verdict) = (self.arguments.owner.lane.clone(), self.opened.run, false);
-            self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
+            self.services.mailboxes.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
         }
         self.close(position);
     }
@@ -121,11 +119,11 @@ impl RunDriver {
     /// Updates whether nothing goes on until a person answers, and returns whether that has changed. Runs behind this one in the
     /// agent's line are told.
     fn note_blocked_on_human(&mut self) -> bool {
-        let waits = self.services.waits_for_person(&self.run);
+        let waits = self.services.kernel.waits_for_person(&self.run);
         let is_new = mem::replace(&mut self.pause.blocked_on_human, waits) != waits;
-        if is_new && self.services.driven.note_waits(self.opened.run, waits) && waits {
+        if is_new && self.services.active_runs.note_waits(self.opened.run, waits) && waits {
             let agent = self.arguments.owner.agent.clone();
-            self.services.links.tell_registry(RegistryMessage::StandsStill { agent });
+            self.services.mailboxes.tell_registry(RegistryMessage::StandsStill { agent });
         }
         is_new
     }
@@ -137,7 +135,7 @@ impl RunDriver {
 
     /// The callers that wait for the suspension, once no attempt of the run is left.
     pub(super) fn suspended_waiters(&mut self) -> Option<Vec<AskReply>> {
-        let is_still = self.is_suspending() && !self.services.effects.knows_run(self.opened.run);
+        let is_still = self.is_suspending() && !self.services.attempts.knows_run(self.opened.run);
         is_still.then(|| mem::take(&mut self.pause.suspend_waiters))
     }
 
@@ -150,7 +148,7 @@ impl RunDriver {
         let waits = unpaid || (self.run.is_only_waiting() && !self.queue.has_rejected());
         let is_still = waits && self.judges.contract.is_none() && self.queue.granted.is_empty() && !is_soon;
         // Stopped attempts have still to report.
-        (is_still && !self.services.effects.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
+        (is_still && !self.services.attempts.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
     }
 
     /// Whether only credits are missing, and other runs hold the client's place in the run queue. A run whose own budget is used up

@@ -9,12 +9,12 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{Canceller, Operation, RunInput};
 use tokio::time::Instant;
 
-use super::AgentMessage;
 use super::deadlines::Deadline;
 use super::driver::RunDriver;
 use crate::attempts::attempt;
-use crate::attempts::attempt_table::{AttemptKey, Ended};
-use crate::storage::results;
+use crate::base::attempt_end::Ended;
+use crate::base::keys::AttemptKey;
+use crate::messages::agent::AgentMessage;
 
 /// Results in one append. Each may be stored in its record, and all of them fit into a frame of the journal.
 const ENDED_TOGETHER_MAX: usize = 512;
@@ -41,12 +41,12 @@ impl RunDriver {
 
     /// Cancels the run once the deadline of its market job has passed, whether or not the market has noticed.
     pub(super) fn cancel_after_deadline(&mut self) {
-        let now = self.services.clock.now();
+        let now = self.services.journal.now();
         if self.deadline.take_if(|deadline| *deadline <= now).is_none() {
             return;
         }
         let cancel = Operation::CancelPlan(Canceller::Deadline);
-        if self.run.check_operation(&cancel, &self.services.settings()).is_ok() {
+        if self.run.check_operation(&cancel, &self.services.kernel.settings()).is_ok() {
             self.decide(RunInput::Operator(cancel));
         }
     }
@@ -65,10 +65,10 @@ impl RunDriver {
     /// Records the result that the attempt table holds. A result of another run goes to the driver of that run.
     pub(super) async fn result_arrived(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
-            self.services.unheard(key.clone());
+            self.services.attempts.undelivered_result(key.clone());
             return;
         }
-        let Some(ended) = self.services.effects.ended(key) else { return };
+        let Some(ended) = self.services.attempts.ended(key) else { return };
         self.record_result(key, ended).await;
         self.writer.unacked_results.push(key.clone());
     }
@@ -81,7 +81,7 @@ impl RunDriver {
         let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()
             // Boxed: otherwise this rare future enlarges the future of every message.
-            && Box::pin(results::is_unsure(&self.services, &result.outcome)).await;
+            && Box::pin(self.services.results.is_unsure(&result.outcome)).await;
         self.decide(if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) });
         self.release_budget(key);
     }
@@ -110,7 +110,8 @@ impl RunDriver {
             .map(|id| (id.clone(), self.run.instance(id).and_then(|instance| instance.result().cloned())))
             .collect();
         let task = tokio::spawn(async move {
-            let judged = AssertUnwindSafe(attempt::judge_plan(&services, &rules, outputs)).catch_unwind();
+            let judged =
+                AssertUnwindSafe(attempt::judge_plan(&services.executor, &rules, outputs)).catch_unwind();
             let broken = judged.await.unwrap_or_else(|_| Err("it could not be judged".to_owned())).err();
             let _ = me.cast(AgentMessage::ContractJudged { version, broken });
         });

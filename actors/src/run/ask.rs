@@ -6,9 +6,9 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{NodeStatus, Operation, RunInput};
 
 use super::driver::RunDriver;
-use super::{AskReply, Request};
-use crate::api::approval;
+use crate::attempts::approval_request;
 use crate::base::error::RunError;
+use crate::messages::agent::{AskReply, Request};
 
 impl RunDriver {
     /// Decides on a request. The reply is sent once the decision is durable.
@@ -24,20 +24,20 @@ impl RunDriver {
                 Err(InvalidState::SUSPENDED.into())
             }
             Request::Operate(operation) => {
-                match self.run.check_operation(&operation, &self.services.settings()) {
+                match self.run.check_operation(&operation, &self.services.kernel.settings()) {
                     Ok(()) => Ok(RunInput::Operator(operation)),
                     Err(error) => Err(error.into()),
                 }
             }
-            Request::Answer(request) => request.into_input(&self.run, self.services.clock.now()),
+            Request::Answer(request) => request.into_input(&self.run, self.services.journal.now()),
             Request::Resolve(request) => request.into_input(&self.run),
             Request::Checkpoint => {
-                self.services.driven.note_resting(self.opened.run, true);
+                self.services.active_runs.note_resting(self.opened.run, true);
                 self.pause.suspend_waiters.push(reply);
                 return;
             }
             Request::GoOn => {
-                self.services.driven.note_resting(self.opened.run, false);
+                self.services.active_runs.note_resting(self.opened.run, false);
                 for waiting in self.pause.suspend_waiters.drain(..) {
                     let _ = waiting.send(Err(RunError::Said("the run was resumed meanwhile".to_owned())));
                 }
@@ -55,8 +55,16 @@ impl RunDriver {
     pub(super) async fn ask_person(&mut self, id: &NodeId) -> bool {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.approval_kind(id)) else { return false };
         // Boxed: otherwise this rare future enlarges the future of every message.
-        let shown =
-            Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
+        let shown = Box::pin(approval_request::shown(
+            &self.services.gatekeeper,
+            &self.services.results,
+            &self.opened,
+            &self.run,
+            node,
+            ask,
+        ))
+        .await
+        .digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
         let asked = !events.is_empty();
         self.apply_effects(events);
@@ -71,7 +79,15 @@ impl RunDriver {
         });
         for (node, ask) in waiting.collect::<Vec<_>>() {
             if matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
-                let shown = approval::shown(&self.services, &self.opened, &self.run, &node, ask).await;
+                let shown = approval_request::shown(
+                    &self.services.gatekeeper,
+                    &self.services.results,
+                    &self.opened,
+                    &self.run,
+                    &node,
+                    ask,
+                )
+                .await;
                 let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(shown.digest())));
                 self.apply_effects(events);
             }

@@ -8,10 +8,10 @@ use ostler_kernel::run::{NodeState, NodeStatus, Run};
 use ostler_scheduler::Price;
 use tokio::time::Instant;
 
-use super::AgentMessage;
 use super::dispatch_queue::{CreditWait, Place};
 use super::driver::RunDriver;
-use crate::scheduler::Job;
+use crate::messages::agent::AgentMessage;
+use crate::messages::slots::Job;
 use crate::state::estimates::UNKNOWN;
 
 /// Rank of a lost attempt that runs again: before any other job of its agent, because it was running before them.
@@ -152,7 +152,7 @@ impl RunDriver {
             }
             let Some(at) = self.run.graph().position(&id) else { continue };
             let node = &plan.nodes[at];
-            if self.services.toolbox.is_timer(node) {
+            if self.services.gatekeeper.toolbox.is_timer(node) {
                 Box::pin(self.launch_timer(node)).await;
             } else {
                 jobs.push(self.job(id.clone()));
@@ -167,7 +167,7 @@ impl RunDriver {
             return;
         }
         let owner = &self.arguments.owner;
-        self.queue.granted.extend(self.services.scheduling.enqueue(&self.services, owner, &self.me, jobs));
+        self.queue.granted.extend(self.services.scheduler.enqueue(owner, &self.me, jobs));
     }
 
     /// The job of a node. Its rank is its distance to the end of the plan along the longest path, so that the critical path goes

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use ostler_kernel::id::NodeId;
 use tokio::time::{Duration, Instant};
 
-use crate::scheduler::Granted;
+use crate::messages::slots::Granted;
 
 /// Delay before nodes that the run queue rejected are offered again.
 const REJECTED_RETRY_DELAY: Duration = Duration::from_millis(200);

@@ -11,22 +11,23 @@ use ostler_kernel::run::{AbandonedWork, DecisionContext, NodeState, Run, RunInpu
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
 
+use super::attempt_launch::Launch;
 use super::deadlines::Timers;
 use super::dispatch_queue::DispatchQueue;
-use super::inline::InlineBudget;
-use super::judge::JudgeState;
-use super::launch::Launch;
-use super::{AgentArguments, AgentMessage, Answer, AskReply};
-use crate::attempts::attempt::Caller;
-use crate::attempts::attempt_table::AttemptKey;
-use crate::services::Services;
+use super::inline_budget::InlineBudget;
+use super::judge_state::JudgeState;
+use crate::base::keys::AttemptKey;
+use crate::messages::agent::{AgentMessage, AskReply, PendingReply};
+use crate::run::arguments::AgentArguments;
+use crate::run::services::RunServices;
+use crate::state::caller::Caller;
 use crate::state::ledger::ClientBook;
 
 /// Drives one run: the shell around the kernel's decisions. Everything here is a cache of the journal, the attempt table and the
 /// run queue, and may be lost at any time.
 pub(super) struct RunDriver {
     pub(super) arguments: AgentArguments,
-    pub(super) services: Arc<Services>,
+    pub(super) services: Arc<RunServices>,
     pub(super) me: ActorRef<AgentMessage>,
     /// The opening record, without the text of the plan.
     pub(super) opened: RunOpened,
@@ -54,7 +55,7 @@ pub(super) struct RunWriter {
     /// Events of this turn that are not appended yet.
     pub(super) pending: Vec<Event>,
     /// Answers that wait until everything decided before them is durable, since that may be their reason.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<PendingReply>,
     /// Attempts whose results were recorded: the attempt table keeps each until its record is appended.
     pub(super) unacked_results: Vec<AttemptKey>,
     /// Work whose child runs are cancelled after the append. A child that is opened meanwhile reads the record.
@@ -152,7 +153,7 @@ impl RunDriver {
     }
 
     pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
-        self.services.within(self.opened.run, &mut self.run, act)
+        self.services.kernel.within(self.opened.run, &mut self.run, act)
     }
 
     /// Lets decided events take effect on the queue, the timers and the attempts, and keeps them for the next append.
@@ -171,12 +172,12 @@ impl RunDriver {
                         && matches!(moved.to, NodeState::Skipped | NodeState::Cancelled)
                     {
                         let key = self.key(&moved.node, moved.attempt);
-                        self.services.effects.cancel(&key);
+                        self.services.attempts.cancel(&key);
                     }
                 }
                 Event::Draining { node } => {
                     let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
-                    self.services.scheduling.drains(&self.services, &self.key(node, attempt));
+                    self.services.scheduler.drains(&self.key(node, attempt));
                 }
                 Event::PlanVersion(_) => self.reorder(),
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),

@@ -7,10 +7,10 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{NodeState, RunInput};
 use ractor::ActorProcessingErr;
 
+use super::attempt_launch::Launch;
 use super::driver::{Recovery, RunDriver};
-use super::launch::Launch;
-use crate::attempts::attempt_table::AttemptKey;
-use crate::scheduler::{Granted, Ticket};
+use crate::base::keys::AttemptKey;
+use crate::messages::slots::{Granted, Ticket};
 
 /// What a granted node needs.
 enum GrantUse {
@@ -89,7 +89,7 @@ impl RunDriver {
     fn grant_use(&mut self, node: &NodeId, may_spend: bool) -> GrantUse {
         let wanted = self.run.instance(node).filter(|instance| !instance.is_draining());
         let state = wanted.map(|instance| instance.state());
-        if self.services.is_stopping() || self.is_suspending() {
+        if self.services.journal.status.is_stopping() || self.is_suspending() {
             return GrantUse::Drop;
         }
         match state {
@@ -109,7 +109,7 @@ impl RunDriver {
     /// Refuses every node that wants a slot once the budget of the run is used up; a refusal needs neither a slot nor credits.
     /// Returns whether there was any.
     pub(super) fn refuse_unaffordable(&mut self) -> bool {
-        let is_open = !self.is_suspending() && !self.services.is_stopping();
+        let is_open = !self.is_suspending() && !self.services.journal.status.is_stopping();
         if !is_open || !self.is_used_up() {
             return false;
         }
@@ -118,7 +118,7 @@ impl RunDriver {
             return false;
         }
         self.queue.withdraw(&wanting);
-        self.services.scheduling.bye(&self.services, &self.arguments.owner.agent);
+        self.services.scheduler.unregister(&self.arguments.owner.agent);
         for id in wanting {
             if self.in_flight.inline.is_full() {
                 // For another turn; a ready node stays in `ready` until then.
@@ -157,11 +157,11 @@ impl RunDriver {
 
     /// Whether the run has a budget, and nothing of it is left.
     pub(super) fn is_used_up(&self) -> bool {
-        self.has_budget() && self.services.purses.is_used_up(self.opened.run)
+        self.has_budget() && self.services.run_budgets.is_used_up(self.opened.run)
     }
 
     fn costs(&self, id: &NodeId) -> bool {
-        self.run.node(id).is_some_and(|node| !self.services.toolbox.is_timer(node))
+        self.run.node(id).is_some_and(|node| !self.services.gatekeeper.toolbox.is_timer(node))
     }
 
     /// Makes the recovery record durable before the first attempt of a run that another process opened: should the attempt end
@@ -169,11 +169,14 @@ impl RunDriver {
     async fn count_recovery(&mut self) -> Result<(), ActorProcessingErr> {
         let starts =
             |granted: &Granted| granted.job.run == self.opened.run && self.may_be_granted(&granted.job.node);
-        if self.services.is_stopping() || self.is_suspending() || !self.queue.granted.iter().any(starts) {
+        if self.services.journal.status.is_stopping()
+            || self.is_suspending()
+            || !self.queue.granted.iter().any(starts)
+        {
             return Ok(());
         }
         let (run, recovery) = (self.opened.run, std::mem::take(&mut self.in_flight.recovery));
-        if self.services.driven.is_counted(run) {
+        if self.services.active_runs.is_counted(run) {
             return Ok(());
         }
         if recovery == Recovery::Uncounted {
@@ -182,13 +185,13 @@ impl RunDriver {
         }
         self.append()?;
         self.services.journal.durable(self.writer.position).await?;
-        self.services.driven.note_counted(run);
+        self.services.active_runs.note_counted(run);
         Ok(())
     }
 
     /// Returns a granted slot unused.
     pub(super) fn release_slot(&self, slot: Ticket) {
-        self.services.scheduling.give_back(&self.services, slot);
+        self.services.scheduler.give_back(slot);
     }
 
     /// Whether a node is to be started or run again.
@@ -201,8 +204,10 @@ impl RunDriver {
     fn has_budget_left(&self, node: &NodeId) -> bool {
         let Some(instance) = self.run.instance(node).filter(|_| self.has_budget()) else { return true };
         let attempt = instance.attempts + u32::from(instance.state() == NodeState::Ready);
-        let lent =
-            self.services.purses.with(self.opened.run, |purse| purse.must_wait(&(node.clone(), attempt)));
+        let lent = self
+            .services
+            .run_budgets
+            .with(self.opened.run, |purse| purse.must_wait(&(node.clone(), attempt)));
         !lent.unwrap_or(false)
     }
 
@@ -211,9 +216,9 @@ impl RunDriver {
     fn is_orphan(&self, node: &NodeId) -> bool {
         let next = self.run.instance(node).map_or(1, |instance| instance.attempts + 1);
         let key = self.key(node, next);
-        let is_orphan = self.in_flight.has_orphans && self.services.effects.knows(&key);
+        let is_orphan = self.in_flight.has_orphans && self.services.attempts.knows(&key);
         if is_orphan {
-            self.services.effects.cancel(&key);
+            self.services.attempts.cancel(&key);
         }
         is_orphan
     }
@@ -226,7 +231,7 @@ impl RunDriver {
 
     /// Whether an attempt is about to start, runs, or has ended without a record.
     fn knows(&self, key: &AttemptKey) -> bool {
-        self.in_flight.launches.iter().any(|launch| launch.key == *key) || self.services.effects.knows(key)
+        self.in_flight.launches.iter().any(|launch| launch.key == *key) || self.services.attempts.knows(key)
     }
 
     /// Drops attempts that have not begun and that later decisions made needless. Returns whether there were any. An attempt that

@@ -12,35 +12,17 @@ use ostler_kernel::port::{Judge, JudgedRun, Opinion};
 use serde_json::Map;
 use tokio::task::AbortHandle;
 
-use super::AgentMessage;
 use super::driver::RunDriver;
-use crate::api::approval::NOTE_BYTES_MAX;
-use crate::services::Services;
-use crate::storage::results;
-
-/// State of the judge of a run.
-#[derive(Default)]
-pub(super) enum JudgeState {
-    #[default]
-    Unasked,
-    Asked(AbortHandle),
-    /// The opinion, or why there is none.
-    Said(Judgement),
-}
-
-impl JudgeState {
-    pub(super) fn abort(&self) {
-        if let JudgeState::Asked(task) = self {
-            task.abort();
-        }
-    }
-}
+use super::judge_state::JudgeState;
+use crate::messages::agent::AgentMessage;
+use crate::messages::answer::{BY_BYTES_MAX, NOTE_BYTES_MAX};
+use crate::run::services::RunServices;
 
 impl RunDriver {
     /// Whether the finished run waits for its judge. Asks the judge on the first call; a run without scores (cancelled, or without
     /// attempts) is not judged.
     pub(super) fn awaits_judge(&mut self) -> bool {
-        let Some(judge) = self.services.judge.clone() else { return false };
+        let Some(judge) = self.services.evaluation.judge.clone() else { return false };
         let standard = self.standard();
         if self.run.scores(&standard.target).is_none() {
             return false;
@@ -58,9 +40,9 @@ impl RunDriver {
     /// The standard of the evaluation: contract, the agent's offer, and the domain of the plan if it has weights. Without a price,
     /// half of the run's own budget is its cost target, as half of a timeout is the target of an attempt.
     fn standard(&self) -> Standard {
-        let standard = self.services.standard(&self.arguments.owner.agent, self.opened.run);
+        let standard = self.services.evaluation.standard(&self.arguments.owner.agent, self.opened.run);
         let domain = self.run.plan().policy.domain.as_ref();
-        let known = domain.filter(|domain| self.services.domains.get(domain).is_some());
+        let known = domain.filter(|domain| self.services.evaluation.domains.get(domain).is_some());
         let budget = self.run.terms().budget.map(|budget| budget.div_ceil(2));
         let target = Target { credits: standard.target.credits.or(budget), ..standard.target };
         Standard { domain: known.cloned().or(standard.domain), target }
@@ -115,7 +97,7 @@ impl RunDriver {
             JudgeState::Said(judgement) => Some(judgement),
             JudgeState::Unasked | JudgeState::Asked(_) => None,
         };
-        let appraised = Appraised::by(&standard, &self.services.domains, judgement);
+        let appraised = Appraised::by(&standard, &self.services.evaluation.domains, judgement);
         let evaluated = appraised.evaluate(scores);
         if appraised.differs_from_default() {
             self.writer.pending.push(Event::Appraised(Box::new(appraised)));
@@ -127,13 +109,13 @@ impl RunDriver {
 
 /// Loads the outputs and asks the judge.
 async fn opinion(
-    services: &Services,
+    services: &RunServices,
     judge: &dyn Judge,
     mut work: JudgedRun,
     outputs: Vec<(NodeId, Output)>,
 ) -> Result<Opinion, String> {
     for (node, output) in outputs {
-        let value = results::load(services, &output).await;
+        let value = services.results.load(&output).await;
         let value = value.map_err(|error| format!("the result of {node} cannot be read: {error}"))?;
         work.outputs.insert(node.to_string(), value);
     }
@@ -153,5 +135,5 @@ fn judgement(by: &str, opinion: Result<Opinion, String>) -> Judgement {
     };
     let end = (0..=NOTE_BYTES_MAX.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
     note.truncate(end.unwrap_or(0));
-    Judgement { by: by.chars().take(crate::BY_BYTES_MAX).collect(), quality, note }
+    Judgement { by: by.chars().take(BY_BYTES_MAX).collect(), quality, note }
 }

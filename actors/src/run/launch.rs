@@ -1,9 +1,8 @@
 //! Starts an attempt: resolve inputs, pass the gate, record the intent, spawn.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecision, Outcome};
+use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecision};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
@@ -13,23 +12,15 @@ use ostler_kernel::run::{
     AttemptInput, FailureCategory, GENERATION, IntentContext, NodeInstance, RefDigests, RunInput,
 };
 
+use super::attempt_launch::Launch;
 use super::driver::RunDriver;
-use crate::api::approval;
+use crate::attempts::approval_request;
 use crate::attempts::attempt::{self, Work};
-use crate::attempts::attempt_journal::{LiveLog, Site};
-use crate::attempts::attempt_table::{AttemptKey, Effects, failed};
-use crate::scheduler::Ticket;
-use crate::storage::results::{self, Unreadable};
-
-/// An attempt that starts once its intent is appended, or durable if it acts on the world.
-pub(super) struct Launch {
-    pub(super) key: AttemptKey,
-    pub(super) slot: Ticket,
-    acts: bool,
-    log: Arc<LiveLog>,
-    /// Boxed, because the future is moved several times before it is spawned.
-    pub(super) body: Pin<Box<dyn Future<Output = Outcome> + Send>>,
-}
+use crate::attempts::attempt_journal::{AttemptJournal, Site};
+use crate::base::attempt_end::failed;
+use crate::base::keys::AttemptKey;
+use crate::messages::slots::Ticket;
+use crate::storage::results::Unreadable;
 
 /// Why a node does not start.
 pub(super) enum Refusal {
@@ -64,10 +55,13 @@ impl RunDriver {
         // A changed call is shown again before its attempt starts, so only a lost attempt can differ from its approval here.
         let key = self.key(id, attempt);
         let most = u64::try_from(node.timeout).unwrap_or(1);
-        let affords = !self.has_budget() || self.services.purses.may_start(&key, most);
+        let affords = !self.has_budget() || self.services.run_budgets.may_start(&key, most);
         let afforded = if affords { self.prepare(node).await } else { Err(self.spent_budget()) };
         let prepared = afforded.and_then(|prepared| {
-            let shown = || approval::of_work(&self.services, &self.caller, node, &prepared.work).digest();
+            let shown = || {
+                approval_request::of_work(&self.services.gatekeeper, &self.caller, node, &prepared.work)
+                    .digest()
+            };
             if self.run.is_approved(id, shown) { Ok(prepared) } else { Err(Refusal::unapproved()) }
         });
         match prepared {
@@ -82,12 +76,12 @@ impl RunDriver {
                 self.record_intent(node, &prepared, Some(accounts));
                 let is_quick = !acts && self.has_time() && node.tests.is_none() && prepared.work.is_quick();
                 let site = self.site(node, attempt, prepared.key);
-                let log = Arc::new(LiveLog::new(&self.services, site));
+                let log = Arc::new(AttemptJournal::new(&self.services.executor, site));
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
                 let log_of_work = Arc::clone(&log);
                 let body = Box::pin(async move {
                     let work = Box::new(prepared.work);
-                    attempt::perform(&services, &caller, &plan.nodes[at], work, log_of_work).await
+                    attempt::perform(&services.executor, &caller, &plan.nodes[at], work, log_of_work).await
                 });
                 let launch = Launch { key, slot, acts, log, body };
                 if is_quick {
@@ -111,7 +105,7 @@ impl RunDriver {
     /// Returns the budget that was reserved for an attempt, less its cost.
     pub(super) fn release_budget(&self, key: &AttemptKey) {
         if self.has_budget() {
-            self.services.purses.ended(key, self.run.cost());
+            self.services.run_budgets.ended(key, self.run.cost());
         }
     }
 
@@ -122,11 +116,11 @@ impl RunDriver {
     }
 
     fn tool_version(&self, node: &Node) -> Option<&str> {
-        self.services.toolbox.version(node.tool.as_deref()?)
+        self.services.gatekeeper.toolbox.version(node.tool.as_deref()?)
     }
 
     fn is_same_work(&self, node: &Node, refs: &RefDigests) -> bool {
-        self.run.is_same_work(&node.id, refs, self.services.toolbox.executable_digest(node))
+        self.run.is_same_work(&node.id, refs, self.services.gatekeeper.toolbox.executable_digest(node))
     }
 
     /// Why a lost attempt does not run again by itself.
@@ -143,7 +137,7 @@ impl RunDriver {
             Ok(Prepared { work: Work::Tool { tool, permit }, .. }) => tool.timer_ms(permit.params()),
             _ => None,
         };
-        let due = wait.map(|ms| self.services.clock.now().saturating_add_unsigned(ms));
+        let due = wait.map(|ms| self.services.journal.now().saturating_add_unsigned(ms));
         let events = self.within(|run, cx| run.start(cx, &node.id, due));
         self.apply_effects(events);
         let attempt = self.run.instance(&node.id).map_or(0, |instance| instance.attempts);
@@ -178,7 +172,7 @@ impl RunDriver {
 
     /// Resolves the inputs of an attempt and asks the gate for a permit.
     async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
-        let results = results::needed(&self.services, &self.run, node).await.map_err(Refusal::unreadable)?;
+        let results = self.services.results.needed(&self.run, node).await.map_err(Refusal::unreadable)?;
         let given = self.run.attempt_input(node, &results);
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
         let key = self.run.idempotency_key(self.opened.run, &node.id);
@@ -194,15 +188,15 @@ impl RunDriver {
 
     fn gate(&self, node: &Node, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let name = node.tool.as_deref().unwrap_or_default();
-        self.services.gate(&self.caller, name, params, node.impact, key).map_err(Refusal::Denied)
+        self.services.gatekeeper.gate(&self.caller, name, params, node.impact, key).map_err(Refusal::Denied)
     }
 
     fn record_intent(&mut self, node: &Node, prepared: &Prepared, accounts: Option<Accounts>) {
         let services = &self.services;
-        let sigma = services.toolbox.executable_digest(node);
+        let sigma = services.gatekeeper.toolbox.executable_digest(node);
         let Prepared { refs, key, .. } = prepared;
         let intended = IntentContext { opened: &self.opened, refs, sigma, idempotency_key: *key, accounts };
-        let intent = self.run.record_intent(services.clock.now(), &node.id, intended);
+        let intent = self.run.record_intent(services.journal.now(), &node.id, intended);
         self.apply_effects(intent.into_iter().collect());
     }
 
@@ -228,15 +222,21 @@ impl RunDriver {
                 if let (true, Some(position)) = (acts, position)
                     && let Err(error) = services.journal.durable(position).await
                 {
-                    services.not_durable(&error);
+                    services.journal.not_durable(&error);
                     return None;
                 }
                 Some(body.await)
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
-            Effects::spawn(&self.services, key.clone(), held, self.me.clone(), (acts, log), body);
+            self.services.executor.spawn(
+                key.clone(),
+                held,
+                self.me.clone(),
+                (acts, log.waited.clone()),
+                body,
+            );
             if self.run.instance(&key.node).is_some_and(NodeInstance::is_draining) {
-                self.services.effects.drains(&key);
+                self.services.attempts.drains(&key);
             }
         }
     }

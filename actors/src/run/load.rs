@@ -1,6 +1,6 @@
 //! Recovers a run from its records, and attaches the attempts that outlived its last driver.
 
-use ostler_kernel::agent::{LifecycleMessage, RunLifecycle, Telemetry};
+use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, TimerKind};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{Position, Recorded, RunRow, StreamId};
@@ -11,12 +11,13 @@ use ractor::{ActorProcessingErr, ActorRef};
 
 use super::dispatch_queue::CreditWait;
 use super::driver::{Recovery, RunDriver};
-use super::{AgentArguments, AgentMessage};
-use crate::attempts::attempt_table::Found;
 use crate::attempts::children;
 use crate::base::error::RunError;
-use crate::registry::RegistryMessage;
-use crate::storage::{run_reader, step_logs};
+use crate::messages::agent::AgentMessage;
+use crate::messages::registry::RegistryMessage;
+use crate::run::arguments::AgentArguments;
+use crate::state::attempt_table::Found;
+use crate::storage::step_logs;
 
 /// A run as its records tell it, and what the records say about this process.
 struct Loaded {
@@ -42,17 +43,14 @@ impl RunDriver {
         let Some(Loaded { folded, recovered_at, is_ours }) = read(arguments, &row)? else { return Ok(None) };
         let (services, run) = (&arguments.services, row.run);
         let FoldedRun { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
-        let was_loaded = services.driven.was_loaded(run);
+        let was_loaded = services.active_runs.was_loaded(run);
         // A run that continues in its process is not assigned a second time.
-        let is_assigned = !was_loaded
-            && RunLifecycle::of(&state, None, parked.is_some(), true)
-                .accepts(LifecycleMessage::AssignJob)
-                .is_ok();
-        services.driven.note_waits(run, false);
-        services.driven.note_quiet(run, last, (!state.has_open_question()).then_some(position));
+        let is_assigned = !was_loaded && parked.is_none() && (!state.has_started() || state.is_sent_back());
+        services.active_runs.note_waits(run, false);
+        services.active_runs.note_quiet(run, last, (!state.has_open_question()).then_some(position));
         if let Some(budget) = state.terms().budget {
-            let given = services.notes.of(StreamId::attempts(&row.client, run)).granted(services)?;
-            services.purses.recall(&services.effects, run, budget, (state.cost(), given));
+            let given = services.step_logs.of(StreamId::attempts(&row.client, run)).granted()?;
+            services.run_budgets.recall(&services.attempts, run, budget, (state.cost(), given));
         }
         let mut driver = RunDriver::new(arguments, me, (opened, row.opened_ms), state, (last, position));
         // The record does not say which of the two; the next request for a slot finds out.
@@ -61,17 +59,19 @@ impl RunDriver {
         if let Some(parent) = &parent {
             driver.book.adopt(run, parent.run);
         }
-        driver.deadline = services.market.deadline_for(services, run, parent.as_ref())?;
+        driver.deadline = services.deadline_for(run, parent.as_ref())?;
         let lost = driver.attach().await;
         // Attempts whose start was rolled back say nothing about whether the run ends its process.
         let made_progress = was_loaded
             || match recovered_at.filter(|_| !lost.is_empty()) {
-                Some(at) => step_logs::made_progress(services, StreamId::attempts(&row.client, run), at)?,
+                Some(at) => {
+                    step_logs::made_progress(&services.journal, StreamId::attempts(&row.client, run), at)?
+                }
                 None => false,
             };
         let context = RecoveryContext {
             was_parked: parked.is_some(),
-            forced: services.driven.asked_for(run),
+            forced: services.active_runs.asked_for(run),
             made_progress,
         };
         if !driver.recover(&lost, context, is_ours) {
@@ -81,7 +81,7 @@ impl RunDriver {
             driver.tell(Telemetry::JobAssigned);
         }
         if let Some(parent) = parent
-            && children::is_unwanted(&driver.services, &parent)?
+            && children::is_unwanted(&driver.services.runs, &parent)?
         {
             driver.decide(RunInput::Operator(Operation::CancelPlan(Canceller::Parent)));
         }
@@ -125,7 +125,7 @@ impl RunDriver {
                 }
                 NodeStatus::Running { .. } => {
                     let key = self.key(&node, attempt);
-                    match self.services.effects.attach(&key, &self.me) {
+                    match self.services.attempts.attach(&key, &self.me) {
                         Some(Found::UnderWay) => {}
                         Some(Found::Ended) => ended.push(key),
                         None => lost.push(node),
@@ -141,9 +141,9 @@ impl RunDriver {
             }
         }
         // Attempts of nodes that ended meanwhile report to this driver too: their cost counts.
-        for key in self.services.effects.of_run(self.opened.run) {
+        for key in self.services.attempts.of_run(self.opened.run) {
             self.in_flight.has_orphans = true;
-            let attached = self.services.effects.attach(&key, &self.me);
+            let attached = self.services.attempts.attach(&key, &self.me);
             if matches!(attached, Some(Found::Ended)) && !ended.contains(&key) {
                 ended.push(key);
             }
@@ -159,11 +159,11 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
     let services = &arguments.services;
     let (mut recovered_at, mut is_ours) = (None, false);
     let see = |record: &Recorded| match record.event {
-        Event::RunOpened(_) => is_ours = services.is_ours(record.position),
+        Event::RunOpened(_) => is_ours = services.journal.is_ours(record.position),
         Event::RunRecovered { .. } => recovered_at = Some(record.position),
         _ => {}
     };
-    let folded = match run_reader::fold(services, row, None, see) {
+    let folded = match services.runs.fold(row, None, see) {
         Ok(folded) => folded,
         Err(RunError::Fold(error)) => {
             set_aside(arguments, &row.run, format!("it cannot be read: {error}"));
@@ -173,7 +173,7 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
     };
     if folded.closed.is_some() {
         let (agent, run) = (arguments.owner.agent.clone(), row.run);
-        services.links.tell_registry(RegistryMessage::Done { agent, run });
+        services.mailboxes.tell_registry(RegistryMessage::Done { agent, run });
         return Ok(None);
     }
     Ok(Some(Loaded { folded, recovered_at, is_ours }))
@@ -181,5 +181,5 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
 
 fn set_aside(arguments: &AgentArguments, run: &RunId, reason: String) {
     let (agent, run, replies) = (arguments.owner.agent.clone(), *run, Vec::new());
-    arguments.services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason, replies });
+    arguments.services.mailboxes.tell_registry(RegistryMessage::SetAside { agent, run, reason, replies });
 }

@@ -2,87 +2,40 @@
 //! decisions, asks the run queue for slots, and starts attempts. Its state is a cache of the journal.
 
 mod advance;
+pub(crate) mod arguments;
 mod arrivals;
 mod ask;
+mod attempt_launch;
 mod deadlines;
+mod decided;
 mod dispatch;
 mod dispatch_queue;
 mod driver;
 mod grants;
 mod inline;
+mod inline_budget;
 mod judge;
+mod judge_state;
 mod launch;
 mod load;
 mod record;
+pub(crate) mod services;
 pub(crate) mod suspended_runs;
+mod timers;
 
-use std::sync::Arc;
-
-use ostler_kernel::evaluation::Judgement;
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::RunId;
 use ostler_kernel::port::{JournalError, RunRow};
-use ostler_kernel::run::Operation;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
-use crate::api::approval::AnswerRequest;
-use crate::api::resolve::ResolveRequest;
-use crate::attempts::attempt_table::AttemptKey;
 use crate::base::error::RunError;
-use crate::registry::RegistryMessage;
+use crate::messages::agent::{AgentMessage, AskReply, Request};
+use crate::messages::registry::RegistryMessage;
+use crate::messages::slots::Granted;
+use crate::run::arguments::AgentArguments;
 use crate::run::suspended_runs::CHECKPOINTED;
-use crate::scheduler::{Granted, Owner};
-use crate::services::Services;
 use advance::Idle;
 use driver::RunDriver;
-
-pub(crate) enum AgentMessage {
-    /// Drive this run, and answer these earlier requests.
-    Drive(Box<RunRow>, Vec<(Request, AskReply)>),
-    /// The run queue granted slots.
-    Granted(Vec<Granted>),
-    /// Attempts ended and were settled. Their results are in the attempt table.
-    Ended(Vec<AttemptKey>),
-    /// The run queue had no room for these nodes.
-    NoRoom(Vec<NodeId>),
-    /// Continue a turn that ended early.
-    Again,
-    /// Offer rejected nodes again. The time identifies the timer.
-    AskAgain(Instant),
-    /// The client's credits are used up, or no longer are. `surplus`: enough other runs of the client wait in the run queue.
-    OutOfCredit { out: bool, surplus: bool },
-    /// The earliest deadline has passed.
-    Due,
-    /// The plan's own contract was judged for this version; `broken` says why it does not hold.
-    ContractJudged { version: u32, broken: Option<String> },
-    /// The judge has given an opinion, or failed.
-    Judged { run: RunId, judgement: Judgement },
-    /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
-    Ask { request: Box<Request>, reply: AskReply },
-}
-
-pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
-
-/// A reply that is held back until its reason is durable.
-pub(crate) type Answer = (AskReply, Result<(), RunError>);
-
-/// A request to a driven run, answered once the decision is durable.
-pub(crate) enum Request {
-    Operate(Operation),
-    Answer(AnswerRequest),
-    /// Settle an attempt in doubt.
-    Resolve(ResolveRequest),
-    /// Suspend the run once its attempts have ended.
-    Checkpoint,
-    /// Take a suspension back that is not complete.
-    GoOn,
-}
-
-#[derive(Clone)]
-pub(crate) struct AgentArguments {
-    pub(crate) owner: Arc<Owner>,
-    pub(crate) services: Arc<Services>,
-}
 
 pub(crate) struct Agent;
 
@@ -117,7 +70,7 @@ impl Actor for Agent {
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
         let agent = state.arguments.owner.agent.clone();
-        state.arguments.services.links.tell_registry(RegistryMessage::Up { agent, actor: me });
+        state.arguments.services.mailboxes.tell_registry(RegistryMessage::Up { agent, actor: me });
         Ok(())
     }
 
@@ -127,8 +80,7 @@ impl Actor for Agent {
         message: AgentMessage,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
-        #[cfg(test)]
-        state.arguments.services.trip(state.arguments.owner.agent.as_str());
+        state.arguments.services.journal.status.faults.inject_panic(state.arguments.owner.agent.as_str());
         // Boxed: an actor reserves room for its handler's future for as long as it lives.
         match Box::pin(state.take(message)).await {
             Err(error) => state.wait_for_room(error),
@@ -149,7 +101,10 @@ impl Actor for Agent {
 impl AgentState {
     /// Records the end in good order, which counts against no run.
     fn record_clean_shutdown(&mut self) {
-        let Some(drive) = self.drive.as_mut().filter(|drive| drive.services.is_stopping()) else { return };
+        let Some(drive) = self.drive.as_mut().filter(|drive| drive.services.journal.status.is_stopping())
+        else {
+            return;
+        };
         if let Err(error) = drive.record_clean_shutdown() {
             let run = drive.opened.run;
             tracing::warn!(%run, %error, "the clean shutdown of the run is not recorded; it counts as a crash");
@@ -174,7 +129,9 @@ impl AgentState {
             AgentMessage::Granted(grants) => drive.queue.granted.extend(grants),
             AgentMessage::Ended(keys) => drive.results_arrived(keys).await,
             AgentMessage::NoRoom(nodes) => drive.rejected_by_queue(nodes),
-            AgentMessage::Again | AgentMessage::AskAgain(_) if self.arguments.services.room.is_full() => {
+            AgentMessage::Again | AgentMessage::AskAgain(_)
+                if self.arguments.services.journal.disk.is_full() =>
+            {
                 self.release_on_disk_full();
                 return Ok(());
             }
@@ -198,7 +155,7 @@ impl AgentState {
         asked: Vec<(Request, AskReply)>,
     ) -> Result<(), ActorProcessingErr> {
         let AgentArguments { owner, services } = &self.arguments;
-        services.scheduling.hello(services, &owner.agent, &self.me);
+        services.scheduler.register(&owner.agent, &self.me);
         let is_asked = !asked.is_empty();
         let Some(mut drive) = RunDriver::load(&self.arguments, &self.me, row).await? else {
             asked.into_iter().for_each(|(_, reply)| drop(reply.send(Err(RunError::Over))));
@@ -209,7 +166,7 @@ impl AgentState {
         drive.ask_anew().await;
         asked.into_iter().for_each(|(request, reply)| drive.ask(request, reply));
         (self.drive, self.waits_for_disk) = (Some(drive), None);
-        if services.room.is_full() {
+        if services.journal.disk.is_full() {
             // Only requests of operators may use the reserve of a full disk; they are in `asked` or next in the mailbox.
             self.me.cast(AgentMessage::Again)?;
             if !is_asked {
@@ -227,17 +184,17 @@ impl AgentState {
         drop(drive);
         let AgentArguments { owner, services } = &self.arguments;
         // Callers that wait judge the run by its records from now on.
-        services.stir_run(run);
-        services.links.tell_registry(RegistryMessage::Passivate {
+        services.notify_run_changed(run);
+        services.mailboxes.tell_registry(RegistryMessage::Passivate {
             agent: owner.agent.clone(),
             run,
             until: Some(Instant::now() + DISK_SPACE_RETRY),
             unpaid: false,
             asked: self.asked,
         });
-        if !services.room.is_full() {
+        if !services.journal.disk.is_full() {
             // Space came back before the registry knew that the run waits for it.
-            services.links.tell_registry(RegistryMessage::Wake { agent: owner.agent.clone(), run });
+            services.mailboxes.tell_registry(RegistryMessage::Wake { agent: owner.agent.clone(), run });
         }
     }
 
@@ -269,17 +226,17 @@ impl AgentState {
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             self.drive = None;
             let reason = CHECKPOINTED.to_owned();
-            self.arguments.services.links.tell_registry(RegistryMessage::SetAside {
+            self.arguments.services.mailboxes.tell_registry(RegistryMessage::SetAside {
                 agent,
                 run,
                 reason,
                 replies,
             });
         } else if let Some(Idle { until, unpaid }) = drive.idle() {
-            self.arguments.services.sweep_effects_when_durable();
+            self.arguments.services.attempts.sweep_when_durable();
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             let passivate = RegistryMessage::Passivate { agent, run, until, unpaid, asked: self.asked };
-            self.arguments.services.links.tell_registry(passivate);
+            self.arguments.services.mailboxes.tell_registry(passivate);
         }
         Ok(())
     }
@@ -289,14 +246,14 @@ impl AgentState {
         let services = &self.arguments.services;
         match message {
             AgentMessage::Granted(grants) => {
-                let give_back = |granted: Granted| services.scheduling.give_back(services, granted.ticket);
+                let give_back = |granted: Granted| services.scheduler.give_back(granted.ticket);
                 grants.into_iter().for_each(give_back);
             }
             AgentMessage::Ask { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended(keys) => {
-                keys.into_iter().for_each(|key| services.unheard(key));
+                keys.into_iter().for_each(|key| services.attempts.undelivered_result(key));
             }
             AgentMessage::Drive(..)
             | AgentMessage::NoRoom(_)

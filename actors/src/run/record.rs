@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::agent::Telemetry;
-use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch};
+use ostler_kernel::port::{JournalError, Position, Seq};
 use ractor::ActorProcessingErr;
 
+use super::decided::Decided;
 use super::driver::RunDriver;
 use crate::base::error::RunError;
-use crate::registry::RegistryMessage;
+use crate::messages::registry::RegistryMessage;
 
 impl RunDriver {
     /// Appends the pending events, and sends answers once they are durable. Returns `None` if nothing was pending.
@@ -19,8 +19,10 @@ impl RunDriver {
     /// there is room. Any other error halts the system: nothing can be decided without a journal.
     pub(super) fn append(&mut self) -> Result<Option<Position>, ActorProcessingErr> {
         if self.writer.pending.is_empty() {
-            self.writer.unacked_results.drain(..).for_each(|key| self.services.effects.forget(&key));
-            self.services.answer_when_durable(self.writer.position, std::mem::take(&mut self.writer.answers));
+            self.writer.unacked_results.drain(..).for_each(|key| self.services.attempts.forget(&key));
+            self.services
+                .journal
+                .reply_when_durable(self.writer.position, std::mem::take(&mut self.writer.answers));
             return Ok(None);
         }
         let events = std::mem::take(&mut self.writer.pending);
@@ -28,12 +30,12 @@ impl RunDriver {
         // Set before anybody can read the question, and cleared only after its end is appended.
         let (run, asks) = (self.opened.run, self.run.has_open_question());
         if asks {
-            self.services.driven.note_quiet(run, last, None);
+            self.services.active_runs.note_quiet(run, last, None);
         }
-        let told: Vec<Telemetry> = events.iter().filter_map(Telemetry::of).collect();
-        let at_ms = self.services.clock.now();
-        let batch = StreamBatch { stream: self.writer.stream, expected: self.writer.seq, at_ms, events };
-        let appended = self.services.append(batch);
+        let abandoned = std::mem::take(&mut self.writer.abandoned_work);
+        let (agent, client) = (&self.arguments.owner.agent, &self.opened.client);
+        let decided = Decided { agent, client, run, last: self.writer.seq, events, abandoned };
+        let appended = decided.append(&self.services);
         if appended.is_err() {
             // At once: by the time a failed actor is dropped, other runs of the client may have counted the cost.
             self.refund_unrecorded();
@@ -41,19 +43,18 @@ impl RunDriver {
         match appended {
             Ok(position) => {
                 (self.writer.seq, self.writer.position) = (last, position);
-                told.into_iter().for_each(|event| self.tell(event));
                 if !asks {
-                    self.services.driven.note_quiet(run, last, Some(position));
+                    self.services.active_runs.note_quiet(run, last, Some(position));
                 }
                 if !self.writer.unacked_results.is_empty() {
-                    self.services.sweep_effects();
+                    self.services.attempts.sweep();
                     self.writer
                         .unacked_results
                         .drain(..)
-                        .for_each(|key| self.services.effects.ordered(key, position));
+                        .for_each(|key| self.services.attempts.ordered(key, position));
                 }
                 self.in_flight.inline.recorded();
-                self.services.answer_when_durable(position, std::mem::take(&mut self.writer.answers));
+                self.services.journal.reply_when_durable(position, std::mem::take(&mut self.writer.answers));
                 Ok(Some(position))
             }
             // Another writer was faster, or the batch is too large: the agent reads the run again, and suspends it if that repeats.
@@ -65,7 +66,7 @@ impl RunDriver {
                 Err(error.into())
             }
             Err(error) => {
-                self.services.halt(&error.to_string());
+                self.services.journal.status.halt(&error.to_string());
                 Err(error.into())
             }
         }
@@ -76,8 +77,7 @@ impl RunDriver {
     pub(super) fn record_clean_shutdown(&mut self) -> Result<(), JournalError> {
         let events = self.within(|run, cx| run.record_clean_shutdown(cx));
         if !events.is_empty() && self.writer.pending.is_empty() {
-            let (stream, expected, at_ms) = (self.writer.stream, self.writer.seq, self.services.clock.now());
-            self.services.append(StreamBatch { stream, expected, at_ms, events })?;
+            self.services.journal.append_events(self.writer.stream, self.writer.seq, events)?;
         }
         Ok(())
     }
@@ -91,11 +91,11 @@ impl RunDriver {
                 && let Err(error) = services.journal.durable(position).await
             {
                 // The run is still open.
-                services.not_durable(&error);
+                services.journal.not_durable(&error);
                 return;
             }
-            services.sweep_effects();
-            services.links.tell_registry(RegistryMessage::Done { agent, run });
+            services.attempts.sweep();
+            services.mailboxes.tell_registry(RegistryMessage::Done { agent, run });
         });
     }
 }

@@ -2,23 +2,40 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, Outcome};
-use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Canceller, FoldedRun, Operation, RunInput};
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
+use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput};
 
-use crate::attempts::attempt_table::{AttemptKey, Ended};
+use crate::base::attempt_end::Ended;
 use crate::base::error::RunError;
-use crate::services::Services;
-use crate::storage::disk_space::ROOM;
+use crate::base::keys::AttemptKey;
+use crate::base::lock::lock;
+use crate::base::paused_time::SPACE_RETRY;
+use crate::run::decided::Decided;
+use crate::run::services::RunServices;
 use crate::storage::run_reader;
 
 /// Why a run is set aside that somebody wanted to come to rest.
 pub const CHECKPOINTED: &str = "it was checkpointed";
 
+/// Ends the activity of a run: nothing drives it any more. The ends of its attempts are recorded, and waiters are woken as
+/// their signal is dropped.
+pub(crate) fn release(services: &Arc<RunServices>, run: RunId) {
+    services.active_runs.remove(run);
+    services.attempts.of_run(run).iter().for_each(|key| ended(services, key));
+    services.run_budgets.release(run);
+    services.step_logs.forget(run);
+    services.journal.status.notify_changed();
+}
+
 /// Sets a run aside: it is not driven any more until somebody asks for it by name. Gives where that is recorded.
-pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<Position, JournalError> {
-    let last = run_reader::last(&*services.journal, StreamId::run(&row.client, row.run))?;
+pub(crate) fn park(
+    services: &Arc<RunServices>,
+    row: &RunRow,
+    reason: String,
+) -> Result<Position, JournalError> {
+    let last = run_reader::last(&**services.journal, StreamId::run(&row.client, row.run))?;
     if last == Seq(0) {
         // Its opening was undone: there is nothing to set aside, and who waits for it hears that.
         return Ok(row.position);
@@ -28,65 +45,63 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
     if let Some(over) = known.filter(|row| matches!(row.status, RunRowStatus::Closed(_))) {
         return Ok(over.position);
     }
-    append(services, row, last, vec![Event::Parked { reason }])
+    append(services, row, last, vec![Event::Parked { reason }], Vec::new())
 }
 
 /// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;
 /// `None` if there is nothing left to cancel and it only waits to be closed.
-pub(crate) fn cancel(services: &Services, row: &RunRow, by: Canceller) -> Result<Option<Position>, RunError> {
-    alone(|| {
+pub(crate) fn cancel(
+    services: &Arc<RunServices>,
+    row: &RunRow,
+    by: Canceller,
+) -> Result<Option<Position>, RunError> {
+    alone(services, || {
         let FoldedRun { mut run, last, .. } = open(services, row)?;
-        match services.within(row.run, &mut run, |run, cx| run.cancel_and_close(cx, by)) {
-            Some(events) => Ok(Some(append(services, row, last, events)?)),
+        match services.kernel.within(row.run, &mut run, |run, cx| run.cancel_and_close(cx, by)) {
+            Some(events) => Ok(Some(append(services, row, last, events, Vec::new())?)),
             None => Ok(None),
         }
     })
 }
 
-/// Does something with the records of a run, once more if somebody wrote to it meanwhile: the end of one of its attempts, or what
-/// somebody else wants of it.
-fn alone<T>(act: impl Fn() -> Result<T, RunError>) -> Result<T, RunError> {
-    for _ in 1..TRIES_MAX {
-        match act() {
-            Err(RunError::Journal(JournalError::Conflict { .. })) => {}
-            done => return done,
-        }
+/// Reads a suspended run and appends to it, alone among the writers of suspended runs.
+///
+/// An actor that is about to end, or that has just resumed the run, may still append between the two: then the run is read once more.
+fn alone<T>(services: &RunServices, act: impl Fn() -> Result<T, RunError>) -> Result<T, RunError> {
+    let _alone = lock(&services.suspended_writes);
+    match act() {
+        Err(RunError::Journal(JournalError::Conflict { .. })) => act(),
+        done => done,
     }
-    act()
 }
-
-/// Times that is tried.
-const TRIES_MAX: u32 = 8;
 
 /// Cancels or skips a node of a run of which no attempt is under way in this process, and the runs that it opened. Gives where
 /// that is recorded.
 pub(crate) fn operate(
-    services: &Arc<Services>,
+    services: &Arc<RunServices>,
     row: &RunRow,
     operation: &Operation,
 ) -> Result<Position, RunError> {
-    alone(|| {
+    alone(services, || {
         let FoldedRun { mut run, last, .. } = open(services, row)?;
-        run.check_operation(operation, &services.settings())?;
+        run.check_operation(operation, &services.kernel.settings())?;
         let input = RunInput::Operator(operation.clone());
-        let events = services.within(row.run, &mut run, |run, cx| run.decide(cx, input));
+        let events = services.kernel.within(row.run, &mut run, |run, cx| run.decide(cx, input));
         let given_up = run.abandoned_work(&events).collect();
-        let position = append(services, row, last, events)?;
-        services.cancel_children(&row.client, row.run, given_up);
-        Ok(position)
+        Ok(append(services, row, last, events, given_up)?)
     })
 }
 
 /// An attempt ended whose run nobody drives: what it came to is written down, so that it is neither done again nor in doubt, and
 /// what it cost is not forgotten. Work that only looks or computes is stopped with its run, and is done again: only what
 /// that cost counts.
-pub(crate) fn ended(services: &Arc<Services>, key: &AttemptKey) {
-    let Some((ended, acts)) = services.effects.ended_acting(key) else { return };
-    match alone(|| record(services, key, ended.clone(), acts)) {
+pub(crate) fn ended(services: &Arc<RunServices>, key: &AttemptKey) {
+    let Some((ended, acts)) = services.attempts.ended_acting(key) else { return };
+    match alone(services, || record(services, key, ended.clone(), acts)) {
         Ok(Some(upto)) => {
-            services.effects.ordered(key.clone(), upto);
-            services.sweep_effects_when_durable();
-            services.left_behind(key);
+            services.attempts.ordered(key.clone(), upto);
+            services.attempts.sweep_when_durable();
+            services.run_budgets.abandon(key);
             return;
         }
         // It was over before, or is not to be changed any more.
@@ -94,8 +109,8 @@ pub(crate) fn ended(services: &Arc<Services>, key: &AttemptKey) {
         Err(RunError::Journal(JournalError::Full(_))) => {
             let (services, key) = (Arc::clone(services), key.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(ROOM).await;
-                services.unheard(key);
+                tokio::time::sleep(SPACE_RETRY).await;
+                services.attempts.undelivered_result(key);
             });
             return;
         }
@@ -103,13 +118,13 @@ pub(crate) fn ended(services: &Arc<Services>, key: &AttemptKey) {
             tracing::warn!(run = %key.run, node = %key.node, %error, "the end of an attempt could not be written down");
         }
     }
-    services.effects.forget(key);
-    services.left_behind(key);
+    services.attempts.forget(key);
+    services.run_budgets.abandon(key);
 }
 
 /// Gives where that is recorded, if there was anything to record.
 fn record(
-    services: &Services,
+    services: &Arc<RunServices>,
     key: &AttemptKey,
     ended: Ended,
     acts: bool,
@@ -127,28 +142,25 @@ fn record(
         // How sure it is nobody has looked at: where people watch, they are asked.
         let unsure = run.plan().policy.oversight.is_some() && matches!(result.outcome, Outcome::Ok(_));
         let input = if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) };
-        services.within(key.run, &mut run, |run, cx| run.decide(cx, input))
+        services.kernel.within(key.run, &mut run, |run, cx| run.decide(cx, input))
     };
-    Ok(Some(append(services, &row, last, events)?))
+    let abandoned = run.abandoned_work(&events).collect();
+    Ok(Some(append(services, &row, last, events, abandoned)?))
 }
 
 /// A run that is not over.
-fn open(services: &Services, row: &RunRow) -> Result<FoldedRun, RunError> {
-    let folded = run_reader::fold(services, row, None, |_| {})?;
+fn open(services: &RunServices, row: &RunRow) -> Result<FoldedRun, RunError> {
+    let folded = services.runs.fold(row, None, |_| {})?;
     if folded.closed.is_some() { Err(RunError::Over) } else { Ok(folded) }
 }
 
 fn append(
-    services: &Services,
+    services: &Arc<RunServices>,
     row: &RunRow,
-    expected: Seq,
+    last: Seq,
     events: Vec<Event>,
+    abandoned: Vec<AbandonedWork>,
 ) -> Result<Position, JournalError> {
-    let (stream, at_ms) = (StreamId::run(&row.client, row.run), services.clock.now());
-    let told: Vec<Telemetry> = events.iter().filter_map(Telemetry::of).collect();
-    let position = services.append(StreamBatch { stream, expected, at_ms, events })?;
-    for event in told {
-        services.measures.tell(event, Some(&row.agent), Some(row.run));
-    }
-    Ok(position)
+    let RunRow { agent, client, run, .. } = row;
+    Decided { agent, client, run: *run, last, events, abandoned }.append(services)
 }

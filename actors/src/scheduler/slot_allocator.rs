@@ -4,7 +4,6 @@ mod yielded_slots;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{AgentId, ClientId};
@@ -13,31 +12,20 @@ use ostler_scheduler::{
 };
 use ractor::{ActorId, ActorProcessingErr, ActorRef};
 
+use super::queued::Queued;
 use super::tenants::{self, Tenants};
-use super::{Granted, Job, Owner, Ticket};
-use crate::api::clients::QueueShown;
-use crate::attempts::attempt_table::AttemptKey;
+use crate::base::keys::{AttemptKey, Owner};
+use crate::messages::agent::AgentMessage;
+use crate::messages::registry::RegistryMessage;
+use crate::messages::slots::{Granted, Job, Ticket};
 use crate::metrics::{QueueLook, QueueMeasures};
-use crate::registry::RegistryMessage;
-use crate::run::AgentMessage;
-use crate::services::Services;
+use crate::scheduler::context::QueueContext;
+use crate::scheduler::rows::QueueShown;
 use crate::state::ledger::Books;
 
-/// What a job is queued as.
-#[derive(Clone)]
-pub(super) struct Queued {
-    job: Job,
-    owner: Arc<Owner>,
-    books: Books,
-    /// When, if that is measured.
-    since: Option<Instant>,
-    /// The attempt that is under way and wants the slot to go on; `None`: it is for one that has not begun.
-    resumes: Option<AttemptKey>,
-}
-
-pub(super) struct Grants {
-    /// Which life of the scheduler this is.
-    life: u64,
+pub(super) struct SlotAllocator {
+    /// Which epoch of the scheduler this is.
+    epoch: u64,
     queue: RunQueue<Queued>,
     tenants: Tenants,
     /// Agents that have jobs here.
@@ -51,35 +39,34 @@ struct Known {
     owner: Arc<Owner>,
     lane: AgentHandle,
     books: Books,
-    /// The agent's present life: a grant goes to no other.
+    /// The agent's present epoch: a grant goes to no other.
     actor: ActorRef<AgentMessage>,
     jobs: BTreeSet<JobHandle>,
 }
 
-impl Grants {
-    /// A queue that takes up where an earlier life of the scheduler stopped: what runs still holds its slot, and the accounts stand
+impl SlotAllocator {
+    /// A queue that takes up where an earlier epoch of the scheduler stopped: what runs still holds its slot, and the accounts stand
     /// as they stood.
-    pub(super) fn adopting(services: &Services, slots: u32) -> Result<Grants, ActorProcessingErr> {
-        let jobs_max = services.limits.queued_jobs;
-        let mut grants = Grants {
-            life: services.effects.new_life(),
+    pub(super) fn adopting(cx: &QueueContext, slots: u32) -> Result<SlotAllocator, ActorProcessingErr> {
+        let jobs_max = cx.jobs_max;
+        let mut grants = SlotAllocator {
+            epoch: cx.attempts.next_epoch(),
             queue: RunQueue::new(Config { jobs_max, ..Config::of_slots(slots) })?,
             tenants: Tenants::default(),
             agents: BTreeMap::new(),
             events: Vec::new(),
-            measures: QueueMeasures::new(services.measures.clone()),
+            measures: QueueMeasures::new(cx.measures.clone()),
             stopped: false,
         };
-        grants.adopt(services)?;
+        grants.adopt(cx)?;
         Ok(grants)
     }
 
-    fn adopt(&mut self, services: &Services) -> Result<(), ActorProcessingErr> {
+    fn adopt(&mut self, cx: &QueueContext) -> Result<(), ActorProcessingErr> {
         let mut events = Vec::new();
         let mut adopted = Vec::new();
-        for (key, slot, owner, actor) in services.effects.holding() {
-            let lane =
-                self.tenants.lane(&mut self.queue, &services.ledger, &owner, services.clock.now(), true)?;
+        for (key, slot, owner, actor) in cx.attempts.holding() {
+            let lane = self.tenants.lane(&mut self.queue, &cx.ledger, &owner, cx.clock.now(), true)?;
             let (run, node) = (key.run, key.node.clone());
             let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
             let (books, since, resumes) = (lane.books.clone(), None, None);
@@ -95,26 +82,26 @@ impl Grants {
                 jobs: BTreeSet::new(),
             });
             known.jobs.insert(handle);
-            adopted.push((key, Ticket { life: self.life, job: handle, ..slot }));
+            adopted.push((key, Ticket { epoch: self.epoch, job: handle, ..slot }));
         }
         self.queue.dispatch(u32::MAX, &mut events);
         for (key, slot) in &adopted {
-            services.effects.hold(key, *slot);
+            cx.attempts.hold(key, *slot);
         }
-        self.tenants.restore_all(&mut self.queue, &services.ledger)?;
+        self.tenants.restore_all(&mut self.queue, &cx.ledger)?;
         // What ended while nobody was here, or was about to be settled.
-        self.settle_ended(services, adopted.into_iter().map(|(key, _)| key).collect());
-        self.reclaim_all(services)
+        self.settle_ended(cx, adopted.into_iter().map(|(key, _)| key).collect());
+        self.reclaim_all(cx)
     }
 
     pub(super) fn enqueue(
         &mut self,
-        services: &Services,
+        cx: &QueueContext,
         owner: &Arc<Owner>,
         reply_to: &ActorRef<AgentMessage>,
         jobs: Vec<Job>,
     ) -> Result<(), ActorProcessingErr> {
-        if !self.know(services, owner, reply_to) {
+        if !self.know(cx, owner, reply_to) {
             let nodes = jobs.into_iter().map(|job| job.node).collect();
             let _ = reply_to.cast(AgentMessage::NoRoom(nodes));
             return Ok(());
@@ -162,7 +149,7 @@ impl Grants {
         match self.queue.enqueue(known.lane, new, queued, &mut self.events) {
             Ok(job) => {
                 known.jobs.insert(job);
-                Ok(Some(Ticket { life: self.life, job, estimate }))
+                Ok(Some(Ticket { epoch: self.epoch, job, estimate }))
             }
             Err(EnqueueError::Full(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -170,12 +157,12 @@ impl Grants {
     }
 
     /// Makes sure that an agent is known; false if there is no room for its client.
-    fn know(&mut self, services: &Services, owner: &Arc<Owner>, actor: &ActorRef<AgentMessage>) -> bool {
+    fn know(&mut self, cx: &QueueContext, owner: &Arc<Owner>, actor: &ActorRef<AgentMessage>) -> bool {
         if self.agents.get(&owner.agent).is_some_and(|known| known.owner == *owner) {
             return true;
         }
-        let now = services.clock.now();
-        let lane = match self.tenants.lane(&mut self.queue, &services.ledger, owner, now, false) {
+        let now = cx.clock.now();
+        let lane = match self.tenants.lane(&mut self.queue, &cx.ledger, owner, now, false) {
             Ok(lane) => lane,
             Err(error) => {
                 tracing::warn!(client = %owner.lane.client, %error, "there is no room for it in the run queue");
@@ -192,12 +179,12 @@ impl Grants {
 
     /// Charges what attempts cost that have ended, frees their slots, and tells their agents: each of all its attempts
     /// together. There are at most as many as slots; `these` may have ended as well.
-    pub(super) fn settle_ended(&mut self, services: &Services, these: Vec<AttemptKey>) {
+    pub(super) fn settle_ended(&mut self, cx: &QueueContext, these: Vec<AttemptKey>) {
         let mut ended: HashMap<ActorId, (ActorRef<AgentMessage>, Vec<AttemptKey>)> = HashMap::new();
-        for key in these.into_iter().chain(std::iter::from_fn(|| services.effects.next_ended())) {
-            let Some(leaves) = services.effects.to_settle(&key) else { continue };
-            let accounts = self.take_leave(services, key.run, leaves);
-            if let Some(agent) = services.effects.settled(services, &key, accounts) {
+        for key in these.into_iter().chain(std::iter::from_fn(|| cx.attempts.next_ended())) {
+            let Some(leaves) = cx.attempts.to_settle(&key) else { continue };
+            let accounts = self.take_leave(cx, key.run, leaves);
+            if let Some(agent) = cx.attempts.settled(&key, accounts) {
                 ended.entry(agent.get_id()).or_insert_with(|| (agent, Vec::new())).1.push(key);
             }
         }
@@ -206,56 +193,56 @@ impl Grants {
         }
     }
 
-    /// Settles a slot: how the accounts stand then. `None` if the queue knows no such slot: it is of another life.
-    pub(super) fn charge(&mut self, services: &Services, ticket: Ticket, cost: u64) -> Option<Accounts> {
-        let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
+    /// Settles a slot: how the accounts stand then. `None` if the queue knows no such slot: it is of another epoch.
+    pub(super) fn charge(&mut self, cx: &QueueContext, ticket: Ticket, cost: u64) -> Option<Accounts> {
+        let job = Some(ticket).filter(|ticket| ticket.epoch == self.epoch)?.job;
         let cost = cost.clamp(1, self.queue.config().cost_max);
         let settled = self.queue.settle(job, Price::flat(cost), &mut self.events);
         let settled =
             settled.inspect_err(|error| tracing::error!(%error, "a slot cannot be settled")).ok()?;
         let accounts = recorded(settled.accounts);
         self.measures.settled(settled.client, cost);
-        services.ledger.charged(&settled.payload.books, None, accounts);
+        cx.ledger.charged(&settled.payload.books, None, accounts);
         self.forget(&settled.payload.owner.agent, job);
         Some(accounts)
     }
 
-    /// Frees a slot that was not used; one of another life is no more.
-    pub(super) fn give_back(&mut self, services: &Services, ticket: Ticket) {
-        if ticket.life == self.life {
-            self.free(services, ticket.job);
+    /// Frees a slot that was not used; one of another epoch is no more.
+    pub(super) fn give_back(&mut self, cx: &QueueContext, ticket: Ticket) {
+        if ticket.epoch == self.epoch {
+            self.free(cx, ticket.job);
         }
     }
 
     /// The same: how the accounts stand then.
-    fn free(&mut self, services: &Services, job: JobHandle) -> Option<Accounts> {
+    fn free(&mut self, cx: &QueueContext, job: JobHandle) -> Option<Accounts> {
         let settled = self.queue.give_back(job, &mut self.events).ok()?;
         // What the grant was charged for is given back: that is how the accounts stand now.
         let accounts = recorded(settled.accounts);
-        services.ledger.charged(&settled.payload.books, None, accounts);
+        cx.ledger.charged(&settled.payload.books, None, accounts);
         self.forget(&settled.payload.owner.agent, job);
         Some(accounts)
     }
 
-    pub(super) fn hello(&mut self, services: &Services, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
+    pub(super) fn register(&mut self, cx: &QueueContext, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
         if let Some(known) = self.agents.get_mut(agent) {
             known.actor = actor.clone();
         }
-        self.void(services, agent);
+        self.void(cx, agent);
     }
 
-    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started. What runs is
+    /// Clears what an earlier epoch of an agent left: its queued jobs, and the granted ones that never started. What runs is
     /// looked up here and now: slots that were adopted have other tickets than those who speak of them may know.
-    pub(super) fn void(&mut self, services: &Services, agent: &AgentId) {
+    pub(super) fn void(&mut self, cx: &QueueContext, agent: &AgentId) {
         let Some(known) = self.agents.get(agent) else { return };
-        let running = services.effects.slots();
-        let runs = |job| running.iter().any(|slot| slot.life == self.life && slot.job == job);
+        let running = cx.attempts.slots();
+        let runs = |job| running.iter().any(|slot| slot.epoch == self.epoch && slot.job == job);
         let void: Vec<JobHandle> = known.jobs.iter().copied().filter(|&job| !runs(job)).collect();
         for job in void {
             if self.queue.cancel(job, &mut self.events).is_ok() {
                 self.forget(agent, job);
             } else {
-                self.free(services, job);
+                self.free(cx, job);
             }
         }
     }
@@ -271,20 +258,20 @@ impl Grants {
 
     pub(super) fn renew_terms(
         &mut self,
-        services: &Services,
+        cx: &QueueContext,
         client: &ClientId,
     ) -> Result<(), ActorProcessingErr> {
-        let now = services.clock.now();
-        self.tenants.renew(&mut self.queue, &services.ledger, client, now, &mut self.events)
+        let now = cx.clock.now();
+        self.tenants.renew(&mut self.queue, &cx.ledger, client, now, &mut self.events)
     }
 
     pub(super) fn held(&self, client: &ClientId) -> u64 {
         self.tenants.client(client).and_then(|client| self.queue.held(client).ok()).unwrap_or(0)
     }
 
-    /// Which life of the scheduler this is.
-    pub(super) fn life(&self) -> u64 {
-        self.life
+    /// Which epoch of the scheduler this is.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     pub(super) fn stop(&mut self) {
@@ -304,13 +291,13 @@ impl Grants {
         self.tenants.accounts(&self.queue)
     }
 
-    pub(super) fn leave(&self, services: &Services) {
-        self.tenants.leave(&self.queue, &services.ledger);
+    pub(super) fn leave(&self, cx: &QueueContext) {
+        self.tenants.leave(&self.queue, &cx.ledger);
     }
 
-    /// Grants what can be granted, and tells who is concerned, each agent of all its slots together; `me` hears of its own
+    /// SlotAllocator what can be granted, and tells who is concerned, each agent of all its slots together; `me` hears of its own
     /// by what this gives.
-    pub(super) fn give_out(&mut self, services: &Services, me: Option<&AgentId>) -> Vec<Granted> {
+    pub(super) fn give_out(&mut self, cx: &QueueContext, me: Option<&AgentId>) -> Vec<Granted> {
         if !self.stopped {
             self.queue.dispatch(u32::MAX, &mut self.events);
         }
@@ -325,11 +312,11 @@ impl Grants {
                     let Some(queued) = self.queue.job(handle) else { continue };
                     let Queued { job, owner, books, since, resumes } = queued;
                     self.measures.dispatched(tier, *since);
-                    let ticket = Ticket { life: self.life, job: handle, estimate: job.estimate };
+                    let ticket = Ticket { epoch: self.epoch, job: handle, estimate: job.estimate };
                     let accounts = recorded(accounts);
-                    services.ledger.charged(books, Some(tier), accounts);
+                    cx.ledger.charged(books, Some(tier), accounts);
                     if let Some(attempt) = resumes {
-                        if !services.effects.granted(attempt, ticket) {
+                        if !cx.attempts.granted(attempt, ticket) {
                             unwanted.push(handle);
                         }
                         continue;
@@ -347,7 +334,7 @@ impl Grants {
             }
         }
         self.events = events;
-        parked.into_iter().for_each(|(client, parked)| self.parked(services, client, parked));
+        parked.into_iter().for_each(|(client, parked)| self.parked(cx, client, parked));
         for (agent, grants) in others {
             if let Some(known) = self.agents.get(&agent) {
                 // One that is gone gets its jobs voided, which gives these slots back.
@@ -356,16 +343,16 @@ impl Grants {
         }
         if !unwanted.is_empty() {
             for job in unwanted {
-                self.free(services, job);
+                self.free(cx, job);
             }
-            mine.extend(self.give_out(services, me));
+            mine.extend(self.give_out(cx, me));
         }
         mine
     }
 
-    fn parked(&self, services: &Services, client: ClientHandle, parked: bool) {
+    fn parked(&self, cx: &QueueContext, client: ClientHandle, parked: bool) {
         let Some(name) = self.tenants.name(client) else { return };
-        let book = services.ledger.client(name);
+        let book = cx.ledger.client(name);
         if book.is_parked() == parked {
             return;
         }
@@ -379,14 +366,14 @@ impl Grants {
             let _ = known.actor.cast(AgentMessage::OutOfCredit { out: parked, surplus });
         }
         if !parked {
-            services.links.tell_registry(RegistryMessage::Credits { client: name.clone() });
+            cx.mailboxes.tell_registry(RegistryMessage::Credits { client: name.clone() });
         }
         if parked {
             tracing::warn!(client = %name, "its credits are used up: it is parked until more are deposited");
         } else {
             tracing::info!(client = %name, "it has credits again");
         }
-        services.stir();
+        cx.status.notify_changed();
     }
 }
 

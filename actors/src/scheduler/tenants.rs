@@ -9,9 +9,9 @@ use ostler_kernel::id::{ClientId, Ticks};
 use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
 use ractor::ActorProcessingErr;
 
-use super::slot_allocator::Queued;
-use super::{Lane, Owner};
-use crate::api::clients::{QueueRow, Queueing};
+use super::queued::Queued;
+use crate::base::keys::{FairShareKey, Owner};
+use crate::scheduler::rows::{QueueRow, Queueing};
 use crate::state::estimates::ATTEMPT_CREDITS;
 use crate::state::ledger::{AgentBook, Books, ClientBook, Ledger};
 
@@ -20,7 +20,7 @@ use crate::state::ledger::{AgentBook, Books, ClientBook, Ledger};
 pub(super) struct Tenants {
     clients: BTreeMap<ClientId, ClientHandle>,
     names: BTreeMap<ClientHandle, ClientId>,
-    lanes: BTreeMap<Lane, AgentHandle>,
+    lanes: BTreeMap<FairShareKey, AgentHandle>,
     /// Those whose accounts are not restored yet.
     new_clients: Vec<(ClientHandle, Arc<ClientBook>)>,
     new_agents: Vec<(AgentHandle, ClientHandle, Books)>,
@@ -104,7 +104,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Notes how everybody stands, for the next life of the scheduler: since the last charge, slots may have been given back and
+    /// Notes how everybody stands, for the next epoch of the scheduler: since the last charge, slots may have been given back and
     /// weights may have changed. And how far behind those with work are.
     pub(super) fn leave(&self, queue: &RunQueue<Queued>, ledger: &Ledger) {
         let mut agents = BTreeMap::new();

@@ -11,11 +11,11 @@ use crate::base::lock::lock;
 
 /// The runs that this process drives.
 #[derive(Default)]
-pub(crate) struct DrivenRuns(Mutex<BTreeMap<RunId, Driven>>);
+pub(crate) struct ActiveRuns(Mutex<BTreeMap<RunId, ActiveRun>>);
 
 /// What is known of a run that this process drives.
 #[derive(Debug, Default)]
-struct Driven {
+struct ActiveRun {
     /// Somebody asked for it by name.
     by_name: bool,
     /// The record up to which `quiet` holds.
@@ -39,16 +39,16 @@ struct Driven {
     waiters: Option<watch::Sender<()>>,
 }
 
-impl Driven {
+impl ActiveRun {
     /// Tells those who wait for it.
-    fn stir(&self) {
+    fn notify_changed(&self) {
         if let Some(waiters) = &self.waiters {
             waiters.send_replace(());
         }
     }
 }
 
-impl DrivenRuns {
+impl ActiveRuns {
     /// The run is driven from here on, if it is not yet.
     pub(crate) fn add(&self, run: RunId, by_name: bool) {
         lock(&self.0).entry(run).or_default().by_name |= by_name;
@@ -134,7 +134,7 @@ impl DrivenRuns {
         }
         let mut any = false;
         for behind in driven.values().filter(|other| other.behind == Some(run)) {
-            behind.stir();
+            behind.notify_changed();
             any = true;
         }
         any
@@ -151,7 +151,7 @@ impl DrivenRuns {
         for run in runs {
             if let Some(driven) = driven.get_mut(run) {
                 driven.behind = first;
-                driven.stir();
+                driven.notify_changed();
             }
             first = first.or(Some(*run));
         }
@@ -188,14 +188,9 @@ impl DrivenRuns {
     }
 
     /// Tells those who wait for this run that something may have changed.
-    pub(crate) fn stir(&self, run: RunId) {
+    pub(crate) fn notify_changed(&self, run: RunId) {
         if let Some(driven) = lock(&self.0).get(&run) {
-            driven.stir();
+            driven.notify_changed();
         }
-    }
-
-    /// Tells those who wait for any run.
-    pub(crate) fn stir_all(&self) {
-        lock(&self.0).values().for_each(Driven::stir);
     }
 }

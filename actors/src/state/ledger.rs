@@ -13,8 +13,20 @@ use ostler_kernel::ledger::Reservations;
 use ostler_kernel::port::AccountRow;
 use ostler_scheduler::Tier;
 
+use crate::base::keys::FairShareKey;
 use crate::base::lock::lock;
-use crate::scheduler::{ClientConfig, Lane};
+
+/// A client as the configuration knows it. One that nobody configured has weight 100 in the marketplace, unless its
+/// records say otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Its name.
+    pub name: ClientId,
+    /// Its entitlement among the clients of its tier.
+    pub weight: u32,
+    /// Whether it is served in the contracted tier.
+    pub contracted: bool,
+}
 
 /// All clients that anything is known of.
 #[derive(Default)]
@@ -85,7 +97,7 @@ impl Ledger {
         ledger.configured.keys().for_each(|client| drop(ledger.client(client)));
         rows.sort_by_key(|row| row.settled);
         for AccountRow { client, agent, accounts, spent, reputation, .. } in rows {
-            let books = ledger.books(&Lane { client, agent });
+            let books = ledger.books(&FairShareKey { client, agent });
             *lock(&books.agent.reputation) = reputation;
             books.client.spent.fetch_add(spent, Ordering::Relaxed);
             if let Some(accounts) = accounts {
@@ -132,7 +144,7 @@ impl Ledger {
     }
 
     /// The books that the attempts of a lane are charged to.
-    pub(crate) fn books(&self, lane: &Lane) -> Books {
+    pub(crate) fn books(&self, lane: &FairShareKey) -> Books {
         let client = self.client(&lane.client);
         let agent = Arc::clone(lock(&client.agents).entry(lane.agent.clone()).or_default());
         Books { client, agent }
@@ -140,7 +152,7 @@ impl Ledger {
 
     /// Sets what the scores of runs add up to, as the journal has it.
     pub(crate) fn read_reputation(&self, AccountRow { client, agent, reputation, .. }: AccountRow) {
-        *lock(&self.books(&Lane { client, agent }).agent.reputation) = reputation;
+        *lock(&self.books(&FairShareKey { client, agent }).agent.reputation) = reputation;
     }
 
     /// Shows what the scores of each agent add up to that has any.

@@ -9,29 +9,28 @@ use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{Job, JobState, MarketStep, Offer, Proposal, Stage, StageError, shortlist};
-use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
+use ostler_kernel::port::{Journal, JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
 
-use crate::api::market::MarketError;
-use crate::base::interner::Alike;
+use crate::base::interner::Interner;
 use crate::base::lock::lock;
-use crate::services::Services;
+use crate::messages::market::MarketError;
 use crate::state::ledger::Ledger;
 use crate::storage::run_reader;
 
 /// What is known of the market.
 #[derive(Default)]
 pub(crate) struct Market {
-    book: Mutex<Book>,
+    book: Mutex<MarketBook>,
     /// Jobs that a task takes on.
     pursued: Mutex<BTreeSet<RunId>>,
 }
 
 /// Offers and jobs, as records tell.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct MarketBook {
     offers: BTreeMap<AgentId, Offered>,
     /// Those that stand in profiles.
-    alike: Alike<Offer>,
+    alike: Interner<Offer>,
     /// Agents out of service.
     quarantined: BTreeSet<AgentId>,
     jobs: BTreeMap<RunId, Entry>,
@@ -63,10 +62,10 @@ pub(crate) struct Entry {
     pub(crate) position: Position,
 }
 
-impl Book {
+impl MarketBook {
     /// Nothing yet; of jobs that are over, so many are kept.
-    pub(crate) fn keeping(kept_max: usize) -> Book {
-        Book { kept_max, ..Book::default() }
+    pub(crate) fn keeping(kept_max: usize) -> MarketBook {
+        MarketBook { kept_max, ..MarketBook::default() }
     }
 
     /// Lets a record of a client take effect that stands there in the journal.
@@ -141,12 +140,17 @@ fn without_plan(mut standing: JobState) -> JobState {
 
 impl Market {
     /// Goes on from what the records say; what is reserved counts from here on.
-    pub(crate) fn begin(&self, book: Book, services: &Services) -> Result<(), JournalError> {
+    pub(crate) fn begin(
+        &self,
+        book: MarketBook,
+        ledger: &Ledger,
+        journal: &dyn Journal,
+    ) -> Result<(), JournalError> {
         for (id, Entry { standing, .. }) in &book.jobs {
-            let client = services.ledger.client(&standing.job().client);
+            let client = ledger.client(&standing.job().client);
             match standing.contract().filter(|contract| contract.reserved) {
                 Some(contract) if !standing.stage().is_over() => {
-                    let (spent, opened) = spent_for(services, *id)?;
+                    let (spent, opened) = spent_for(journal, *id)?;
                     client.reserve(*id, contract.budget, spent);
                     opened.into_iter().for_each(|run| client.adopt(run, *id));
                 }
@@ -177,31 +181,31 @@ impl Market {
     /// Whether a step may be written down, and in the stream of which client.
     pub(crate) fn admit(
         &self,
-        services: &Services,
+        (ledger, jobs_max, now): (&Ledger, usize, Ticks),
         id: RunId,
         step: &MarketStep,
     ) -> Result<ClientId, MarketError> {
         let book = lock(&self.book);
         let known = book.jobs.get(&id);
         if let MarketStep::Posted(job) = step {
-            let most = services.limits.jobs_open;
+            let most = jobs_max;
             if known.is_some() {
                 return Err(MarketError::Taken(id));
             }
             if book.open >= most {
                 return Err(MarketError::TooMany(most));
             }
-            job.check(services.clock.now())?;
+            job.check(now)?;
             // Those before it have what they were posted with, though their contracts are not signed yet.
             let besides = book.unsigned(&job.client);
-            check_balance(&services.ledger, &job.client, job.budget, besides)?;
+            check_balance(ledger, &job.client, job.budget, besides)?;
             return Ok(job.client.clone());
         }
         let standing = &known.ok_or(StageError::Unknown(id))?.standing;
         standing.check(step)?;
         let client = &standing.job().client;
         if let MarketStep::Signed { reserved: true, budget, .. } = step {
-            check_balance(&services.ledger, client, *budget, 0)?;
+            check_balance(ledger, client, *budget, 0)?;
         }
         Ok(client.clone())
     }
@@ -284,7 +288,7 @@ impl Market {
     /// When a run must be over, by the job that it is for: its own, or that of whoever opened it.
     pub(crate) fn deadline_for(
         &self,
-        services: &Services,
+        journal: &dyn Journal,
         run: RunId,
         parent: Option<&Parent>,
     ) -> Result<Option<Ticks>, JournalError> {
@@ -296,7 +300,7 @@ impl Market {
                 return Ok(deadline);
             }
             let Some(above) = parent else { return Ok(None) };
-            (run, parent) = (above, parent_of(services, above)?);
+            (run, parent) = (above, parent_of(journal, above)?);
         }
     }
 
@@ -321,7 +325,7 @@ impl Market {
     }
 
     /// Nobody takes the job on any more.
-    pub(crate) fn let_go(&self, job: RunId) {
+    pub(crate) fn stop_pursuing(&self, job: RunId) {
         lock(&self.pursued).remove(&job);
     }
 }
@@ -344,17 +348,17 @@ pub(crate) fn check_balance(
 }
 
 /// Credits that a job has cost, by the records of its run and of all runs that were opened for it; and those.
-fn spent_for(services: &Services, job: RunId) -> Result<(u64, BTreeSet<RunId>), JournalError> {
+fn spent_for(journal: &dyn Journal, job: RunId) -> Result<(u64, BTreeSet<RunId>), JournalError> {
     let (mut total, mut opened, mut open) = (0u64, BTreeSet::new(), vec![job]);
     while let Some(run) = open.pop() {
-        let Some(row) = services.journal.run(run)? else { continue };
+        let Some(row) = journal.run(run)? else { continue };
         // What is left of its records does not add up, and counts as the audit counts it: not.
         if matches!(row.status, RunRowStatus::Quarantined(_)) {
             continue;
         }
-        total = total.saturating_add(spent(services, &row)?);
+        total = total.saturating_add(spent(journal, &row)?);
         let notes = StreamId::attempts(&row.client, run);
-        run_reader::each(&*services.journal, notes, None, |record| -> Result<(), JournalError> {
+        run_reader::each(journal, notes, None, |record| -> Result<(), JournalError> {
             if let Event::ChildRun { run, .. } = &record.event
                 && opened.insert(*run)
             {
@@ -367,10 +371,10 @@ fn spent_for(services: &Services, job: RunId) -> Result<(u64, BTreeSet<RunId>), 
 }
 
 /// The run whose attempt opened this one, by its records.
-fn parent_of(services: &Services, run: RunId) -> Result<Option<RunId>, JournalError> {
-    let Some(row) = services.journal.run(run)? else { return Ok(None) };
+fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, JournalError> {
+    let Some(row) = journal.run(run)? else { return Ok(None) };
     // Its terms follow how it was opened.
-    let records = services.journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
+    let records = journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
     Ok(match records.first().map(|record| &record.event) {
         Some(Event::RunTerms(terms)) => terms.parent.as_ref().map(|parent| parent.run),
         _ => None,
@@ -378,10 +382,10 @@ fn parent_of(services: &Services, run: RunId) -> Result<Option<RunId>, JournalEr
 }
 
 /// Credits that the attempts of a run cost, by its records.
-pub(crate) fn spent(services: &Services, row: &RunRow) -> Result<u64, JournalError> {
+pub(crate) fn spent(journal: &dyn Journal, row: &RunRow) -> Result<u64, JournalError> {
     let mut spent = 0u64;
     let stream = StreamId::run(&row.client, row.run);
-    run_reader::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+    run_reader::each(journal, stream, None, |record| -> Result<(), JournalError> {
         if let Event::AttemptResult(result) | Event::LateResult(result) = &record.event {
             spent = spent.saturating_add(result.cost);
         }

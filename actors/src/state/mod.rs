@@ -1,11 +1,16 @@
-//! In-memory state rebuilt from the journal.
+//! State of the process: caches of the journal, and the tables of what runs.
 
 pub(crate) mod active_runs;
+pub(crate) mod attempt_slot;
+pub(crate) mod attempt_table;
+pub(crate) mod caller;
 pub(crate) mod contracts;
 pub(crate) mod estimates;
+pub(crate) mod evaluation;
+pub(crate) mod gatekeeper;
+pub(crate) mod kernel_context;
 pub(crate) mod ledger;
 pub(crate) mod market;
-pub(crate) mod plans;
 pub(crate) mod profiles;
 pub(crate) mod run_budgets;
 pub(crate) mod toolbox;

@@ -7,14 +7,14 @@ use ostler_kernel::agent::Profile;
 use ostler_kernel::id::AgentId;
 use ostler_kernel::json::Json;
 
-use crate::base::interner::Alike;
+use crate::base::interner::Interner;
 use crate::base::lock::lock;
 
 /// The profiles of those agents that say anything.
 #[derive(Default)]
 pub(crate) struct Profiles {
     profiles: DashMap<AgentId, Arc<Profile>>,
-    alike: Mutex<Alike<Profile>>,
+    alike: Mutex<Interner<Profile>>,
 }
 
 /// What most agents say.

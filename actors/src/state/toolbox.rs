@@ -12,7 +12,7 @@ use ostler_kernel::port::Tool;
 use ostler_kernel::run::executable_digest;
 use serde_json::{Map, Value};
 
-use crate::attempts::attempt::Caller;
+use crate::state::caller::Caller;
 
 /// The tools of a system by name.
 #[derive(Debug)]

@@ -3,45 +3,117 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_kernel::agent;
 use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::json::Json;
+use ostler_kernel::json::{self, Json};
 use ostler_kernel::plan::Node;
-use ostler_kernel::port::{Artifact, ArtifactError, JSON};
+use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, JSON};
 use ostler_kernel::run::{FailureCategory, Run};
-use ostler_kernel::{json, lineage};
+use ostler_kernel::{agent, lineage};
 use serde_json::Value;
 
 use crate::base::limits::RESULT_DEPTH_MAX;
-use crate::services::Services;
-use crate::storage::disk_space::{ROOM, Waited};
+use crate::base::paused_time::{PausedTime, SPACE_RETRY};
+use crate::base::system_status::SystemStatus;
+use crate::storage::disk_space::DiskSpace;
 
 /// Results up to this size stand in the record itself, larger ones in the artifact store.
 pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
 
-/// Stores a value: its digest, and the value itself where it is small.
-pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
-    Ok(store(services, &checked(value, services.limits.result_bytes)?).await?)
+/// Stores and loads results: small ones in the record, large ones in the artifact store.
+pub(crate) struct ResultStore {
+    pub(crate) artifacts: Arc<dyn ArtifactStore>,
+    /// The most bytes of a result.
+    pub(crate) bytes_max: usize,
+    pub(crate) status: Arc<SystemStatus>,
+    pub(crate) disk: Arc<DiskSpace>,
 }
 
-/// The same, with a limit of its own, of what was done and cannot be done again: where there is no room, it waits for some. Dropping
-/// the future loses the value.
-pub(crate) async fn keep_done(
-    services: &Services,
-    value: &Value,
-    most: usize,
-    waited: &Waited,
-) -> Result<Output, Failure> {
-    let canonical = checked(value, most)?;
-    let mut waits = None;
-    loop {
-        match store(services, &canonical).await {
-            Err(Unkept::Full(why)) if !services.is_stopping() => {
-                waits.get_or_insert_with(|| services.room.wait(&why, waited));
-                tokio::time::sleep(ROOM).await;
+impl ResultStore {
+    /// Stores a value: its digest, and the value itself where it is small.
+    pub(crate) async fn keep(&self, value: &Value) -> Result<Output, Failure> {
+        Ok(self.store(&checked(value, self.bytes_max)?).await?)
+    }
+
+    /// The same, with a limit of its own, of what was done and cannot be done again: where there is no room, it waits for some. Dropping
+    /// the future loses the value.
+    pub(crate) async fn keep_done(
+        &self,
+        value: &Value,
+        most: usize,
+        waited: &PausedTime,
+    ) -> Result<Output, Failure> {
+        let canonical = checked(value, most)?;
+        let mut waits = None;
+        loop {
+            match self.store(&canonical).await {
+                Err(Unkept::Full(why)) if !self.status.is_stopping() => {
+                    waits.get_or_insert_with(|| self.disk.wait(&why, waited));
+                    tokio::time::sleep(SPACE_RETRY).await;
+                }
+                stored => return Ok(stored?),
             }
-            stored => return Ok(stored?),
+        }
+    }
+
+    async fn store(&self, canonical: &Json) -> Result<Output, Unkept> {
+        let bytes = canonical.as_str().len();
+        if bytes <= INLINE_BYTES_MAX {
+            let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());
+            return Ok(Output {
+                artifact,
+                bytes: bytes as u64,
+                inline: Some(canonical.clone()),
+                directive: None,
+            });
+        }
+        let content = canonical.as_str().as_bytes().to_vec();
+        let stored = self.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
+        let artifact = stored.map_err(|error| match error {
+            ArtifactError::Full(why) => Unkept::Full(why),
+            error => Unkept::Failed(error),
+        })?;
+        Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
+    }
+
+    /// What each executed node published whose result an attempt of `node` needs; `null` where that is nothing.
+    pub(crate) async fn needed(
+        &self,
+        run: &Run,
+        node: &Node,
+    ) -> Result<BTreeMap<NodeId, Arc<Value>>, Unreadable> {
+        let mut results = BTreeMap::new();
+        for source in run.sources(node) {
+            let result = match run.instance(&source).and_then(|instance| instance.output.as_ref()) {
+                None => Value::Null,
+                Some(output) => match self.load(output).await {
+                    Ok(result) => result,
+                    Err(error) => return Err(Unreadable { node: source, error }),
+                },
+            };
+            results.insert(source, Arc::new(result));
+        }
+        Ok(results)
+    }
+
+    /// Gives a stored value back.
+    pub(crate) async fn load(&self, output: &Output) -> Result<Value, ArtifactError> {
+        if let Some(inline) = &output.inline {
+            return Ok(inline.value());
+        }
+        let artifact = self.artifacts.get(output.artifact).await?;
+        serde_json::from_slice(&artifact.content)
+            .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
+    }
+
+    /// Whether a result says of itself that it may be wrong; so does one that cannot be read.
+    pub(crate) async fn is_unsure(&self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Ok(output) => match self.load(output).await {
+                Ok(value) => agent::is_unsure(&value),
+                Err(_) => true,
+            },
+            Outcome::Failed(_) => false,
         }
     }
 }
@@ -87,73 +159,12 @@ fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
     Ok(canonical)
 }
 
-async fn store(services: &Services, canonical: &Json) -> Result<Output, Unkept> {
-    let bytes = canonical.as_str().len();
-    if bytes <= INLINE_BYTES_MAX {
-        let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());
-        return Ok(Output {
-            artifact,
-            bytes: bytes as u64,
-            inline: Some(canonical.clone()),
-            directive: None,
-        });
-    }
-    let content = canonical.as_str().as_bytes().to_vec();
-    let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
-    let artifact = stored.map_err(|error| match error {
-        ArtifactError::Full(why) => Unkept::Full(why),
-        error => Unkept::Failed(error),
-    })?;
-    Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
-}
-
 /// A result that an attempt needs, and that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the result of {node} cannot be read: {error}")]
 pub(crate) struct Unreadable {
     node: NodeId,
     pub(crate) error: ArtifactError,
-}
-
-/// What each executed node published whose result an attempt of `node` needs; `null` where that is nothing.
-pub(crate) async fn needed(
-    services: &Services,
-    run: &Run,
-    node: &Node,
-) -> Result<BTreeMap<NodeId, Arc<Value>>, Unreadable> {
-    let mut results = BTreeMap::new();
-    for source in run.sources(node) {
-        let result = match run.instance(&source).and_then(|instance| instance.output.as_ref()) {
-            None => Value::Null,
-            Some(output) => match load(services, output).await {
-                Ok(result) => result,
-                Err(error) => return Err(Unreadable { node: source, error }),
-            },
-        };
-        results.insert(source, Arc::new(result));
-    }
-    Ok(results)
-}
-
-/// Gives a stored value back.
-pub(crate) async fn load(services: &Services, output: &Output) -> Result<Value, ArtifactError> {
-    if let Some(inline) = &output.inline {
-        return Ok(inline.value());
-    }
-    let artifact = services.artifacts.get(output.artifact).await?;
-    serde_json::from_slice(&artifact.content)
-        .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
-}
-
-/// Whether a result says of itself that it may be wrong; so does one that cannot be read.
-pub(crate) async fn is_unsure(services: &Services, outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Ok(output) => match load(services, output).await {
-            Ok(value) => agent::is_unsure(&value),
-            Err(_) => true,
-        },
-        Outcome::Failed(_) => false,
-    }
 }
 
 /// No result, or not such a one as was asked for.

@@ -1,10 +1,13 @@
 //! Reading the streams of the journal.
 
+use std::sync::Arc;
+
 use ostler_kernel::port::{Journal, JournalError, Recorded, RunRow, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::{FoldedRun, RunFold};
 
 use crate::base::error::RunError;
-use crate::services::Services;
+use crate::storage::journal_client::JournalClient;
+use crate::storage::plans::Plans;
 
 /// Records read from a stream at once.
 pub(crate) const READ_AT_ONCE: usize = 1_024;
@@ -40,25 +43,33 @@ pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, Journ
     Ok(last)
 }
 
-/// Folds the records of a run, all or those up to `at`; each is checked to follow from those before it, and shown to `see`.
-pub(crate) fn fold(
-    services: &Services,
-    row: &RunRow,
-    at: Option<Seq>,
-    mut see: impl FnMut(&Recorded),
-) -> Result<FoldedRun, RunError> {
-    let mut fold = RunFold::of(row.run);
-    let stream = StreamId::run(&row.client, row.run);
-    let read = each(&*services.journal, stream, at, |record| -> Result<(), RunError> {
-        see(record);
-        Ok(fold.record(record, &|plan| services.plans.read(plan))?)
-    });
-    read.map_err(|error| match (&row.status, error) {
-        // What is left of its records was set aside for that.
-        (RunRowStatus::Quarantined(why), RunError::Journal(JournalError::Damaged { .. })) => {
-            RunError::Quarantined(why.clone())
-        }
-        (_, error) => error,
-    })?;
-    Ok(fold.end()?)
+/// Reads runs from the journal.
+pub(crate) struct RunReader {
+    pub(crate) journal: Arc<JournalClient>,
+    pub(crate) plans: Plans,
+}
+
+impl RunReader {
+    /// Folds the records of a run, all or those up to `at`; each is checked to follow from those before it, and shown to `see`.
+    pub(crate) fn fold(
+        &self,
+        row: &RunRow,
+        at: Option<Seq>,
+        mut see: impl FnMut(&Recorded),
+    ) -> Result<FoldedRun, RunError> {
+        let mut fold = RunFold::of(row.run);
+        let stream = StreamId::run(&row.client, row.run);
+        let read = each(&**self.journal, stream, at, |record| -> Result<(), RunError> {
+            see(record);
+            Ok(fold.record(record, &|plan| self.plans.read(plan))?)
+        });
+        read.map_err(|error| match (&row.status, error) {
+            // What is left of its records was set aside for that.
+            (RunRowStatus::Quarantined(why), RunError::Journal(JournalError::Damaged { .. })) => {
+                RunError::Quarantined(why.clone())
+            }
+            (_, error) => error,
+        })?;
+        Ok(fold.end()?)
+    }
 }

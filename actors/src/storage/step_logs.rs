@@ -8,36 +8,42 @@ use dashmap::DashMap;
 use ostler_kernel::event::{AttemptRef, Event, Outcome};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::lineage;
-use ostler_kernel::port::{AttemptLogError, JournalError, Position, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{AttemptLogError, JournalError, Position, Seq, StreamId};
 use ostler_kernel::step_history::StepHistory;
 
 use crate::base::lock::lock;
-use crate::services::Services;
+use crate::storage::journal_client::JournalClient;
 use crate::storage::run_reader;
 
 /// The notes of the runs that are driven, as far as anybody asked for them: a cache of the journal.
-#[derive(Default)]
-pub(crate) struct NotesOfRuns(DashMap<RunId, Arc<RunNotes>>);
+pub(crate) struct StepLogs {
+    journal: Arc<JournalClient>,
+    runs: DashMap<RunId, Arc<RunStepLog>>,
+}
 
-impl NotesOfRuns {
-    pub(crate) fn of(&self, stream: StreamId) -> Arc<RunNotes> {
+impl StepLogs {
+    pub(crate) fn new(journal: Arc<JournalClient>) -> StepLogs {
+        StepLogs { journal, runs: DashMap::new() }
+    }
+
+    pub(crate) fn of(&self, stream: StreamId) -> Arc<RunStepLog> {
         let run = RunId(uuid::Uuid::from_bytes(stream.key));
-        Arc::clone(&self.0.entry(run).or_insert_with(|| RunNotes::new(stream)))
+        Arc::clone(&self.runs.entry(run).or_insert_with(|| RunStepLog::new(&self.journal, stream)))
     }
 
     /// The same for who only looks: of a run that nobody drives nothing is kept.
-    pub(crate) fn peek(&self, stream: StreamId) -> Arc<RunNotes> {
+    pub(crate) fn peek(&self, stream: StreamId) -> Arc<RunStepLog> {
         let run = RunId(uuid::Uuid::from_bytes(stream.key));
-        self.0.get(&run).map_or_else(|| RunNotes::new(stream), |notes| Arc::clone(&notes))
+        self.runs.get(&run).map_or_else(|| RunStepLog::new(&self.journal, stream), |notes| Arc::clone(&notes))
     }
 
     /// Everything is read again: some records may have been undone.
     pub(crate) fn read_again(&self) {
-        self.0.iter().for_each(|notes| notes.read_again());
+        self.runs.iter().for_each(|notes| notes.read_again());
     }
 
     pub(crate) fn forget(&self, run: RunId) {
-        self.0.remove(&run);
+        self.runs.remove(&run);
     }
 }
 
@@ -49,7 +55,8 @@ fn work_of(of: &AttemptRef) -> WorkKey {
 }
 
 /// The notes of one run.
-pub(crate) struct RunNotes {
+pub(crate) struct RunStepLog {
+    journal: Arc<JournalClient>,
     stream: StreamId,
     known: Mutex<Known>,
 }
@@ -64,12 +71,12 @@ struct Known {
 }
 
 impl Known {
-    fn read(&mut self, services: &Services, stream: StreamId) -> Result<Seq, JournalError> {
+    fn read(&mut self, journal: &JournalClient, stream: StreamId) -> Result<Seq, JournalError> {
         if let Some(last) = self.last {
             return Ok(last);
         }
         let (mut last, mut known) = (Seq(0), Known::default());
-        run_reader::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+        run_reader::each(&**journal, stream, None, |record| -> Result<(), JournalError> {
             last = record.seq;
             known.apply(&record.event);
             Ok(())
@@ -93,32 +100,30 @@ impl Known {
     }
 }
 
-impl RunNotes {
-    fn new(stream: StreamId) -> Arc<RunNotes> {
-        Arc::new(RunNotes { stream, known: Mutex::default() })
+impl RunStepLog {
+    fn new(journal: &Arc<JournalClient>, stream: StreamId) -> Arc<RunStepLog> {
+        Arc::new(RunStepLog { journal: Arc::clone(journal), stream, known: Mutex::default() })
     }
 
     /// Asks the notes of a piece of work.
     pub(crate) fn ask<T>(
         &self,
-        services: &Services,
         of: &AttemptRef,
         question: impl FnOnce(&StepHistory) -> T,
     ) -> Result<T, AttemptLogError> {
         let mut known = lock(&self.known);
-        known.read(services, self.stream)?;
+        known.read(&self.journal, self.stream)?;
         Ok(question(known.works.get(&work_of(of)).unwrap_or(&StepHistory::default())))
     }
 
     /// The same, with the notes of the same node before each patch, the latest first.
     pub(crate) fn ask_all<T>(
         &self,
-        services: &Services,
         of: &AttemptRef,
         question: impl FnOnce(&StepHistory, &mut dyn Iterator<Item = &StepHistory>) -> T,
     ) -> Result<T, AttemptLogError> {
         let mut known = lock(&self.known);
-        known.read(services, self.stream)?;
+        known.read(&self.journal, self.stream)?;
         let (own, first) = (work_of(of), (of.node.clone(), of.generation, 0));
         let mut earlier = known.works.range(first..own.clone()).rev().map(|(_, notes)| notes);
         Ok(question(known.works.get(&own).unwrap_or(&StepHistory::default()), &mut earlier))
@@ -130,13 +135,11 @@ impl RunNotes {
     }
 
     /// Orders a record. Somebody else who writes to the stream is told from us by its number.
-    pub(crate) fn append(&self, services: &Services, event: Event) -> Result<Position, AttemptLogError> {
+    pub(crate) fn append(&self, event: Event) -> Result<Position, AttemptLogError> {
         let (mut known, mut may_be_behind) = (lock(&self.known), true);
         loop {
-            let expected = known.read(services, self.stream)?;
-            let (stream, at_ms) = (self.stream, services.clock.now());
-            let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
-            match services.append(batch) {
+            let expected = known.read(&self.journal, self.stream)?;
+            match self.journal.append_events(self.stream, expected, vec![event.clone()]) {
                 // Notes that were forgotten while an attempt was under way are kept by that attempt: it reads what came
                 // meanwhile, once.
                 Err(JournalError::Conflict { .. }) if std::mem::take(&mut may_be_behind) => {
@@ -153,20 +156,19 @@ impl RunNotes {
     }
 
     /// Credits that were given to runs that attempts of this one opened.
-    pub(crate) fn granted(&self, services: &Services) -> Result<u64, AttemptLogError> {
+    pub(crate) fn granted(&self) -> Result<u64, AttemptLogError> {
         let mut known = lock(&self.known);
-        known.read(services, self.stream)?;
+        known.read(&self.journal, self.stream)?;
         Ok(known.granted)
     }
 
     /// The runs that attempts at such work opened, by its node and the patches applied before, and that are not known to be over.
     pub(crate) fn children(
         &self,
-        services: &Services,
         is_such: impl Fn(&NodeId, u32) -> bool,
     ) -> Result<Vec<RunId>, AttemptLogError> {
         let mut known = lock(&self.known);
-        known.read(services, self.stream)?;
+        known.read(&self.journal, self.stream)?;
         let works = known.works.iter().filter(|((node, _, patch_count), _)| is_such(node, *patch_count));
         let children = works.flat_map(|(_, notes)| notes.children().map(move |child| (notes, child)));
         Ok(children
@@ -186,12 +188,12 @@ impl RunNotes {
 
 /// Whether an attempt of a run got further behind `at`: it finished a step, or told something that it had not told before.
 pub(crate) fn made_progress(
-    services: &Services,
+    journal: &JournalClient,
     stream: StreamId,
     at: Position,
 ) -> Result<bool, JournalError> {
     let (mut made_progress, mut told) = (false, BTreeMap::<WorkKey, BTreeSet<Digest>>::new());
-    run_reader::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+    run_reader::each(&**journal, stream, None, |record| -> Result<(), JournalError> {
         let further = match &record.event {
             Event::StepResult(result) => matches!(result.outcome, Outcome::Ok(_)),
             Event::AttemptProgress(progress) => {

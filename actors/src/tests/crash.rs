@@ -12,16 +12,17 @@ use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{
     BoxFuture, CallContext, RunRowStatus, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::{Canceller, Operation, RunOutcome};
+use ostler_kernel::run::{Canceller, Operation, RunStatus};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
 use crate::api::system::ask;
 use crate::base::lock::lock;
+use crate::messages::agent::Request;
+use crate::messages::registry::RegistryMessage;
+use crate::messages::submission::Submission;
 use crate::metrics::Seen;
-use crate::registry::RegistryMessage;
-use crate::run::Request;
-use crate::{AgentProfile, Measures, RunError, Settled, Submission, System, SystemConfig};
+use crate::{AgentProfile, Measures, RunError, Settled, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.
 struct Count {
@@ -112,7 +113,7 @@ async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: M
 
 /// Kills the child of this name; whether it was there.
 fn kill(system: &System, child: &str) -> bool {
-    let links = &system.services.links;
+    let links = &system.services.mailboxes;
     match child {
         "registry" => links.registry().map(|actor| actor.get_cell().kill()).is_some(),
         "scheduler" => links.scheduler.get().map(|actor| actor.get_cell().kill()).is_ok(),
@@ -151,11 +152,11 @@ async fn check_killing(child: Option<&str>, times: u32) {
         }
     }
     assert_eq!(killed, times, "the run was over before all kills");
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     let calls = lock(&calls).clone();
     assert_eq!(calls.len(), 60);
     assert!(calls.values().all(|&calls| calls == 1), "{calls:?}");
-    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    tokio::time::timeout(SOON, system.services.attempts.emptied()).await.expect("effects go with their run");
     let restarts = format!("ostler_supervisor_restarts_total {}", child.unwrap_or("agent"));
     let counted = async {
         while recorded.value(&restarts) == Some(0.0) {
@@ -195,8 +196,8 @@ async fn the_effects_of_a_cancelled_run_are_forgotten_with_it() {
     let mut cursor = system.events(run, ostler_kernel::port::Seq(0)).unwrap();
     while !matches!(cursor.next().await.unwrap().unwrap().event, Event::AttemptIntent(_)) {}
     system.cancel(run).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
-    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Cancelled);
+    tokio::time::timeout(SOON, system.services.attempts.emptied()).await.expect("effects go with their run");
     system.shutdown().await;
 }
 
@@ -220,18 +221,22 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
     for (run, expected) in [(first, "it "), (second, "it "), (third, "it failed too often: killed")] {
         let settled = system.outcome(run).await.unwrap();
-        assert!(matches!(&settled, Settled::Parked(why) if why.starts_with(expected)), "{settled:?}");
+        assert!(
+            settled == RunStatus::Suspended
+                && settled.reason.as_ref().is_some_and(|why| why.starts_with(expected)),
+            "{settled:?}"
+        );
     }
     let row = &system.agents().await[0];
     assert_eq!((row.state, row.reason.as_deref()), ("quarantined", Some("it failed too often: killed")));
     let fourth = agent.submit(hour(&system)).await.unwrap();
     let settled = system.outcome(fourth).await.unwrap();
-    assert_eq!(settled, Settled::Parked("its agent is quarantined".to_owned()));
+    assert_eq!(settled, Settled::suspended("its agent is quarantined".to_owned()));
     // The registry ends before it has heard that somebody wants it driven.
-    system.services.driven.add(fourth, true);
+    system.services.active_runs.add(fourth, true);
     kill(&system, "registry");
     let settled = tokio::time::timeout(SOON, system.outcome(fourth)).await.expect("nobody drives it");
-    assert_eq!(settled.unwrap(), Settled::Parked("its agent is quarantined".to_owned()));
+    assert_eq!(settled.unwrap(), Settled::suspended("its agent is quarantined".to_owned()));
     until(async || system.agents().await.iter().any(|row| row.state == "quarantined")).await;
     // What its attempts come to is learned by nobody: `first` was under way.
     for run in [first, second, third, fourth] {
@@ -240,9 +245,9 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
         // Somebody resumes it who saw it as it was: its agent does not take it, and it is over all the same.
         system.drive(row, true);
         system.agents().await;
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Cancelled);
     }
-    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    tokio::time::timeout(SOON, system.services.attempts.emptied()).await.expect("effects go with their run");
     system.shutdown().await;
 }
 
@@ -257,25 +262,28 @@ async fn what_an_attempt_comes_to_that_ends_after_its_run_was_set_aside_is_recor
     until(async || lock(&calls).contains_key("held")).await;
     let agent = run.to_string();
     let is_aside =
-        || matches!(system.services.journal.run(run).unwrap().unwrap().standing, RunRowStatus::Parked(_));
+        || matches!(system.services.journal.run(run).unwrap().unwrap().status, RunRowStatus::Parked(_));
     until(async || {
         kill(&system, &agent);
         is_aside()
     })
     .await;
     lock(&calls).insert("let go".to_owned(), 1);
-    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("its end is taken in");
+    tokio::time::timeout(SOON, system.services.attempts.emptied()).await.expect("its end is taken in");
     let row = system.services.journal.run(run).unwrap().unwrap();
     let mut results = Vec::new();
-    crate::storage::run_reader::fold(&system.services, &row, None, |record| {
-        if let Event::AttemptResult(result) = &record.event {
-            results.push(result.clone());
-        }
-    })
-    .unwrap();
+    system
+        .services
+        .runs
+        .fold(&row, None, |record| {
+            if let Event::AttemptResult(result) = &record.event {
+                results.push(result.clone());
+            }
+        })
+        .unwrap();
     assert!(matches!(&results[..], [one] if one.cost > 0 && one.accounts.is_some()), "{results:?}");
     system.resume(run).await.unwrap();
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(lock(&calls).get("held"), Some(&1), "nothing is done again");
     system.shutdown().await;
 }
@@ -308,9 +316,9 @@ async fn what_is_stopped_in_a_run_that_then_only_waits_is_forgotten() {
     let mut cursor = system.events(run, ostler_kernel::port::Seq(0)).unwrap();
     while !matches!(cursor.next().await.unwrap().unwrap().event, Event::AttemptIntent(_)) {}
     system.cancel_node(run, "s".into()).await.unwrap();
-    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("its end is taken in");
+    tokio::time::timeout(SOON, system.services.attempts.emptied()).await.expect("its end is taken in");
     until(async || system.agents().await[0].state == "idle").await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
     system.shutdown().await;
 }
 
@@ -321,7 +329,7 @@ async fn a_request_that_comes_late_does_not_meet_the_next_run_of_the_agent() {
     let first = agent.submit(hour(&system)).await.unwrap();
     let second = agent.submit(hour(&system)).await.unwrap();
     system.cancel(first).await.unwrap();
-    let registry = system.services.links.registry().unwrap();
+    let registry = system.services.mailboxes.registry().unwrap();
     let cancel = |reply| RegistryMessage::Ask {
         agent: "a".into(),
         run: first,
@@ -351,12 +359,12 @@ async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
     let looking = submit("acme", json!({"id": "h", "tool": "hour", "timeout": "2h"})).await;
     let queue = async || system.queue().await.map(|queue| (queue.running, queue.queued));
     // Granted is not started: only what runs holds its slot.
-    until(async || !system.services.effects.slots().is_empty()).await;
+    until(async || !system.services.attempts.slots().is_empty()).await;
     assert!(kill(&system, "scheduler"));
     let waiting = submit("other", json!({"id": "n", "tool": "count", "params": {"name": "n"}})).await;
     until(async || queue().await == Some((1, 1))).await;
     // Whoever heard of its agent's end late speaks of a slot that was adopted meanwhile.
-    system.services.scheduling.bye(&system.services, &looking.to_string().as_str().into());
+    system.services.scheduler.unregister(&looking.to_string().as_str().into());
     // What runs holds its slot; what waits may just be queued anew, with the new scheduler.
     until(async || queue().await == Some((1, 1))).await;
     assert!(lock(&calls).is_empty(), "the only slot is taken");
@@ -369,7 +377,7 @@ async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
     };
     assert_eq!(acme().await, (Some(50), 100));
     system.cancel(looking).await.unwrap();
-    assert_eq!(system.outcome(waiting).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(waiting).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(lock(&calls).get("n"), Some(&1));
     until(async || acme().await.1 == 0).await;
     let rows = system.clients().await;
@@ -399,7 +407,7 @@ async fn a_run_is_closed_though_its_agent_dies_after_an_attempt_was_stopped() {
             until(async || matches!(system.cancel(run).await, Ok(()) | Err(RunError::InvalidState(_)))).await;
         }
         let outcome = tokio::time::timeout(SOON, system.outcome(run)).await;
-        assert_eq!(outcome.expect("it is closed").unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(outcome.expect("it is closed").unwrap(), RunStatus::Cancelled);
         system.shutdown().await;
     }
 }
@@ -446,7 +454,7 @@ async fn a_run_of_which_the_registry_could_not_be_told_is_driven_when_the_pool_i
     let (run, services) = (crate::new_run_id(), &system.services);
     let nodes = json!([{"id": "n", "tool": "count", "params": {"name": "n"}}]);
     let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
-    let plan = services.plans.spell(Arc::new(draft.validate(&system.settings()).unwrap())).unwrap();
+    let plan = services.runs.plans.spell(Arc::new(draft.validate(&system.settings()).unwrap())).unwrap();
     // It is opened and to be driven, and what tells the registry so has met one that had just ended.
     let opened = RunOpened {
         run,
@@ -456,15 +464,15 @@ async fn a_run_of_which_the_registry_could_not_be_told_is_driven_when_the_pool_i
         intent: 2,
         scope: "default".to_owned(),
         workspace: "/".to_owned(),
-        policy_epoch: services.gate.epoch,
+        policy_epoch: services.gatekeeper.policy.epoch,
         seed: 7,
     };
     let stream = StreamId::run(&opened.client, run);
     let events = vec![Event::RunOpened(Box::new(opened))];
-    services.append(StreamBatch { stream, expected: Seq(0), at_ms: 0, events }).unwrap();
-    services.driven.add(run, false);
-    services.links.tell_registry(RegistryMessage::PoolUp);
+    services.journal.append_batch(StreamBatch { stream, expected: Seq(0), at_ms: 0, events }).unwrap();
+    services.active_runs.add(run, false);
+    services.mailboxes.tell_registry(RegistryMessage::PoolUp);
     let outcome = tokio::time::timeout(SOON, system.outcome(run)).await.expect("it is driven");
-    assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(outcome.unwrap(), RunStatus::Succeeded);
     system.shutdown().await;
 }

@@ -1,6 +1,8 @@
 //! Tests that need the internals of several layers.
 
-pub(crate) mod crash;
-pub(crate) mod panic;
-pub(crate) mod telemetry;
-pub(crate) mod yielded_slots;
+mod crash;
+mod panic;
+pub(crate) mod pipeline_crash;
+mod pipeline_output;
+mod telemetry;
+mod yielded_slots;

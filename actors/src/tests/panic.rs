@@ -10,21 +10,22 @@ use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, Seq, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use ostler_supervisor::ChildState;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
+use crate::base::keys::FairShareKey;
 use crate::base::lock::lock;
-use crate::evaluator::EvaluatorMessage;
-use crate::pipelines::actor::PipelinesMessage;
-use crate::registry::RegistryMessage;
-use crate::run::{Agent, AgentMessage};
-use crate::scheduler::Lane;
-use crate::{
-    AgentHandle, AgentProfile, ClientChange, Measures, Settled, Submission, System, SystemConfig, Weight,
-};
+use crate::messages::agent::AgentMessage;
+use crate::messages::client_change::{ClientChange, Weight};
+use crate::messages::evaluator::EvaluatorMessage;
+use crate::messages::registry::RegistryMessage;
+use crate::messages::submission::Submission;
+use crate::pipelines::message::PipelinesMessage;
+use crate::run::Agent;
+use crate::{AgentHandle, AgentProfile, Measures, Settled, System, SystemConfig};
 
 const SLOTS: u32 = 8;
 
@@ -108,26 +109,26 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
 
 /// Lets an actor panic at its next message, and sends it one.
 fn panic_in(system: &System, child: &str) {
-    let (services, links) = (&system.services, &system.services.links);
+    let (services, links) = (&system.services, &system.services.mailboxes);
     if child == "pool" {
         // No actor of its own: it ends as a pool does that gives up.
         let (pool, _) = links.pool().expect("it is up");
         tokio::spawn(async move { pool.kill().await });
         return;
     }
-    lock(&services.trips).insert(child.to_owned(), 1);
+    services.journal.status.faults.arm(child, 1);
     match child {
         "registry" => {
             let (reply, _) = ractor::concurrency::oneshot();
             links.tell_registry(RegistryMessage::Count { reply: reply.into() });
         }
         "evaluator" => {
-            let lane = Lane { client: "nobody".into(), agent: None };
+            let lane = FairShareKey { client: "nobody".into(), agent: None };
             let (run, is_verdict) = (crate::new_run_id(), false);
             links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
         }
-        "scheduler" => drop(services.scheduling.accounts(services)),
-        "pipelines" => links.tell_pipelines(PipelinesMessage::PoolUp),
+        "scheduler" => drop(services.scheduler.accounts()),
+        "pipelines" => system.pipelines.tell(PipelinesMessage::PoolUp),
         agent => {
             let (pool, _) = links.pool().expect("it is up");
             let actor = pool.child::<Agent>(agent).expect("it is up");
@@ -154,10 +155,10 @@ async fn starts(system: &System) -> Option<BTreeMap<String, u64>> {
 
 /// How the accounts stand, once all slots are taken by attempts that run and nothing moves any more.
 async fn accounts(system: &System) -> Vec<String> {
-    let look = || system.services.scheduling.accounts(&system.services);
+    let look = || system.services.scheduler.accounts();
     let seen = Mutex::new(None);
     until("all slots are taken", async || {
-        let is_full = system.services.effects.slots().len() == SLOTS as usize
+        let is_full = system.services.attempts.slots().len() == SLOTS as usize
             && system.queue().await.is_some_and(|queue| queue.running == SLOTS && queue.queued > 0);
         let now = look();
         let before = std::mem::replace(&mut *lock(&seen), now.clone());
@@ -233,7 +234,7 @@ async fn check_panics(panics: usize) {
     tool.gate.add_permits(100_000);
     for run in runs.values().flatten() {
         let settled = tokio::time::timeout(Duration::from_secs(3_600), system.outcome(*run)).await;
-        assert_eq!(settled.expect("it is not lost").unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(settled.expect("it is not lost").unwrap(), RunStatus::Succeeded);
     }
     let calls = lock(&tool.calls).clone();
     assert_eq!(calls.len(), 6 * runs_each * 10);
@@ -282,7 +283,7 @@ async fn k02_what_an_agent_has_to_do_outlives_its_panic() {
     tool.gate.add_permits(100);
     for run in runs {
         let settled = tokio::time::timeout(Duration::from_secs(3_600), system.outcome(run)).await;
-        assert_eq!(settled.expect("it is not lost").unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(settled.expect("it is not lost").unwrap(), RunStatus::Succeeded);
     }
     let calls = lock(&tool.calls).clone();
     assert!(calls.len() == 100 && calls.values().all(|&calls| calls == 1), "{calls:?}");
@@ -303,7 +304,7 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
         }
     }
     let poisoned = system.spawn(AgentProfile::new("ill")).await.unwrap();
-    lock(&system.services.trips).insert("ill".to_owned(), u32::MAX);
+    system.services.journal.status.faults.arm("ill", u32::MAX);
     let mut parked = Vec::new();
     for job in ["x", "y", "z"] {
         parked.push(submit(&system, &poisoned, job, 1).await);
@@ -313,7 +314,7 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     let reason = "it failed too often: panicked: ill was to panic";
     assert_eq!((ill().await.state, ill().await.reason.as_deref()), ("quarantined", Some(reason)));
     let why = async |run| match system.outcome(run).await.unwrap() {
-        Settled::Parked(why) => why,
+        Settled { status: RunStatus::Suspended, reason } => reason.unwrap(),
         other => panic!("{other:?}"),
     };
     // The runs that it crashed on are set aside before those behind them.
@@ -331,18 +332,18 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     assert!(restarted.is_empty(), "{restarted:?}");
     tool.gate.add_permits(2 * HEALTHY);
     for run in runs {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
 
     // A person mends it, and puts it back.
-    lock(&system.services.trips).clear();
+    system.services.journal.status.faults.disarm_all();
     system.release("ill").await.unwrap();
     assert!(matches!(system.release("ill").await, Err(crate::ReleaseError::InService(_))));
     assert!(matches!(system.release("nobody").await, Err(crate::ReleaseError::Unknown(_))));
     assert_eq!((ill().await.state, ill().await.reason), ("idle", None));
     for run in parked {
         system.resume(run).await.unwrap();
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     system.shutdown().await;
 }
@@ -356,13 +357,13 @@ async fn a_tree_that_no_restart_helps_halts_the_system_and_tells_why() {
         let (system, _tool) = system().await;
         let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
         let run = submit(&system, &agent, "r", 1).await;
-        lock(&system.services.trips).insert(child.to_owned(), u32::MAX);
+        system.services.journal.status.faults.arm(child, u32::MAX);
         until("it gives up", async || {
-            let links = &system.services.links;
+            let links = &system.services.mailboxes;
             if links.evaluator.get().is_ok() && links.scheduler.get().is_ok() {
                 panic_in(&system, child);
                 // It is to go on with that.
-                lock(&system.services.trips).insert(child.to_owned(), u32::MAX);
+                system.services.journal.status.faults.arm(child, u32::MAX);
             }
             system.halted().is_some()
         })

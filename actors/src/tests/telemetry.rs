@@ -17,8 +17,10 @@ use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::messages::answer::Answer;
+use crate::messages::submission::Submission;
 use crate::metrics::Seen;
-use crate::{AgentProfile, Answer, Measures, Program, ProgramContext, Submission, System, SystemConfig};
+use crate::{AgentProfile, Measures, Program, ProgramContext, System, SystemConfig};
 
 /// A system whose telemetry is counted.
 struct Life {

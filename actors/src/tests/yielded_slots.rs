@@ -9,13 +9,14 @@ use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, ChildRunSpec, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::RunStatus;
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use crate::storage::run_reader;
-use crate::{ClientChange, Measures, Program, ProgramContext, Settled, Submission, System, SystemConfig};
+use crate::messages::client_change::ClientChange;
+use crate::messages::submission::Submission;
+use crate::{Measures, Program, ProgramContext, System, SystemConfig};
 
 const DEPOSITED: u64 = 10_000_000;
 
@@ -117,7 +118,7 @@ async fn until(what: &str, holds: impl AsyncFn() -> bool) {
 
 /// Attempts that hold a slot, and jobs that wait for one.
 fn queue(system: &System) -> Option<(u32, u64)> {
-    let (row, _) = system.services.scheduling.show(&system.services)?;
+    let (row, _) = system.services.scheduler.show()?;
     Some((row.running, row.queued))
 }
 
@@ -152,7 +153,7 @@ async fn standing(system: &System, gates: &[Arc<Gate>; 2], stands: Stands) -> (R
 /// All slots are free, and what the records say was spent is what the client was charged.
 async fn check_accounts(system: &System) {
     until("all is free", async || queue(system) == Some((0, 0))).await;
-    tokio::time::timeout(Duration::from_secs(60), system.services.effects.emptied()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), system.services.attempts.emptied()).await.unwrap();
     let mut spent = 0;
     for row in system.runs(false).unwrap() {
         let see = |record: &ostler_kernel::port::Recorded| match &record.event {
@@ -160,17 +161,17 @@ async fn check_accounts(system: &System) {
             Event::LateResult(result) => spent += result.cost,
             _ => {}
         };
-        run_reader::fold(&system.services, &row, None, see).unwrap();
+        system.services.runs.fold(&row, None, see).unwrap();
     }
     let left = DEPOSITED - spent;
     assert_eq!(system.services.ledger.client(&"acme".into()).left(), i64::try_from(left).ok());
-    let accounts = system.services.scheduling.accounts(&system.services).unwrap();
+    let accounts = system.services.scheduler.accounts().unwrap();
     let balance = format!("Some({left}) left, 0 run");
     assert!(accounts.iter().any(|account| account.contains(&balance)), "{balance}: {accounts:?}");
 }
 
 fn kill(system: &System, child: &str) -> bool {
-    let links = &system.services.links;
+    let links = &system.services.mailboxes;
     match child {
         "registry" => links.registry().map(|actor| actor.get_cell().kill()).is_some(),
         "scheduler" => links.scheduler.get().map(|actor| actor.get_cell().kill()).is_ok(),
@@ -189,7 +190,7 @@ async fn check_killing(stands: Stands, child: Option<&str>) {
     let (parent, other) = standing(&system, &gates, stands).await;
     let agent = parent.to_string();
     let (before, name) = (queue(&system), child.unwrap_or(&agent));
-    let scheduler = || system.services.links.scheduler.get().map(|actor| actor.get_id()).ok();
+    let scheduler = || system.services.mailboxes.scheduler.get().map(|actor| actor.get_id()).ok();
     let life = scheduler();
     assert!(kill(&system, name));
     // The registry takes it along.
@@ -197,7 +198,7 @@ async fn check_killing(stands: Stands, child: Option<&str>) {
     until("it is up again", async || is_again() && queue(&system) == before).await;
     gates.iter().for_each(|gate| gate.go.add_permits(1));
     for run in [Some(parent), other].into_iter().flatten() {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     }
     check_accounts(&system).await;
     system.shutdown().await;
@@ -218,10 +219,10 @@ async fn who_is_stopped_while_it_has_no_slot_leaves_nothing_behind() {
         let (system, gates) = system().await;
         let (parent, other) = standing(&system, &gates, stands).await;
         system.cancel(parent).await.unwrap();
-        assert_eq!(system.outcome(parent).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(system.outcome(parent).await.unwrap(), RunStatus::Cancelled);
         gates[1].go.add_permits(1);
         if let Some(other) = other {
-            assert_eq!(system.outcome(other).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+            assert_eq!(system.outcome(other).await.unwrap(), RunStatus::Succeeded);
         }
         until("all are over", async || system.runs(true).unwrap().is_empty()).await;
         check_accounts(&system).await;
@@ -231,7 +232,7 @@ async fn who_is_stopped_while_it_has_no_slot_leaves_nothing_behind() {
 
 /// Takes the credits away that a client has left, and lets an hour go by, in which a child costs more than it holds: what it had.
 async fn use_up_credits(system: &System) -> i64 {
-    let held = system.services.scheduling.held(&system.services, &"acme".into()).unwrap();
+    let held = system.services.scheduler.held(&"acme".into()).unwrap();
     let left = system.services.ledger.client(&"acme".into()).left().unwrap() - i64::try_from(held).unwrap();
     deposit(system, -left).await;
     tokio::time::sleep(Duration::from_secs(3_600)).await;
@@ -254,7 +255,7 @@ async fn check_waiting_for_credits(works_ms: u64) {
     let waits = async || system.view(parent, None).await.unwrap().out_of_credit;
     until("its run tells", waits).await;
     deposit(&system, left).await;
-    assert_eq!(system.outcome(parent).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(parent).await.unwrap(), RunStatus::Succeeded);
     check_accounts(&system).await;
     system.shutdown().await;
 }
@@ -279,7 +280,7 @@ async fn who_has_its_end_to_tell_alone_needs_no_credits_for_that() {
         }
         system.cancel(parent).await.unwrap();
         until("all are over", async || system.runs(true).unwrap().is_empty()).await;
-        assert_eq!(system.outcome(parent).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(system.outcome(parent).await.unwrap(), RunStatus::Cancelled);
         deposit(&system, left).await;
         check_accounts(&system).await;
         system.shutdown().await;
@@ -291,12 +292,12 @@ async fn a_life_of_the_scheduler_that_ends_late_does_not_close_the_queue_of_the_
     let (system, gates) = system().await;
     let (parent, _) = standing(&system, &gates, Stands::Vacated).await;
     let services = &system.services;
-    let earlier = services.scheduling.open(services, 1).unwrap();
-    services.scheduling.open(services, 1).unwrap();
-    services.scheduling.close(services, earlier);
+    let earlier = services.scheduler.open(1).unwrap();
+    services.scheduler.open(1).unwrap();
+    services.scheduler.close(earlier);
     assert_eq!(queue(&system), Some((1, 0)));
     gates[0].go.add_permits(1);
-    assert_eq!(system.outcome(parent).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.outcome(parent).await.unwrap(), RunStatus::Succeeded);
     check_accounts(&system).await;
     system.shutdown().await;
 }

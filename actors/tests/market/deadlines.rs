@@ -1,6 +1,7 @@
 //! Deadlines: nothing of a job starts after its own, and what is not over by then fails.
 
 use ostler_kernel::event::OperatorAct;
+use ostler_kernel::run::RunStatus;
 
 use super::*;
 
@@ -79,7 +80,7 @@ async fn nothing_of_a_job_starts_after_its_deadline() {
         if matches!(wants, "all" | "resume") {
             // Whatever its records say that it waits for.
             let settled = second.outcome(posted).await.unwrap();
-            assert_eq!(settled, Settled::Closed(RunOutcome::Cancelled), "{begins}, {wants}");
+            assert_eq!(settled, RunStatus::Cancelled, "{begins}, {wants}");
         }
         let row = over(&second, posted).await;
         assert_eq!(row.reason.as_deref(), Some("it was not over by its deadline"), "{begins}, {wants}");
@@ -158,7 +159,7 @@ async fn nothing_that_a_job_opened_starts_after_its_deadline() {
     let child = journal.runs(false).unwrap().into_iter().find(|row| row.run != posted).unwrap();
     second.resume(child.run).await.unwrap();
     let outcome = second.outcome(child.run).await.unwrap();
-    assert_eq!(outcome, Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(outcome, Settled::new(RunStatus::Cancelled));
     assert_eq!(acts(&second, child.run).await, [OperatorAct::StopLate]);
     assert_eq!(second.evaluation(child.run).await.unwrap().row.acts, 0, "nobody did anything");
     assert!(!hold.has_started());

@@ -97,7 +97,7 @@ async fn a_run_whose_budget_is_used_up_does_not_wait_for_credits() {
     let submission = Submission { client: "acme".into(), budget: Some(300), ..Submission::plan(plan) };
     let run = first.submit(submission).await.unwrap();
     let outcome = tokio::time::timeout(PATIENCE, first.outcome(run)).await;
-    assert_eq!(outcome.unwrap().unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(outcome.unwrap().unwrap(), RunStatus::Failed);
     let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
     let told = format!("{records:?}");
     assert!(told.contains("the budget of the run, 300 credits, is used up"), "{told}");
@@ -126,7 +126,7 @@ async fn what_costs_nothing_goes_on_when_a_budget_is_used_up() {
     system.post(job(1_000, asks)).await.unwrap();
     let outcome = tokio::time::timeout(PATIENCE, system.outcome(run)).await;
     let states = common::states(&system, run).await;
-    assert_eq!(outcome.expect(&states).unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert_eq!(outcome.expect(&states).unwrap(), RunStatus::Failed);
     assert!(states.contains("late executed") && states.contains("x failed"), "{states}");
 }
 
@@ -191,7 +191,7 @@ async fn who_waits_for_what_is_reserved_asks_again_at_an_even_pace() {
     second.cancel(posted).await.unwrap();
     look.go(2);
     let outcome = tokio::time::timeout(PATIENCE, second.outcome(run)).await;
-    assert_eq!(outcome.unwrap().unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(outcome.unwrap().unwrap(), RunStatus::Succeeded);
 }
 
 /// Whether a run waits for credits, each time that changed.
@@ -280,7 +280,7 @@ async fn runs_that_wait_for_what_is_reserved_need_no_actor() {
     busy.go(1);
     over(&system, posted).await;
     for run in runs {
-        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
         assert_eq!(waits(&journal, run), [true, false]);
     }
     system.shutdown().await;

@@ -6,10 +6,10 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::{ClientId, RunId};
 use ostler_kernel::ledger::{ClientCredits, CreditError, Reservations};
 use ostler_kernel::market::MarketStep;
-use ostler_kernel::port::{JournalError, Position, RunRowStatus, StreamId};
+use ostler_kernel::port::{Journal, JournalError, Position, RunRowStatus, StreamId};
 
 use crate::api::system::System;
-use crate::services::Services;
+use crate::run::services::RunServices;
 use crate::storage::run_reader;
 
 /// The credits of a metered client, as its records tell.
@@ -115,11 +115,70 @@ impl System {
     }
 }
 
-fn audit(services: &Services, client: ClientId, runs: &[RunId]) -> Result<ClientAudit, JournalError> {
-    let journal = &*services.journal;
+fn audit(services: &RunServices, client: ClientId, runs: &[RunId]) -> Result<ClientAudit, JournalError> {
+    let journal: &dyn Journal = &**services.journal;
+    let (mut moves, told) = client_moves(journal, &client)?;
+    let mut found: BTreeMap<RunId, u64> = BTreeMap::new();
+    let mut seen = 0u64;
+    for &run in runs {
+        run_reader::each(journal, StreamId::run(&client, run), None, |record| -> Result<(), JournalError> {
+            match &record.event {
+                Event::RunTerms(terms) => {
+                    let open = terms.parent.as_ref().map(|parent| Move::Open { run, parent: parent.run });
+                    moves.extend(open.map(|open| (record.position, open)));
+                }
+                Event::AttemptResult(result) | Event::LateResult(result) => {
+                    moves.push((record.position, Move::Settle { run, cost: result.cost }));
+                    *found.entry(run).or_default() += result.cost;
+                    seen += result.cost;
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+    }
+    // What was charged and is not written down yet: looked for last, so that nothing of it is among the records.
+    for (whose, run, cost) in services.attempts.unrecorded() {
+        if whose == client {
+            moves.push((Position(u64::MAX), Move::Settle { run, cost }));
+            seen += cost;
+        }
+    }
+    // Of what happened at once, the order within its stream counts.
+    moves.sort_by_key(|(position, _)| *position);
+    let Some(book) = services.ledger.find(&client) else {
+        return Ok(ClientAudit { client, credits: ClientCredits::default(), violations: Vec::new() });
+    };
+    // What runs cost that are not kept any more stands in the table alone.
+    let (credits, mut violations) = fold(moves, book.spent().saturating_sub(seen));
+    for (job, told) in told {
+        match found.get(&job) {
+            Some(found) if *found != told => violations.push(Violation::Spent { job, told, found: *found }),
+            _ => {}
+        }
+    }
+    // While a job goes on, what it costs is known before it is written down.
+    if services.market.open().into_iter().any(|job| services.active_runs.has(job)) {
+        return Ok(ClientAudit { client, credits, violations });
+    }
+    let tells = [
+        ("deposited", book.terms().deposited().unwrap_or(0), credits.deposited()),
+        ("reserved", book.reserved() as i64, credits.reserved() as i64),
+        ("free", book.balance().unwrap_or(0), credits.balance()),
+    ];
+    let wrong = tells.into_iter().filter(|(_, told, found)| told != found);
+    violations.extend(wrong.map(|(what, told, found)| Violation::Told { what, told, found }));
+    Ok(ClientAudit { client, credits, violations })
+}
+
+/// What the stream of a client says of its credits, and what each job of it is recorded to have cost.
+fn client_moves(
+    journal: &dyn Journal,
+    client: &ClientId,
+) -> Result<(Vec<(Position, Move)>, BTreeMap<RunId, u64>), JournalError> {
     let mut moves: Vec<(Position, Move)> = Vec::new();
     let mut told: BTreeMap<RunId, u64> = BTreeMap::new();
-    run_reader::each(journal, StreamId::client(&client), None, |record| -> Result<(), JournalError> {
+    run_reader::each(journal, StreamId::client(client), None, |record| -> Result<(), JournalError> {
         let moved = match &record.event {
             Event::CreditDeposited { credits, spent, .. } => {
                 Some(Move::Deposit { credits: *credits, spent: *spent })
@@ -143,57 +202,7 @@ fn audit(services: &Services, client: ClientId, runs: &[RunId]) -> Result<Client
         moves.extend(moved.map(|moved| (record.position, moved)));
         Ok(())
     })?;
-    let mut found: BTreeMap<RunId, u64> = BTreeMap::new();
-    let mut seen = 0u64;
-    for &run in runs {
-        run_reader::each(journal, StreamId::run(&client, run), None, |record| -> Result<(), JournalError> {
-            match &record.event {
-                Event::RunTerms(terms) => {
-                    let open = terms.parent.as_ref().map(|parent| Move::Open { run, parent: parent.run });
-                    moves.extend(open.map(|open| (record.position, open)));
-                }
-                Event::AttemptResult(result) | Event::LateResult(result) => {
-                    moves.push((record.position, Move::Settle { run, cost: result.cost }));
-                    *found.entry(run).or_default() += result.cost;
-                    seen += result.cost;
-                }
-                _ => {}
-            }
-            Ok(())
-        })?;
-    }
-    // What was charged and is not written down yet: looked for last, so that nothing of it is among the records.
-    for (whose, run, cost) in services.effects.unrecorded(journal) {
-        if whose == client {
-            moves.push((Position(u64::MAX), Move::Settle { run, cost }));
-            seen += cost;
-        }
-    }
-    // Of what happened at once, the order within its stream counts.
-    moves.sort_by_key(|(position, _)| *position);
-    let Some(book) = services.ledger.find(&client) else {
-        return Ok(ClientAudit { client, credits: ClientCredits::default(), violations: Vec::new() });
-    };
-    // What runs cost that are not kept any more stands in the table alone.
-    let (credits, mut violations) = fold(moves, book.spent().saturating_sub(seen));
-    for (job, told) in told {
-        match found.get(&job) {
-            Some(found) if *found != told => violations.push(Violation::Spent { job, told, found: *found }),
-            _ => {}
-        }
-    }
-    // While a job goes on, what it costs is known before it is written down.
-    if services.market.open().into_iter().any(|job| services.driven.has(job)) {
-        return Ok(ClientAudit { client, credits, violations });
-    }
-    let tells = [
-        ("deposited", book.terms().deposited().unwrap_or(0), credits.deposited()),
-        ("reserved", book.reserved() as i64, credits.reserved() as i64),
-        ("free", book.balance().unwrap_or(0), credits.balance()),
-    ];
-    let wrong = tells.into_iter().filter(|(_, told, found)| told != found);
-    violations.extend(wrong.map(|(what, told, found)| Violation::Told { what, told, found }));
-    Ok(ClientAudit { client, credits, violations })
+    Ok((moves, told))
 }
 
 /// What the moves come to, in their order, and then so many credits that were spent besides; and what was wrong with any of them.

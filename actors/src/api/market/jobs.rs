@@ -11,10 +11,11 @@ use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::port::{Position, RunRowStatus};
 use ostler_kernel::run::Canceller;
 
-use super::{MarketError, OfferRefused};
-use crate::api::submission::{SubmitError, new_run_id};
+use crate::api::submission::new_run_id;
 use crate::api::system::System;
-use crate::registry::RegistryMessage;
+use crate::messages::market::{MarketError, OfferRefused};
+use crate::messages::registry::RegistryMessage;
+use crate::messages::submission::SubmitError;
 use crate::state::market::{Entry, check_balance, spent};
 
 /// Work to be put up on the market.
@@ -113,7 +114,7 @@ impl System {
             request;
         let JobRequest { intent, scope, workspace, .. } = request;
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
-        self.services.domains.check(domain.as_deref())?;
+        self.services.evaluation.domains.check(domain.as_deref())?;
         self.judge_plan(plan.clone()).await.map_err(MarketError::Plan)?;
         let plan = json::to_canonical(&plan).map_err(SubmitError::Plan)?;
         let (id, scope) = (id.unwrap_or_else(new_run_id), scope);
@@ -157,7 +158,7 @@ impl System {
     /// Posts a job that nobody has posted, and gives where that is written down.
     async fn post_anew(&self, job: &Job) -> Result<Position, MarketError> {
         let id = job.id;
-        job.check(self.services.clock.now())?;
+        job.check(self.services.journal.now())?;
         check_balance(&self.services.ledger, &job.client, job.budget, 0)?;
         if self.services.journal.run(id)?.is_some() {
             return Err(MarketError::Taken(id));
@@ -198,7 +199,7 @@ impl System {
         }
         // Who is told that it goes on is not to find its run under way when it is late already.
         let deadline = entry.standing.job().deadline;
-        if deadline.is_some_and(|deadline| deadline <= self.services.clock.now())
+        if deadline.is_some_and(|deadline| deadline <= self.services.journal.now())
             && let Err(error) = self.cancel_by(job, Canceller::Deadline).await
         {
             tracing::debug!(%job, %error, "it is late, and whoever takes it on cancels its run");
@@ -214,7 +215,7 @@ impl System {
     ///
     /// There is none, or the journal cannot be read or written.
     pub async fn job_at(&self, job: RunId, stage: Stage) -> Result<JobRow, MarketError> {
-        let mut stirs = self.services.stirs.subscribe();
+        let mut stirs = self.services.journal.status.watch_changes();
         loop {
             stirs.mark_unchanged();
             let is_pursued = self.services.market.is_pursued(job);
@@ -258,13 +259,13 @@ impl System {
             posted_ms,
             since_ms,
         };
-        if let Some(RunRowStatus::Closed(outcome)) = run.as_ref().map(|run| &run.standing) {
+        if let Some(RunRowStatus::Closed(outcome)) = run.as_ref().map(|run| &run.status) {
             row.outcome = Some(outcome.to_string());
         }
         match standing {
             JobState::Proposed(proposed) => row.proposals = proposed.proposals,
             JobState::Execution(_) => {
-                row.spent = run.map(|run| spent(&self.services, &run)).transpose()?.unwrap_or(0);
+                row.spent = run.map(|run| spent(&**self.services.journal, &run)).transpose()?.unwrap_or(0);
             }
             JobState::Evaluation(evaluation) => {
                 row.spent = evaluation.closing.spent;

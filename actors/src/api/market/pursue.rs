@@ -12,12 +12,12 @@ use ostler_kernel::port::{JournalError, RunRowStatus};
 use ostler_kernel::run::{Canceller, RunOutcome};
 use tokio::time::Duration;
 
-use super::MarketError;
-use crate::api::submission::{Submission, SubmitError};
 use crate::api::system::System;
-use crate::registry::RegistryMessage;
+use crate::base::paused_time::SPACE_RETRY;
+use crate::messages::market::MarketError;
+use crate::messages::registry::RegistryMessage;
+use crate::messages::submission::{Submission, SubmitError};
 use crate::state::market::spent;
-use crate::storage::disk_space::ROOM;
 
 /// Wait before a step that could not be written down is tried again, while actors are restarted.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -47,10 +47,10 @@ impl System {
                     tracing::warn!(%job, %error, "the job stays where it is until it is taken up again");
                     break;
                 }
-                tokio::time::sleep(ROOM).await;
+                tokio::time::sleep(SPACE_RETRY).await;
             }
-            system.services.market.let_go(job);
-            system.services.stir();
+            system.services.market.stop_pursuing(job);
+            system.services.journal.status.notify_changed();
         });
     }
 
@@ -58,7 +58,9 @@ impl System {
     fn may_have_room(&self, error: &MarketError) -> bool {
         let is_about_room =
             matches!(error, MarketError::Journal(JournalError::Full(_) | JournalError::Conflict { .. }));
-        is_about_room && !self.services.is_stopping() && self.services.halted.borrow().is_none()
+        is_about_room
+            && !self.services.journal.status.is_stopping()
+            && self.services.journal.status.has_halted() == false
     }
 
     /// Takes on every job that is not over.
@@ -73,7 +75,7 @@ impl System {
             row.is_some_and(|row| matches!(row.status, RunRowStatus::Closed(_)))
         };
         for _ in 0..CLOSING_TRIES_MAX {
-            if self.services.halted.borrow().is_some()
+            if self.services.journal.status.has_halted()
                 || !self.services.market.pursued().iter().any(is_closed)
             {
                 return;
@@ -84,7 +86,7 @@ impl System {
 
     async fn take_on(&self, id: RunId) -> Result<(), MarketError> {
         while let Some(entry) = self.services.market.entry(id) {
-            if self.services.is_stopping() {
+            if self.services.journal.status.is_stopping() {
                 return Ok(());
             }
             let step = match entry.standing {
@@ -99,7 +101,7 @@ impl System {
                 JobState::Evaluation(_) | JobState::Failed(_) => return Ok(()),
             };
             self.get_on(id, step).await?;
-            self.services.stir();
+            self.services.journal.status.notify_changed();
         }
         Ok(())
     }
@@ -115,7 +117,7 @@ impl System {
                     return Box::pin(self.get_on(job, failed(Stage::Contract, error.to_string(), 0))).await;
                 }
                 Some(Err(error)) => return Err(error),
-                None if self.services.is_stopping() => return Err(MarketError::Restarting),
+                None if self.services.journal.status.is_stopping() => return Err(MarketError::Restarting),
                 None => tokio::time::sleep(AGAIN).await,
             }
         }
@@ -126,14 +128,15 @@ impl System {
         let services = &self.services;
         // What is wrong with the plan itself is told when it is split up.
         let plan = self.valid(read(&job.plan)).await.ok();
-        let takes =
-            |agent: &AgentId| plan.as_ref().is_none_or(|it| services.profiles.of(agent).takes(it).is_ok());
-        let proposals = services.market.proposals(job, &services.ledger, services.clock.now(), takes);
+        let takes = |agent: &AgentId| {
+            plan.as_ref().is_none_or(|it| services.evaluation.profiles.of(agent).takes(it).is_ok())
+        };
+        let proposals = services.market.proposals(job, &services.ledger, services.journal.now(), takes);
         MarketStep::Proposed { proposals }
     }
 
     fn sign(&self, Proposed { job, proposals }: &Proposed) -> MarketStep {
-        let selected = match select(job, proposals, self.services.clock.now()) {
+        let selected = match select(job, proposals, self.services.journal.now()) {
             Ok(selected) => selected.proposal,
             Err(error) => return failed(Stage::Contract, error.to_string(), 0),
         };
@@ -204,7 +207,7 @@ impl System {
     async fn evaluate(&self, execution: &Execution) -> Result<Option<MarketStep>, MarketError> {
         let Contract { job, deadline, .. } = &execution.contract;
         let services = &self.services;
-        let mut stirs = services.stirs.subscribe();
+        let mut stirs = services.journal.status.watch_changes();
         let mut is_late = false;
         loop {
             stirs.mark_unchanged();
@@ -218,10 +221,10 @@ impl System {
                     return Ok(Some(failed(Stage::Evaluation, format!("its run is quarantined: {why}"), 0)));
                 }
                 Some(RunRowStatus::Open | RunRowStatus::Parked(_)) => {
-                    if services.is_stopping() || services.halted.borrow().is_some() {
+                    if services.journal.status.is_stopping() || services.journal.status.has_halted() {
                         return Ok(None);
                     }
-                    let left = deadline.map(|deadline| deadline.saturating_sub(services.clock.now()));
+                    let left = deadline.map(|deadline| deadline.saturating_sub(services.journal.now()));
                     if !is_late && left.is_some_and(|left| left <= 0) {
                         match self.cancel_by(job.id, Canceller::Deadline).await {
                             Ok(()) => is_late = true,
@@ -242,8 +245,8 @@ impl System {
             }
             let Some(row) = row else { continue };
             services.journal.durable(row.position).await?;
-            let spent = spent(services, &row)?;
-            let closed_ms = row.closed_ms.unwrap_or_else(|| services.clock.now());
+            let spent = spent(&**services.journal, &row)?;
+            let closed_ms = row.closed_ms.unwrap_or_else(|| services.journal.now());
             let RunRowStatus::Closed(outcome) = row.status else { continue };
             let late = "it was not over by its deadline";
             let why = match outcome {

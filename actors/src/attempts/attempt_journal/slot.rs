@@ -9,8 +9,8 @@ use ostler_kernel::port::BoxFuture;
 use ostler_kernel::run::RunBudget;
 use tokio::time::{Instant, sleep};
 
-use super::{Late, LiveLog};
-use crate::attempts::attempt_table::AttemptKey;
+use super::{AttemptJournal, Late};
+use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
 
 /// Time until the run queue is asked again that had no room, or was being restarted.
@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 /// A step waits for the end of a run, until this is dropped.
 pub(crate) struct WaitsForRun<'a> {
-    log: &'a LiveLog,
+    log: &'a AttemptJournal,
     step: &'a str,
 }
 
@@ -28,7 +28,7 @@ impl Drop for WaitsForRun<'_> {
     }
 }
 
-impl LiveLog {
+impl AttemptJournal {
     /// The attempt that this is the log of.
     pub(crate) fn key(&self) -> AttemptKey {
         let of = &self.site.of;
@@ -71,7 +71,7 @@ impl LiveLog {
                 }
                 slot = Some(Box::pin(self.reclaim()));
             }
-            again = (!self.vacate()).then(|| Box::pin(sleep(AGAIN)));
+            again = (!self.yield_slot()).then(|| Box::pin(sleep(AGAIN)));
             if let Some(again) = &mut again {
                 let _ = again.as_mut().poll(cx);
             }
@@ -87,34 +87,34 @@ impl LiveLog {
     }
 
     /// Gives the slot back if nothing is done with it; false if it could not be given back.
-    fn vacate(&self) -> bool {
+    fn yield_slot(&self) -> bool {
         // Whoever takes a step up says so under this lock before it looks for a slot.
         let mut steps = lock(&self.steps);
         if !steps.only_wait() {
             return true;
         }
-        let (services, key) = (&self.services, self.key());
-        if !services.effects.may_vacate(&key) {
+        let (executor, key) = (&self.executor, self.key());
+        if !executor.attempts.may_yield(&key) {
             return true;
         }
-        let vacated = services.scheduling.vacate(services, &key);
-        steps.lent |= vacated;
-        vacated
+        let yielded = executor.scheduler.yield_slot(&key);
+        steps.lent |= yielded;
+        yielded
     }
 
     /// Waits until the attempt has a slot again, if it gave it back: that is no time of its own. When this process is to end, that does
     /// not come.
     pub(crate) async fn reclaim(&self) {
-        let (services, key) = (&self.services, self.key());
-        if !services.effects.is_without_slot(&key) {
+        let (executor, key) = (&self.executor, self.key());
+        if !executor.attempts.is_without_slot(&key) {
             return;
         }
         let _still = self.waited.begin();
-        while let Some(stirs) = services.effects.want(&key) {
+        while let Some(stirs) = executor.attempts.want(&key) {
             let mut stirred = pin!(stirs.notified());
             stirred.as_mut().enable();
-            let has_room = services.scheduling.reclaim(services, &key);
-            if !services.effects.is_without_slot(&key) {
+            let has_room = executor.scheduler.reclaim(&key);
+            if !executor.attempts.is_without_slot(&key) {
                 return;
             }
             let again = async {
@@ -133,17 +133,17 @@ impl LiveLog {
 
     /// When this process is to end, the attempt ends as if with it, once no step of it acts on the world. Else this does not end.
     pub(crate) async fn ends_with_process(&self) -> Infallible {
-        self.services.stopped().await;
+        self.executor.journal.status.stopped().await;
         loop {
             let mut lull = pin!(self.lulls.notified());
             lull.as_mut().enable();
             // Without a slot nothing is done, and what is about to begin does not any more.
-            if self.services.effects.is_without_slot(&self.key()) || !lock(&self.steps).any_acts() {
+            if self.executor.attempts.is_without_slot(&self.key()) || !lock(&self.steps).any_acts() {
                 break;
             }
             lull.await;
         }
-        self.services.effects.leave(&self.key());
+        self.executor.attempts.leave(&self.key());
         std::future::pending().await
     }
 
@@ -156,7 +156,8 @@ impl LiveLog {
         if let Poll::Ready(ended) = futures::poll!(&mut work) {
             return Ok(ended);
         }
-        let ask = |act: &dyn Fn(&mut RunBudget) -> Option<u64>| self.services.purses.with(self.site.run, act);
+        let ask =
+            |act: &dyn Fn(&mut RunBudget) -> Option<u64>| self.executor.run_budgets.with(self.site.run, act);
         let mut held = ask(&|purse| Some(purse.reserved(&of))).flatten();
         loop {
             // What the clock cannot add never comes.

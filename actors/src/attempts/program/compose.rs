@@ -10,7 +10,8 @@ use ostler_kernel::port::{ToolResult, ToolSpec};
 use serde_json::{Value, json};
 
 use super::context::ProgramContext;
-use super::{Program, Routine, Shape, Step, structural};
+use super::routine::{Routine, Shape, structural};
+use super::step::Step;
 
 /// A piece of a program.
 #[derive(Clone)]
@@ -40,9 +41,9 @@ type Map = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
 /// Makes the output of one program the input of another. Pure: it is called again by each attempt.
 #[derive(Clone)]
 pub struct Mapping {
-    name: String,
+    pub(super) name: String,
     /// `None`: the value as it is.
-    map: Option<Arc<Map>>,
+    pub(super) map: Option<Arc<Map>>,
 }
 
 impl fmt::Debug for Mapping {
@@ -63,25 +64,6 @@ impl Mapping {
     /// Hands the value on as it is.
     pub fn none() -> Mapping {
         Mapping { name: String::new(), map: None }
-    }
-}
-
-impl Program {
-    /// The program that gives what it is given.
-    pub fn identity() -> Program {
-        Program::of(Vec::new())
-    }
-
-    /// This program, and then another, which is given what `map` makes of the output. The value between is held to the input
-    /// of the other, and what each piece gave is kept: an attempt goes on where the one before it was.
-    ///
-    /// `a.then(f, b).then(g, c)` is `a.then(f, b.then(g, c))`, and [`Program::identity`] before or behind, with
-    /// [`Mapping::none`], changes nothing.
-    pub fn then(self, map: Mapping, next: Program) -> Program {
-        let mut stages = self.stages;
-        stages.extend(map.map.is_some().then_some(Stage::Mapping(map)));
-        stages.extend(next.stages);
-        Program::of(stages)
     }
 }
 

@@ -3,29 +3,26 @@
 
 mod compose;
 mod context;
+mod routine;
 mod step;
-
-use std::fmt;
-use std::sync::{Arc, OnceLock};
-
-use ostler_kernel::contract::Contract;
-use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::plan::{Effect, Idempotency, Method, Rule};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::FailureCategory;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
 
 pub use compose::Mapping;
 pub use context::ProgramContext;
 pub use step::{Step, StepError};
 
-use compose::{Stage, Whole};
+use std::fmt;
+use std::sync::Arc;
 
-/// What a program does with its input.
-type Code = Arc<dyn Fn(ProgramContext, Value) -> BoxFuture<'static, ToolResult> + Send + Sync>;
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use compose::{Stage, Whole};
+use routine::{Routine, Shape, structural};
 
 /// An agent written as code, or several of them, one after the other.
 ///
@@ -55,42 +52,6 @@ pub struct Program {
     named: Option<String>,
     /// What was said of all of it.
     described: Option<String>,
-}
-
-/// One piece of code with what it takes and gives.
-#[derive(Clone)]
-struct Routine {
-    name: String,
-    version: String,
-    description: String,
-    code: Code,
-    input: Shape,
-    output: Shape,
-    class: CallClass,
-}
-
-/// What a value must be like.
-#[derive(Clone)]
-struct Shape {
-    schema: Value,
-    compiled: Arc<OnceLock<Result<Contract, String>>>,
-}
-
-impl Shape {
-    fn new(schema: Value) -> Shape {
-        Shape { schema, compiled: Arc::default() }
-    }
-
-    /// What is wrong with a value, if anything is.
-    fn judge(&self, value: &Value) -> Result<(), String> {
-        let compiled = self.compiled.get_or_init(|| {
-            let rule = Rule { method: Method::Schema, p: None, spec: Some(Arc::new(self.schema.clone())) };
-            Contract::compile(&[rule]).map_err(|error| error.to_string())
-        });
-        let judged = compiled.as_ref().map_err(Clone::clone)?.judge(value);
-        let broken: Vec<String> = judged.broken.iter().map(ToString::to_string).collect();
-        if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
-    }
 }
 
 impl fmt::Debug for Program {
@@ -237,6 +198,25 @@ impl Program {
     }
 }
 
+impl Program {
+    /// The program that gives what it is given.
+    pub fn identity() -> Program {
+        Program::of(Vec::new())
+    }
+
+    /// This program, and then another, which is given what `map` makes of the output. The value between is held to the input
+    /// of the other, and what each piece gave is kept: an attempt goes on where the one before it was.
+    ///
+    /// `a.then(f, b).then(g, c)` is `a.then(f, b.then(g, c))`, and [`Program::identity`] before or behind, with
+    /// [`Mapping::none`], changes nothing.
+    pub fn then(self, map: Mapping, next: Program) -> Program {
+        let mut stages = self.stages;
+        stages.extend(map.map.is_some().then_some(Stage::Mapping(map)));
+        stages.extend(next.stages);
+        Program::of(stages)
+    }
+}
+
 impl Tool for Program {
     fn spec(&self) -> &ToolSpec {
         &self.spec
@@ -249,8 +229,4 @@ impl Tool for Program {
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(self.run(permit, context))
     }
-}
-
-fn structural(message: String) -> Failure {
-    Failure::new(FailureCategory::Structural, message)
 }

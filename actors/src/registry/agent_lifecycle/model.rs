@@ -71,7 +71,7 @@ struct Left {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct World {
-    machine: Machine<Birth>,
+    machine: AgentLifecycle<Birth>,
     /// The registry's list.
     runs: VecDeque<Number>,
     /// Requests that wait in the registry.
@@ -102,7 +102,7 @@ fn number(run: RunId) -> Number {
 impl World {
     fn new(left: Left) -> World {
         World {
-            machine: Machine::new(),
+            machine: AgentLifecycle::new(),
             runs: VecDeque::new(),
             waiting: Vec::new(),
             inbox: VecDeque::new(),
@@ -118,7 +118,7 @@ impl World {
 
     /// As the registry does it.
     fn take(&mut self, input: Input<Birth>) -> Step<Birth> {
-        let around = Around { first: self.runs.front().map(|&run| id(run)), pool: true };
+        let around = LifecycleContext { first: self.runs.front().map(|&run| id(run)), pool: true };
         let step = self.machine.take(input, around);
         if !self.machine.is_passive() {
             self.alarm = None;

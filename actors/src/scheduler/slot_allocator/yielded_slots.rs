@@ -4,56 +4,57 @@ use ostler_kernel::event::Accounts;
 use ostler_kernel::id::RunId;
 use ractor::ActorProcessingErr;
 
-use super::Grants;
-use crate::attempts::attempt_table::{AttemptKey, Leaves, Wants};
-use crate::run::AgentMessage;
-use crate::scheduler::Job;
-use crate::services::Services;
+use super::SlotAllocator;
+use crate::base::keys::AttemptKey;
+use crate::messages::agent::AgentMessage;
+use crate::messages::slots::Job;
+use crate::scheduler::context::QueueContext;
+use crate::state::attempt_slot::{Leaves, Wants};
 
-impl Grants {
+impl SlotAllocator {
     /// An attempt waits from here on: what it cost so far is charged, and its slot is free.
-    pub(in crate::scheduler) fn vacate(&mut self, services: &Services, key: &AttemptKey) {
-        if let Some(leaves) = services.effects.vacate(key) {
-            self.take_leave(services, key.run, leaves);
+    pub(in crate::scheduler) fn yield_slot(&mut self, cx: &QueueContext, key: &AttemptKey) {
+        if let Some(leaves) = cx.attempts.yield_slot(key) {
+            self.take_leave(cx, key.run, leaves);
         }
     }
 
     /// Takes an attempt out of the queue, and charges what it owes: how the accounts stand then, if it held a slot.
     pub(super) fn take_leave(
         &mut self,
-        services: &Services,
+        cx: &QueueContext,
         run: RunId,
         Leaves { ticket, owner, due }: Leaves,
     ) -> Option<Accounts> {
-        services.ledger.client(&owner.lane.client).spend(run, due);
-        let ticket = ticket.filter(|ticket| ticket.life == self.life)?;
+        cx.ledger.client(&owner.lane.client).spend(run, due);
+        let ticket = ticket.filter(|ticket| ticket.epoch == self.epoch)?;
         if self.queue.cancel(ticket.job, &mut self.events).is_ok() {
             self.forget(&owner.agent, ticket.job);
             None
         } else if due == 0 {
             // It was paid for when it gave up the slot before.
-            self.free(services, ticket.job)
+            self.free(cx, ticket.job)
         } else {
-            self.charge(services, ticket, due)
+            self.charge(cx, ticket, due)
         }
     }
 
     /// Queues an attempt that wants a slot to go on; false if there is no room. What is under way goes before what has not begun.
     pub(in crate::scheduler) fn reclaim(
         &mut self,
-        services: &Services,
+        cx: &QueueContext,
         key: &AttemptKey,
     ) -> Result<bool, ActorProcessingErr> {
-        let Some(Wants { owner, agent, estimate }) = services.effects.wants(key, self.life) else {
+        let Some(Wants { owner, agent, estimate }) = cx.attempts.wants(key, self.epoch) else {
             return Ok(true);
         };
-        if !self.know(services, &owner, &agent) {
+        if !self.know(cx, &owner, &agent) {
             return Ok(false);
         }
         let job = Job { run: key.run, node: key.node.clone(), rank: 0, opened_ms: 0, estimate };
         let pushed = self.push(&owner, job, Some(key.clone()))?;
         if let Some(ticket) = pushed {
-            services.effects.queued(key, ticket);
+            cx.attempts.queued(key, ticket);
         }
         if let Some(known) = self.agents.get(&owner.agent) {
             if known.books.client.is_parked() {
@@ -70,22 +71,22 @@ impl Grants {
     /// Queues an attempt anew that is queued to go on, as it waits for no credits any more.
     pub(in crate::scheduler) fn requeue(
         &mut self,
-        services: &Services,
+        cx: &QueueContext,
         key: &AttemptKey,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(leaves) = services.effects.unqueue(key) else { return Ok(()) };
-        self.take_leave(services, key.run, leaves);
-        if !self.reclaim(services, key)? {
-            services.effects.ask_again(key);
+        let Some(leaves) = cx.attempts.unqueue(key) else { return Ok(()) };
+        self.take_leave(cx, key.run, leaves);
+        if !self.reclaim(cx, key)? {
+            cx.attempts.ask_again(key);
         }
         Ok(())
     }
 
-    /// Queues whatever wants a slot to go on, in an earlier life of the scheduler or since.
-    pub(super) fn reclaim_all(&mut self, services: &Services) -> Result<(), ActorProcessingErr> {
-        for key in services.effects.all_wanting() {
-            if !self.reclaim(services, &key)? {
-                services.effects.ask_again(&key);
+    /// Queues whatever wants a slot to go on, in an earlier epoch of the scheduler or since.
+    pub(super) fn reclaim_all(&mut self, cx: &QueueContext) -> Result<(), ActorProcessingErr> {
+        for key in cx.attempts.all_wanting() {
+            if !self.reclaim(cx, &key)? {
+                cx.attempts.ask_again(&key);
             }
         }
         Ok(())

@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Published;
 use ostler_kernel::id::PipelineId;
-use ostler_kernel::json::{Json, to_canonical};
+use ostler_kernel::json::Json;
 use ostler_kernel::pipeline::{Output, PipelineSpec, Topology};
 use ostler_kernel::port::{JournalError, Position, Seq};
-use serde::Serialize;
 use serde_json::Value;
 
-use super::count::FEW_AT_ONCE;
-use super::error::{PipelineError, PublishError};
-use super::log::{Done, Log};
-use super::row::PipelineRow;
-use super::stage::{AnyStage, Gap, Outbox, PipelineEvent, Stage, StageError, check_state};
-use super::stage_runtime::Handler;
-use super::{EVENTS_AT_ONCE, HEARD_BYTES_AT_ONCE};
-use crate::api::cursor::EventCursor;
 use crate::api::system::{System, ask};
-use crate::pipelines::actor::PipelinesMessage;
+use crate::pipelines::batch_limits::{EVENTS_AT_ONCE, HEARD_BYTES_AT_ONCE};
+use crate::pipelines::count::FEW_AT_ONCE;
+use crate::pipelines::error::{PipelineError, PublishError};
+use crate::pipelines::log::{Done, Log};
+use crate::pipelines::message::PipelinesMessage;
+use crate::pipelines::row::PipelineRow;
+use crate::pipelines::stage::{
+    AnyStage, Gap, Handler, Outbox, PipelineEvent, Stage, StageError, check_state,
+};
+use crate::storage::event_cursor::EventCursor;
 
 /// A pipeline. Cloning it gives another handle to the same.
 #[derive(Clone)]
 pub struct PipelineHandle {
     system: System,
-    log: Arc<Log>,
+    pub(super) log: Arc<Log>,
 }
 
 impl fmt::Debug for PipelineHandle {
@@ -82,7 +82,7 @@ impl System {
             _ => Err(faults),
         });
         let topology: Box<Topology> = Box::new(topology.map_err(PipelineError::Spec)?);
-        let pipelines = self.services.links.pipelines().ok_or(PipelineError::Restarting)?;
+        let pipelines = self.pipelines.actor.get().ok().ok_or(PipelineError::Restarting)?;
         let made = ask(&pipelines, |reply| PipelinesMessage::Create { topology, reply }).await;
         let (log, position) = made.ok_or(PipelineError::Restarting)??;
         self.services.journal.durable(position).await?;
@@ -95,7 +95,7 @@ impl System {
     ///
     /// There is none of this name, or it cannot be read.
     pub fn pipeline(&self, id: &str) -> Result<PipelineHandle, PipelineError> {
-        let found = self.services.pipelines.find(&self.services, id)?;
+        let found = self.pipelines.find(id)?;
         let log = found.ok_or_else(|| PipelineError::Unknown(id.chars().take(80).collect()))?;
         Ok(PipelineHandle { system: self.clone(), log })
     }
@@ -106,7 +106,7 @@ impl System {
     ///
     /// One of them cannot be read.
     pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
-        let logs = self.services.pipelines.all(&self.services)?;
+        let logs = self.pipelines.all()?;
         let rows = logs.iter().map(|log| log.row()).collect();
         if let Some(position) = logs.iter().map(|log| log.position()).max() {
             self.services.journal.durable(position).await?;
@@ -135,7 +135,7 @@ impl PipelineHandle {
         self.settled(self.log.position()).await
     }
 
-    async fn settled(&self, position: Position) -> Result<(), JournalError> {
+    pub(super) async fn settled(&self, position: Position) -> Result<(), JournalError> {
         if position == Position::default() {
             return Ok(());
         }
@@ -208,16 +208,7 @@ impl PipelineHandle {
     /// Brings up the actor of a stage. While the actor of all pipelines is down, that happens when it and the pool are up again.
     fn start(&self, stage: usize) {
         let log = Arc::clone(&self.log);
-        self.system.services.links.tell_pipelines(PipelinesMessage::Start { log, stage });
-    }
-
-    /// Publishes for a stage from outside.
-    ///
-    /// # Errors
-    ///
-    /// There is no such stage.
-    pub fn publisher(&self, stage: &str) -> Result<Publisher, PipelineError> {
-        Ok(Publisher { stage: self.log.stage(stage)?, pipeline: self.clone() })
+        self.system.pipelines.tell(PipelinesMessage::Start { log, stage });
     }
 
     /// The records of its events after `after`, each as soon as it is durable. They end with the system.
@@ -233,8 +224,8 @@ impl PipelineHandle {
         if after + 1 < oldest {
             return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest });
         }
-        let services = Arc::clone(&self.system.services);
-        Ok(EventCursor::new(services, self.log.stream(), Seq(after)))
+        let journal = Arc::clone(&self.system.services.journal);
+        Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
     }
 
     /// The event of this number, such as one that was parked; `None`: there is none, or none any more. It may not be durable yet;
@@ -329,7 +320,11 @@ impl PipelineHandle {
         Ok(self.settled(position).await?)
     }
 
-    fn checked(&self, stage: usize, events: Vec<(String, Json)>) -> Result<Vec<Published>, PublishError> {
+    pub(super) fn checked(
+        &self,
+        stage: usize,
+        events: Vec<(String, Json)>,
+    ) -> Result<Vec<Published>, PublishError> {
         let (topology, mut output) = (self.log.topology(), Output::default());
         let check = |(kind, data): (String, Json)| {
             let kind = topology.check_publish(stage, &kind, &data)?;
@@ -358,7 +353,7 @@ impl PipelineHandle {
     /// The journal failed, or the system has ended.
     pub async fn ended(&self) -> Result<PipelineEnd, PipelineError> {
         let mut changes = self.log.watch();
-        let mut halts = self.system.services.halted.subscribe();
+        let mut halts = self.system.services.journal.status.watch_halted();
         loop {
             match self.log.is_over() {
                 Ok(true) => {
@@ -379,73 +374,5 @@ impl PipelineHandle {
                 _ = halts.changed() => {}
             }
         }
-    }
-}
-
-/// Publishes for a stage from outside. Cloning it gives another one for the same stage.
-#[derive(Clone, Debug)]
-pub struct Publisher {
-    pipeline: PipelineHandle,
-    stage: usize,
-}
-
-impl Publisher {
-    /// Publishes an event and gives its number. Durable when it returns; stages of this process hear of it before. Dropping the
-    /// future may or may not have published it.
-    ///
-    /// # Errors
-    ///
-    /// [`PublishError`]: the type is not declared, or stages are too far behind and did not catch up in time.
-    pub async fn publish<T: Serialize + ?Sized>(&self, kind: &str, data: &T) -> Result<u64, PublishError> {
-        let (seq, position) = self.put(kind, data).await?;
-        self.pipeline.settled(position).await?;
-        Ok(seq)
-    }
-
-    /// Publishes an event, and does not wait until it is durable: [`PipelineHandle::durable`] waits for all of them.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Publisher::publish`].
-    pub async fn publish_soon<T: Serialize + ?Sized>(
-        &self,
-        kind: &str,
-        data: &T,
-    ) -> Result<u64, PublishError> {
-        Ok(self.put(kind, data).await?.0)
-    }
-
-    /// Publishes several events at once, all or none, and gives the number of the last. Durable when it returns.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Publisher::publish`], or they are too many for once.
-    pub async fn publish_all(&self, events: Vec<(String, Json)>) -> Result<u64, PublishError> {
-        let events = self.pipeline.checked(self.stage, events)?;
-        let (seq, position) = self.pipeline.log.publish(self.stage, events).await?;
-        self.pipeline.settled(position).await?;
-        Ok(seq)
-    }
-
-    /// Says that nothing more comes. Durable when it returns.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`PipelineHandle::end`].
-    pub async fn end(&self) -> Result<(), PipelineError> {
-        let position = self.pipeline.log.end(self.stage)?;
-        Ok(self.pipeline.settled(position).await?)
-    }
-
-    async fn put<T: Serialize + ?Sized>(
-        &self,
-        kind: &str,
-        data: &T,
-    ) -> Result<(u64, Position), PublishError> {
-        let data = to_canonical(data)?;
-        let topology = self.pipeline.log.topology();
-        let kind = topology.check_publish(self.stage, kind, &data)?;
-        let event = Published { stage: topology.name(self.stage).clone(), kind, data };
-        self.pipeline.log.publish(self.stage, vec![event]).await
     }
 }

@@ -11,10 +11,11 @@ use ostler_store::{MemoryArtifacts, MemoryJournal};
 use ostler_supervisor::ChildRef;
 use serde_json::{Value, json};
 
-use super::{Outbox, PipelineEnd, PipelineEvent, PipelineHandle, Stage, StageError};
-use crate::api::evaluations::Evaluating;
 use crate::metrics::Seen;
-use crate::{Measures, System, SystemConfig};
+use crate::state::evaluation::Evaluating;
+use crate::{
+    Measures, Outbox, PipelineEnd, PipelineEvent, PipelineHandle, Stage, StageError, System, SystemConfig,
+};
 
 /// Longer than anything here takes, and shorter than a test may hang.
 const SOON: Duration = Duration::from_secs(60);
@@ -23,7 +24,7 @@ async fn system(measures: Measures) -> System {
     system_on(Arc::new(MemoryJournal::default()), measures).await
 }
 
-pub(super) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> System {
+pub(crate) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> System {
     let config = SystemConfig {
         journal,
         artifacts: Arc::new(MemoryArtifacts::default()),
@@ -59,9 +60,9 @@ fn sums(pipeline: &PipelineHandle, stage: &str, publishes: &'static str) {
 
 /// Kills a child; false if it is not there.
 fn kill(system: &System, child: &str) -> bool {
-    let links = &system.services.links;
+    let links = &system.services.mailboxes;
     match child {
-        "pipelines" => links.pipelines().map(|actor| actor.get_cell().kill()).is_some(),
+        "pipelines" => system.pipelines.actor.get().map(|actor| actor.get_cell().kill()).is_ok(),
         "scheduler" => links.scheduler.get().map(|actor| actor.get_cell().kill()).is_ok(),
         stage => match links.pool().and_then(|(pool, _)| pool.child_ref(stage)) {
             Some(ChildRef::Actor(cell)) => {

@@ -4,64 +4,15 @@
 use std::sync::Arc;
 
 use ostler_scheduler::Price;
-use ractor::ActorRef;
 use tokio::sync::Notify;
 
-use super::{AttemptKey, Effects, State, cost_since};
-use crate::run::AgentMessage;
-use crate::scheduler::{Owner, Ticket};
+use super::{AttemptState, AttemptTable};
+use crate::base::attempt_end::cost_since;
+use crate::base::keys::AttemptKey;
+use crate::messages::slots::Ticket;
+use crate::state::attempt_slot::{Leaves, Slot, Wants};
 
-/// What an attempt has of a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// It holds one.
-    Held(Ticket),
-    /// It waits without; what it is expected to cost from here on.
-    Vacated(Price),
-    /// It wants one again, and is not queued for it yet.
-    Wanted(Price),
-    /// It is queued for one.
-    Queued(Ticket),
-    /// It has ended, and that is settled.
-    Settled,
-}
-
-impl Slot {
-    /// The slot that it holds.
-    pub(super) fn held(self) -> Option<Ticket> {
-        match self {
-            Slot::Held(ticket) => Some(ticket),
-            Slot::Vacated(_) | Slot::Wanted(_) | Slot::Queued(_) | Slot::Settled => None,
-        }
-    }
-
-    /// What the run queue knows it by.
-    pub(super) fn ticket(self) -> Option<Ticket> {
-        match self {
-            Slot::Held(ticket) | Slot::Queued(ticket) => Some(ticket),
-            Slot::Vacated(_) | Slot::Wanted(_) | Slot::Settled => None,
-        }
-    }
-}
-
-/// What an attempt leaves to the run queue, as it ends or waits.
-pub(crate) struct Leaves {
-    /// The slot that it held, or was queued for.
-    pub(crate) ticket: Option<Ticket>,
-    pub(crate) owner: Arc<Owner>,
-    /// What it cost that nobody was charged for yet.
-    pub(crate) due: u64,
-}
-
-/// An attempt that wants a slot again.
-pub(crate) struct Wants {
-    pub(crate) owner: Arc<Owner>,
-    pub(crate) agent: ActorRef<AgentMessage>,
-    /// What it is expected to cost from here on.
-    pub(crate) estimate: Price,
-}
-
-impl Effects {
+impl AttemptTable {
     /// The slots that attempts hold, and those that they are queued for to go on.
     pub(crate) fn slots(&self) -> Vec<Ticket> {
         self.entries.iter().filter_map(|entry| entry.slot.ticket()).collect()
@@ -69,21 +20,21 @@ impl Effects {
 
     /// Whether an attempt has given its slot back, and has none again.
     pub(crate) fn is_without_slot(&self, key: &AttemptKey) -> bool {
-        let is_without = |slot| matches!(slot, Slot::Vacated(_) | Slot::Wanted(_) | Slot::Queued(_));
+        let is_without = |slot| matches!(slot, Slot::Yielded(_) | Slot::Wanted(_) | Slot::Queued(_));
         self.entries.get(key).is_some_and(|entry| is_without(entry.slot))
     }
 
     /// Whether an attempt that runs has a slot to give back, or wants one that it need not have.
-    pub(crate) fn may_vacate(&self, key: &AttemptKey) -> bool {
+    pub(crate) fn may_yield(&self, key: &AttemptKey) -> bool {
         let Some(entry) = self.entries.get(key) else { return false };
         let has = matches!(entry.slot, Slot::Held(_) | Slot::Wanted(_) | Slot::Queued(_));
-        has && matches!(entry.state, State::Running { .. })
+        has && matches!(entry.state, AttemptState::Running { .. })
     }
 
     /// An attempt that runs waits without a slot from here on: what it leaves.
-    pub(crate) fn vacate(&self, key: &AttemptKey) -> Option<Leaves> {
+    pub(crate) fn yield_slot(&self, key: &AttemptKey) -> Option<Leaves> {
         let mut entry = self.entries.get_mut(key)?;
-        if !matches!(entry.state, State::Running { .. }) {
+        if !matches!(entry.state, AttemptState::Running { .. }) {
             return None;
         }
         let (ticket, due, left) = match entry.slot {
@@ -95,17 +46,17 @@ impl Effects {
             }
             Slot::Queued(ticket) => (Some(ticket), 0, ticket.estimate),
             Slot::Wanted(left) => (None, 0, left),
-            Slot::Vacated(_) | Slot::Settled => return None,
+            Slot::Yielded(_) | Slot::Settled => return None,
         };
         entry.charged += due;
-        entry.slot = Slot::Vacated(left);
+        entry.slot = Slot::Yielded(left);
         Some(Leaves { ticket, owner: Arc::clone(&entry.owner), due })
     }
 
     /// An attempt wants a slot again. Gives what tells it that it has one.
     pub(crate) fn want(&self, key: &AttemptKey) -> Option<Arc<Notify>> {
         let mut entry = self.entries.get_mut(key)?;
-        if let Slot::Vacated(left) = entry.slot {
+        if let Slot::Yielded(left) = entry.slot {
             entry.slot = Slot::Wanted(left);
         }
         Some(Arc::clone(&entry.stirs))
@@ -126,17 +77,17 @@ impl Effects {
         Some(Leaves { ticket: Some(ticket), owner: Arc::clone(&entry.owner), due: 0 })
     }
 
-    /// What an attempt wants a slot for that is not queued for one in this life of the scheduler.
-    pub(crate) fn wants(&self, key: &AttemptKey, life: u64) -> Option<Wants> {
+    /// What an attempt wants a slot for that is not queued for one in this epoch of the scheduler.
+    pub(crate) fn wants(&self, key: &AttemptKey, epoch: u64) -> Option<Wants> {
         let entry = self.entries.get(key)?;
         let estimate = match entry.slot {
             Slot::Wanted(left) => left,
-            Slot::Queued(ticket) if ticket.life != life => ticket.estimate,
-            Slot::Queued(_) | Slot::Held(_) | Slot::Vacated(_) | Slot::Settled => return None,
+            Slot::Queued(ticket) if ticket.epoch != epoch => ticket.estimate,
+            Slot::Queued(_) | Slot::Held(_) | Slot::Yielded(_) | Slot::Settled => return None,
         };
         let credits = if entry.drains { 0 } else { estimate.credits };
         let estimate = Price { credits, ..estimate };
-        let runs = matches!(entry.state, State::Running { .. });
+        let runs = matches!(entry.state, AttemptState::Running { .. });
         runs.then(|| Wants { owner: Arc::clone(&entry.owner), agent: entry.agent.clone(), estimate })
     }
 

@@ -8,10 +8,10 @@ use ostler_kernel::pipeline::{
 };
 use ostler_store::{Options, Store};
 
-use super::OUTPUT_BYTES_AT_ONCE;
-use super::crash_tests::system_on;
-use super::log::Done;
 use crate::Measures;
+use crate::pipelines::batch_limits::OUTPUT_BYTES_AT_ONCE;
+use crate::pipelines::log::Done;
+use crate::tests::pipeline_crash::system_on;
 
 /// A text of so many bytes as JSON.
 fn text(bytes: usize) -> ostler_kernel::json::Json {
@@ -45,7 +45,7 @@ async fn the_most_that_a_stage_may_have_done_fits_into_one_append() {
         source.publish(&format!("{:0name$}", 0), &1).await.unwrap();
         let event = Published { stage: stage.as_str().into(), kind: kind.as_str().into(), data: text(bytes) };
         let most = (OUTPUT_BYTES_AT_ONCE + OUTPUT_BYTES_MAX) / output_bytes(&event);
-        let log = system.services.pipelines.find(&system.services, "p").unwrap().unwrap();
+        let log = system.pipelines.find("p").unwrap().unwrap();
         let done = Done {
             upto: 1,
             heard: 1,

@@ -7,12 +7,12 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{JournalError, Recorded, RunRowStatus, Seq, StreamId, StreamKind};
 
-use crate::services::Services;
+use crate::storage::journal_client::JournalClient;
 use crate::storage::run_reader::READ_AT_ONCE;
 
 /// A place in the records of a run.
 pub struct EventCursor {
-    services: Arc<Services>,
+    journal: Arc<JournalClient>,
     stream: StreamId,
     after: Seq,
     read: VecDeque<Recorded>,
@@ -20,8 +20,8 @@ pub struct EventCursor {
 }
 
 impl EventCursor {
-    pub(crate) fn new(services: Arc<Services>, stream: StreamId, after: Seq) -> EventCursor {
-        EventCursor { services, stream, after, read: VecDeque::new(), over: false }
+    pub(crate) fn new(journal: Arc<JournalClient>, stream: StreamId, after: Seq) -> EventCursor {
+        EventCursor { journal, stream, after, read: VecDeque::new(), over: false }
     }
 
     /// The next record, as soon as it is durable; `None` after the one that closes the run, and when there is none after the
@@ -52,7 +52,7 @@ impl EventCursor {
     /// The next record that is durable already; `None` if there is none yet.
     pub async fn next_known(&mut self) -> Option<Result<Recorded, JournalError>> {
         while self.read.is_empty() && !self.over {
-            match self.services.journal.read(self.stream, self.after, 1) {
+            match self.journal.read(self.stream, self.after, 1) {
                 Ok(found) if found.is_empty() => return None,
                 Ok(_) => {}
                 Err(error) => return Some(Err(error)),
@@ -66,8 +66,8 @@ impl EventCursor {
 
     /// Reads on, or waits until there may be more; whether there may be.
     async fn fill(&mut self) -> Result<bool, JournalError> {
-        let journal = &self.services.journal;
-        let mut halted = self.services.halted.subscribe();
+        let journal = &self.journal;
+        let mut halted = self.journal.status.watch_halted();
         // Asked before it is read: what comes last is there by then.
         let is_last = halted.borrow_and_update().is_some() || self.is_closed()?;
         let found = journal.read(self.stream, self.after, READ_AT_ONCE)?;
@@ -96,7 +96,7 @@ impl EventCursor {
         if self.stream.kind != StreamKind::Run {
             return Ok(false);
         }
-        let row = self.services.journal.run(RunId(uuid::Uuid::from_bytes(self.stream.key)))?;
+        let row = self.journal.run(RunId(uuid::Uuid::from_bytes(self.stream.key)))?;
         Ok(row.is_some_and(|row| matches!(row.status, RunRowStatus::Closed(_))))
     }
 }

@@ -1,0 +1,125 @@
+//! Puts the components of a system together.
+
+use std::sync::{Arc, Mutex};
+
+use ostler_kernel::evaluation::Domains;
+use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::port::{ArtifactStore, Journal, Judge};
+
+use crate::attempts::child_runs::ChildRunSlot;
+use crate::attempts::executor::Executor;
+use crate::base::limits::Limits;
+use crate::messages::mailboxes::Mailboxes;
+use crate::metrics::Measures;
+use crate::run::services::RunServices;
+use crate::scheduler::{QueueContext, SchedulerHandle};
+use crate::state::active_runs::ActiveRuns;
+use crate::state::attempt_table::AttemptTable;
+use crate::state::estimates::Estimates;
+use crate::state::evaluation::{Evaluating, Evaluation};
+use crate::state::gatekeeper::Gatekeeper;
+use crate::state::kernel_context::KernelContext;
+use crate::state::ledger::Ledger;
+use crate::state::market::Market;
+use crate::state::profiles::Profiles;
+use crate::state::run_budgets::RunBudgets;
+use crate::state::toolbox::Toolbox;
+use crate::storage::journal_client::JournalClient;
+use crate::storage::plans::Plans;
+use crate::storage::results::ResultStore;
+use crate::storage::run_reader::RunReader;
+use crate::storage::step_logs::StepLogs;
+
+/// What the components are made of.
+pub(crate) struct Parts {
+    pub(crate) artifacts: Arc<dyn ArtifactStore>,
+    pub(crate) gate: GatePolicy,
+    pub(crate) run_slots: u32,
+    pub(crate) limits: Limits,
+    pub(crate) measures: Measures,
+    pub(crate) evaluation: Evaluating,
+}
+
+impl Parts {
+    /// Makes the components of a system, from the lowest layer to the highest.
+    pub(crate) fn assemble(
+        self,
+        journal: Arc<dyn Journal>,
+        toolbox: Arc<Toolbox>,
+        ledger: Ledger,
+    ) -> RunServices {
+        let Parts { artifacts, gate, run_slots, limits, measures, evaluation } = self;
+        let Evaluating { domains, judge } = evaluation;
+        let (domains, ledger) = (Arc::new(domains), Arc::new(ledger));
+        let mailboxes = Arc::new(Mailboxes::default());
+        let journal = Arc::new(JournalClient::new(measures.count(journal)));
+        let (status, disk, clock) = (Arc::clone(&journal.status), Arc::clone(&journal.disk), journal.clock);
+        let results = ResultStore { artifacts, bytes_max: limits.result_bytes, status, disk };
+        let results = Arc::new(results);
+        let runs = Arc::new(RunReader { journal: Arc::clone(&journal), plans: Plans::default() });
+        let step_logs = Arc::new(StepLogs::new(Arc::clone(&journal)));
+        let active_runs = Arc::new(ActiveRuns::default());
+        let attempts =
+            AttemptTable::new(Arc::clone(&journal), Arc::clone(&active_runs), Arc::clone(&mailboxes));
+        let attempts = Arc::new(attempts);
+        let run_budgets = Arc::new(RunBudgets::new(Arc::clone(&active_runs)));
+        let gatekeeper = Gatekeeper::new(Arc::clone(&toolbox), gate, measures.clone(), limits);
+        let gatekeeper = Arc::new(gatekeeper);
+        let market = Arc::new(Market::default());
+        let evaluation = standards(&domains, judge, &market, &ledger);
+        let scheduler = Arc::new(SchedulerHandle::new(QueueContext {
+            attempts: Arc::clone(&attempts),
+            ledger: Arc::clone(&ledger),
+            mailboxes: Arc::clone(&mailboxes),
+            measures: measures.clone(),
+            clock,
+            status: Arc::clone(&journal.status),
+            jobs_max: limits.queued_jobs,
+        }));
+        let executor = Arc::new(Executor {
+            journal: Arc::clone(&journal),
+            runs: Arc::clone(&runs),
+            results: Arc::clone(&results),
+            step_logs: Arc::clone(&step_logs),
+            attempts: Arc::clone(&attempts),
+            active_runs: Arc::clone(&active_runs),
+            run_budgets: Arc::clone(&run_budgets),
+            scheduler: Arc::clone(&scheduler),
+            gatekeeper: Arc::clone(&gatekeeper),
+            measures: measures.clone(),
+            children: ChildRunSlot::new(limits.live_agents),
+        });
+        RunServices {
+            journal,
+            runs,
+            results,
+            step_logs,
+            active_runs,
+            attempts,
+            run_budgets,
+            estimates: Estimates::new(&toolbox),
+            ledger,
+            market,
+            evaluation: Arc::new(evaluation),
+            gatekeeper,
+            kernel: KernelContext { toolbox, domains, run_slots, clock },
+            scheduler,
+            executor,
+            mailboxes,
+            measures,
+            limits,
+            suspended_writes: Mutex::default(),
+        }
+    }
+}
+
+fn standards(
+    domains: &Arc<Domains>,
+    judge: Option<Arc<dyn Judge>>,
+    market: &Arc<Market>,
+    ledger: &Arc<Ledger>,
+) -> Evaluation {
+    let (domains, profiles) = (Arc::clone(domains), Arc::new(Profiles::default()));
+    let (market, ledger) = (Arc::clone(market), Arc::clone(ledger));
+    Evaluation { domains, judge, profiles, market, ledger }
+}

@@ -1,0 +1,74 @@
+//! Runs that attempts open, through the handle of the system.
+
+use ostler_kernel::event::{Output, Parent};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
+use ostler_kernel::port::BoxFuture;
+use ostler_kernel::run::{Canceller, RunOutcome, RunStatus};
+
+use crate::api::outcome::{Awaited, Settled};
+use crate::api::system::System;
+use crate::attempts::child_runs::{ChildRun, ChildRuns};
+use crate::base::error::RunError;
+use crate::messages::submission::Submission;
+use crate::run::suspended_runs::CHECKPOINTED;
+
+impl ChildRuns for System {
+    fn validate(&self, plan: PlanDraft) -> BoxFuture<'_, Result<Plan, Vec<Diagnostic>>> {
+        Box::pin(self.judge_plan(plan))
+    }
+
+    fn open(&self, submission: Submission, parent: Parent) -> BoxFuture<'_, Result<(), String>> {
+        // A task of its own: an attempt that is dropped meanwhile leaves a run that is active, and so learns that it is
+        // not wanted.
+        let system = self.clone();
+        let opened = tokio::spawn(async move { system.open(submission, Some(parent)).await });
+        Box::pin(async move {
+            match opened.await {
+                Ok(opened) => opened.map(drop).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+
+    fn follow(&self, run: RunId) -> Result<Box<dyn ChildRun>, RunError> {
+        Ok(Box::new(Followed { system: self.clone(), awaited: self.awaited(run)? }))
+    }
+
+    fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<Vec<(NodeId, Output)>, RunError>> {
+        Box::pin(async move {
+            let view = self.view(run, None).await?;
+            Ok(view.run.outputs().map(|(id, output)| (id.clone(), output.clone())).collect())
+        })
+    }
+
+    fn cancel(&self, run: RunId) -> BoxFuture<'_, Result<(), RunError>> {
+        Box::pin(self.cancel_by(run, Canceller::Parent))
+    }
+}
+
+struct Followed {
+    system: System,
+    awaited: Awaited,
+}
+
+impl ChildRun for Followed {
+    fn ended(&mut self) -> BoxFuture<'_, Result<Option<RunOutcome>, String>> {
+        Box::pin(async move {
+            match self.awaited.settled(&self.system).await {
+                Ok(Settled { status, reason }) => {
+                    let why = reason.unwrap_or_default();
+                    match (status, status.outcome()) {
+                        (_, Some(outcome)) => Ok(Some(outcome)),
+                        (RunStatus::Suspended, _) if why != CHECKPOINTED => {
+                            Err(format!("it was set aside: {why}"))
+                        }
+                        (RunStatus::Quarantined, _) => Err(format!("it is quarantined: {why}")),
+                        _ => Ok(None),
+                    }
+                }
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Publishing as a stage that is driven from outside.
+
+use ostler_kernel::event::Published;
+use ostler_kernel::json::{Json, to_canonical};
+use ostler_kernel::port::Position;
+use serde::Serialize;
+
+use crate::api::pipeline_handle::PipelineHandle;
+use crate::pipelines::error::{PipelineError, PublishError};
+
+/// Publishes for a stage from outside. Cloning it gives another one for the same stage.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    pipeline: PipelineHandle,
+    stage: usize,
+}
+
+impl Publisher {
+    /// Publishes an event and gives its number. Durable when it returns; stages of this process hear of it before. Dropping the
+    /// future may or may not have published it.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError`]: the type is not declared, or stages are too far behind and did not catch up in time.
+    pub async fn publish<T: Serialize + ?Sized>(&self, kind: &str, data: &T) -> Result<u64, PublishError> {
+        let (seq, position) = self.put(kind, data).await?;
+        self.pipeline.settled(position).await?;
+        Ok(seq)
+    }
+
+    /// Publishes an event, and does not wait until it is durable: [`PipelineHandle::durable`] waits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Publisher::publish`].
+    pub async fn publish_soon<T: Serialize + ?Sized>(
+        &self,
+        kind: &str,
+        data: &T,
+    ) -> Result<u64, PublishError> {
+        Ok(self.put(kind, data).await?.0)
+    }
+
+    /// Publishes several events at once, all or none, and gives the number of the last. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Publisher::publish`], or they are too many for once.
+    pub async fn publish_all(&self, events: Vec<(String, Json)>) -> Result<u64, PublishError> {
+        let events = self.pipeline.checked(self.stage, events)?;
+        let (seq, position) = self.pipeline.log.publish(self.stage, events).await?;
+        self.pipeline.settled(position).await?;
+        Ok(seq)
+    }
+
+    /// Says that nothing more comes. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PipelineHandle::end`].
+    pub async fn end(&self) -> Result<(), PipelineError> {
+        let position = self.pipeline.log.end(self.stage)?;
+        Ok(self.pipeline.settled(position).await?)
+    }
+
+    async fn put<T: Serialize + ?Sized>(
+        &self,
+        kind: &str,
+        data: &T,
+    ) -> Result<(u64, Position), PublishError> {
+        let data = to_canonical(data)?;
+        let topology = self.pipeline.log.topology();
+        let kind = topology.check_publish(self.stage, kind, &data)?;
+        let event = Published { stage: topology.name(self.stage).clone(), kind, data };
+        self.pipeline.log.publish(self.stage, vec![event]).await
+    }
+}
+
+impl PipelineHandle {
+    /// Publishes for a stage from outside.
+    ///
+    /// # Errors
+    ///
+    /// There is no such stage.
+    pub fn publisher(&self, stage: &str) -> Result<Publisher, PipelineError> {
+        Ok(Publisher { stage: self.log.stage(stage)?, pipeline: self.clone() })
+    }
+}

@@ -1,0 +1,110 @@
+//! What an approval request shows: the work of a node as the gate would let it through now.
+
+use ostler_kernel::event::{HumanRequestKind, RunOpened};
+use ostler_kernel::gate::{CallClass, Preview};
+use ostler_kernel::plan::{Node, TEST_TOOL, Tools};
+use ostler_kernel::port::JSON;
+use ostler_kernel::run::{ApprovalRequest, ApprovalTest, AttemptInput, Run};
+use ostler_kernel::{contract, json, lineage};
+use serde_json::{Map, Value};
+
+use crate::attempts::attempt::Work;
+use crate::state::caller::Caller;
+use crate::state::gatekeeper::Gatekeeper;
+use crate::storage::results::ResultStore;
+
+/// What a node shows before it goes on: with its references resolved, and by the word of the gate. What it is given may be
+/// lost; then that is why it would come to nothing.
+pub(crate) async fn shown(
+    gatekeeper: &Gatekeeper,
+    results: &ResultStore,
+    opened: &RunOpened,
+    run: &Run,
+    node: &Node,
+    ask: HumanRequestKind,
+) -> ApprovalRequest {
+    let caller = Caller::of(opened);
+    let shown = as_planned(gatekeeper, &caller, node, ask);
+    let because = |shown: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..shown };
+    let results = match results.needed(run, node).await {
+        Ok(results) => results,
+        Err(error) => return because(shown, error.to_string()),
+    };
+    let params = match run.attempt_input(node, &results) {
+        Ok((AttemptInput::Params(params), _)) => params,
+        Ok((AttemptInput::Aggregate { template, values }, _)) => {
+            return as_rendered(shown, &template, &values);
+        }
+        Err(error) => return because(shown, error.to_string()),
+    };
+    let shown = ApprovalRequest { params: Map::clone(&params), ..shown };
+    let Some(tool) = &node.tool else { return shown };
+    match gatekeeper.preview(&caller, tool, params, node.impact) {
+        Ok(Preview { params, class }) => as_judged(shown, params.into_map(), class),
+        Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
+    }
+}
+
+/// What a node shows that is about to do this work.
+pub(crate) fn of_work(gatekeeper: &Gatekeeper, caller: &Caller, node: &Node, work: &Work) -> ApprovalRequest {
+    let shown = as_planned(gatekeeper, caller, node, HumanRequestKind::Before);
+    match work {
+        Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
+        Work::Render { template, values } => as_rendered(shown, template, values),
+    }
+}
+
+/// What is known of a node without what others give it: the plan's words, and its tests.
+fn as_planned(
+    gatekeeper: &Gatekeeper,
+    caller: &Caller,
+    node: &Node,
+    ask: HumanRequestKind,
+) -> ApprovalRequest {
+    let mut shown = ApprovalRequest {
+        ask,
+        kind: node.kind,
+        tool: node.tool.clone(),
+        tool_version: node
+            .tool
+            .as_deref()
+            .and_then(|tool| gatekeeper.toolbox.version(tool))
+            .map(str::to_owned),
+        effect: node.effect,
+        impact: node.impact,
+        params: Map::clone(&node.params),
+        tests: Vec::new(),
+        refusal: None,
+    };
+    for test in contract::tests(&node.contract) {
+        let previewed = gatekeeper.preview(caller, TEST_TOOL, test.params().into(), 0);
+        if let Err(denial) = previewed {
+            let why = format!("its test contract[{}]: {}: {}", test.rule, denial.code, denial.operator);
+            shown.refusal.get_or_insert(why);
+        }
+        let class = gatekeeper.toolbox.defaults(TEST_TOOL, &test.params()).unwrap_or_default();
+        shown.tests.push(ApprovalTest { argv: test.argv, effect: class.effect, impact: class.impact });
+    }
+    shown
+}
+
+/// What exactly the gate lets a node do. Its tests may still be refused.
+fn as_judged(shown: ApprovalRequest, params: Map<String, Value>, class: CallClass) -> ApprovalRequest {
+    let CallClass { effect, impact, .. } = class;
+    ApprovalRequest { effect, impact, params, ..shown }
+}
+
+/// What exactly an aggregator makes a text of: its template, and what became of each dependency, a result by its digest.
+fn as_rendered(mut shown: ApprovalRequest, template: &str, values: &Map<String, Value>) -> ApprovalRequest {
+    let by_digest = |(node, fate): (&String, &Value)| {
+        let mut fate = fate.clone();
+        if let Some(result) = fate.get_mut("result") {
+            let canonical = json::canonical(result).expect("what a node is given has been canonical");
+            *result = lineage::artifact(JSON, canonical.as_str().as_bytes()).to_string().into();
+        }
+        (node.clone(), fate)
+    };
+    shown.params.insert("template".to_owned(), template.into());
+    shown.params.insert("values".to_owned(), values.iter().map(by_digest).collect());
+    shown
+}

@@ -1,0 +1,194 @@
+//! What the code of an attempt notes: its steps, its progress, the runs that it opens.
+
+use std::collections::btree_map::Entry;
+use std::sync::atomic::Ordering;
+
+use ostler_kernel::agent::Telemetry;
+use ostler_kernel::event::{Event, Failure, Outcome, StepIntent, StepKey, StepResult};
+use ostler_kernel::id::Digest;
+use ostler_kernel::json::{self, Json};
+use ostler_kernel::lineage;
+use ostler_kernel::plan::Idempotency;
+use ostler_kernel::port::{
+    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, StepStart, TOKEN_BYTES_MAX,
+};
+use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::steps::Open;
+use super::{AROUND, AttemptJournal};
+use crate::base::lock::lock;
+
+impl AttemptLog for AttemptJournal {
+    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
+        if let Some(token) = &lock(&self.progress).unwritten {
+            return Ok(Some(token.value()));
+        }
+        self.ask(|notes| notes.token().map(Json::value))
+    }
+
+    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
+        if self.over.load(Ordering::SeqCst) {
+            return Err(AttemptLogError::AttemptEnded);
+        }
+        let token = json::canonical(&token)?;
+        let bytes = token.as_str().len();
+        if bytes > TOKEN_BYTES_MAX {
+            return Err(AttemptLogError::LargeToken { bytes });
+        }
+        let mut progress = lock(&self.progress);
+        (progress.sign, progress.unwritten) = (Instant::now(), Some(token));
+        drop(progress);
+        self.signs.notify_one();
+        Ok(())
+    }
+
+    fn heartbeat(&self) {
+        self.sign();
+    }
+
+    fn heartbeat_ms(&self) -> Option<u64> {
+        self.site.heartbeat_ms
+    }
+
+    fn begin<'a>(
+        &'a self,
+        step: &'a str,
+        key: StepKey,
+        acting: Option<Idempotency>,
+    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
+        Box::pin(async move {
+            let of = &self.site.of;
+            if self.over.load(Ordering::SeqCst) {
+                return Err(AttemptLogError::AttemptEnded);
+            }
+            // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
+            // about it at the same time cannot have finished it in between.
+            let around = AROUND.try_get().ok().flatten();
+            let open = Open { key: key.clone(), acts: acting.is_some(), waits: false, around };
+            match lock(&self.steps).open.entry(step.to_owned()) {
+                Entry::Occupied(_) => return Err(AttemptLogError::Busy(step.to_owned())),
+                Entry::Vacant(vacant) => drop(vacant.insert(open)),
+            }
+            let mut opened = Opened { log: self, step: Some(step) };
+            self.reclaim().await;
+            let recall = |notes: &StepHistory, earlier: &mut dyn Iterator<Item = &StepHistory>| {
+                notes.check_room(step)?;
+                Ok::<_, AttemptLogError>(notes.lookup(step, &key, of.attempt, earlier)?)
+            };
+            let recalled = self.notes().ask_all(of, recall)??;
+            match recalled {
+                StepLookup::Done(output) => {
+                    drop(opened);
+                    self.tell(Telemetry::StepReplayed);
+                    Ok(StepStart::Done(self.executor.results.load(&output).await?))
+                }
+                StepLookup::InDoubt | StepLookup::ChangedByPatch(_) => {
+                    drop(opened);
+                    // Whatever else ends the attempt before that is written: it ends in doubt.
+                    self.in_doubt.store(true, Ordering::SeqCst);
+                    let (of, step) = (of.clone(), step.to_owned());
+                    self.append_durably(Event::StepInDoubt { of, step: step.clone() }).await?;
+                    Err(match recalled {
+                        StepLookup::ChangedByPatch(changed) => AttemptLogError::ChangedByPatch(changed),
+                        _ => AttemptLogError::InDoubt(step),
+                    })
+                }
+                StepLookup::Call(before) => {
+                    let idempotency_key = before.unwrap_or_else(|| lineage::step_key(self.site.key, step));
+                    if let Some(idem) = acting {
+                        let (of, step) = (of.clone(), step.to_owned());
+                        let intent = StepIntent { of, step, key, idem, idempotency_key };
+                        self.append_durably(Event::StepIntent(Box::new(intent))).await?;
+                    }
+                    opened.step = None;
+                    Ok(StepStart::Call(idempotency_key))
+                }
+            }
+        })
+    }
+
+    fn step_key(&self, step: &str) -> Result<Option<Digest>, AttemptLogError> {
+        let key = |notes: &StepHistory, earlier: &mut dyn Iterator<Item = &StepHistory>| {
+            notes.idempotency_key(step, earlier)
+        };
+        self.notes().ask_all(&self.site.of, key)
+    }
+
+    fn end<'a>(
+        &'a self,
+        step: &'a str,
+        ended: Result<&'a Value, &'a Failure>,
+        durable: bool,
+    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
+        Box::pin(async move {
+            let open = lock(&self.steps).open.get(step).map(|open| (open.key.clone(), open.acts));
+            let Some((key, acts)) = open else { return Err(AttemptLogError::AttemptEnded) };
+            // What came of it may wait for room: it is under way for as long as that is not written down.
+            let _opened = Opened { log: self, step: Some(step) };
+            let outcome = match ended {
+                Ok(value) => {
+                    let most = self.executor.results.bytes_max.min(STEP_RESULT_BYTES_MAX);
+                    let kept = self.executor.results.keep_done(value, most, &self.waited).await;
+                    let failed = |failure| {
+                        self.tell(Telemetry::StepFailed);
+                        AttemptLogError::Result { step: step.to_owned(), failure }
+                    };
+                    Outcome::Ok(kept.map_err(failed)?)
+                }
+                Err(failure) => {
+                    self.tell(Telemetry::StepFailed);
+                    // Of one that acted and may have been done, nothing is known still.
+                    if !acts || failure.category.is_loss() {
+                        return Ok(());
+                    }
+                    Outcome::Failed(failure.clone())
+                }
+            };
+            let is_done = matches!(outcome, Outcome::Ok(_));
+            let (of, step) = (self.site.of.clone(), step.to_owned());
+            let result = Event::StepResult(Box::new(StepResult { of, step, key, outcome }));
+            match acts || durable {
+                true => self.append_durably(result).await?,
+                false => drop(self.append(result)?),
+            }
+            if is_done {
+                self.tell(Telemetry::StepCompleted);
+            }
+            Ok(())
+        })
+    }
+
+    fn abandon(&self, step: &str) {
+        let mut steps = lock(&self.steps);
+        steps.open.remove(step);
+        if steps.waiting > 0 {
+            // It may have been in a task of its own, and what is left may only wait.
+            self.signs.notify_one();
+        }
+        self.lulls.notify_waiters();
+    }
+
+    fn spawn<'a>(
+        &'a self,
+        step: &'a str,
+        child: ChildRunSpec,
+    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
+        Box::pin(self.open_child(step, child))
+    }
+}
+
+/// A step whose beginning or end is not written down yet: unless it begins then, nobody is about it when this is dropped.
+struct Opened<'a> {
+    log: &'a AttemptJournal,
+    step: Option<&'a str>,
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        if let Some(step) = self.step {
+            self.log.abandon(step);
+        }
+    }
+}

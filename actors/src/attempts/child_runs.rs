@@ -1,0 +1,93 @@
+//! How attempts reach the layer that opens runs.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ostler_kernel::event::{Output, Parent};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
+use ostler_kernel::port::BoxFuture;
+use ostler_kernel::run::RunOutcome;
+
+use crate::base::error::RunError;
+use crate::base::lock::lock;
+use crate::messages::submission::Submission;
+
+/// Opens runs for attempts, and follows them. The layer above the registry implements it.
+pub(crate) trait ChildRuns: Send + Sync {
+    /// Validates the plan of a run.
+    fn validate(&self, plan: PlanDraft) -> BoxFuture<'_, Result<Plan, Vec<Diagnostic>>>;
+
+    /// Opens a run on behalf of an attempt. The run is opened even if the future is dropped.
+    fn open(&self, submission: Submission, parent: Parent) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Follows a run to its end.
+    fn follow(&self, run: RunId) -> Result<Box<dyn ChildRun>, RunError>;
+
+    /// The outputs of a run that is over.
+    fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<Vec<(NodeId, Output)>, RunError>>;
+
+    /// Cancels a run as its parent wants it no more.
+    fn cancel(&self, run: RunId) -> BoxFuture<'_, Result<(), RunError>>;
+}
+
+/// A run that an attempt follows.
+pub(crate) trait ChildRun: Send {
+    /// WaitGuard until the run has closed, or was set aside for a reason that no resume mends: an error. `Ok(None)`: it waits for a
+    /// person or was checkpointed, and may go on.
+    fn ended(&mut self) -> BoxFuture<'_, Result<Option<RunOutcome>, String>>;
+}
+
+/// The implementation of [`ChildRuns`], for as long as the system runs, and the count of attempts that wait for runs. Each of those
+/// keeps an agent live, so half of the places are left for the runs.
+pub(crate) struct ChildRunSlot {
+    opener: Mutex<Option<Arc<dyn ChildRuns>>>,
+    waiting: AtomicU32,
+    waiting_max: u32,
+}
+
+impl ChildRunSlot {
+    pub(crate) fn new(live_agents: u32) -> ChildRunSlot {
+        ChildRunSlot { opener: Mutex::default(), waiting: AtomicU32::new(0), waiting_max: live_agents / 2 }
+    }
+
+    /// Sets the implementation when the system has started, and clears it when it has ended.
+    pub(crate) fn set(&self, opener: Option<Arc<dyn ChildRuns>>) {
+        *lock(&self.opener) = opener;
+    }
+
+    pub(super) fn get(&self) -> Option<Arc<dyn ChildRuns>> {
+        lock(&self.opener).clone()
+    }
+
+    /// Counts one more waiting attempt until the guard is dropped; or gives how many wait, if that is the most.
+    pub(super) fn enter(&self) -> Result<WaitGuard<'_>, u32> {
+        let one_more = |waiting: u32| (waiting < self.waiting_max).then_some(waiting + 1);
+        self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)?;
+        Ok(WaitGuard(&self.waiting))
+    }
+}
+
+pub(super) struct WaitGuard<'a>(&'a AtomicU32);
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_places_are_left_for_the_runs_that_are_waited_for() {
+        assert_eq!(ChildRunSlot::new(1).enter().err(), Some(0));
+        let slot = ChildRunSlot::new(5);
+        let first = slot.enter().unwrap();
+        let _second = slot.enter().unwrap();
+        assert_eq!(slot.enter().err(), Some(2));
+        drop(first);
+        assert!(slot.enter().is_ok());
+    }
+}

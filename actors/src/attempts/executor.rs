@@ -1,0 +1,90 @@
+//! Runs attempts in tasks of their own, outside the actors.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use ostler_kernel::event::Outcome;
+use ostler_kernel::run::FailureCategory;
+use ractor::ActorRef;
+use tokio::time::Instant;
+
+use crate::attempts::child_runs::ChildRunSlot;
+use crate::base::attempt_end::{Ended, cost_since, failed, panicked};
+use crate::base::keys::{AttemptKey, Owner};
+use crate::base::paused_time::PausedTime;
+use crate::messages::agent::AgentMessage;
+use crate::messages::slots::Ticket;
+use crate::metrics::Measures;
+use crate::scheduler::SchedulerHandle;
+use crate::state::active_runs::ActiveRuns;
+use crate::state::attempt_table::AttemptTable;
+use crate::state::gatekeeper::Gatekeeper;
+use crate::state::run_budgets::RunBudgets;
+use crate::storage::journal_client::JournalClient;
+use crate::storage::results::ResultStore;
+use crate::storage::run_reader::RunReader;
+use crate::storage::step_logs::StepLogs;
+
+/// Executes attempts, and holds what an attempt uses.
+pub(crate) struct Executor {
+    pub(crate) journal: Arc<JournalClient>,
+    pub(crate) runs: Arc<RunReader>,
+    pub(crate) results: Arc<ResultStore>,
+    pub(crate) step_logs: Arc<StepLogs>,
+    pub(crate) attempts: Arc<AttemptTable>,
+    pub(crate) active_runs: Arc<ActiveRuns>,
+    pub(crate) run_budgets: Arc<RunBudgets>,
+    pub(crate) scheduler: Arc<SchedulerHandle>,
+    pub(crate) gatekeeper: Arc<Gatekeeper>,
+    pub(crate) measures: Measures,
+    /// Opens runs for attempts.
+    pub(crate) children: ChildRunSlot,
+}
+
+impl Executor {
+    /// Starts an attempt. `acts`: it does something to the world, so a shutdown waits for it. An attempt that comes to `None` has
+    /// not begun: its slot is free again.
+    pub(crate) fn spawn(
+        self: &Arc<Executor>,
+        key: AttemptKey,
+        held: (Arc<Owner>, Ticket),
+        agent: ActorRef<AgentMessage>,
+        (acts, waited): (bool, Arc<PausedTime>),
+        attempt: impl Future<Output = Option<Outcome>> + Send + 'static,
+    ) {
+        let started = Instant::now();
+        let cancel = self.attempts.start(key.clone(), held, agent, acts, Arc::clone(&waited));
+        let executor = Arc::clone(self);
+        // Boxed: a task is moved several times.
+        let attempt = Box::pin(attempt);
+        tokio::spawn(async move {
+            let shielded = AssertUnwindSafe(attempt).catch_unwind();
+            let outcome = tokio::select! {
+                biased;
+                ended = shielded => match ended {
+                    Ok(Some(outcome)) => outcome,
+                    Ok(None) => return executor.withdraw(&key),
+                    Err(panic) => panicked(&*panic),
+                },
+                () = cancel.cancelled() => failed(FailureCategory::Crash, "stopped before it had ended".to_owned()),
+            };
+            let (duration_ms, _) = cost_since(started + waited.total());
+            // Time in which there was no room for a result, or without a slot, costs nobody anything.
+            let (_, cost) = cost_since(started + waited.unpaid());
+            // A scheduler that is down settles what it finds in the table when it starts.
+            if executor.attempts.finish(&key, Ended { outcome, duration_ms, cost, accounts: None }) {
+                executor.scheduler.settle_ended();
+            }
+        });
+    }
+
+    /// The attempt has not begun, and never will.
+    fn withdraw(&self, key: &AttemptKey) {
+        let Some(slot) = self.attempts.withdraw(key) else { return };
+        if let Some(slot) = slot {
+            self.scheduler.give_back(slot);
+        }
+        self.run_budgets.abandon(key);
+    }
+}

@@ -1,0 +1,56 @@
+//! Messages to the actor of an agent, and the requests that it answers.
+
+use ostler_kernel::evaluation::Judgement;
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::RunRow;
+use ostler_kernel::run::Operation;
+use ractor::RpcReplyPort;
+use tokio::time::Instant;
+
+use crate::base::error::RunError;
+use crate::base::keys::AttemptKey;
+use crate::messages::answer::AnswerRequest;
+use crate::messages::resolution::ResolveRequest;
+use crate::messages::slots::Granted;
+
+pub(crate) enum AgentMessage {
+    /// Drive this run, and answer these earlier requests.
+    Drive(Box<RunRow>, Vec<(Request, AskReply)>),
+    /// The run queue granted slots.
+    Granted(Vec<Granted>),
+    /// Attempts ended and were settled. Their results are in the attempt table.
+    Ended(Vec<AttemptKey>),
+    /// The run queue had no room for these nodes.
+    NoRoom(Vec<NodeId>),
+    /// Continue a turn that ended early.
+    Again,
+    /// Offer rejected nodes again. The time identifies the timer.
+    AskAgain(Instant),
+    /// The client's credits are used up, or no longer are. `surplus`: enough other runs of the client wait in the run queue.
+    OutOfCredit { out: bool, surplus: bool },
+    /// The earliest deadline has passed.
+    Due,
+    /// The plan's own contract was judged for this version; `broken` says why it does not hold.
+    ContractJudged { version: u32, broken: Option<String> },
+    /// The judge has given an opinion, or failed.
+    Judged { run: RunId, judgement: Judgement },
+    /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
+    Ask { request: Box<Request>, reply: AskReply },
+}
+
+pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
+
+/// A reply that is held back until its reason is durable.
+pub(crate) type PendingReply = (AskReply, Result<(), RunError>);
+
+/// A request to a driven run, answered once the decision is durable.
+pub(crate) enum Request {
+    Operate(Operation),
+    Answer(AnswerRequest),
+    /// Settle an attempt in doubt.
+    Resolve(ResolveRequest),
+    /// Suspend the run once its attempts have ended.
+    Checkpoint,
+    /// Take a suspension back that is not complete.
+    GoOn,
+}

@@ -1,0 +1,7 @@
+//! Messages to the actor of a stage.
+
+#[derive(Debug)]
+pub(crate) enum RunnerMessage {
+    /// There may be something to do.
+    Look,
+}

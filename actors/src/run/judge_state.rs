@@ -1,0 +1,22 @@
+//! What the judge of results has said of a run.
+
+use ostler_kernel::evaluation::Judgement;
+use tokio::task::AbortHandle;
+
+/// State of the judge of a run.
+#[derive(Default)]
+pub(super) enum JudgeState {
+    #[default]
+    Unasked,
+    Asked(AbortHandle),
+    /// The opinion, or why there is none.
+    Said(Judgement),
+}
+
+impl JudgeState {
+    pub(super) fn abort(&self) {
+        if let JudgeState::Asked(task) = self {
+            task.abort();
+        }
+    }
+}

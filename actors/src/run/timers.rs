@@ -1,0 +1,45 @@
+//! Arms the timers of a run.
+
+use ostler_kernel::event::TimerKind;
+use ostler_kernel::id::{NodeId, Ticks};
+use tokio::time::{Duration, Instant};
+
+use super::deadlines::Deadline;
+use super::driver::RunDriver;
+use crate::messages::agent::AgentMessage;
+
+/// A century. Longer waits are cut to it, so that adding them to the clock cannot overflow.
+const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
+
+impl RunDriver {
+    pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
+        let wait = at.saturating_sub(self.services.journal.now()).max(0) as u64;
+        // The clock may have been set back while no process ran: a backoff never grows beyond its cap.
+        let wait = match kind {
+            TimerKind::Backoff => wait.min(self.run.plan().policy.backoff_cap.max(0) as u64),
+            TimerKind::Human | TimerKind::Sleep => wait,
+        };
+        let instance = self.run.instance(node);
+        let number = instance.map_or(0, |instance| match kind {
+            TimerKind::Human => instance.requests,
+            TimerKind::Sleep | TimerKind::Backoff => instance.attempts,
+        });
+        let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
+        self.timers.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
+    }
+
+    pub(super) fn arm_timer(&mut self) {
+        let Some(at) = self.timers.deadlines.first() else { return };
+        if self.timers.armed.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
+            return;
+        }
+        let me = self.me.clone();
+        let task = tokio::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let _ = me.cast(AgentMessage::Due);
+        });
+        if let Some((_, earlier)) = self.timers.armed.replace((at, task)) {
+            earlier.abort();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! By what runs are evaluated here: the weights of domains, the judge, and the standards of agents.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::evaluation::{DOMAIN_DEFAULT, Domains, Reputation, Standard, Verdict};
+use ostler_kernel::event::Event;
+use ostler_kernel::id::{AgentId, RunId, Ticks};
+use ostler_kernel::port::{Journal, JournalError, Judge, RunRow, RunRowStatus, StreamId};
+
+use crate::state::ledger::Ledger;
+use crate::state::market::Market;
+use crate::state::profiles::Profiles;
+use crate::storage::run_reader;
+
+/// Lines of the table of runs that are over, in the order in which they were closed.
+pub(crate) fn in_order(mut rows: Vec<RunRow>) -> Vec<RunRow> {
+    rows.retain(|row| matches!(row.status, RunRowStatus::Closed(_)));
+    rows.sort_by_key(|row| (row.closed_ms, row.run));
+    rows
+}
+
+/// What people said of a run, the oldest first, and when.
+pub(crate) fn verdicts(journal: &dyn Journal, row: &RunRow) -> Result<Vec<(Ticks, Verdict)>, JournalError> {
+    let mut verdicts = Vec::new();
+    run_reader::each(journal, StreamId::client(&row.client), None, |record| -> Result<(), JournalError> {
+        if let Event::Verdict(verdict) = &record.event
+            && verdict.run == row.run
+        {
+            verdicts.push((record.at_ms, (**verdict).clone()));
+        }
+        Ok(())
+    })?;
+    Ok(verdicts)
+}
+
+/// What runs are judged by.
+#[derive(Debug, Clone, Default)]
+pub struct Evaluating {
+    /// How much each dimension counts, by what the work is about.
+    pub domains: Domains,
+    /// Says how good the results of runs are; `None`: only people do.
+    pub judge: Option<Arc<dyn Judge>>,
+}
+
+/// The standards of evaluation.
+pub(crate) struct Evaluation {
+    /// Weights of the dimensions, by domain.
+    pub(crate) domains: Arc<Domains>,
+    /// Judges the quality of results; `None`: quality is not judged.
+    pub(crate) judge: Option<Arc<dyn Judge>>,
+    pub(crate) profiles: Arc<Profiles>,
+    pub(crate) market: Arc<Market>,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+impl Evaluation {
+    /// What the work of an agent is about: as it offers, else as it says of itself; `None`: neither says so.
+    pub(crate) fn domain_of(&self, agent: &AgentId) -> Option<String> {
+        let offered = self.market.offer(agent).and_then(|offer| offer.domain.clone());
+        offered.or_else(|| self.profiles.of(agent).domain.clone())
+    }
+
+    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
+    pub(crate) fn reputations(&self) -> Vec<(String, u16)> {
+        let mut domains: BTreeMap<String, Vec<Reputation>> = BTreeMap::new();
+        self.ledger.each_reputation(|agent, reputation| {
+            let domain = agent.and_then(|agent| self.domain_of(agent));
+            domains.entry(domain.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned())).or_default().push(reputation);
+        });
+        let means = domains.into_iter();
+        means.filter_map(|(domain, all)| Some((domain, Reputation::mean_pm(all)?))).collect()
+    }
+
+    /// By what a run of an agent is judged: by its contract, if it is for a job of the market, else by what the agent offers or
+    /// says of itself.
+    pub(crate) fn standard(&self, agent: &AgentId, run: RunId) -> Standard {
+        let standard = self.market.standard_for(run).unwrap_or_else(|| self.market.standard_of(agent));
+        Standard { domain: standard.domain.or_else(|| self.domain_of(agent)), ..standard }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the kernel needs to decide about a run: the plan settings of this system, and the time.
+
+use std::sync::Arc;
+
+use ostler_kernel::evaluation::Domains;
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::Settings;
+use ostler_kernel::run::{DecisionContext, Run, StaticPlanner};
+
+use crate::base::clock::Clock;
+use crate::state::toolbox::Toolbox;
+
+/// The context of the kernel's decisions.
+pub(crate) struct KernelContext {
+    pub(crate) toolbox: Arc<Toolbox>,
+    pub(crate) domains: Arc<Domains>,
+    /// Slots of a run whose plan does not say.
+    pub(crate) run_slots: u32,
+    pub(crate) clock: Clock,
+}
+
+impl KernelContext {
+    /// How plans are normalised and validated here.
+    pub(crate) fn settings(&self) -> Settings<'_> {
+        Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &*self.toolbox) }
+    }
+
+    /// Makes a decision about a run as of now.
+    pub(crate) fn within<T>(
+        &self,
+        id: RunId,
+        run: &mut Run,
+        act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
+    ) -> T {
+        let (settings, now) = (self.settings(), self.clock.now());
+        act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
+    }
+
+    /// Whether only an answer of a person moves the run. A request whose deadline is past needs none.
+    pub(crate) fn waits_for_person(&self, run: &Run) -> bool {
+        run.waits_for_person() && !run.human_timeout_due(self.clock.now())
+    }
+}
