@@ -1,10 +1,10 @@
-//! `docs/durability.md`: every fault names tests, and each of them exists in the file that it is said to stand in. What
-//! `tests/mutants.sh` takes out of the sources is there.
+//! `docs/durability.md`: the tests that it names exist. The code that `tests/mutants.sh` removes exists
+//! too.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 
 use std::path::{Path, PathBuf};
 
-/// A fault of the table: its name, and the tests that are named for it, each with its file.
+/// A row of the table: a fault, and its tests with their files.
 struct Row {
     fault: String,
     tests: Vec<(PathBuf, String)>,
@@ -22,7 +22,7 @@ fn rows(page: &str) -> Vec<Row> {
         .collect()
 }
 
-/// `[name](../path) `test`, `test`, [name](…) …`: tests stand behind the file that they are in.
+/// Parses `[name](../path) `test`, `test`, …`: tests follow the file that contains them.
 fn tests(cell: &str) -> Vec<(PathBuf, String)> {
     let (mut tests, mut file) = (Vec::new(), None);
     for part in cell.split(", ") {
@@ -40,7 +40,7 @@ fn tests(cell: &str) -> Vec<(PathBuf, String)> {
     tests
 }
 
-/// Whether a file has a test of this name: a function with an attribute that makes it one.
+/// Returns whether a file has a test of this name.
 fn has_test(file: &Path, name: &str) -> bool {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

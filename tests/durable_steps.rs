@@ -1,6 +1,6 @@
-//! An agent written as code, in a real process that is killed with SIGKILL between and within its steps: what the journal says is
-//! done is not done again, and nothing is left out.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! An agent written as code, in a real process that is killed between and within its steps: completed steps
+//! are not repeated, and none is lost.
+#![allow(clippy::unwrap_used)] // a failing unwrap fails the test
 
 #[path = "../examples/durable_steps.rs"]
 #[allow(dead_code, reason = "its own main")]
@@ -11,29 +11,26 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ostler::Settled;
-use ostler::kernel::run::RunOutcome;
 
-/// Pages that the agent copies, one per step.
+/// Pages copied, one per step.
 const PAGES: u32 = 12;
 
-/// How long a step takes.
 const PAUSE_MS: u64 = 15;
 
-/// The variable that makes this binary the process which is killed: the folder that it works in.
+/// Environment variable that makes this binary the worker: its folder.
 const WORKER: &str = "OSTLER_TEST_WORKER";
 
-/// Is nothing but the process that the other test starts.
+/// The worker process.
 #[test]
 fn worker() {
     let Some(folder) = std::env::var_os(WORKER).map(PathBuf::from) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let settled = runtime.block_on(example::work(&folder.join("data"), &folder, PAGES, PAUSE_MS)).unwrap();
-    assert_eq!(settled, Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(settled, RunStatus::Succeeded);
 }
 
-/// Lets a process live until it has said that `steps` more pages are copied, and a little longer; then kills it. Gives what it
-/// said, and whether it ended by itself.
+/// Kills the worker after `steps` more pages and a delay. Returns the pages, and whether the worker ended
+/// by itself.
 fn live(folder: &Path, steps: usize, more_ms: u64) -> (Vec<u32>, bool) {
     let mut worker = Command::new(std::env::current_exe().unwrap());
     worker.args(["worker", "--exact", "--nocapture", "--test-threads=1"]).env(WORKER, folder);
@@ -41,21 +38,21 @@ fn live(folder: &Path, steps: usize, more_ms: u64) -> (Vec<u32>, bool) {
     let mut copied = Vec::new();
     let mut lines = BufReader::new(worker.stdout.take().unwrap()).lines();
     for line in lines.by_ref().map_while(Result::ok) {
-        // The test harness writes on the same line before.
+        // The test harness prints before on the same line.
         let page = line.split("page ").nth(1).and_then(|rest| rest.strip_suffix(" is copied"));
         copied.extend(page.map(|page| page.parse::<u32>().unwrap()));
         if copied.len() == steps {
             break;
         }
     }
-    // Somewhere within the step that follows: where, is not known, and need not be.
+    // Some point within the next step.
     std::thread::sleep(std::time::Duration::from_millis(more_ms));
     worker.kill().unwrap();
     let status = worker.wait().unwrap();
     (copied, status.success())
 }
 
-/// How often each page was copied.
+/// Copies of each page.
 fn ledger(folder: &Path) -> BTreeMap<String, usize> {
     let text = std::fs::read_to_string(folder.join("copied.log")).unwrap_or_default();
     let mut times = BTreeMap::new();
@@ -72,7 +69,7 @@ fn steps_that_were_done_are_not_done_again_after_kills_and_none_is_left_out() {
     for (life, steps) in [1, 2, 1, 3, 1, 1, 2, usize::MAX, usize::MAX].into_iter().enumerate() {
         let (copied, is_over) = live(folder.path(), steps, (life as u64 * 7) % (2 * PAUSE_MS));
         let now = ledger(folder.path());
-        // What was said to be copied before this life is as often in the ledger as then.
+        // Pages reported before this life have the same number of copies as then.
         for (line, times) in &done {
             assert_eq!(now[line], *times, "{line} was done, and was done again");
         }

@@ -1,5 +1,5 @@
-//! `docs/errors`: each code has a page, the example of each page has that code and nothing else, and the mended example
-//! has it no more.
+//! `docs/errors`: every code has a page; its example has this fault and no other, and the corrected example
+//! has none.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +16,13 @@ use ostler_kernel::gate::{Call, DenialCode, GatePolicy, GatedTool, preview};
 use ostler_kernel::plan::{AdviceCode, Change, Delta, DiagnosticCode, NodeProgress, Plan, Settings, merge};
 use serde_json::json;
 
-/// What comes before the rules of plans, what is refused before it is looked at, and what is told beside them.
+/// Codes other than those of plan rules.
 const OTHERS: [&str; 8] = ["syntax", "shape", "parameter", "config", "pipeline", JOB, "D00", BY_THE_GATE];
 
-/// Files that are no plans.
+/// Codes of files that are not plans.
 const JOB: &str = "job";
 
-/// What depends on the bounds of a run, which its plan does not know.
+/// Code that depends on the bounds of a run.
 const BY_THE_GATE: &str = "W06";
 
 fn codes() -> BTreeSet<String> {
@@ -41,7 +41,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The fenced blocks of a page, with their languages.
+/// Fenced blocks of a page, with their languages.
 fn blocks(page: &str) -> Vec<(String, String)> {
     let mut blocks = Vec::new();
     for fenced in page.split("\n```").skip(1).step_by(2) {
@@ -58,7 +58,7 @@ fn validated(text: &str) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
     file.validate(&Settings { domains: Some(&domains), ..Settings::real(4, &toolbox) })
 }
 
-/// The codes of a plan as text; of a valid one, those of its advice.
+/// Fault codes of a plan; of a valid one, advice codes.
 fn found(text: &str) -> (bool, BTreeSet<String>) {
     let (valid, findings) = match validated(text) {
         Ok((_, advice)) => (true, advice),
@@ -67,7 +67,7 @@ fn found(text: &str) -> (bool, BTreeSet<String>) {
     (valid, findings.into_iter().map(|finding| finding.code).collect())
 }
 
-/// The codes of a change of a plan of which the node `begun` runs and the others wait.
+/// Fault codes of a change to a plan in which the node `begun` runs and others wait.
 fn found_in_change(plan: &Plan, change: &str, closed: bool) -> BTreeSet<String> {
     let Ok(delta) = serde_json::from_str::<Delta>(change) else { return BTreeSet::from(["D00".to_owned()]) };
     let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
@@ -135,7 +135,7 @@ fn the_example_of_each_change_has_its_code_and_the_mended_one_none() {
     }
 }
 
-/// What a run may do, and what there is: as an example says it, or as its page tells it.
+/// Bounds and tools of an example.
 struct Bounds {
     config: &'static str,
     intent: u8,
@@ -144,7 +144,7 @@ struct Bounds {
     mended_config: String,
 }
 
-/// What the gate says of the first call of a plan that it refuses. Of what comes from results, the results are known here.
+/// The first denial of the gate in a plan. Results of nodes are given.
 fn refused_by_gate(plan: &str, config: &str, bounds: &Bounds) -> Option<DenialCode> {
     let (plan, _) = validated(plan).unwrap_or_else(|findings| panic!("{findings:?}"));
     let config = Config::parse("ostler.toml", config).unwrap();
@@ -170,7 +170,7 @@ fn refused_by_gate(plan: &str, config: &str, bounds: &Bounds) -> Option<DenialCo
     })
 }
 
-/// The bounds that the mended example of a page names as options.
+/// Bounds in the options of a corrected example.
 fn with_options(text: &str, bounds: &mut Bounds) {
     let words: Vec<&str> = text.split_whitespace().collect();
     for pair in words.windows(2) {
@@ -198,7 +198,7 @@ fn the_example_of_each_code_of_the_gate_is_refused_with_it_and_the_mended_one_is
             _ => ("", 1, "default", 2),
         };
         if code == DenialCode::PlanFieldForbidden {
-            // Told before a run wherever a plan can be read, so that only what changes a run comes as far as the gate.
+            // Plan validation reports this fault, so that only changes to a run reach the gate.
             assert_eq!(found(&broken), (false, BTreeSet::from(["V23".to_owned()])));
             assert!(found(&mended).0);
             continue;

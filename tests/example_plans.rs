@@ -1,4 +1,4 @@
-//! The plans of `examples/plans`, run by the command as a reader of the README would.
+//! The plans of `examples/plans`, run by the command.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -11,14 +11,14 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a run of an example came to.
+/// Result of an example.
 struct CaseResult {
     summary: Value,
-    /// The text of the node `report`, where it has one.
+    /// Text of the node `report`, if any.
     report: String,
 }
 
-/// Runs an example on a folder, and gives what came of it if it succeeded.
+/// Runs an example on a folder, and returns its result.
 fn live(plan: &str, workspace: &Path) -> CaseResult {
     let data = TempDir::new().unwrap();
     let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans").join(plan);
@@ -42,7 +42,7 @@ fn live(plan: &str, workspace: &Path) -> CaseResult {
     CaseResult { summary, report: find_text(&artifact).unwrap_or_default().to_owned() }
 }
 
-/// The result `{text}`, wherever it stands.
+/// Finds the result `{text}`.
 fn find_text(value: &Value) -> Option<&str> {
     match value {
         Value::Object(members) => {
@@ -62,7 +62,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A folder with these files; a name with a slash makes folders.
+/// A folder with these files; names may contain slashes.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = TempDir::new().unwrap();
     for (name, content) in files {
@@ -73,7 +73,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// Makes a repository of a folder, with one commit of all that is in it; `false` where there is no git.
+/// Creates a repository with one commit; returns false without git.
 fn commit(folder: &Path, message: &str) -> bool {
     let git = |arguments: &[&str]| {
         let who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@localhost"];
@@ -90,7 +90,7 @@ fn commit(folder: &Path, message: &str) -> bool {
     true
 }
 
-/// Audits a folder. `states` names nodes and where they must end, `lines` what the report must say, whole lines.
+/// Audits a folder, and checks final node states and lines of the report.
 fn check_audit(workspace: &Path, states: &[(&str, &str)], lines: &[&str]) -> String {
     let CaseResult { summary, report } = live("audit.yaml", workspace);
     for (node, state) in states {
@@ -104,7 +104,7 @@ fn check_audit(workspace: &Path, states: &[(&str, &str)], lines: &[&str]) -> Str
 
 #[test]
 fn an_audit_tells_what_a_repository_holds() {
-    let key = ["-----BEGIN RSA ", "PRIVATE KEY-----"].concat(); // in two, for the audit of this very repository
+    let key = ["-----BEGIN RSA ", "PRIVATE KEY-----"].concat(); // split, so that an audit of this repository does not find it
     let folder = folder(&[
         ("README.md", "# Shop\n\nSells things.\n"),
         ("LICENSE-MIT", "free\n"),
@@ -182,7 +182,7 @@ fn the_bug_is_fixed_by_the_fix_that_works() {
     let nodes = summary["nodes"].as_object().unwrap();
     assert_eq!(nodes.len(), 10, "{summary}");
     for (node, state) in nodes {
-        // The fix that fails is skipped if the other one was even faster.
+        // A failed fix is skipped if the other one was faster.
         let expected: &[&str] = if node == "fix_A" { &["failed", "skipped"] } else { &["executed"] };
         assert!(expected.iter().any(|expected| state == expected), "{node}\n{summary}");
     }

@@ -1,8 +1,9 @@
-//! The library, as a program embeds it.
+//! The library, embedded in a program.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::process::Command;
 
+use ostler::kernel::run::RunStatus;
 use ostler::kernel::plan::{Plan, PlanDraft};
 use ostler::kernel::port::Seq;
 use ostler::kernel::run::AnswerError;
@@ -34,7 +35,7 @@ async fn open_runs_go_on_when_the_folder_is_opened_again() {
 
     let os = Ostler::builder().data_dir(folder.path()).start().await.unwrap();
     let run = os.run(id);
-    assert_eq!(run.outcome().await.unwrap(), Settled::Closed(ostler::kernel::run::RunOutcome::Succeeded));
+    assert_eq!(run.outcome().await.unwrap(), Settled::new(ostler::kernel::run::RunStatus::Succeeded));
     assert_eq!(run.artifact("say").await.unwrap().content, br#"{"text":"done"}"#);
     assert!(run.cancel().await.is_err(), "it is over");
     os.shutdown().await;
@@ -48,7 +49,7 @@ async fn runs_rest_where_that_is_wanted() {
     os.shutdown().await;
     drop(os);
     let os = Ostler::builder().data_dir(folder.path()).without_resume().start().await.unwrap();
-    assert_eq!(os.run(id).outcome().await.unwrap(), Settled::Resting);
+    assert_eq!(os.run(id).outcome().await.unwrap(), RunStatus::Queued);
     os.shutdown().await;
 }
 
@@ -65,7 +66,7 @@ async fn the_command_works_while_a_program_holds_the_folder() {
     };
     assert!(ostler(&["ps"]).contains("running"));
     ostler(&["cancel", &run.id().to_string()]);
-    assert_eq!(run.outcome().await.unwrap(), Settled::Closed(ostler::kernel::run::RunOutcome::Cancelled));
+    assert_eq!(run.outcome().await.unwrap(), Settled::new(ostler::kernel::run::RunStatus::Cancelled));
     os.shutdown().await;
 }
 
@@ -88,7 +89,7 @@ async fn a_program_shows_questions_and_answers_them_once() {
     ]);
     let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
     let run = os.submit(Submission::plan(os.plan(draft).unwrap())).await.unwrap();
-    assert_eq!(run.outcome().await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(run.outcome().await.unwrap(), RunStatus::Waiting);
     let asked = os.approvals().await.unwrap();
     let nodes: Vec<&str> = asked.iter().map(|asked| asked.id.node.as_str()).collect();
     assert_eq!(nodes, ["draft", "ok"]);

@@ -1,5 +1,4 @@
-//! The example that analyses a contract: what it finds, that a person sees each result before the next step, and that it goes on
-//! after a kill.
+//! The contract analysis example: findings, an approval after each step, and recovery after a kill.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 #![allow(dead_code, reason = "the program of the example is not run as a program here")]
 
@@ -14,7 +13,7 @@ use example::case_studies::asked::Asked;
 use example::{Analysed, analyse};
 use held::Held;
 
-/// Plays the whole analysis, and gives what it told as well.
+/// Runs the analysis; returns the result and the output.
 async fn played(data: &Path, trouble: Option<(&str, Trouble)>) -> (Analysed, String) {
     let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
     asked(data, Asked { trouble, unattended: true, ..Asked::default() }).await
@@ -32,7 +31,7 @@ fn attempts(analysed: &Analysed) -> [u32; 3] {
     ["extract", "score", "recommend"].map(|node| analysed.seen.attempts[node])
 }
 
-/// The lines that tell of gates, without digests.
+/// Lines about approvals, without digests.
 fn gates(told: &str) -> Vec<String> {
     let lines = told.lines().filter_map(|line| line.strip_prefix("gate  "));
     let words =
@@ -40,7 +39,7 @@ fn gates(told: &str) -> Vec<String> {
     lines.map(words).collect()
 }
 
-/// Whether it went on with what stood open.
+/// Returns whether the analysis continued with open points.
 fn goes_on(told: &str) -> bool {
     let first = told.lines().next().unwrap();
     first.starts_with("job   Analyse vendor contract for GDPR") && first.ends_with(": goes on where it was")
@@ -93,7 +92,7 @@ async fn the_run_is_judged_as_legal_and_the_vector_of_the_paper_comes_to_what_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_legal_work_are_met_as_the_paper_says() {
-    // What goes wrong at the scores; attempts there, versions of the plan, and the last that is said at their gate.
+    // Fault in the scores; attempts, plan versions, and the last line about their approval.
     for (trouble, tries, version, last) in [
         (Trouble::Crash, 3, 2, GATES[2]),
         (Trouble::Silence, 2, 2, "score approved: 5 risks, and their levels are right"),
@@ -105,13 +104,14 @@ async fn failures_of_legal_work_are_met_as_the_paper_says() {
         assert_eq!((attempts(&analysed), analysed.seen.version), expected, "{trouble:?}: {told}");
         let gates = gates(&told);
         assert_eq!(gates[gates.len() - 2], last, "{told}");
-        // A crash is for a person to look at; a jurist who is silent is stood in for, and nonsense is asked for again.
+        // A crash is escalated to a person, a silent lawyer is replaced, and an invalid answer is asked
+        // for again.
         let escalated = gates.contains(&"score crashed: a person says that it is done again".to_owned());
         assert_eq!(escalated, trouble == Trouble::Crash, "{told}");
     }
 }
 
-/// Is nothing but the process that the test below starts.
+/// The worker process.
 #[test]
 fn worker() {
     let Some(data) = held::folder() else { return };
@@ -127,7 +127,7 @@ async fn an_analysis_that_is_killed_at_a_gate_goes_on_there() {
     held::kill_at_first_gate(&data);
     let (analysed, told) = played(&data, None).await;
     assert!(goes_on(&told), "{told}");
-    // A step that died with the process is for a person to settle, if it had begun.
+    // A node interrupted by the kill is resolved by a person, if it had started.
     let mut asked = gates(&told);
     asked.retain(|gate| gate != "score crashed: a person says that it is done again");
     assert_eq!(asked, GATES[1..], "what was approved is not asked again");

@@ -1,4 +1,4 @@
-//! Metrics as a program that embeds the library serves them.
+//! Metrics of a program that embeds the library.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use ostler_actors::metric::{self, Metric, Type};
 use regex::Regex;
 use serde_json::{Value, json};
 
-/// The status and the body of an answer.
+/// Status and body of a response.
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
@@ -21,7 +21,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// The series of a page: name and labels, as they stand there, and the value.
+/// Samples of a page, by name and labels.
 fn series(page: &str) -> BTreeMap<String, f64> {
     let lines = page.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let read = |line: &str| {
@@ -38,7 +38,7 @@ async fn serving(builder: OstlerBuilder) -> (Ostler, SocketAddr) {
     (os, address)
 }
 
-/// Runs a plan of nodes that render a text, to its end, for a client.
+/// Runs a plan of nodes that render a text.
 async fn render(os: &Ostler, client: &str, nodes: usize) {
     let node = |number| {
         let id = format!("n{number}");
@@ -50,7 +50,7 @@ async fn render(os: &Ostler, client: &str, nodes: usize) {
     assert!(os.submit(submission).await.unwrap().outcome().await.unwrap().is_success());
 }
 
-/// The metric that a series belongs to.
+/// Metric of a sample.
 fn metric_of(series: &str) -> Metric {
     let name = series.split('{').next().unwrap();
     let known = |name: &str| metric::ALL.into_iter().find(|metric| metric.name == name);
@@ -85,7 +85,7 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
     let folder = tempfile::tempdir().unwrap();
     let (os, address) = serving(Ostler::builder().data_dir(folder.path())).await;
     render(&os, "acme", 2).await;
-    // The gate refuses this: nothing recovers it.
+    // The gate denies this, without recovery.
     let denied =
         json!({"id": "p", "nodes": [{"id": "n", "tool": "shell.run", "params": {"argv": ["touch", "x"]}}]});
     let draft: PlanDraft = serde_json::from_value(denied).unwrap();
@@ -141,7 +141,7 @@ async fn a_system_says_whether_it_is_well() {
     assert_eq!(get(address, "/healthz"), (200, r#"{"status":"ok"}"#.to_owned()));
     assert_eq!(get(address, "/readyz"), (200, r#"{"status":"ready"}"#.to_owned()));
     assert_eq!(get(address, "/v1/runs").0, 404);
-    // The facade would end the endpoint as well.
+    // The facade would stop the endpoint too.
     os.system().shutdown().await;
     let (status, body) = get(address, "/readyz");
     assert_eq!(status, 503);

@@ -1,4 +1,4 @@
-//! Whatever single value of a sound plan is of the wrong type, only that is told: no fault is made up that comes of it alone.
+//! A single value of the wrong type in a valid plan produces no fault but its own.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::Settings;
 use serde_json::{Value, json};
 
-/// Where a value stands, as a JSON pointer, and every value beneath it.
+/// JSON pointers of a value and of all values below it.
 fn pointers(value: &Value, at: String, all: &mut Vec<String>) {
     match value {
         Value::Array(items) => {
@@ -40,7 +40,7 @@ fn a_value_of_the_wrong_type_is_the_only_fault_of_a_plan_that_is_sound_otherwise
         let mut all = Vec::new();
         pointers(&plan, String::new(), &mut all);
         let mut tried = 0;
-        // A node that has another name is one that others miss.
+        // A renamed node is missed by others.
         let is_named = |pointer: &&String| !pointer.is_empty() && !pointer.ends_with("/id");
         for pointer in all.iter().filter(is_named) {
             for wrong in &wrong {

@@ -1,4 +1,4 @@
-//! The example that audits a folder: what it finds, whom it asks about what, and that a scanner which crashes holds up no other.
+//! The security audit example: findings, approvals, and isolation of a crashing scanner.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 #![allow(dead_code, reason = "the program of the example is not run as a program here")]
 
@@ -29,7 +29,7 @@ const REPORT: &str = "\
 - medium: requirements.txt:2: requests in any version: whatever is published next is taken
 ";
 
-/// Audits `folder` beneath `place`, with its records beside it, and gives what was told as well.
+/// Audits `folder`; returns the result and the output.
 async fn audited(place: &Path, trouble: Option<(&str, Trouble)>) -> (Audited, String) {
     let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
     let asked = Asked { trouble, unattended: true, ..Asked::default() };
@@ -39,7 +39,7 @@ async fn audited(place: &Path, trouble: Option<(&str, Trouble)>) -> (Audited, St
     (audited, String::from_utf8(told).unwrap())
 }
 
-/// The same, of what is planted.
+/// Audits a folder with planted findings.
 async fn played(trouble: Option<(&str, Trouble)>) -> (Audited, String) {
     let place = tempfile::tempdir().unwrap();
     plant(&place.path().join("folder")).unwrap();
@@ -74,7 +74,7 @@ async fn a_clean_folder_asks_nobody_anything() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_found_is_told_with_its_place_and_what_is_fine_is_not() {
     let files = [
-        // Too new, of elsewhere, or exactly the one that is fixed.
+        // Newer, unrelated, or exactly the fixed version.
         ("a/requirements.txt", "-r more.txt\npyyaml==5.4\nrequests>=2.31 # of course\njinja2~=3.1.2\n"),
         (
             "b/Cargo.toml",
@@ -109,7 +109,7 @@ async fn what_is_found_is_told_with_its_place_and_what_is_fine_is_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scanner_that_crashes_is_started_again_and_touches_no_other() {
-    // Of its two attempts more, one is for the finding that was sent back.
+    // One of its two further attempts is for the rejected finding.
     for (node, expected) in [("secrets", [3, 1, 1, 1]), ("dependencies", [2, 1, 2, 1])] {
         let (audited, told) = played(Some((node, Trouble::Crash))).await;
         assert_eq!(attempts(&audited), expected, "{told}");
@@ -132,12 +132,12 @@ async fn the_run_is_judged_as_security_and_the_vector_of_the_paper_comes_to_what
     }
 }
 
-/// Is nothing but the process that the test below starts.
+/// The worker process.
 #[test]
 fn worker() {
     let Some(place) = held::folder() else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    // Whoever writes the report is silent: what is held at the gate is not over before the kill.
+    // The author of the report is silent, so that the held approval is not answered before the kill.
     let trouble = Some(("synthesis".to_owned(), Trouble::Silence));
     let asked = Asked { trouble, unattended: true, ..Asked::default() };
     let out = &mut Held::new();

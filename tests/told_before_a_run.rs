@@ -1,5 +1,5 @@
-//! What the built-in tools would refuse at run time is told before: unknown, missing and wrong parameters, and texts
-//! that cannot be read as what they should be. Each fault at its place.
+//! Plan validation reports what built-in tools would reject at run time: unknown, missing and invalid
+//! parameters, and unparsable texts, each at its place.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use ostler_actors::Toolbox;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::Settings;
 
-/// What is told of a text, a line each: code, place, what is there, what is wrong, what would mend it.
+/// Faults of a text, one per line: code, place, value, problem and fix.
 fn told(format: Format, text: &str) -> String {
     let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
     let file = PlanFile::parse("p", format, text, &BTreeMap::new());
@@ -29,7 +29,7 @@ fn told(format: Format, text: &str) -> String {
     findings.iter().map(line).collect()
 }
 
-/// Nodes as YAML, after a node `list` of `fs.list`.
+/// Checks nodes in YAML, after a node `list` of `fs.list`.
 #[track_caller]
 fn check(nodes: &str, expected: Expect) {
     let list = "  - {id: list, tool: fs.list, params: {path: .}}";
@@ -223,7 +223,7 @@ fn each_fault_of_a_node_stands_at_its_own_place() {
         "  - {id: list, tool: time.sleep, params: {ms: 1}, timeout: 0, retries: -1}",
         expect![[r#"
         V01 list 4:10 "list, to": is used twice; give each node an id of its own
-        V14 list 4:60 "0, retri": timeout is {}, expected more than 0 ms; set a timeout, such as 30s
+        V14 list 4:60 "0, retri": timeout is 0 ms, expected more than 0; set a timeout, such as 30s
         V14 list 4:72 "-1}\n": retries is -1; say 0 or more
     "#]],
     );
@@ -341,7 +341,7 @@ fn a_fault_in_a_block_of_lines_stands_at_its_line() {
         let told = told(Format::Yaml, &format!("id: p\nnodes:\n{nodes}\n"));
         assert!(told.starts_with("V24 a 10:9 \"two {{ b\": "), "{block}: {told}");
     }
-    // Where lines are folded or escaped, nobody can say.
+    // The column within folded or escaped lines is unknown.
     check(
         "  - id: a\n    kind: aggregator\n    deps: [list]\n    params:\n      template: >\n        one\n\n        {{ lost }}",
         expect![[r#"

@@ -1,4 +1,4 @@
-//! The example that tests a web site: what it finds, that its stages overlap, and that it leaves alone what it did not make.
+//! The web testing example: findings, overlapping stages, and no changes to data of others.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -26,7 +26,7 @@ const REPORT: &str = "\
 - /jobs answers 404, not 200
 ";
 
-/// Tests the site both ways, and gives what was told as well.
+/// Tests the site both ways; returns the result and the output.
 async fn played(folder: &Path, trouble: Option<(&str, Trouble)>) -> (Compared, String) {
     let trouble = trouble.map(|(stage, trouble)| (stage.to_owned(), trouble));
     let mut told = Vec::new();

@@ -1,4 +1,4 @@
-//! Data folders that are not as they should be, and more than one process at them.
+//! Unusual data folders, and concurrent access to one.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -89,7 +89,7 @@ fn a_folder_of_something_else_is_not_filled() {
         .says("✘ data folder    home is not a data folder: letter is in");
     world.ostler("doctor --data home/letter").exits(4).says("✘ data folder    home/letter is not a folder");
     assert_eq!(fs::read_dir(world.path().join("home")).unwrap().count(), 1);
-    // One that was begun and left is gone on with.
+    // A half-created data folder is completed.
     fs::create_dir_all(world.path().join("begun/journal")).unwrap();
     fs::write(world.path().join("begun/format.new"), "ost").unwrap();
     world.ostler(&format!("{RUN} --data begun")).exits(0);
@@ -124,7 +124,7 @@ fn a_file_in_the_place_of_a_folder_of_ours_is_told_in_the_same_words_everywhere(
 fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
     let world = world();
     let (data, left) = (world.data(), world.path().join("left"));
-    // A process that ends may leave its index behind the journal; the next one takes it up.
+    // The index may lag behind the journal at exit; the next process catches up.
     let knows = (0..20).any(|_| {
         world.ostler(RUN).exits(0);
         fs::create_dir_all(&left).unwrap();
@@ -132,7 +132,7 @@ fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
         world.ostler("ps --data left").exits(0).out.contains("succeeded")
     });
     assert!(knows);
-    // What the first of them leaves behind makes no difference.
+    // The first run may leave anything behind.
     for _ in 0..2 {
         world.ostler("doctor --data left").exits(4).says("the end is missing");
         world.ostler("ps --data left").exits(0).says("succeeded").complains("the end is missing");
@@ -142,7 +142,7 @@ fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
     world.ostler(&format!("{RUN} --data left")).exits(0);
 }
 
-/// Changes the mode of a folder and of all beneath it.
+/// Changes the modes of a folder and of everything below it.
 fn chmod(path: &Path, folder: u32, file: u32) {
     let metadata = fs::symlink_metadata(path).unwrap();
     if metadata.is_dir() {
@@ -154,7 +154,7 @@ fn chmod(path: &Path, folder: u32, file: u32) {
     }
 }
 
-/// The command as a user who may not write anywhere; `None` where that cannot be had, with the reason printed.
+/// Runs the command as a user without write access; `None`, with the reason printed, if that is impossible.
 fn as_nobody(world: &World, line: &str) -> Option<Command> {
     let own = world.command(line);
     let probe = Command::new("setpriv")
@@ -173,7 +173,7 @@ fn as_nobody(world: &World, line: &str) -> Option<Command> {
     Some(behind(command, world, line))
 }
 
-/// The command where the data folder is mounted so that it may only be read; `None` where that cannot be had, with the reason printed.
+/// Runs the command on a read-only mount; `None`, with the reason printed, if that is impossible.
 fn where_mounted_read_only(world: &World, line: &str) -> Option<Command> {
     let mounted = || {
         let mut command = Command::new("unshare");
@@ -190,7 +190,7 @@ fn where_mounted_read_only(world: &World, line: &str) -> Option<Command> {
     Some(behind(mounted(), world, line))
 }
 
-/// The command as what another starts.
+/// Starts the command through another one.
 fn behind(mut command: Command, world: &World, line: &str) -> Command {
     let own = world.command(line);
     command.arg(own.get_program()).args(own.get_args()).current_dir(world.path()).stdin(Stdio::null());
@@ -266,7 +266,7 @@ fn records_without_a_format_file_are_told_of_by_whoever_comes_first() {
     is_well(&world);
 }
 
-/// Bytes of the first segment before the blank ones at its end.
+/// Bytes of the first segment, without trailing zeros.
 fn used(world: &World) -> u64 {
     let bytes = fs::read(world.data().join("journal/0000000001.seg")).unwrap();
     bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1
@@ -320,7 +320,7 @@ fn a_data_folder_that_cannot_be_made_is_not_told_to_be_one_that_may_only_be_read
     );
 }
 
-/// All that looks at a data folder, or works in it.
+/// Commands that read or use a data folder.
 const LOOKS: [&str; 8] = [RUN, "ps", "approvals", "top", "gc", "resume", "doctor", "market ls"];
 
 #[test]
@@ -403,7 +403,7 @@ fn where_there_is_no_data_folder_lists_are_empty_and_names_unknown() {
     assert!(!world.data().exists(), "nothing was made");
 }
 
-/// No signal ends a command that would make a file longer than its process may.
+/// SIGXFSZ must not end a command.
 #[test]
 fn a_limit_to_the_length_of_files_is_told_as_a_full_disk_is() {
     let world = world();
@@ -427,7 +427,7 @@ fn a_limit_to_the_length_of_files_is_told_as_a_full_disk_is() {
     }
 }
 
-/// A small file system of its own, for as long as this lives.
+/// A small file system, unmounted on drop.
 struct SmallDisk<'a>(&'a Path);
 
 impl SmallDisk<'_> {
@@ -450,8 +450,7 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-/// A chain of steps that act; the results of every other are files of their own, the others stand in the journal: more of either
-/// than there is room for.
+/// A chain of effectful nodes with results inside and outside the journal, which exceed the space.
 fn chain(world: &World) {
     let mut plan = "id: long\nnodes:\n".to_owned();
     for at in 0..STEPS {
@@ -465,10 +464,10 @@ fn chain(world: &World) {
     world.file("long.yaml", &plan);
 }
 
-/// More steps than fill the journal's room ahead with what they give.
+/// Enough nodes to exceed the preallocated space of the journal.
 const STEPS: usize = 150;
 
-/// What was done, in order.
+/// Completed nodes, in order.
 fn done(world: &World) -> Vec<String> {
     world.work("log").lines().map(str::to_owned).collect()
 }
@@ -479,7 +478,7 @@ fn all() -> Vec<String> {
 
 const WAITS: &str = "what has no room waits";
 
-/// A command that runs, and says all it says into one file.
+/// A running command with its output in one file.
 struct Aside {
     child: std::process::Child,
     said_in: std::path::PathBuf,
@@ -516,7 +515,7 @@ impl Drop for Aside {
     }
 }
 
-/// A world whose data folder has as much room; `None` where nothing can be mounted.
+/// A world with a data folder of this size; `None` if mounting is impossible.
 fn small_world(size: &str) -> Option<World> {
     let world = World::new();
     fs::create_dir(world.data()).unwrap();
@@ -558,7 +557,7 @@ fn a_run_that_is_ended_while_the_disk_is_full_goes_on_later_and_does_nothing_twi
     disk.resize("64m");
     world.ostler("doctor").exits(0).says("nothing is broken");
     let resumed = world.ostler("resume");
-    // A step whose result had no room when its process was ended is in doubt.
+    // A node whose result could not be written before the process was killed is in doubt.
     if resumed.code == Some(3) {
         let (node, line) = (done(&world).len() - 1, "resolve @last");
         world.file("result.json", r#"{"status": 0, "stdout": "", "stderr": ""}"#);

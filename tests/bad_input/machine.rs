@@ -1,4 +1,4 @@
-//! Signals, closed pipes, a clock that is wrong, records that are not there, files that are missing.
+//! Signals, closed pipes, wrong clocks, missing records and files.
 
 use std::process::{Command, Output, Stdio};
 
@@ -25,7 +25,7 @@ fn interrupts_and_terminations_keep_the_store_in_order() {
         until("it has begun", || !world.work("log").is_empty());
         run.signal(signals[0]);
         if signals.len() > 1 {
-            // The second counts once the first was heard.
+            // A second signal counts only after the first was handled.
             while !run.has_ended() {
                 run.signal(signals[1]);
                 std::thread::yield_now();
@@ -33,7 +33,7 @@ fn interrupts_and_terminations_keep_the_store_in_order() {
         }
         let ended = run.end();
         assert!([Some(code), Some(130)].contains(&ended.code), "{signals:?}: {ended:?}");
-        // The second may come before anything was said of the first.
+        // The second signal may arrive before the first message.
         assert!(signals.len() > 1 || ended.err.contains("stopping"), "{signals:?}: {ended:?}");
         assert!(ended.err.contains("state is kept"), "{signals:?}: {ended:?}");
         is_well(&world);
@@ -54,14 +54,14 @@ fn what_acts_for_longer_than_a_shutdown_waits_is_killed_told_and_in_doubt() {
     let ended = run.end();
     assert_eq!(ended.code, Some(143), "{ended:?}");
     assert!(ended.err.contains("act of run") && ended.err.contains("it is in doubt"), "{ended:?}");
-    // It held the other end of the pipe that `end` has read to its end, unless it was killed.
+    // `end` has read the pipe to its end, which the process held unless it was killed.
     assert_eq!(world.work("log"), "x\n");
     let resumed = world.ostler("resume");
     assert!(resumed.out.contains("resolve"), "{resumed:?}");
     is_well(&world);
 }
 
-/// A run whose terminal goes away while its step acts: `before` is done by the shell that starts it.
+/// A run whose terminal closes during its node; `before` runs in the shell first.
 fn hung_up(before: &str) -> (World, Ended) {
     let world = world();
     world.file(
@@ -73,7 +73,7 @@ fn hung_up(before: &str) -> (World, Ended) {
     shell.arg(env!("CARGO_BIN_EXE_ostler")).current_dir(world.path()).env("OSTLER_DATA", world.data());
     let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("it has begun", || !world.work("log").is_empty());
-    // The shell tells of it, and then the system once more.
+    // Both the shell and the kernel send SIGHUP.
     for _ in 0..2 {
         Command::new("kill").args(["-s", "HUP", &child.id().to_string()]).status().unwrap();
     }
@@ -213,7 +213,7 @@ fn a_plan_file_that_cannot_be_read_is_named() {
     assert!(!world.data().exists(), "nothing was made for nothing");
 }
 
-/// The command by a clock that says something else; `None` if there is nothing to set it with, with the reason printed.
+/// Runs the command with a different clock; `None`, with the reason printed, without a tool for that.
 fn by_clock(world: &World, time: &str, line: &str) -> Option<Command> {
     let found = Command::new("faketime").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {
@@ -245,7 +245,7 @@ fn timers_fire_once_and_order_is_by_number_however_the_clock_jumps() {
     run.until("timer_set");
     run.signal("KILL");
     run.end();
-    // An hour ahead, the nap is over; with the clock set right again, it stays over.
+    // One hour ahead, the sleep has ended; with the right clock it stays ended.
     let Some(ahead) = by_clock(&world, "+1h", "resume") else { return };
     ended(ahead).exits(0).says("succeeded  naps");
     world.ostler("resume @last").exits(0).complains("is over, nothing is left to resume");
@@ -254,7 +254,7 @@ fn timers_fire_once_and_order_is_by_number_however_the_clock_jumps() {
     let results = records.iter().filter(|record| record["kind"] == "attempt_result").count();
     assert_eq!(results, 3, "each node has one result: {records:?}");
 
-    // Begun by a clock that is ahead, and gone on with by one that is right.
+    // Opened with a clock that is ahead, and resumed with the right one.
     let asks = "id: asks\nnodes:\n  - {id: ok, kind: human_approval, human_timeout: 1h}\n  - {id: a, tool: fs.list, params: {path: .}, deps: [ok]}\n";
     world.file("asks.yaml", asks);
     let Some(ahead) = by_clock(&world, "+1h", "run asks.yaml --workspace work") else { return };
@@ -282,7 +282,7 @@ fn a_clock_before_1970_is_no_reason_to_stop() {
     faked("ps").unwrap().exits(0).says("succeeded");
     faked("events @last").unwrap().exits(0).says("run_closed");
     faked("doctor").unwrap().exits(0);
-    // Set right again, everything is still there.
+    // With the file restored, all records are still there.
     world.ostler(RUN).exits(0);
     assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 2);
     world.ostler("show @last").exits(0).says("succeeded");

@@ -1,4 +1,4 @@
-//! Real plan files with bytes changed, cut and repeated: a fixed number of them, the same ones each time.
+//! Plan files with mutations from a fixed seed.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ mod entry;
 
 const SEED: u64 = 7;
 
-/// Changed plan files.
+/// Mutations tried.
 const ROUNDS: usize = 600;
 
-/// The most that one may take, in a build without optimisation on a busy machine.
+/// Time limit per file, for an unoptimised build on a busy machine.
 const HANG: Duration = Duration::from_secs(60);
 
-/// What is put in: what means something in YAML, JSON or TOML, or to a plan.
+/// Texts with a meaning in YAML, JSON, TOML or plans.
 const PIECES: [&str; 24] = [
     "{",
     "}",
@@ -44,7 +44,7 @@ const PIECES: [&str; 24] = [
     "deps: [list]",
 ];
 
-/// `text` with one thing changed.
+/// Applies one mutation.
 fn mutated(mut bytes: Vec<u8>, random: &mut StdRng) -> Vec<u8> {
     let at = random.random_range(0..=bytes.len());
     let end = (at + random.random_range(0..40)).min(bytes.len());

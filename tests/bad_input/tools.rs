@@ -1,16 +1,15 @@
-//! Tools that are asked for what they must not do, or that do what they should not.
+//! Tools with forbidden or hostile input.
 
 use std::os::unix::fs::symlink;
 
 use super::is_well;
 use super::world::World;
 
-/// A plan of one node.
 fn plan(node: &str) -> String {
     format!("id: one\nnodes:\n  - {{id: a, {node}}}\n")
 }
 
-/// Runs a plan of one node, and gives what it said.
+/// Runs a plan of one node, and checks the exit code and output.
 #[track_caller]
 fn check(world: &World, node: &str, code: i32, says: &str) {
     world.file("one.yaml", &plan(node));
@@ -87,11 +86,11 @@ fn a_tool_that_hangs_is_ended_with_all_that_it_started() {
     let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; \
                   setsid sh -c 'echo $$ >> pids; exec sleep 1000' & (sleep 1000 & echo $! >> pids); wait";
     let node = format!("tool: shell.run, params: {{argv: [sh, -c, {script:?}]}}, timeout: 5s, retries: 0");
-    // Whether the world saw what it did is for a person to say.
+    // The effect is unknown, so a person decides.
     check(&world, &node, 3, "in doubt a");
     let pids = world.work("pids");
     assert_eq!(pids.lines().count(), 4, "{pids}");
-    // A process that was killed takes a moment to go.
+    // A killed process takes a moment to exit.
     let begun = std::time::Instant::now();
     while pids.lines().any(is_alive) {
         assert!(begun.elapsed().as_secs() < 60, "they live on: {pids}");
@@ -176,7 +175,7 @@ fn a_step_of_a_run_may_not_steer_the_process_that_runs_it() {
     }
 }
 
-/// A child connects and ends; who was left the connection asks over it. Ends with 7 if that was refused.
+/// A child process inherits a connection, and sends a request over it. Exits with 7 if that is refused.
 const ASKS_OVER_WHAT_WAS_LEFT: &str = r#"
 import os, socket, sys
 asking = socket.socket(socket.AF_UNIX)
@@ -214,7 +213,7 @@ fn a_connection_whose_process_is_gone_steers_nothing() {
 fn the_data_folder_is_no_workspace() {
     let world = World::new();
     world.file("one.yaml", &plan("tool: fs.list, params: {path: .}"));
-    // Before it is one, too: nothing is made there.
+    // A missing data folder is protected too.
     world.ostler("run one.yaml --workspace work --data work").exits(2).complains("is the data folder");
     assert_eq!(std::fs::read_dir(world.path().join("work")).unwrap().count(), 0);
     world.ostler("run one.yaml --workspace work").exits(0);
@@ -224,7 +223,7 @@ fn the_data_folder_is_no_workspace() {
     {
         world.ostler(&format!("run one.yaml --workspace {place}")).exits(2).complains(says);
     }
-    // That of another Ostler is refused by the tools.
+    // Tools protect the data folder of another process too.
     let other = world.ostler("run one.yaml --workspace data --data other").exits(1);
     other.says("is or lies in a data folder of ostler");
     assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 1);
@@ -266,7 +265,7 @@ fn doctor_tells_what_programs_can_change() {
         return;
     }
     assert!(on.contains("programs that steps start change files only in the workspace"), "{on}");
-    // The world lies in the folder for temporary files.
+    // The test folder is inside the folder for temporary files.
     assert!(on.contains("! records") && on.contains("where programs may write"), "{on}");
     let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let line = format!("doctor --data {}", elsewhere.path().join("data").display());

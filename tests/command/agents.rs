@@ -1,4 +1,4 @@
-//! Agents out of service, and the tree of supervision.
+//! Quarantined agents, and the supervision tree.
 
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
@@ -8,10 +8,10 @@ use super::world::{World, until};
 
 const LONG: &str =
     "id: long\nnodes:\n  - {id: nap, tool: shell.run, params: {argv: [sleep, \"60\"]}, timeout: 90s}\n";
-/// To sleep only looks at the world: it is stopped at once.
+/// A sleep only reads the world, so it is stopped at once.
 const SLEEPS: &str = "[tools.shell]\nallow = [{argv = [\"sleep\", \"*\"], impact = 0, effect = \"read\"}]\n";
 
-/// Writes down that these agents of client `acme` exist, and that the first was taken out of service.
+/// Records agents of client `acme`, the first of them quarantined.
 fn with_agents(world: &World, agents: &[&str]) {
     let (store, _) = Store::open(&world.data()).unwrap();
     let client = || "acme".into();
@@ -43,7 +43,7 @@ fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
     world.ostler("release nobody").exits(2).complains("there is no agent nobody");
     world.ostler("release well").exits(2).complains("agent well is in service");
     world.ostler("release ill").exits(0).says("ill is back in service");
-    // It stays so when another process looks.
+    // The quarantine survives the process.
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert!(
         listed.iter().all(|agent| agent["state"] == "idle" && agent.get("reason").is_none()),

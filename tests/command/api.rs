@@ -1,4 +1,4 @@
-//! The socket that other processes ask at.
+//! The control socket.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;

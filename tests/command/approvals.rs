@@ -1,4 +1,4 @@
-//! People in the loop: what is asked, who may answer what, and what silence does.
+//! Approvals: content, approvers and deadlines.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::world::{Ended, World, until};
 
-/// Writes a file with leave, after an entry that needs none and beside one that goes on.
+/// A write that needs approval, after a node that does not and beside one that runs.
 const WRITE: &str = r#"
 id: write
 nodes:
@@ -54,19 +54,19 @@ fn world() -> World {
     world
 }
 
-/// Runs a plan up to its first question.
+/// Runs a plan up to its first approval request.
 fn waiting(world: &World, plan: &str) -> Ended {
     world.ostler(&format!("run {plan}.yaml --workspace work")).exits(3)
 }
 
-/// The only open question.
+/// The only pending approval.
 fn question(world: &World) -> Value {
     let mut lines = world.ostler("approvals --json").exits(0).lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     lines.remove(0)
 }
 
-/// Says yes to the only open question, as it is listed.
+/// Approves the only pending request, as listed.
 fn approve(world: &World, more: &str) -> Ended {
     let asked = question(world);
     let (node, digest) = (asked["node"].as_str().unwrap(), asked["digest"].as_str().unwrap());
@@ -173,7 +173,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     waiting(&world, "write");
     let (asked, before) = (question(&world), summary(&world));
     for (line, told) in [
-        ("approve @last put --digest 0000000000", "look at it again"),
+        ("approve @last put --digest 0000000000", "look again before you answer"),
         ("approve @last put --digest b3:12", "is no digest"),
         ("approve @last put", "a yes is for what you have seen"),
         ("approve @last nothing", "no node nothing"),
@@ -208,10 +208,10 @@ fn an_operator_does_without_a_node_that_asks() {
     assert_eq!(summary(&world)["nodes"], json!({"ok": "cancelled", "after": "cancelled"}));
 }
 
-/// Spans that a question is given in turn: on a busy machine the first is over before its process is killed.
+/// Deadlines tried in turn: on a busy machine the first may pass before the kill.
 const SPANS: [&str; 3] = ["500ms", "10s", "60s"];
 
-/// A run whose process was killed while it asked, and what it asked.
+/// A run whose process was killed while it waited, and the request.
 fn killed_while_it_asks() -> (World, Value) {
     for span in SPANS {
         let world = world();
@@ -237,9 +237,9 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
         i64::try_from(since.as_millis()).unwrap()
     };
     while now() <= deadline {
-        std::thread::yield_now(); // the deadline is a time of day, with nobody there to tell
+        std::thread::yield_now(); // the deadline is wall-clock time, with no process to signal it
     }
-    world.ostler("approve @last ok").exits(2).complains("the time to answer node ok is over");
+    world.ostler("approve @last ok").exits(2).complains("node ok: the time to answer is over");
     let told = world.ostler("ps").exits(0).says("its time is over").says("open");
     assert!(!told.out.contains("approve"), "{}", told.out);
     let listed = world.ostler("approvals").exits(0).says("its time is over");
@@ -275,7 +275,7 @@ fn another_terminal_answers_through_the_process_that_holds_the_folder() {
         .exits(0)
         .says("goes on in the process that holds");
     let ended = run.end();
-    assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}"); // it may have gone to rest before the answer came
+    assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}"); // the run may have been suspended before the answer arrived
     let mut events = world.start(&format!("events {id} --follow"));
     events.until("run_closed");
     events.end().exits(0);
@@ -290,7 +290,7 @@ fn changed_tools_void_an_approval_that_was_not_used() {
     let world = world();
     waiting(&world, "write");
     let asked = question(&world);
-    // Leave is asked for a write; by now the policy has no such tool.
+    // The write waits for approval; then the policy removes the tool.
     world.file("o.toml", "[scopes.default]\ntools = [\"text.render\"]\n");
     let shown = world.ostler("approvals --json --config o.toml").exits(0).lines().remove(0);
     assert_eq!(shown["outdated"], true, "{shown}");
@@ -301,7 +301,7 @@ fn changed_tools_void_an_approval_that_was_not_used() {
         .exits(2)
         .complains("asked anew");
     assert_eq!(world.work("out.txt"), "");
-    // It was asked anew for what it would come to; asked once more, it is for the write again.
+    // The first new request shows the denial, the second the write again.
     world.ostler("resume @last").exits(3);
     let again = question(&world);
     assert_eq!(again["digest"], asked["digest"]);
@@ -395,8 +395,7 @@ fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
     world.ostler(&format!("cancel {id} act")).exits(2);
 }
 
-/// Runs a command at a pseudo-terminal, and types each text once its prompt stands there: what is typed earlier does not
-/// count.
+/// Runs a command at a pseudo-terminal, and types each text after its prompt: earlier input is discarded.
 fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
     if Command::new("script").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return None;
@@ -404,7 +403,7 @@ fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32
     let inner = world.command(line);
     let words = std::iter::once(inner.get_program()).chain(inner.get_args());
     let words: Vec<String> = words.map(|word| word.to_str().unwrap().to_owned()).collect();
-    // A question nobody answers waits an hour.
+    // An unanswered request waits an hour.
     let mut script = Command::new("timeout");
     script.args([
         "--foreground",
@@ -456,7 +455,7 @@ fn a_person_at_the_terminal_is_asked_in_place() {
     let answers = world.ostler("events @last --json").exits(0).lines();
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
     assert_eq!((&answer["body"]["by"], &answer["body"]["note"]), (&json!("ann"), &json!("fine")));
-    // ^C leaves it waiting.
+    // ^C leaves the request pending.
     let (code, said) =
         at_terminal(&world, "run question.yaml --workspace work", &[("ok > ", "\u{3}")]).unwrap();
     assert_eq!(code, 130, "{said}");
@@ -506,7 +505,7 @@ fn an_interjection_holds_a_run_until_somebody_has_answered() {
     world.ostler("doctor").exits(0);
 }
 
-/// What a person says is theirs to say: a dash at its beginning makes no option of it.
+/// A leading dash in a note is not an option.
 #[test]
 fn what_is_said_may_begin_with_a_dash() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Plans that are none, or far too much: a clear error, exit code 2, and never a wait.
+//! Invalid and oversized plans: a clear error, exit code 2, and no hang.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::world::{Ended, World};
 
-/// Longer than any of these takes, even on a busy machine; far shorter than a hang.
+/// Longer than any of these commands takes, and shorter than a hang.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Runs a command that must refuse its input soon, without a panic.
+/// Asserts that a command rejects its input quickly, without a panic.
 #[track_caller]
 fn refused(world: &World, line: &str) -> Ended {
     let begun = Instant::now();
@@ -77,7 +77,7 @@ fn what_is_no_regular_file_is_refused_at_once() {
     world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
     refused(&world, "check good.yaml --config pipe.yaml").complains("is a pipe");
     refused(&world, "check good.yaml --config zero.json").complains("is a device");
-    // A configuration that is there is not passed over, whatever it is.
+    // An existing configuration is never ignored.
     let config = path("ostler.toml");
     for line in ["check good.yaml --workspace .", "run good.yaml --workspace .", "ps", "doctor"] {
         symlink("folder.yaml", &config).unwrap();
@@ -199,7 +199,6 @@ fn plans_beyond_their_limits_are_told_so() {
     let nodes: String = (0..10_001).map(node).collect();
     world.file("many.yaml", &format!("id: p\nnodes:\n{nodes}"));
     refused(&world, "check many.yaml").complains("the plan has 10001 nodes, policy.max_nodes allows 10000");
-    // 317 nodes that each depend on 317 others: 100,489 edges.
     let sources: Vec<String> = (0..317).map(|at| format!("n{at}")).collect();
     let sources = sources.join(", ");
     let wide: String = (0..317)

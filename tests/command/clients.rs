@@ -1,4 +1,4 @@
-//! Who pays: `ostler client`, `ostler credit`, `ostler ps --clients`.
+//! `ostler client`, `ostler credit`, `ostler ps --clients`.
 
 use super::world::World;
 
@@ -39,7 +39,7 @@ fn who_meters_a_client_by_a_deposit_is_told_so_once() {
     for line in ["credit acme +10", "credit acme", "credit acme -510", "credit acme +5"] {
         assert_eq!(world.ostler(line).exits(0).err, "", "{line}");
     }
-    // A program reads of it in what is left.
+    // Programs find the state in `left`.
     world.ostler("client add other").exits(0);
     let first = world.ostler("credit other +5 --json").exits(0);
     assert_eq!((first.lines().len(), first.lines()[0]["left"].as_i64()), (1, Some(5)));
@@ -70,7 +70,7 @@ fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
     let clients = world.ostler("ps --clients --json").exits(0).lines();
     assert_eq!(clients[0]["parked"], true, "{clients:?}");
 
-    // In a pipe, at once; and for a second terminal too.
+    // In a pipe, and from a second terminal.
     let mut resumed = world.start("resume @last");
     let told = "client acme: credits are used up, no further attempt starts; ostler credit acme";
     resumed.until(told);
@@ -85,7 +85,7 @@ fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
     assert!(!shown.out.contains("credits of client"), "{}", shown.out);
 }
 
-/// Takes more than a client has that can pay for one attempt.
+/// A node that costs more than a client has.
 const SLOW: &str = "tool: shell.run, params: {argv: [sleep, \"0.3\"]}";
 
 #[test]
@@ -119,7 +119,7 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("credit nobody", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit acme 100", 2, "give a sign: +100 deposits, -100 withdraws"),
         ("credit acme ten", 2, "give a whole number with its sign"),
-        ("credit acme -5", 2, "0 of its credits are left: 5 cannot be taken back"),
+        ("credit acme -5", 2, "0 credits left: 5 cannot be withdrawn"),
         ("credit acme +9007199254740993", 2, "give at most 9007199254740992"),
         ("client add fixed --weight 8", 2, "stated in ostler.toml"),
     ] {

@@ -1,4 +1,4 @@
-//! What is damaged is told, set aside and left behind by everything else; and what is old goes.
+//! Damage is reported and quarantined; expired runs are removed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ fn world() -> World {
     world
 }
 
-/// Runs a plan to its end, and gives the run's id.
+/// Runs a plan, and returns the run's id.
 fn run(world: &World, plan: &str) -> String {
     let ended = world.ostler(&format!("run {plan} --workspace work --json")).exits(0);
     ended.lines().last().unwrap()["run"].as_str().unwrap().to_owned()
@@ -60,7 +60,7 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
         );
     }
     assert_eq!(fs::read(segment(&world)).unwrap(), found);
-    // What is not damaged can be looked at.
+    // Undamaged runs can be read.
     world.ostler(&format!("show {}", runs[1])).exits(0);
     world.ostler(&format!("show {}", runs[0])).exits(4).complains("`ostler doctor --repair` sets that aside");
     let told = world.ostler("doctor").exits(4);
@@ -141,7 +141,7 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         assert!(!told.out.contains(&small), "{}", told.out);
         world.ostler("doctor --repair").exits(0).says("1 run set aside");
         world.ostler("doctor").exits(0).says("! quarantined");
-        // Its records are whole, and can be looked at; the same result can be made again.
+        // The records are intact; the same result can be produced again.
         world.ostler(&format!("events {big}")).exits(0).says("executed");
         let shown = &world.ostler(&format!("show {big} --json")).exits(0).lines()[0];
         assert_eq!(
@@ -180,7 +180,7 @@ fn a_damaged_index_is_built_again_and_told() {
 fn an_index_that_says_otherwise_than_the_records_is_told_with_what_makes_it_anew() {
     let world = world();
     let small = run(&world, "small.yaml");
-    // Whoever closes the folder in good order leaves an index that has everything.
+    // An orderly close completes the index.
     drop(ostler_store::Store::open(&world.data()).unwrap());
     let sound = world.ostler("doctor").exits(0);
     assert!(!sound.out.contains(" index "), "{}", sound.out);
@@ -221,10 +221,9 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
     world.ostler("ps").exits(0).complains("no run yet");
     assert_eq!(spent(&world), before);
     world.ostler("doctor").exits(0);
-    // The configuration says the same for whoever opens the folder next.
     world.ostler("run big.yaml --workspace work --client acme").exits(0);
     world.file("data/ostler.toml", "[retention]\nkeep = \"1ms\"\n");
-    // Who opens it goes by the index, which may not have the end of the last run yet: then the next one does.
+    // Retention uses the index, which may lag behind the last run: then the next command removes it.
     let listed = (0..5).map(|_| {
         let kept = run(&world, "small.yaml");
         world.ostler("ps").exits(0).says(&kept)
@@ -241,13 +240,13 @@ fn who_opens_the_folder_is_told_what_it_kept_no_longer() {
     world.ostler("doctor").exits(0).says("✔ retention      runs are kept without limit\n");
     world.file("data/ostler.toml", "[retention]\nkeep = \"1ms\"\n");
     world.ostler("doctor").exits(0).says("✔ retention      runs are removed 1ms after they are over");
-    // Who opens it goes by the index, which may not have the end of the last run yet: then the next one does.
+    // Retention uses the index, which may lag behind the last run: then the next command removes it.
     let mut said = (0..5).map(|_| world.ostler("run small.yaml --workspace work").exits(0).err);
     let said = said.find(|said| said.contains("keep")).expect("one of five finds something that is due");
     let note = said.lines().find(|line| line.contains("keep")).unwrap();
     let of_more = note.starts_with("note: ") && note.ends_with(" runs older than keep = 1ms were removed");
     assert!(of_more || note == "note: 1 run older than keep = 1ms was removed", "{said}");
-    // Who looks removes nothing.
+    // Reading removes nothing.
     let looked = world.ostler("ps").exits(0);
     assert!(!looked.err.contains("keep"), "{looked:?}");
 }

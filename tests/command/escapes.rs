@@ -1,27 +1,27 @@
-//! Texts that somebody wrote, with what a terminal obeys in them: whatever command shows them, none of it is printed.
+//! Texts with escape sequences: no command prints them as such.
 
 use super::world::{Ended, World};
 
-/// A text as somebody gives it.
+/// A text with escape sequences.
 const GIVEN: &str = "a\u{1b}[31mred\u{7}";
 
-/// The same, as it stands in quotes in files and in JSON.
+/// The text in quotes, as in files and JSON.
 const WRITTEN: &str = r"a\u001b[31mred\u0007";
 
-/// The same, as it is told in quotes.
+/// The text in quotes, as in messages.
 const QUOTED: &str = r"a\u{1b}[31mred\u{7}";
 
-/// How it begins where it is shown; a column may be too narrow for the rest.
+/// Start of the text as shown; a column may cut the rest.
 const SHOWN: &str = "a\u{fffd}[3";
 
-/// Panics if a terminal would obey any of it.
+/// Asserts that the output has no control characters.
 #[track_caller]
 fn check_harmless(line: &str, Ended { out, err, .. }: &Ended) {
     let obeyed = |c: char| c.is_control() && c != '\n';
     assert!(!out.contains(obeyed) && !err.contains(obeyed), "{line:?}: {out:?}, {err:?}");
 }
 
-/// Runs a command that shows a text like this, and nothing that a terminal obeys.
+/// Asserts that the output of a command shows such a text without control characters.
 #[track_caller]
 fn check(world: &World, line: &str, code: i32, shown: &str) {
     let ended = world.ostler(line).exits(code);
@@ -30,17 +30,15 @@ fn check(world: &World, line: &str, code: i32, shown: &str) {
     assert!(out.contains(shown) || err.contains(shown), "{line:?}: no {shown:?} in {out:?}, {err:?}");
 }
 
-/// A plan of that name, with these nodes.
 fn plan(nodes: &str) -> String {
     format!("id: \"{WRITTEN}\"\ntitle: \"{WRITTEN}\"\nnodes:\n{nodes}")
 }
 
-/// A node that asks.
 fn asks() -> String {
     format!("  - {{id: ok, kind: human_approval, params: {{question: \"{WRITTEN}\"}}, human_timeout: 1h}}\n")
 }
 
-/// A node that goes on for longer than it is waited for.
+/// A node that outlasts the test.
 const NAP: &str = "  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s}\n";
 
 #[test]

@@ -1,10 +1,10 @@
-//! Programs that say that they are alive and how far they have come, and what becomes of those that do not.
+//! Programs with and without heartbeats.
 
 use std::io::Read;
 
 use super::world::{World, until};
 
-/// Takes three steps, each with a line in `log`; falls silent after the second for as long as `hang` is there.
+/// Three steps with a line in `log` each; hangs after the second while `hang` exists.
 const COPY: &str = r#"
 i=${OSTLER_RESUME_TOKEN:-done-0}
 i=${i#done-}
@@ -57,7 +57,7 @@ fn after_a_kill_the_next_attempt_goes_on_from_the_token() {
     world.ostler("doctor").exits(0).says("nothing is broken");
 }
 
-/// Whether the journal, which is short, holds a text.
+/// Searches the journal, which is short.
 fn journal_holds(world: &World, text: &[u8]) -> bool {
     let segments = std::fs::read_dir(world.data().join("journal")).unwrap();
     segments.map(|entry| entry.unwrap().path()).any(|path| {

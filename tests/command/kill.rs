@@ -1,8 +1,8 @@
-//! What a kill, ^C and a termination leave, and how it goes on.
+//! State after SIGKILL, ^C and SIGTERM, and resuming it.
 
 use super::world::{World, until};
 
-/// Leaves a line for each time a step is done, with a wait between two of them.
+/// Appends a line per completed step, with a pause between two of them.
 const STEPS: &str = r#"
 id: steps
 nodes:
@@ -11,7 +11,7 @@ nodes:
   - {id: last, tool: shell.run, params: {argv: [sh, -c, "echo last >> log"]}, deps: [wait], timeout: 20s}
 "#;
 
-/// Is killed while the step is being done.
+/// Killed during the node.
 const DOUBT: &str = r#"
 id: doubt
 nodes:
@@ -61,7 +61,7 @@ fn lines_of_several_runs_say_which_they_are_of() {
             assert!(resumed.out.lines().any(is_told), "{run}: {what}: {}", resumed.out);
         }
     }
-    // One alone needs no mark.
+    // A single watched run has no label.
     let alone = killed();
     let resumed = world.ostler("resume").exits(0).says(" resumed");
     assert!(!resumed.out.lines().any(|line| line.starts_with(&alone)), "{}", resumed.out);
@@ -96,12 +96,12 @@ fn a_second_interrupt_ends_at_once() {
     world.ostler("resume").exits(3).says("in doubt act");
 }
 
-/// Runs the plan until its step is under way, and kills it there.
+/// Kills the process during the node.
 fn in_doubt() -> World {
     let world = world();
     let mut run = world.start("run doubt.yaml --workspace work --intent 2 --json");
     assert!(run.until("attempt_intent").contains("\"act\""));
-    // The record is told before the step begins: its trace tells that it has.
+    // The record is printed before the node starts; the log proves that it started.
     until("it has begun", || world.work("log") == "acted\n");
     run.signal("KILL");
     run.end();
@@ -263,8 +263,7 @@ fn who_stops_a_node_in_doubt_hears_that_it_was() {
     world.ostler("skip @last act").complains(was);
 }
 
-/// What a step leaves running that is killed with its process: in its group, in a session of its own, and, of the second
-/// step, without the mark.
+/// Child processes that outlive their node: in its group, in a session of their own, and without the mark.
 const LEFT: &str = r#"
 id: left
 nodes:
@@ -283,7 +282,7 @@ fn is_alive(pid: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Waits until a file of the workspace has so many lines.
+/// Waits until a file of the workspace has this many lines.
 fn until_lines(world: &World, file: &str, count: usize) -> Vec<String> {
     let begun = std::time::Instant::now();
     loop {
@@ -338,7 +337,7 @@ fn what_somebody_put_in_the_place_of_notes_holds_nothing_up() {
     world.ostler("run steps.yaml --workspace work --intent 2").exits(0);
     let programs = world.data().join("programs");
     world.file("target", "kept");
-    // A process of this id lives, so its note is looked at.
+    // The process of this id is alive, so its note is checked.
     let note = programs.join(std::process::id().to_string());
     for make in [&["mkfifo"][..], &["ln", "-s", "/dev/zero"]] {
         std::fs::create_dir_all(&programs).unwrap();

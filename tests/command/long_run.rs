@@ -1,4 +1,4 @@
-//! A run of many steps: memory, the time of a step and taking it up again stay what they are for a short one.
+//! A long run: memory, time per node and time to resume stay those of a short run.
 
 use std::fs;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-/// Steps, of which every fiftieth has a result of a megabyte.
+/// Nodes; every fiftieth has a result of a megabyte.
 const STEPS: usize = 2_000;
 
 const LARGE_EVERY: usize = 50;
 
-/// What a run may take more at its end than after a quarter of it, in bytes: less than its large results.
+/// Allowed growth of memory after a quarter of the run: less than its large results.
 const GROWTH_BYTES_MAX: u64 = 30 * 1_000_000;
 
 fn world() -> World {
@@ -62,7 +62,7 @@ fn a_long_run_with_large_results_goes_on_at_one_pace_in_bounded_memory_and_is_ta
     let ended = again.end().exits(0);
     let summary: Value = serde_json::from_str(ended.out.lines().last().unwrap()).unwrap();
     assert_eq!(summary["outcome"], "succeeded");
-    // What was finished did not run again: an attempt for each step, and one more at most for what was under way.
+    // Completed nodes were not repeated: one attempt each, and at most one more for the interrupted node.
     let attempts = summary["attempts"].as_u64().unwrap();
     assert!((STEPS as u64..=STEPS as u64 + 1).contains(&attempts), "{attempts}");
 }

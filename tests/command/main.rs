@@ -1,5 +1,5 @@
-//! The `ostler` command, as people and scripts meet it: its words, its exit codes, and what survives a kill.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! The `ostler` command: output, exit codes, and recovery after a kill.
+#![allow(clippy::unwrap_used)] // a failing unwrap fails the test
 
 mod agents;
 mod api;

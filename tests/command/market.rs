@@ -1,4 +1,4 @@
-//! How well runs and agents do, and jobs that agents compete for: `ostler evaluate`, `ostler agents`, `ostler market`.
+//! `ostler evaluate`, `ostler agents`, `ostler market`.
 
 use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
@@ -49,7 +49,7 @@ fn a_job_is_posted_run_and_evaluated() {
     let line = &world.ostler("market ls --json").exits(0).lines()[0];
     assert_eq!((line["stage"].as_str(), line["winner"].as_str()), (Some("evaluation"), Some("clerk")));
     world.ostler("market ls").exits(0).says("read it").says("evaluation").says("clerk");
-    // Each line tells the job as it stood then, the newest job comes first.
+    // Lines show the job as of their time, newest job first.
     world.file(
         "review.yaml",
         "id: review\nnodes:\n  - {id: read, tool: text.render, params: {template: read, values: {}}}\n",
@@ -193,10 +193,10 @@ fn a_job_that_another_process_holds_goes_on_without_this_one() {
     world.ostler("market ls").exits(0).says("evaluation");
 }
 
-/// Deadlines that are tried in turn: on a busy machine the first is past before anybody is asked.
+/// Deadlines tried in turn: on a busy machine the first may pass before the approval request.
 const DEADLINES: [&str; 3] = ["1s", "10s", "60s"];
 
-/// A job whose run waits for a person, left by the process that posted it; its deadline is past by now.
+/// A job whose run waits for a person after its process ended; the deadline has passed.
 fn late() -> World {
     let asks = PLAN.replace("tool: time.sleep, params: {ms: 700}", "kind: human_approval, human_timeout: 1h");
     for deadline in DEADLINES {
@@ -224,7 +224,7 @@ fn a_job_that_is_late_when_it_is_resumed_is_stopped_and_told_to_be_late_and_that
         for sign in ["error", "is not taken up"] {
             assert!(!resumed.err.contains(sign), "{line}: {}", resumed.err);
         }
-        // Whatever was left of it to be written down is by the end of this.
+        // All remaining records are written by then.
         world.ostler("resume").exits(0).complains("nothing to resume: no run is open");
         world.ostler("resume @last").exits(1).complains("is over, nothing is left to resume");
         world.ostler("market ls").exits(0).says("failed").says("it was not over by its deadline");
@@ -243,7 +243,7 @@ fn a_job_that_is_late_when_it_is_resumed_is_stopped_and_told_to_be_late_and_that
     }
 }
 
-/// A contract beyond the balance, as no process of ours writes it.
+/// A contract above the balance, which no process of ours records.
 #[test]
 fn the_doctor_finds_credits_that_do_not_add_up() {
     let world = world();
@@ -286,7 +286,7 @@ fn the_doctor_finds_credits_that_do_not_add_up() {
         .says("client acme: the contract of job 01a203e4-dde0-7695-bfe0-3f44d789f3e4: 5000 credits cannot be reserved: 1000 are free");
 }
 
-/// Each lets go of the data folder while others are on their way to it.
+/// Each command releases the data folder while others connect.
 #[test]
 fn commands_beside_each_other_are_each_done_once_and_none_says_that_nobody_answers() {
     const EACH: usize = 12;

@@ -1,4 +1,4 @@
-//! `--metrics`, and a real Prometheus that scrapes it.
+//! `--metrics`, and a real Prometheus server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::terminal::skipped;
 use super::world::World;
 
-/// Three jobs, and then a wait that keeps the command here.
+/// Three nodes, and a wait that keeps the command running.
 const PLAN: &str = "
 id: p
 nodes:
@@ -21,10 +21,9 @@ nodes:
   - {id: wait, tool: time.sleep, params: {ms: 600000}, deps: [a, b, c]}
 ";
 
-/// How long something that is waited for may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that ends with the test.
+/// A process killed on drop.
 struct Ending(Child);
 
 impl Drop for Ending {
@@ -34,7 +33,7 @@ impl Drop for Ending {
     }
 }
 
-/// Asks until there is an answer.
+/// Polls for a result.
 #[track_caller]
 fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -47,10 +46,10 @@ fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The body of an answer that says it is well.
+/// The body of a response with status 200.
 fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    // A port where nobody listens yet may be connected to itself.
+    // A connection to an unused local port may connect to itself.
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut answer = String::new();
@@ -59,7 +58,7 @@ fn get(address: &str, path: &str) -> Option<String> {
     (head.split(' ').nth(1) == Some("200")).then(|| body.to_owned())
 }
 
-/// Runs the plan with metrics at a free port, and gives where they are.
+/// Runs the plan with metrics at a free port; returns the address.
 fn serving(world: &World) -> (Ending, String) {
     world.file("plan.yaml", PLAN);
     let said = world.path().join("said");
@@ -75,7 +74,7 @@ fn serving(world: &World) -> (Ending, String) {
     (running, address)
 }
 
-/// A Prometheus that scrapes this address, and where it answers; `None` if there is none.
+/// A Prometheus server that scrapes this address, and its own address; `None` if it is not installed.
 fn prometheus(folder: &Path, address: &str) -> Option<(Ending, String)> {
     let config = include_str!("../../examples/prometheus/prometheus.yml");
     let config =
@@ -99,7 +98,6 @@ fn prometheus(folder: &Path, address: &str) -> Option<(Ending, String)> {
     }
 }
 
-/// A query as part of a path.
 fn quoted(query: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric();
     query
@@ -108,7 +106,7 @@ fn quoted(query: &str) -> String {
         .collect()
 }
 
-/// What Prometheus answers to a query, if it can be read.
+/// Result of a query, if valid.
 fn query(prometheus: &str, query: &str) -> Option<Value> {
     let answer = get(prometheus, &format!("/api/v1/query?query={}", quoted(query)))?;
     let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -134,7 +132,7 @@ fn prometheus_scrapes_what_a_run_does() {
         value(r#"ostler_scheduler_service_total{client="local"}"#).filter(|value| *value >= 3.0)
     });
 
-    // Prometheus understands every query of the dashboard.
+    // Every query of the dashboard is valid.
     let board: Value = serde_json::from_str(include_str!("../../examples/grafana/fairness.json")).unwrap();
     for panel in board["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().unwrap() {

@@ -1,4 +1,4 @@
-//! Pipelines on the command line: what is declared, what is published, and how stages are steered.
+//! `ostler pipeline`.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn an_event_that_is_too_long_for_a_command_line_comes_from_stdin() {
     let world = World::new();
     world.file("web.yaml", WEB);
     world.ostler("pipeline create web.yaml").exits(0);
-    // Linux takes 128 KiB as an argument.
+    // Linux limits an argument to 128 KiB.
     for (bytes, taken) in [(200_000, true), (300_000, false), (2_000_000, false)] {
         world.file("long.json", &format!("\"{}\"", "x".repeat(bytes)));
         let mut publish = world.command("pipeline publish web_testing recon api_found -");
@@ -109,7 +109,7 @@ fn every_fault_of_a_pipeline_is_shown_where_it_stands() {
     assert!(!world.data().exists(), "nothing was made");
 }
 
-/// Has a system of its own do something.
+/// Runs an action in a system of its own.
 fn within(world: &World, act: impl AsyncFn(&System)) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -132,7 +132,7 @@ fn within(world: &World, act: impl AsyncFn(&System)) {
     });
 }
 
-/// A stage that fails at what it hears, in a process of its own.
+/// A stage that fails on its events, in a process of its own.
 fn fail(world: &World) {
     within(world, async |system| {
         let pipeline = system.pipeline("p").unwrap();
@@ -156,7 +156,7 @@ fn what_a_pipeline_does_not_need_any_more_goes_when_somebody_says_so() {
             publisher.publish_soon("x", &number).await.unwrap();
         }
     });
-    // A stretch is of ten events, of which the last eight are kept, and five events behind them.
+    // A chunk has ten events; the last eight chunks are kept, and five events after them.
     let what = "1120 events over the quota of their pipeline and 112 records of stages that later ones supersede";
     world.ostler("gc").exits(0).says(&format!("{what} would go: of ")).says("--apply does it");
     let told = &world.ostler("gc --json").exits(0).lines()[0];

@@ -1,4 +1,4 @@
-//! `check`, `run` and what looks at a run that is over.
+//! `check`, `run`, and commands that read a closed run.
 
 use expect_test::expect;
 use serde_json::Value;
@@ -615,7 +615,7 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
         told.says("W06").says("can lead out").says(&format!("out.yaml:{place}"));
     }
 
-    // What the test of a contract calls counts as well.
+    // Calls in tests of a contract count too.
     world.file(
         "tested.yaml",
         "id: tested\nnodes:\n\
@@ -657,7 +657,7 @@ fn every_command_that_is_printed_names_the_folder_that_was_asked_about() {
         let told = ostler(words);
         assert!(told.contains(place), "{words:?}: {told}");
     }
-    // As it is printed, it is taken.
+    // The printed command is valid.
     let shell = format!("{} approve {yes}", env!("CARGO_BIN_EXE_ostler"));
     let mut pasted = std::process::Command::new("sh");
     pasted.args(["-c", &shell]).current_dir(world.path()).env_remove("OSTLER_DATA");

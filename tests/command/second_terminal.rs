@@ -1,4 +1,4 @@
-//! Other commands while one holds the data folder.
+//! Commands while another process holds the data folder.
 
 use super::world::{World, until};
 
@@ -84,7 +84,7 @@ fn when_the_holder_ends_who_has_a_run_open_goes_on_with_it() {
         ended.complains("the process that held the data folder ended: the run continues in this one");
         holder.end();
         world.ostler(&format!("show {run}")).exits(0).says("succeeded");
-        // The run of who ended is left to them.
+        // The ended process leaves its run to others.
         let open = world.ostler("ps --state open --json").exits(0).lines();
         assert_eq!((open.len(), &open[0]["plan"]), (1, &"long".into()), "{signal}");
     }
@@ -116,7 +116,7 @@ fn who_ends_and_waits_for_what_acts_takes_looks_and_cancels_and_nothing_else() {
     world.ostler(&format!("show {run}")).exits(0).says("a  executed").says("b  cancelled");
 }
 
-/// Whoever holds the data folder next has come for something else, and leaves what it finds alone.
+/// The next holder of the data folder does not resume runs of others.
 #[test]
 fn who_has_a_run_open_has_it_taken_up_by_whoever_holds_the_folder_next() {
     let world = world();

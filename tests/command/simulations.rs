@@ -1,8 +1,8 @@
-//! What `ostler simulate` says of files that it cannot go by.
+//! Errors of `ostler simulate`.
 
 use crate::world::{Ended, World};
 
-/// A case with nothing but a node `a`; `rest` is what else it says.
+/// A case with one node `a`, and further keys.
 fn case(id: &str, rest: &str) -> String {
     let plan = r#"{"id": "p", "nodes": [{"id": "a", "contract": [{"method": "schema"}]}]}"#;
     format!("{{\"id\": \"{id}\", \"plan\": {plan}{rest}}}")

@@ -1,4 +1,4 @@
-//! The tree on a real terminal, as tmux has it: drawn, made larger and smaller, and gone at the end.
+//! The live tree on a real terminal (tmux): drawing, resizing and cleaning up.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,27 +6,25 @@ use std::time::{Duration, Instant};
 
 use super::world::World;
 
-/// How long something may take to come to the screen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often the screen is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Says why a test does not test, for want of a program of somebody else's. Where `CI` is set that is a failure: the script that
-/// CI runs has installed it.
+/// Reports that a test is skipped for lack of a program. Under `CI` this is a failure, because its script
+/// installs the programs.
 pub(crate) fn skipped(why: &str) {
     assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "nothing is skipped in CI: {why}");
     eprintln!("skipped: {why}");
 }
 
-/// A terminal with a shell in it, which stands in a world.
+/// A terminal with a shell in the folder of a world.
 pub(crate) struct Terminal {
     socket: PathBuf,
     pub(crate) world: World,
 }
 
 impl Terminal {
-    /// `None`, and why, where there is no tmux.
+    /// Returns `None`, with the reason printed, without tmux.
     pub(crate) fn open(columns: usize, rows: usize) -> Option<Terminal> {
         if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
             skipped("there is no tmux to be the terminal");
@@ -56,7 +54,6 @@ impl Terminal {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Types a line.
     pub(crate) fn keys(&self, line: &str) {
         self.tmux(&["send-keys", "-l", line]);
         self.tmux(&["send-keys", "Enter"]);
@@ -76,17 +73,17 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// The screen, and all that was scrolled away.
+    /// The screen and its history.
     pub(crate) fn everything(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-S", "-"])
     }
 
-    /// Whether the cursor is shown, and whether it is the other screen.
+    /// Cursor visibility, and use of the alternate screen.
     pub(crate) fn modes(&self) -> String {
         self.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on} #{wrap_flag}"]).trim().to_owned()
     }
 
-    /// Waits until the screen is like this, and gives it.
+    /// Waits for a condition, and returns the screen.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
@@ -105,7 +102,7 @@ impl Terminal {
         self.until(text, |screen| screen.contains(text))
     }
 
-    /// Panics unless the terminal is as it was before the run, without a trace of the tree.
+    /// Asserts that the terminal is as before the run, without a trace of the tree.
     #[track_caller]
     pub(crate) fn is_whole(&self) {
         assert_eq!(self.modes(), "1 0 1", "the cursor is shown, on the first screen, where lines wrap");
@@ -115,14 +112,14 @@ impl Terminal {
         }
     }
 
-    /// Sends the command that [`RUN`] started a signal, such as `TERM`.
+    /// Sends a signal, such as `TERM`, to the command that [`RUN`] started.
     pub(crate) fn signal(&self, name: &str) {
         let pid = std::fs::read_to_string(self.world.path().join("pid")).unwrap();
         let status = Command::new("kill").args(["-s", name, pid.trim()]).status().unwrap();
         assert!(status.success());
     }
 
-    /// Lets the plans that wait go on.
+    /// Releases the waiting nodes.
     pub(crate) fn go(&self) {
         std::fs::write(self.world.path().join("work/go"), "").unwrap();
     }
@@ -137,14 +134,13 @@ impl Drop for Terminal {
 const RUN: &str =
     "sh -c 'echo $$ > pid; exec $OSTLER run plan.yaml --workspace work --intent 2'; echo code $?";
 
-/// A node that is done when the world says so.
+/// A node that waits until [`Terminal::go`].
 pub(crate) fn waiting(id: &str) -> String {
-    // Who is left behind by a process that ends at once ends too.
+    // Orphans of a killed process end too.
     let wait = "n=0; until [ -e go ] || [ $n -gt 1500 ]; do sleep 0.02; n=$((n+1)); done";
     format!("  - {{id: {id}, tool: shell.run, params: {{argv: [sh, -c, '{wait}']}}, timeout: 50s}}\n")
 }
 
-/// Four nodes, of which one waits.
 fn small() -> String {
     format!(
         "id: small\nnodes:\n  - {{id: list, tool: fs.list, params: {{path: .}}}}\n{}{}{}",
@@ -154,7 +150,7 @@ fn small() -> String {
     )
 }
 
-/// A hundred nodes: one that waits, and chains that begin with it.
+/// A hundred nodes: one that waits, and chains that start with it.
 fn large() -> String {
     let mut plan = format!("id: large\nnodes:\n{}", waiting("slow"));
     for at in 0..33 {
@@ -262,7 +258,7 @@ fn whatever_ends_it_leaves_a_whole_terminal() {
 fn a_stop_gives_the_screen_back_until_it_goes_on() {
     for plan in [small(), large()] {
         let Some(terminal) = with(&plan, 80, 24) else { return };
-        // The shell goes on to the next command of a line when one is stopped.
+        // The shell continues with the rest of the line after a stop.
         terminal.keys("$OSTLER run plan.yaml --workspace work --intent 2");
         terminal.until_says(" nodes ");
         terminal.press("C-z");
@@ -314,7 +310,7 @@ fn a_killed_run_leaves_a_terminal_that_can_be_used() {
     terminal.is_whole();
 }
 
-/// Two questions: the first about a text of thirty lines; beside them a node that waits, after them another.
+/// Two approvals, the first with a text of thirty lines; a waiting node beside them, another after them.
 fn asking() -> String {
     let text: String = (1..=30).map(|at| format!("        line {at}.\n")).collect();
     format!(
@@ -378,7 +374,7 @@ fn who_is_asked_is_asked_again_after_a_stop() {
     let Some(terminal) = with(&asking(), 80, 24) else { return };
     terminal.go();
     let shell = terminal.screen().trim().to_owned();
-    // In a pipe there is no tree that is drawn again.
+    // In a pipe there is no redrawn tree.
     for (command, node, text) in [
         ("$OSTLER run plan.yaml --workspace work --intent 2", "put", "line 3."),
         ("$OSTLER resume @last | cat", "put", "line 3."),

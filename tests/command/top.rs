@@ -1,11 +1,11 @@
-//! `ostler top`: on a terminal that stays whole, in a pipe, for a machine.
+//! `ostler top` on a terminal, in a pipe, and as JSON.
 
 use super::terminal::{Terminal, waiting};
 use super::world::{Started, World};
 
 const TOP: &str = "sh -c 'echo $$ > pid; exec $OSTLER top'; echo code $?";
 
-/// Starts a run of two attempts that wait: one client, which holds the data folder.
+/// Starts a run with two waiting attempts.
 fn held(world: &World) -> Started {
     world.file("plan.yaml", &format!("id: held\nnodes:\n{}{}", waiting("one"), waiting("two")));
     world.ostler("client add acme --credit 5000").exits(0);
@@ -21,7 +21,7 @@ fn terminal(columns: usize, rows: usize) -> Option<(Terminal, Started)> {
     Some((terminal, holder))
 }
 
-/// Panics unless the terminal is as it was: what is typed is seen, and read line by line.
+/// Asserts that the terminal settings are restored.
 #[track_caller]
 fn is_whole(terminal: &Terminal) {
     terminal.is_whole();
@@ -85,7 +85,7 @@ fn a_stop_gives_the_screen_and_the_keys_back_until_it_goes_on() {
     is_whole(&terminal);
     terminal.keys("fg");
     terminal.until_says("acme ");
-    // It goes on without who held the data folder.
+    // The display continues without a holder of the data folder.
     terminal.go();
     holder.end().exits(0);
     terminal.until_says("no queue: no process holds the data folder now");

@@ -1,4 +1,4 @@
-//! A temporary folder to run the command in.
+//! A temporary folder for running the command.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
@@ -8,15 +8,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A folder with a workspace and, in time, a data folder.
+/// A folder with a workspace and, later, a data folder.
 pub(crate) struct World {
     folder: tempfile::TempDir,
 }
 
-/// How long a command may take, and what it does be waited for.
+/// Time limit of a command and of a wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until it is so.
 #[track_caller]
 pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -26,9 +25,9 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Kills a process that takes too long; what it said by then is what its test fails with.
+/// Kills a process at the time limit; the test then fails with its output.
 struct Watchdog {
-    /// Gone as soon as nobody needs watching.
+    /// Dropped when the process has ended.
     _done: mpsc::Sender<()>,
 }
 
@@ -45,7 +44,7 @@ impl Watchdog {
     }
 }
 
-/// What a command left.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -54,28 +53,28 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Panics with everything that was said, unless the exit code is this one.
+    /// Asserts the exit code.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Ended {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.out, self.err);
         self
     }
 
-    /// Panics unless this was said on stdout.
+    /// Asserts that stdout contains a text.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Ended {
         assert!(self.out.contains(text), "no {text:?} in stdout:\n{}\nstderr:\n{}", self.out, self.err);
         self
     }
 
-    /// Panics unless this was said on stderr.
+    /// Asserts that stderr contains a text.
     #[track_caller]
     pub(crate) fn complains(self, text: &str) -> Ended {
         assert!(self.err.contains(text), "no {text:?} in stderr:\n{}\nstdout:\n{}", self.err, self.out);
         self
     }
 
-    /// Every line of stdout as JSON.
+    /// Parses every line of stdout as JSON.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.out
@@ -100,13 +99,13 @@ impl World {
         self.path().join("data")
     }
 
-    /// Writes a file, beside the workspace.
+    /// Writes a file beside the workspace.
     pub(crate) fn file(&self, name: &str, text: &str) -> &World {
         std::fs::write(self.path().join(name), text).unwrap();
         self
     }
 
-    /// What a file of the workspace holds; nothing if it is not there.
+    /// Content of a file in the workspace; empty if missing.
     pub(crate) fn work(&self, name: &str) -> String {
         std::fs::read_to_string(self.path().join("work").join(name)).unwrap_or_default()
     }
@@ -141,7 +140,7 @@ impl World {
     }
 }
 
-/// A command that runs.
+/// A running command.
 pub(crate) struct Started {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -150,7 +149,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Waits until it has said a line that holds this, and gives the line.
+    /// Waits for a line that contains this text, and returns it.
     #[track_caller]
     pub(crate) fn until(&mut self, text: &str) -> String {
         for line in self.lines.by_ref() {
@@ -166,32 +165,30 @@ impl Started {
 
     /// Sends a signal, such as `KILL`.
     pub(crate) fn signal(&self, name: &str) {
-        // It may have ended by now, and is not reaped: then nothing happens.
+        // The process may have ended without being reaped: then nothing happens.
         Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
     }
 
-    /// Memory that it has, in bytes.
+    /// Resident memory, in bytes.
     pub(crate) fn rss_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// Time that processors were busy with it: what others do beside it adds nothing to that.
+    /// CPU time, which other processes do not affect.
     pub(crate) fn busy(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // Its state is the third field; the fourteenth and the next count hundredths of a second.
+        // Field 3 is the state; fields 14 and 15 are hundredths of a second.
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         let ticks: u64 = fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
         Duration::from_millis(10 * ticks)
     }
 
-    /// Whether it is over.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
     pub(crate) fn end(mut self) -> Ended {
         for line in self.lines.by_ref().map_while(Result::ok) {
             self.said.push_str(&line);

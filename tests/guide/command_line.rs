@@ -1,4 +1,4 @@
-//! Help, usage, completion and manual pages, as a shell meets them.
+//! Help, usage, completion and manual pages.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -93,7 +93,7 @@ fn help_is_the_same_however_it_is_asked_for() {
     assert!(printed(&["help", "v19"]).starts_with("# V19: "));
 }
 
-/// What this prints to stderr, and that it goes on all the same.
+/// An unknown log level is reported, and the command continues.
 #[test]
 fn a_word_for_what_is_logged_that_is_none_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ fn a_word_for_what_is_logged_that_is_none_is_told() {
     }
 }
 
-/// What bash offers after these words, by the script that we print; `None` if there is no bash.
+/// Completions of these words by our script in bash; `None` without bash.
 fn offered(words: &[&str]) -> Option<Vec<String>> {
     let script = r#"
         source /dev/stdin || exit 1
@@ -150,7 +150,7 @@ fn bash_completes_commands_and_options() {
     assert_eq!(offered(&["ostler", "comp"]).unwrap(), ["completions"], "and nothing that is hidden");
 }
 
-/// What bash offers at the end of a line, by the function that our script registers; the folder is where it is typed.
+/// Completions at the end of a line by the registered function, in this folder.
 fn offered_at_the_end_of(line: &str, folder: &std::path::Path) -> Vec<String> {
     let script = r#"
         source /dev/stdin || exit 1
@@ -224,7 +224,7 @@ fn bash_completes_agents_clients_pipelines_and_stages() {
         ("client --data d add u", &["umbrella"]),
         ("pipeline --data d ps ", &["web"]),
         ("pipeline catch-up --data d web re", &["recon", "report"]),
-        // Nothing of what there is: no file either.
+        // No completions, not even files.
         ("run web.yaml --data d --agent w", &[""]),
         ("release --data d ", &[""]),
         ("credit --data nothing w", &[""]),
@@ -249,7 +249,7 @@ fn bash_offers_plans_and_no_options_until_one_is_begun() {
         ("ostler check pl", &["pl an.toml", "plan.yaml", "plans"]),
         ("ostler run plans/", &["plans/deep.yml"]),
         ("ostler --json run --intent 2 plan", &["plan.yaml", "plans"]),
-        ("ostler run pi", &[""]), // bash offers any file then
+        ("ostler run pi", &[""]), // bash completes files
         ("ostler run --int", &["--intent"]),
         ("ostler simulate ", &["graph", "queue"]),
         ("ostler simulate graph ", &[""]),

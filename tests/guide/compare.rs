@@ -1,10 +1,10 @@
-//! Whether a command printed what a page says, apart from what differs each time.
+//! Comparison of printed output with a page, ignoring values that vary.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What differs each time, and what stands for it in a comparison.
+/// Patterns of varying values, and their placeholders.
 static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     let table = [
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b", "ID"),
@@ -19,29 +19,30 @@ static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"\b127\.0\.0\.1:\d+", "ADDR"),
         (r"/\S*/git\b", "/usr/bin/git"),
         (r"/\S*/here$", "/here"),
-        // Shells differ in how they tell of a process that was killed.
+        // Shells report killed processes differently.
         (r"^.*\bKilled\b.*$", "Killed"),
         // A credit is a millisecond.
         (r"\d+ credits?$", "CREDITS"),
-        // Columns are as wide as what stands in them.
+        // Column widths depend on their content.
         (r" {2,}", "  "),
     ];
     table.map(|(varies, stands)| (Regex::new(varies).unwrap(), stands)).into()
 });
 
-/// A sign belongs to its figure, a hyphen between words does not.
+/// A sign is part of a number; a hyphen between words is not.
 static FIGURES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(\B-)?\d[\d.]*").unwrap());
 
-/// Stands on a line of its own for any number of lines.
+/// On a line of its own, matches any lines.
 const ANY: &str = "…";
 
-/// A line, or lines that come in any order.
+/// A line, or lines in any order.
 #[derive(Debug, PartialEq, Eq)]
 enum Item {
     Line(String),
-    /// Any number of lines.
+    /// Any lines.
     Any,
-    /// Lines that begin with the time of day: what runs at once ends in any order. `open`: among others.
+    /// Lines with a time of day, in any order because nodes run concurrently. `open`: other lines may be
+    /// among them.
     Timed {
         lines: Vec<String>,
         open: bool,
@@ -95,12 +96,12 @@ fn fits(said: &[Item], printed: &[Item]) -> bool {
     }
 }
 
-/// Whether `said` fits after any number of further lines.
+/// Returns whether `said` matches after any number of further lines.
 fn fits_any(said: &[Item], printed: &[Item]) -> bool {
     (0..=printed.len()).any(|at| fits(said, &printed[at..]))
 }
 
-/// Whether sorted lines are the found ones, or some of them.
+/// Returns whether sorted lines are the found ones, or a subset of them.
 fn among(lines: &[String], found: &[String], open: bool) -> bool {
     if !open {
         return lines == found;
@@ -109,8 +110,8 @@ fn among(lines: &[String], found: &[String], open: bool) -> bool {
     lines.iter().all(|line| found.any(|other| other == line))
 }
 
-/// Whether these lines are what the page says. A line `…` stands for any lines; with `figures_vary`, any number is as
-/// good as any other.
+/// Returns whether the lines match the page. `…` matches any lines; with `figures_vary`, any number matches
+/// any other.
 pub(crate) fn same(said: &[String], printed: &[String], figures_vary: bool) -> bool {
     fits(&items(said, figures_vary, true), &items(printed, figures_vary, false))
 }

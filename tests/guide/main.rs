@@ -1,6 +1,6 @@
-//! The README and the guide: what they say is so. Commands are typed, plans are checked, tables are compared with the code.
+//! The README and the guide: commands are executed, plans are checked, tables are compared with the code.
 //!
-//! With `UPDATE_EXPECT=1` the pages are rewritten to say what is so now.
+//! `UPDATE_EXPECT=1` rewrites the pages.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

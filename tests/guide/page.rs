@@ -1,14 +1,13 @@
-//! A page of the guide: Markdown, and the fenced blocks in it.
+//! A Markdown page, and its fenced blocks.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The workspace.
+/// Root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A page, read.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) path: PathBuf,
@@ -16,21 +15,20 @@ pub(crate) struct Page {
     pub(crate) blocks: Vec<Block>,
 }
 
-/// A fenced block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// What stands after the fence.
+    /// Text after the fence.
     pub(crate) language: String,
-    /// The line its content begins at, 1 for the first.
+    /// First line of the content, from 1.
     pub(crate) line: usize,
-    /// Where its content stands in the page, in bytes.
+    /// Byte range of the content.
     pub(crate) place: Range<usize>,
-    /// What the comment on the line before it says, without `<!--` and `-->`.
+    /// Comment on the line before, without `<!--` and `-->`.
     pub(crate) note: String,
 }
 
 impl Page {
-    /// Reads a page; the path is below the workspace.
+    /// Reads a page; the path is relative to the workspace.
     pub(crate) fn read(path: &str) -> Page {
         let path = root().join(path);
         let text =
@@ -43,7 +41,7 @@ impl Page {
         &self.text[block.place.clone()]
     }
 
-    /// Where a block stands, for people.
+    /// Location of a block.
     pub(crate) fn place(&self, block: &Block) -> String {
         let path = self.path.strip_prefix(root()).unwrap_or(&self.path);
         format!("{}:{}", path.display(), block.line)
@@ -78,16 +76,16 @@ fn blocks(text: &str) -> Result<Vec<Block>, String> {
     }
 }
 
-/// A command of a `console` block, and what the page says it prints.
+/// A command of a `console` block, and its expected output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// What is typed, without the prompts; more than one line if it goes on after a `> `.
+    /// The command without prompts; several lines if continued with `> `.
     pub(crate) command: String,
-    /// The lines that follow.
+    /// Expected output.
     pub(crate) prints: Vec<String>,
 }
 
-/// The commands of a `console` block.
+/// Parses a `console` block.
 pub(crate) fn steps(content: &str) -> Result<Vec<Step>, String> {
     let mut steps: Vec<Step> = Vec::new();
     for line in content.lines() {
@@ -109,7 +107,7 @@ pub(crate) fn steps(content: &str) -> Result<Vec<Step>, String> {
     if steps.is_empty() { Err("nothing is typed in it".to_owned()) } else { Ok(steps) }
 }
 
-/// The block again, with what its commands really print.
+/// The block with actual output.
 pub(crate) fn rewritten(steps: &[Step], printed: &[Vec<String>]) -> String {
     let mut text = String::new();
     for (step, printed) in steps.iter().zip(printed) {

@@ -1,4 +1,4 @@
-//! Every page, and every block on it.
+//! Every page, and every block in it.
 
 use ostler::job_file::JobFile;
 use ostler::plan_file::Format;
@@ -7,13 +7,13 @@ use super::compare::same;
 use super::page::{Block, Page, Step, rewritten, root, steps};
 use super::shell::{Deed, Done, Place};
 
-/// Names the pages that are doctests.
+/// Lists the pages that are doc tests.
 const LIBRARY: &str = include_str!("../../src/lib.rs");
 
-/// What may differ in a block that says so.
+/// Note of a block in which numbers vary.
 const FIGURES_VARY: &str = "figures vary";
 
-/// The name of the file that a block is, if its first line says one: `# plan.yaml`.
+/// File name of a block, if its first line is a comment such as `# plan.yaml`.
 fn file_name<'a>(page: &'a Page, block: &Block) -> Option<&'a str> {
     let name = page.content(block).lines().next()?.strip_prefix("# ")?;
     let is_name = name.split_once('.').is_some_and(|(_, kind)| kind == block.language)
@@ -21,7 +21,7 @@ fn file_name<'a>(page: &'a Page, block: &Block) -> Option<&'a str> {
     is_name.then_some(name)
 }
 
-/// A plan that holds what a block shows: all of it, or a list of nodes.
+/// A whole plan from a block, which may be a list of nodes.
 fn as_plan(content: &str) -> String {
     if content.lines().any(|line| line.starts_with("nodes:")) {
         return content.to_owned();
@@ -30,7 +30,7 @@ fn as_plan(content: &str) -> String {
     format!("id: page\nnodes:\n{indented}")
 }
 
-/// The `console` blocks of a page, and what is typed in them.
+/// The `console` blocks of a page, and their commands.
 fn consoles(page: &Page) -> Vec<(&Block, Vec<Step>)> {
     let consoles = page.blocks.iter().filter(|block| block.language == "console");
     let read = consoles.map(|block| (block, steps(page.content(block))));
@@ -38,7 +38,7 @@ fn consoles(page: &Page) -> Vec<(&Block, Vec<Step>)> {
         .collect()
 }
 
-/// What a page does, in its order: it writes files, and types commands.
+/// Files and commands of a page, in order.
 fn deeds<'a>(page: &'a Page, consoles: &'a [(&'a Block, Vec<Step>)]) -> Vec<Deed<'a>> {
     let mut deeds = Vec::new();
     for block in &page.blocks {
@@ -52,8 +52,7 @@ fn deeds<'a>(page: &'a Page, consoles: &'a [(&'a Block, Vec<Step>)]) -> Vec<Deed
     deeds
 }
 
-/// What is wrong with a block: a command prints something else, or ends badly and the page does not say so. And
-/// the block as it should be.
+/// Compares a block with actual output and exit codes. Returns the problems, and the corrected block.
 fn judge(page: &Page, block: &Block, steps: &[Step], came: &[Done]) -> (Vec<String>, Option<String>) {
     let fits = |step: &Step, done: &Done| same(&step.prints, &done.printed, block.note == FIGURES_VARY);
     let (mut wrong, mut now, mut printed) = (Vec::new(), None, Vec::new());
@@ -72,7 +71,7 @@ fn judge(page: &Page, block: &Block, steps: &[Step], came: &[Done]) -> (Vec<Stri
     (wrong, now)
 }
 
-/// Types the commands of a page, and compares what is printed with what it says.
+/// Runs the commands of a page, and compares the output.
 fn check(path: &str, place: &Place) {
     let page = Page::read(path);
     let consoles = consoles(&page);
@@ -90,7 +89,7 @@ fn check(path: &str, place: &Place) {
     }
     if std::env::var_os("UPDATE_EXPECT").is_some() && !rewrites.is_empty() {
         let mut text = page.text.clone();
-        // From the end, so that places stay what they are.
+        // Backwards, so that earlier positions stay valid.
         rewrites.into_iter().rev().for_each(|(place, now)| text.replace_range(place, &now));
         std::fs::write(&page.path, text).unwrap();
         return;
@@ -98,14 +97,14 @@ fn check(path: &str, place: &Place) {
     assert!(wrong.is_empty(), "{}\nUPDATE_EXPECT=1 rewrites the page", wrong.join("\n"));
 }
 
-/// Whether a page checks a plan itself, as one that shows what is wrong with it does; or declares a pipeline.
+/// Returns whether the page itself checks a plan, for example to show its faults, or declares a pipeline.
 fn is_checked_by_hand(page: &Page, name: &str) -> bool {
     let typed = [format!("$ ostler check {name}"), format!("$ ostler pipeline create {name}")];
     let is_typed = |line: &str| typed.iter().any(|typed| line.starts_with(typed));
     page.blocks.iter().any(|block| page.content(block).lines().any(is_typed))
 }
 
-/// The pages of the guide, by their names.
+/// Names of the guide's pages.
 pub(crate) fn guide() -> Vec<String> {
     let folder = std::fs::read_dir(root().join("docs/guide")).unwrap();
     let mut names: Vec<String> = folder
@@ -185,7 +184,7 @@ fn the_plans_are_valid() {
     }
 }
 
-/// Whether a block is a job for the market, and no plan.
+/// Returns whether a block is a market job.
 fn is_job(content: &str) -> bool {
     content.lines().any(|line| line.starts_with("budget:"))
 }
@@ -221,7 +220,7 @@ fn the_keys_of_a_job_have_their_rows() {
     }
 }
 
-/// A value for every parameter of a plan, as options.
+/// Options with a value for every parameter of a plan.
 fn parameters(content: &str) -> String {
     let mut names: Vec<&str> =
         content.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect();
@@ -275,7 +274,7 @@ fn links_lead_somewhere() {
     }
 }
 
-/// The names that links give to the sections of a page.
+/// Anchors of the sections of a page.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter(|line| line.starts_with('#')).map(|line| {
         let title = line.trim_start_matches('#').trim().to_lowercase();

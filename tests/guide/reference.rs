@@ -1,4 +1,4 @@
-//! The tables of the guide, compared with the types they are about; and those that are made from the code.
+//! The tables of the guide: compared with types, or generated from code.
 
 use std::fmt::Write;
 
@@ -21,13 +21,13 @@ const CONTRACTS: &str = "docs/guide/contracts.md";
 const RECOVERY: &str = "docs/guide/recovery.md";
 const OPERATING: &str = "docs/guide/operating.md";
 
-/// The rows of the table below a comment, each as its cells.
+/// Rows of the table below a comment, as cells.
 fn rows(page: &Page, note: &str) -> Vec<Vec<String>> {
     let mark = format!("<!-- {note} -->\n");
     let (_, below) =
         page.text.split_once(&mark).unwrap_or_else(|| panic!("{}: no {mark}", page.path.display()));
     let table = below.lines().skip(2).take_while(|line| line.starts_with('|'));
-    // A bar within a cell is written `\|`.
+    // A bar in a cell is written `\|`.
     let cells = |line: &str| {
         let cells = line.trim_matches('|').replace("\\|", "\u{1}");
         cells.split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect()
@@ -35,17 +35,17 @@ fn rows(page: &Page, note: &str) -> Vec<Vec<String>> {
     table.map(cells).collect()
 }
 
-/// What stands in backticks.
+/// Texts in backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The names in the first column.
+/// Names in the first column.
 fn names(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().flat_map(|row| quoted(&row[0])).collect()
 }
 
-/// The names that a type knows, by what it says of one that it does not know.
+/// Names that a type accepts, from its error for an unknown name.
 fn known(error: &str) -> Vec<String> {
     quoted(error).into_iter().skip(1).collect()
 }
@@ -181,7 +181,7 @@ fn every_key_of_the_configuration_has_its_row() {
     let mut all = Vec::new();
     for table in keys("") {
         match table.as_str() {
-            // What stands below is named by the operator.
+            // Keys below are user-defined names.
             "scopes" | "clients" => all.push(table),
             "evaluation" => all.extend(keys("evaluation").into_iter().map(|key| format!("evaluation.{key}"))),
             "tools" => {
@@ -201,7 +201,7 @@ fn every_key_of_the_configuration_has_its_row() {
     }
 }
 
-/// Compares what stands between two comments with what is made from the code, or writes it there.
+/// Compares the text between two comments with generated text, or updates it.
 fn made(path: &str, name: &str, expected: &str) {
     let page = Page::read(path);
     let (begin, end) = (format!("<!-- begin: {name} -->\n"), format!("<!-- end: {name} -->"));
@@ -259,7 +259,7 @@ fn parameters(schema: &Value) -> String {
     })
 }
 
-/// What a value must be, in words.
+/// Describes the values that a schema accepts.
 fn holds(schema: &Value) -> String {
     if let Some(words) = schema["enum"].as_array() {
         let words: Vec<String> = words.iter().map(|word| format!("`{}`", word.as_str().unwrap())).collect();
@@ -287,7 +287,7 @@ fn holds(schema: &Value) -> String {
     format!("{kind}{range}{size}")
 }
 
-/// What a call does to the world, by the parameter that decides it.
+/// Effects of a tool, by the parameter that decides.
 fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
     let spec = tool.spec();
     let class = |params: &Map<String, Value>| {
@@ -352,7 +352,7 @@ fn limits() -> String {
 
 const KEPT: u64 = (tool::OUTPUT_HEAD_BYTES + tool::OUTPUT_TAIL_BYTES) as u64;
 
-/// A number with its unit, as people say it.
+/// A number with its unit.
 fn told(number: u64, unit: &str) -> String {
     match (unit, number) {
         ("bytes", number) if number % (1 << 20) == 0 => format!("{} MiB", number >> 20),

@@ -1,4 +1,4 @@
-//! A shell in which the commands of a page are typed, one after the other.
+//! A shell that runs the commands of a page in order.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -9,36 +9,32 @@ use std::time::Duration;
 
 use super::page::root;
 
-/// How long the commands of a page may take.
+/// Time limit for a page.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Stands between what two commands print.
+/// Separator of outputs.
 const MARK: char = '\u{1e}';
 
-/// What a page does.
 #[derive(Debug)]
 pub(crate) enum Deed<'a> {
-    /// A file is written.
     Write { name: &'a str, content: &'a str },
-    /// A command is typed.
     Type(&'a str),
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) printed: Vec<String>,
     pub(crate) status: i32,
 }
 
-/// Where the commands of a page are typed.
+/// Folder for the commands of a page.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
     stands_in: PathBuf,
 }
 
 impl Place {
-    /// An empty folder.
     pub(crate) fn empty() -> Place {
         let folder = tempfile::tempdir().unwrap();
         let stands_in = folder.path().join("here");
@@ -46,12 +42,12 @@ impl Place {
         Place { folder, stands_in }
     }
 
-    /// The clone of this repository; runs are kept elsewhere.
+    /// This repository; the data folder is elsewhere.
     pub(crate) fn clone() -> Place {
         Place { folder: tempfile::tempdir().unwrap(), stands_in: root().to_owned() }
     }
 
-    /// Types commands into one shell; gives what came of each.
+    /// Runs commands in one shell; returns their results.
     pub(crate) fn run(&self, deeds: &[Deed<'_>]) -> Vec<Done> {
         let script = self.folder.path().join("script");
         std::fs::write(&script, text(deeds)).unwrap();
@@ -99,7 +95,7 @@ impl Place {
     }
 }
 
-/// The script: each command is followed by a mark and its status, which the next command sees as `$?`.
+/// The script: each command is followed by a separator and its status, which the next command sees as `$?`.
 fn text(deeds: &[Deed<'_>]) -> String {
     let mut text = "exec 2>&1\n".to_owned();
     for deed in deeds {

@@ -1,18 +1,18 @@
-//! A process that is killed at the first gate of a case study, with SIGKILL, and not a moment earlier or later.
+//! A process that is killed exactly at the first approval of a case study.
 
 use std::io::{BufRead, BufReader, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The variable that makes a test binary the process which is killed: the folder that it works in.
+/// Environment variable that makes a test binary the worker: its folder.
 const WORKER: &str = "OSTLER_TEST_HELD";
 
-/// The folder to work in, if this is the process that is to be killed.
+/// Folder of the worker, if this process is one.
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os(WORKER).map(PathBuf::from)
 }
 
-/// Starts the test `worker` of this binary in a process of its own, and kills it once it has passed its first gate.
+/// Runs the test `worker` in a process of its own, and kills it after its first approval.
 pub(crate) fn kill_at_first_gate(folder: &Path) {
     let mut worker = Command::new(std::env::current_exe().unwrap());
     worker.args(["worker", "--exact", "--nocapture", "--test-threads=1"]).env(WORKER, folder);
@@ -24,7 +24,7 @@ pub(crate) fn kill_at_first_gate(folder: &Path) {
     assert!(passed, "it ended before its first gate");
 }
 
-/// Where a process writes that is to be killed: holds it behind the line of its first gate.
+/// Output that blocks after the line of the first approval.
 pub(crate) struct Held {
     out: Stdout,
     is_at_gate: bool,

@@ -1,4 +1,5 @@
-//! The world that a run acts on: a ledger that remembers every POST, and takes a repeated key for the same entry.
+//! A ledger outside the process under test: it stores every POST, and treats a repeated key as the same
+//! entry.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Result, Write};
@@ -7,16 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Largest body it reads, in bytes.
+/// Maximum bytes of a body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// How long an answer takes at most, in milliseconds, so that a kill can hit between an effect and its result.
+/// Maximum delay of a response, so that a kill can hit between an effect and its result.
 const ANSWER_MS_MAX: u64 = 80;
 
-/// The longest that a client may keep a connection waiting.
+/// Timeout of a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A POST as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Post {
     pub(crate) path: String,
@@ -24,7 +24,7 @@ pub(crate) struct Post {
     pub(crate) body: Vec<u8>,
 }
 
-/// Listens on a port of the loopback until the process ends.
+/// A server on the loopback interface, until the process ends.
 pub(crate) struct Ledger {
     address: SocketAddr,
     posts: Arc<Mutex<Vec<Post>>>,
@@ -38,25 +38,24 @@ impl Ledger {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let posts = Arc::clone(&posts);
-                // A connection that breaks off is a client that was killed: what had arrived in full counts.
+                // A broken connection means that the client was killed; complete requests count.
                 thread::spawn(move || serve(stream, &posts));
             }
         });
         Ok(ledger)
     }
 
-    /// `host:port`.
     pub(crate) fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// Every POST whose path begins so, in the order of arrival.
+    /// POSTs whose path has this prefix, in order of arrival.
     pub(crate) fn posts(&self, prefix: &str) -> Vec<Post> {
         let posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
         posts.iter().filter(|post| post.path.starts_with(prefix)).cloned().collect()
     }
 
-    /// The entries, by key. A key that came with two different bodies is the error, with its path.
+    /// Entries by key. A key with two different bodies is an error.
     pub(crate) fn entries(&self) -> std::result::Result<BTreeMap<String, Post>, String> {
         let mut entries: BTreeMap<String, Post> = BTreeMap::new();
         for post in self.posts("/") {
@@ -94,7 +93,7 @@ fn serve(stream: TcpStream, posts: &Mutex<Vec<Post>>) -> Result<()> {
     stream.flush()
 }
 
-/// Reads one request; `None` if it is no POST or does not arrive in full.
+/// Reads one request; `None` if it is no POST or incomplete.
 fn read(reader: &mut impl BufRead) -> Result<Option<Post>> {
     let mut line = String::new();
     reader.read_line(&mut line)?;

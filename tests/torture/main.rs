@@ -1,10 +1,10 @@
-//! Real processes, killed with SIGKILL at random moments, while a plan of keyed POSTs writes to a ledger outside.
+//! Real processes, killed with SIGKILL at random moments, while a plan of keyed POSTs writes to an external
+//! ledger.
 //!
-//! Nothing may be lost: every run ends with every POST in the ledger. Nothing finished may be repeated: once the
-//! journal says that a node was executed, its POST never arrives again. What was under way may be sent again, under the
-//! same key and with the same body.
+//! Every run must end with every POST in the ledger. Once the journal says that a node was executed, its
+//! POST must not arrive again. Interrupted attempts may be sent again, with the same key and body.
 //!
-//! `OSTLER_KILLS` says how many kills (100 unless told otherwise), `OSTLER_SEED` which random numbers.
+//! `OSTLER_KILLS` sets the number of kills (default 100), `OSTLER_SEED` the random numbers.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -24,20 +24,19 @@ use std::time::{Duration, Instant};
 use ledger::Ledger;
 use serde_json::{Value, json};
 
-/// Kills unless `OSTLER_KILLS` says otherwise.
+/// Default number of kills.
 const KILLS_DEFAULT: u64 = 100;
 
-/// The longest that a process lives before it is killed, in milliseconds; on a machine where a run takes longer, as long
-/// as that.
+/// Maximum lifetime of a process, in milliseconds; longer on slow machines.
 const LIFE_MS: u64 = 300;
 
-/// The longest that a process may take that nobody kills.
+/// Time limit of a process that is not killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Processes that one run may need: with more it does not get on.
+/// Maximum processes per run: more means that the run makes no progress.
 const PROCESSES_PER_RUN_MAX: u32 = 200;
 
-/// How often a process is looked at while it lives.
+/// Poll interval.
 const LOOK: Duration = Duration::from_millis(1);
 
 #[test]
@@ -82,7 +81,7 @@ fn kills_lose_nothing_and_repeat_nothing_finished() {
     );
 }
 
-/// What the kills hit.
+/// Statistics of the kills.
 #[derive(Debug, Default)]
 struct Tally {
     kills: u64,
@@ -96,12 +95,12 @@ struct Torture<'a> {
     folder: &'a Path,
     random: Random,
     life_ms_max: u64,
-    /// How long a process took that ended by itself, at most.
+    /// Longest lifetime of a process that ended by itself.
     longest: Duration,
     tally: Tally,
 }
 
-/// What the journal says of a run.
+/// Content of the journal for a run.
 struct Journaled {
     executed: BTreeSet<String>,
     closed: bool,
@@ -116,11 +115,11 @@ impl Torture<'_> {
         std::fs::write(self.folder.join("ostler.toml"), config).unwrap();
     }
 
-    /// Starts run `number` and kills whatever works on it, until it is over. Stops killing at `wanted` kills.
+    /// Starts run `number` and kills its processes until it is closed. Kills stop at `wanted`.
     fn run_to_the_end(&mut self, number: usize, wanted: u64) {
         let plan = self.write_plan(number);
         let before = self.last_run();
-        // Per node that the journal called executed when nobody was alive: how often it had been sent by then.
+        // POSTs per node that the journal called executed while no process ran.
         let mut finished: BTreeMap<String, usize> = BTreeMap::new();
         let mut run: Option<String> = None;
         for _ in 0..PROCESSES_PER_RUN_MAX {
@@ -160,7 +159,7 @@ impl Torture<'_> {
         panic!("run {number} is not over after {PROCESSES_PER_RUN_MAX} processes");
     }
 
-    /// Judges a run that is over.
+    /// Checks a closed run.
     fn check(&self, number: usize, finished: &BTreeMap<String, usize>) {
         let run = self.last_run().unwrap_or_else(|| panic!("run {number} is over, but nobody knows it"));
         let summary =
@@ -186,8 +185,8 @@ impl Torture<'_> {
         }
     }
 
-    /// Lets a process live. `None` if it ended by itself, and well; else it was killed, and these are the nodes that
-    /// it had shown as executed.
+    /// Lets a process run. `None` if it ended by itself successfully; else it was killed, and the result
+    /// lists the nodes shown as executed.
     fn live(&mut self, arguments: &[&str], life: Option<Duration>) -> Option<BTreeSet<String>> {
         let mut child =
             self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -223,14 +222,14 @@ impl Torture<'_> {
         }
     }
 
-    /// The run that was opened last.
+    /// The newest run.
     fn last_run(&self) -> Option<String> {
         Some(self.summary("@last")?["run"].as_str()?.to_owned())
     }
 
     fn summary(&self, run: &str) -> Option<Value> {
         let shown = self.ostler(&["show", run, "--format", "json"]);
-        // A damaged store, a holder that does not answer, and a fault of ours are no "there is no such run".
+        // Damage, a holder that does not answer and internal errors do not mean that the run is missing.
         assert!(matches!(shown.status.code(), Some(0..=2)), "show {run}: {}\n{}", shown.status, text(&shown));
         serde_json::from_slice(&shown.stdout).ok()
     }
@@ -250,7 +249,7 @@ impl Torture<'_> {
         self.ledger.posts(&path(number, node)).len()
     }
 
-    /// A command that nobody kills, unless it takes too long.
+    /// Runs a command without killing it, within the time limit.
     fn ostler(&self, arguments: &[&str]) -> Output {
         let mut child =
             self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -299,28 +298,28 @@ impl Torture<'_> {
     }
 }
 
-/// Does something on a thread of its own, whose end can be waited for with a bound.
+/// Runs an action on a thread that can be joined with a timeout.
 fn beside<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || tell.send(act()));
     told
 }
 
-/// Everything that a pipe gives.
+/// Reads a pipe to its end.
 fn whole(mut pipe: impl Read) -> String {
     let mut bytes = Vec::new();
-    // One that breaks off has told what it told.
+    // Output before an error counts.
     let _ = pipe.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Where the POST of a node goes. Ends in a slash, so that no path begins another.
+/// Path of a node's POST. Ends in a slash, so that no path is a prefix of another.
 fn path(number: usize, node: &str) -> String {
     format!("/{number}/{node}/")
 }
 
-/// Twenty nodes and what they depend on: a chain of six, out of whose second node fans a star of eight, gathered by
-/// one, and a second chain of five beside it all.
+/// Twenty nodes with dependencies: a chain of six whose second node fans out to eight, joined by one, and a
+/// separate chain of five.
 fn nodes() -> Vec<(String, Vec<String>)> {
     let chain = |name: &str, length: usize| {
         let id = |at: usize| format!("{name}{at}");
@@ -333,7 +332,7 @@ fn nodes() -> Vec<(String, Vec<String>)> {
     nodes
 }
 
-/// The nodes that lines of JSON say were executed. A last line that is cut off says nothing.
+/// Nodes executed according to JSON lines. An incomplete last line is ignored.
 fn executed(lines: impl BufRead) -> BTreeSet<String> {
     let mut nodes = BTreeSet::new();
     for line in lines.lines().map_while(Result::ok) {
@@ -344,7 +343,7 @@ fn executed(lines: impl BufRead) -> BTreeSet<String> {
     nodes
 }
 
-/// A transition is an object with a `node` that moves `to` a state, wherever it stands within the line.
+/// Finds transitions: objects with a `node` and a state `to`, at any depth.
 fn find_executed(value: &Value, nodes: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -360,7 +359,7 @@ fn find_executed(value: &Value, nodes: &mut BTreeSet<String>) {
     }
 }
 
-/// Splitmix64: enough to spread kills over time, and the same for the same seed.
+/// Splitmix64: sufficient for spreading kills, and reproducible.
 struct Random(u64);
 
 impl Random {
