@@ -54,8 +54,9 @@ pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
 pub use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, StageSpec};
 pub use ostler_kernel::port::{ChildRunSpec, ChildRunResult};
+pub use ostler_kernel::run::{RunStatus, WaitReason};
 
-/// Pages whose programs run as doc tests.
+/// Pages with doc tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

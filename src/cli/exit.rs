@@ -38,7 +38,7 @@ impl Failure {
         Failure { code: code::INTERNAL, what: what.into() }
     }
 
-    /// A failure whose message was already printed.
+    /// A failure with its message already printed.
     pub(crate) fn silent(code: u8) -> Failure {
         Failure { code, what: String::new() }
     }

@@ -159,7 +159,7 @@ fn what_cannot_be_written_is_no_success() {
         let output = command.stdout(full).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(5), "{line}: {said}");
-        assert!(said.contains("standard output could not be written"), "{line}: {said}");
+        assert!(said.contains("standard output: cannot be written"), "{line}: {said}");
     }
     is_well(&world);
 }
@@ -170,7 +170,7 @@ fn a_record_that_is_not_there_is_said_to_be_missing() {
     world.ostler(RUN).exits(0);
     let summary = &world.ostler("show @last --json").exits(0).lines()[0];
     let last = summary["seq"].as_u64().unwrap();
-    let only = format!("has only {last} records: there is no record ");
+    let only = format!("has {last} records, no record ");
     world.ostler(&format!("show @last --at {last}")).exits(0);
     world.ostler(&format!("events @last --from {last}")).exits(0).says("run_closed");
     for beyond in [last + 1, 9_999, u64::MAX] {
@@ -248,7 +248,7 @@ fn timers_fire_once_and_order_is_by_number_however_the_clock_jumps() {
     // One hour ahead, the sleep has ended; with the right clock it stays ended.
     let Some(ahead) = by_clock(&world, "+1h", "resume") else { return };
     ended(ahead).exits(0).says("succeeded  naps");
-    world.ostler("resume @last").exits(0).complains("is over, nothing is left to resume");
+    world.ostler("resume @last").exits(0).complains("is closed, so nothing is resumed");
     assert_eq!(world.work("log"), "first\nlast\n");
     let records = world.ostler("events @last --json").exits(0).lines();
     let results = records.iter().filter(|record| record["kind"] == "attempt_result").count();

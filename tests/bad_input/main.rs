@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a failing unwrap fails the test
 
 mod data_folder;
+mod full_disk;
 mod machine;
 mod mutated;
 mod tools;

@@ -219,7 +219,7 @@ fn the_data_folder_is_no_workspace() {
     world.ostler("run one.yaml --workspace work").exits(0);
     symlink(world.data(), world.path().join("link")).unwrap();
     for (place, says) in
-        [("data", "is the data folder"), ("data/journal", "lies in"), ("link", "is the data")]
+        [("data", "is the data folder"), ("data/journal", "is inside"), ("link", "is the data")]
     {
         world.ostler(&format!("run one.yaml --workspace {place}")).exits(2).complains(says);
     }
@@ -266,7 +266,7 @@ fn doctor_tells_what_programs_can_change() {
     }
     assert!(on.contains("programs that steps start change files only in the workspace"), "{on}");
     // The test folder is inside the folder for temporary files.
-    assert!(on.contains("! records") && on.contains("where programs may write"), "{on}");
+    assert!(on.contains("! records") && on.contains("where child processes may write"), "{on}");
     let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let line = format!("doctor --data {}", elsewhere.path().join("data").display());
     assert!(!world.ostler(&line).exits(0).out.contains("! records"));

@@ -42,7 +42,7 @@ fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
 
     world.ostler("release nobody").exits(2).complains("there is no agent nobody");
     world.ostler("release well").exits(2).complains("agent well is in service");
-    world.ostler("release ill").exits(0).says("ill is back in service");
+    world.ostler("release ill").exits(0).says("ill is released");
     // The quarantine survives the process.
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert!(
@@ -89,13 +89,13 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
     world
         .ostler("spawn lawyer --client acme --can review --can draft --domain legal --oversight supervised --price 40 --output text.json")
         .exits(0)
-        .says("lawyer is there");
+        .says("agent lawyer exists");
     let says = "  legal; can draft, review; supervised; asks 40 credits\n";
     let listed = world.ostler("ps --agents").exits(0);
     assert!(!listed.says(says).out.contains("offers"), "what it says is its offer");
     world.ostler("spawn lawyer --client acme --can review").exits(2).complains("a profile never changes");
     world.ostler("spawn lawyer --client other").exits(2).complains("belongs to client acme");
-    world.ostler("spawn lawyer").exits(0).says("lawyer is there");
+    world.ostler("spawn lawyer").exits(0).says("agent lawyer exists");
     for (line, code) in
         [("clerk --weight 5", 0), ("clerk", 0), ("clerk --weight 5", 0), ("clerk --weight 100", 2)]
     {
@@ -130,7 +130,7 @@ fn a_checkpointed_run_rests_until_it_is_resumed() {
     holder.until("opened: two");
     let shown = || world.ostler("show @last --format json").exits(0).lines().remove(0);
     until("the first step runs", || shown()["nodes"]["nap"] == "running");
-    world.ostler("checkpoint @last").exits(0).says("rests; `ostler resume");
+    world.ostler("checkpoint @last").exits(0).says("is suspended; `ostler resume");
     holder.end().exits(3);
     let rests = world.ostler("ps").exits(0).says("it was checkpointed");
     assert!(!rests.out.contains("took"), "it is not closed: {}", rests.out);

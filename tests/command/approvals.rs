@@ -1,10 +1,7 @@
 //! Approvals: content, approvers and deadlines.
 
-use std::io::Write;
 use std::process::{Command, Stdio};
-
 use serde_json::{Value, json};
-
 use super::world::{Ended, World, until};
 
 /// A write that needs approval, after a node that does not and beside one that runs.
@@ -44,7 +41,7 @@ nodes:
 
 const LONG: &str = "id: long\nnodes:\n  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s}\n";
 
-fn world() -> World {
+pub(super) fn world() -> World {
     let world = World::new();
     for (name, plan) in
         [("write", WRITE), ("question", QUESTION), ("publish", PUBLISH), ("soon", SOON), ("long", LONG)]
@@ -55,19 +52,19 @@ fn world() -> World {
 }
 
 /// Runs a plan up to its first approval request.
-fn waiting(world: &World, plan: &str) -> Ended {
+pub(super) fn waiting(world: &World, plan: &str) -> Ended {
     world.ostler(&format!("run {plan}.yaml --workspace work")).exits(3)
 }
 
 /// The only pending approval.
-fn question(world: &World) -> Value {
+pub(super) fn question(world: &World) -> Value {
     let mut lines = world.ostler("approvals --json").exits(0).lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     lines.remove(0)
 }
 
 /// Approves the only pending request, as listed.
-fn approve(world: &World, more: &str) -> Ended {
+pub(super) fn approve(world: &World, more: &str) -> Ended {
     let asked = question(world);
     let (node, digest) = (asked["node"].as_str().unwrap(), asked["digest"].as_str().unwrap());
     world.ostler(&format!("approve @last {node} --digest {digest} {more}"))
@@ -82,7 +79,7 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let world = world();
     let run = waiting(&world, "write");
     let run = run.says("beside  executed").says("waits put: approval to start");
-    run.says("after waits for it").says("    ostler approvals\n    ostler reject ");
+    run.says("after depends on it").says("    ostler approvals\n    ostler reject ");
     assert_eq!(world.work("out.txt"), "", "nothing is done before the yes");
     let asked = question(&world);
     assert_eq!(asked["params"], json!({"path": "out.txt", "mode": "create", "text": "hello"}));
@@ -119,7 +116,7 @@ fn tests_and_the_folder_they_run_in_are_shown_with_the_action() {
     assert_eq!(asked["tests"], json!([test]));
     let folder = world.path().join("work").canonicalize().unwrap();
     assert_eq!(asked["workspace"].as_str(), folder.to_str());
-    let told = world.ostler("approvals").exits(0).says(r#"and then the test ["touch","tested"], impact 2"#);
+    let told = world.ostler("approvals").exits(0).says(r#"followed by the test ["touch","tested"], impact 2"#);
     told.says(&format!("in {}", folder.display()));
     world.ostler("run tested.yaml --workspace work --intent 1").exits(3);
     world
@@ -143,13 +140,13 @@ fn who_approves_what_has_no_workspace_any_more_is_told_to_make_it_again() {
     waiting(&world, "write");
     std::fs::remove_dir(world.path().join("work")).unwrap();
     let failed = approve(&world, "").exits(1).says("cannot open the workspace ");
-    failed.says("make the folder again, and run the plan anew");
+    failed.says("create the folder again, and run the plan again");
 }
 
 #[test]
 fn a_question_of_the_plan_is_answered_like_any_other() {
     let world = world();
-    waiting(&world, "question").says("waits ok: it asks");
+    waiting(&world, "question").says("waits ok: approval");
     assert_eq!(question(&world)["params"]["question"], "Is it out?");
     approve(&world, "").exits(0).says("succeeded  question");
 }
@@ -173,14 +170,14 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     waiting(&world, "write");
     let (asked, before) = (question(&world), summary(&world));
     for (line, told) in [
-        ("approve @last put --digest 0000000000", "look again before you answer"),
-        ("approve @last put --digest b3:12", "is no digest"),
-        ("approve @last put", "a yes is for what you have seen"),
+        ("approve @last put --digest 0000000000", "review the new content"),
+        ("approve @last put --digest b3:12", "not a digest"),
+        ("approve @last put", "an approval without a terminal needs --digest"),
         ("approve @last nothing", "no node nothing"),
-        ("approve @last text", "node text is executed: it asks nobody"),
-        ("approve @last after", "node after is pending: it asks nobody"),
+        ("approve @last text", "node text: executed, no approval is pending"),
+        ("approve @last after", "node after: pending, no approval is pending"),
         ("approve ffffffff put", "no run has an id"),
-        ("reject @last beside --note x", "it asks nobody"),
+        ("reject @last beside --note x", "no approval is pending"),
         ("skip @last nothing", "no node nothing"),
         ("skip @last text", "node text is executed already"),
         ("cancel @last beside", "node beside is executed already"),
@@ -239,12 +236,12 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
     while now() <= deadline {
         std::thread::yield_now(); // the deadline is wall-clock time, with no process to signal it
     }
-    world.ostler("approve @last ok").exits(2).complains("node ok: the time to answer is over");
+    world.ostler("approve @last ok").exits(2).complains("node ok: the deadline has passed");
     let told = world.ostler("ps").exits(0).says("its time is over").says("open");
     assert!(!told.out.contains("approve"), "{}", told.out);
     let listed = world.ostler("approvals").exits(0).says("its time is over");
     assert!(!listed.out.contains("ostler approve"), "{}", listed.out);
-    world.ostler("show @last").exits(0).says("it stands still: ostler resume");
+    world.ostler("show @last").exits(0).says("not executing: ostler resume");
     world.ostler("resume @last").exits(1).says("cancelled ok: no answer before the deadline");
     let nodes = summary(&world)["nodes"].clone();
     assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
@@ -273,7 +270,7 @@ fn another_terminal_answers_through_the_process_that_holds_the_folder() {
     world
         .ostler(&format!("approve {id} put --digest {digest}"))
         .exits(0)
-        .says("goes on in the process that holds");
+        .says("continues in the process that holds");
     let ended = run.end();
     assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}"); // the run may have been suspended before the answer arrived
     let mut events = world.start(&format!("events {id} --follow"));
@@ -317,7 +314,7 @@ fn a_run_that_is_over_is_shown_as_it_stood_without_what_could_be_answered_then()
     let seq = summary(&world)["seq"].as_u64().unwrap();
     world.ostler("reject @last ok").exits(1);
     let told =
-        world.ostler(&format!("show @last --at {seq}")).exits(0).says("waiting").says("waits ok: it asks");
+        world.ostler(&format!("show @last --at {seq}")).exits(0).says("waiting").says("waits ok: approval");
     assert!(!told.out.contains("ostler "), "{}", told.out);
     let told = world.ostler("show @last --at 1").exits(0).says("open");
     assert!(!told.out.contains("ostler "), "{}", told.out);
@@ -335,7 +332,7 @@ fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on
     run.signal("INT");
     run.end().exits(130);
     assert_eq!(summary(&world)["standing"], "open");
-    world.ostler("show @last").exits(0).says("    ostler approvals\n").says("it stands still: ostler resume");
+    world.ostler("show @last").exits(0).says("    ostler approvals\n").says("not executing: ostler resume");
 }
 
 #[test]
@@ -347,12 +344,12 @@ fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
     );
     let mut run = world.start("run both.yaml --workspace work");
     run.until("waits for a person");
-    world.ostler("checkpoint @last").exits(0).says("rests; `ostler resume");
+    world.ostler("checkpoint @last").exits(0).says("is suspended; `ostler resume");
     run.end().exits(3);
     world.ostler("approvals").exits(0).complains("nothing waits");
     let shown = world.ostler("show @last").exits(0).says("takes it up again");
     assert!(!shown.out.contains("ostler reject"), "{}", shown.out);
-    world.ostler("reject @last ok").exits(2).complains("was set aside: `ostler resume ");
+    world.ostler("reject @last ok").exits(2).complains("suspended; `ostler resume ");
     let resumed = world.start("resume @last");
     until("it goes on", || summary(&world)["state"] == "running");
     world.ostler("reject @last ok").exits(0).says("rejected ok");
@@ -369,7 +366,7 @@ fn who_resumes_a_run_that_waits_in_another_process_is_shown_how_it_stands() {
     let opened = run.until("opened: question");
     let id = opened.split_whitespace().nth(2).unwrap().to_owned();
     run.end().exits(3);
-    let resumed = world.ostler(&format!("resume {id}")).exits(3).says("waits ok: it asks");
+    let resumed = world.ostler(&format!("resume {id}")).exits(3).says("waits ok: approval");
     assert!(!resumed.err.contains("is over"), "{}", resumed.err);
     holder.signal("INT");
     holder.end().exits(130);
@@ -389,99 +386,10 @@ fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
     world
         .ostler(&format!("cancel {id} act"))
         .exits(0)
-        .says("act acts on the world right now: it is not broken off");
+        .says("act is changing the world: it runs to its end");
     std::fs::write(world.path().join("work/go"), "").unwrap();
     run.end().exits(0).says("succeeded");
     world.ostler(&format!("cancel {id} act")).exits(2);
-}
-
-/// Runs a command at a pseudo-terminal, and types each text after its prompt: earlier input is discarded.
-fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
-    if Command::new("script").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        return None;
-    }
-    let inner = world.command(line);
-    let words = std::iter::once(inner.get_program()).chain(inner.get_args());
-    let words: Vec<String> = words.map(|word| word.to_str().unwrap().to_owned()).collect();
-    // An unanswered request waits an hour.
-    let mut script = Command::new("timeout");
-    script.args([
-        "--foreground",
-        "120",
-        "script",
-        "--quiet",
-        "--return",
-        "--flush",
-        "--command",
-        &words.join(" "),
-        "/dev/null",
-    ]);
-    script.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TERM", "xterm").env("USER", "ann");
-    let mut child =
-        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut said, mut from) = (String::new(), 0);
-    let mut read = |said: &mut String| {
-        let mut bytes = [0; 4_096];
-        let count = std::io::Read::read(&mut screen, &mut bytes).unwrap_or(0);
-        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        count > 0
-    };
-    for (after, text) in typed {
-        while !said[from..].contains(after) {
-            assert!(read(&mut said), "it never said {after:?}:\n{said}");
-        }
-        from = said.len();
-        keys.write_all(text.as_bytes()).unwrap();
-        keys.flush().unwrap();
-    }
-    while read(&mut said) {}
-    let code = child.wait().unwrap().code().unwrap();
-    Some((code, said))
-}
-
-#[test]
-fn a_person_at_the_terminal_is_asked_in_place() {
-    let world = world();
-    let run = "run write.yaml --workspace work";
-    let Some((code, said)) = at_terminal(&world, run, &[("put > ", "maybe\n"), ("put > ", "y fine\n")])
-    else {
-        eprintln!("skipped: no `script` of util-linux, which makes a terminal");
-        return;
-    };
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("approve this action?") && said.contains("text: \"hello\""), "{said}");
-    assert_eq!(world.work("out.txt"), "hello");
-    let answers = world.ostler("events @last --json").exits(0).lines();
-    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
-    assert_eq!((&answer["body"]["by"], &answer["body"]["note"]), (&json!("ann"), &json!("fine")));
-    // ^C leaves the request pending.
-    let (code, said) =
-        at_terminal(&world, "run question.yaml --workspace work", &[("ok > ", "\u{3}")]).unwrap();
-    assert_eq!(code, 130, "{said}");
-    assert_eq!(question(&world)["node"], "ok");
-    let (code, said) = at_terminal(&world, "resume @last", &[("ok > ", "n\n")]).unwrap();
-    assert_eq!(code, 1, "{said}");
-}
-
-#[test]
-fn who_approves_at_a_terminal_is_shown_what_and_asked() {
-    let world = world();
-    waiting(&world, "write");
-    for (typed, code) in [("\n", 3), ("n\n", 3), ("\u{3}", 130)] {
-        let Some((ended, said)) = at_terminal(&world, "approve @last put", &[("or N > ", typed)]) else {
-            eprintln!("skipped: no `script` of util-linux, which makes a terminal");
-            return;
-        };
-        assert!(said.contains("text: \"hello\"") && said.contains("left waiting"), "{said}");
-        assert_eq!((ended, question(&world)["node"].as_str()), (code, Some("put")), "{said}");
-    }
-    let keys = [("or N > ", "what\n"), ("or N > ", "y as seen\n")];
-    let (code, said) = at_terminal(&world, "approve @last put", &keys).unwrap();
-    assert_eq!((code, world.work("out.txt").as_str()), (0, "hello"), "{said}");
-    let answers = world.ostler("events @last --json").exits(0).lines();
-    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
-    assert_eq!(answer["body"]["note"], "as seen");
 }
 
 #[test]
@@ -491,9 +399,9 @@ fn an_interjection_holds_a_run_until_somebody_has_answered() {
     world.file("two.yaml", &format!("id: two\nnodes:\n{nap}"));
     let mut run = world.start("run two.yaml --workspace work");
     run.until("opened: two");
-    world.ostler("interject @last hold --within 0s").exits(2).complains("give a time above 0");
+    world.ostler("interject @last hold --within 0s").exits(2).complains("must be above 0; give a time");
     let held = world.ostler("interject @last hold --within 30m").exits(0);
-    held.says("is held: interjection-1 asks; `ostler approve ").says("goes on in the process that holds");
+    held.says("is held: interjection-1 asks; `ostler approve ").says("continues in the process that holds");
     let asked = question(&world);
     assert_eq!((&asked["node"], &asked["params"]), (&json!("interjection-1"), &json!({"text": "hold"})));
     assert_eq!(summary(&world)["nodes"]["next"], "blocked");

@@ -19,7 +19,7 @@ fn a_run_whose_client_is_out_of_credit_says_so_and_goes_on_when_there_is_some() 
     let mut run = world.start("run two.yaml --workspace work --client acme");
     run.until("client acme: credits are used up, no further attempt starts; ostler credit acme +1000");
     world.ostler("ps --clients").exits(0).says("  parked");
-    world.ostler("credit acme").exits(0).says("parked: nothing of it starts until it has credits");
+    world.ostler("credit acme").exits(0).says("parked: its attempts start when it has credits");
     world.ostler("credit acme +1000").exits(0).says("marketplace");
     run.end().exits(0).says("client acme has credits again").says("2 executed");
     let line = &world.ostler("credit acme --json").exits(0).lines()[0];
@@ -51,7 +51,7 @@ fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
     world.file("two.yaml", &TWO.replace("tool: text.render, params: {template: a, values: {}}", SLOW));
     world.ostler("client add acme --credit 100").exits(0);
     let mut run = world.start("run two.yaml --workspace work --client acme --intent 2");
-    run.until("nothing more starts until there are more: ostler credit acme +2000");
+    run.until("no further attempt starts; ostler credit acme +2000");
     run.signal("INT");
     run.end().exits(130);
 
@@ -64,7 +64,7 @@ fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
         .says("1 run waits for credits of client acme")
         .says("`ostler credit acme +2000`");
     let told = world.ostler("events @last --follow").exits(0);
-    told.complains("this run stands still").complains(waits);
+    told.complains("this run is not executing").complains(waits);
     let shown = &world.ostler("show @last --json").exits(0).lines()[0];
     assert_eq!(shown["out_of_credit"], true);
     let clients = world.ostler("ps --clients --json").exits(0).lines();
@@ -77,7 +77,7 @@ fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
     let mut second = world.start("resume @last");
     second.until(told);
     let some = world.ostler("credit acme +10").exits(0);
-    some.says("parked: nothing of it starts until it has credits, at least ");
+    some.says("parked: its attempts start when it has credits, at least ");
     world.ostler("credit acme +2000").exits(0);
     resumed.end().exits(0).says("client acme has credits again");
     second.end().exits(0);
@@ -96,7 +96,7 @@ fn what_is_not_named_stays_as_it_is() {
         ("client add umbrella --credit 50", "umbrella: weight 300, contracted, 50 credits left of 50"),
         ("client add umbrella --tier marketplace", "umbrella: weight 300, marketplace, 50 credits"),
         ("client add umbrella", "umbrella: weight 300, marketplace, 50 credits"),
-        ("client add umbrella --weight credits", "umbrella: weight 10 (from its credits"),
+        ("client add umbrella --weight credits", "umbrella: weight 10 (from its deposits"),
     ] {
         world.ostler(line).exits(0).says(told);
     }
@@ -112,7 +112,7 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("client add acme --weight 0", 2, "give a whole number from 1 to 1000000"),
         ("client add acme --credit -5", 2, "--credit"),
         ("client add acme --tier gold", 2, "contracted, marketplace"),
-        ("client add a/b", 2, "client name \"a/b\" is not"),
+        ("client add a/b", 2, "client name \"a/b\": expected"),
         ("client add acme --credit 0", 2, "give a whole number, 1 or more"),
         ("credit acme +0", 2, "an amount of 0 changes nothing"),
         ("credit nobody +5", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),

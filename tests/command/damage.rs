@@ -56,19 +56,19 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
     for line in ["run small.yaml --workspace work", "resume", "client add acme"] {
         let refused = world.ostler(line).exits(4).complains("segment 1, offset 64").complains(&runs[0]);
         refused.complains(
-            "nothing was written; `ostler doctor` tells what it touches, `ostler doctor --repair` sets",
+            "nothing was written; `ostler doctor` reports what is affected, `ostler doctor --repair`",
         );
     }
     assert_eq!(fs::read(segment(&world)).unwrap(), found);
     // Undamaged runs can be read.
     world.ostler(&format!("show {}", runs[1])).exits(0);
-    world.ostler(&format!("show {}", runs[0])).exits(4).complains("`ostler doctor --repair` sets that aside");
+    world.ostler(&format!("show {}", runs[0])).exits(4).complains("`ostler doctor --repair` quarantines it");
     let told = world.ostler("doctor").exits(4);
     let touched: Vec<&str> = told.out.lines().filter(|line| line.contains("touched")).collect();
     assert_eq!(touched.len(), 1, "{}", told.out);
     assert!(touched[0].contains(&runs[0]), "{}", told.out);
     told.says("✔ charges").says("ostler doctor --repair");
-    world.ostler("doctor --repair").exits(0).says("1 run set aside").says("! quarantined");
+    world.ostler("doctor --repair").exits(0).says("1 run quarantined").says("! quarantined");
     assert!(world.data().join(format!("journal/{}.remains", runs[0])).exists());
     let listed = world.ostler("ps").exits(0);
     let line = listed.out.lines().find(|line| line.contains(&runs[0])).unwrap();
@@ -102,7 +102,7 @@ fn damage_in_what_is_on_record_of_a_client_is_told_with_what_mends_it() {
     fs::write(segment(&world), bytes).unwrap();
     for line in ["ps", "ps --clients", "show @last", "agents", "approvals", "market ls"] {
         let refused = world.ostler(line).exits(4).complains("the journal is damaged at segment 1, offset 64");
-        refused.complains("`ostler doctor --repair` sets that aside");
+        refused.complains("`ostler doctor --repair` quarantines it");
     }
     world.ostler("doctor --repair").exits(0).says("! repaired       no run quarantined; 1 segment as found");
     world.ostler("ps").exits(0).says("succeeded");
@@ -139,7 +139,7 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         let told =
             world.ostler("doctor").exits(4).says("✘ touched").says(&big).says("the result of node read");
         assert!(!told.out.contains(&small), "{}", told.out);
-        world.ostler("doctor --repair").exits(0).says("1 run set aside");
+        world.ostler("doctor --repair").exits(0).says("1 run quarantined");
         world.ostler("doctor").exits(0).says("! quarantined");
         // The records are intact; the same result can be produced again.
         world.ostler(&format!("events {big}")).exits(0).says("executed");
@@ -170,7 +170,7 @@ fn a_damaged_index_is_built_again_and_told() {
     let middle = bytes.len() / 2;
     bytes[..middle].fill(0x55);
     fs::write(&index, bytes).unwrap();
-    world.ostler("doctor").exits(0).says("! index").says("built again from the journal");
+    world.ostler("doctor").exits(0).says("! index").says("rebuilt from the journal");
     world.ostler("ps").exits(0).says(&small);
     let again = world.ostler("doctor").exits(0);
     assert!(!again.out.contains("! index"), "{}", again.out);
@@ -212,7 +212,7 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
     world.ostler("gc").exits(0).says("nothing to remove").complains("runs are kept without limit");
     world.ostler("gc --older-than 30d").exits(0).says("nothing to remove");
     world.ostler("gc --older-than 0d").exits(2).complains("above zero");
-    world.ostler("gc --older-than 1ms").exits(0).says("1 run would go").says("1 result").says("--apply");
+    world.ostler("gc --older-than 1ms").exits(0).says("1 run would be removed").says("1 result").says("--apply");
     assert_eq!(artifacts(&world).len(), 1);
     let done = &world.ostler("gc --older-than 1ms --apply --json").exits(0).lines()[0];
     assert_eq!((done["runs"].as_array().unwrap().len(), done["artifacts"].as_u64()), (1, Some(1)));
@@ -239,7 +239,7 @@ fn who_opens_the_folder_is_told_what_it_kept_no_longer() {
     run(&world, "small.yaml");
     world.ostler("doctor").exits(0).says("✔ retention      runs are kept without limit\n");
     world.file("data/ostler.toml", "[retention]\nkeep = \"1ms\"\n");
-    world.ostler("doctor").exits(0).says("✔ retention      runs are removed 1ms after they are over");
+    world.ostler("doctor").exits(0).says("✔ retention      closed runs are removed after 1ms");
     // Retention uses the index, which may lag behind the last run: then the next command removes it.
     let mut said = (0..5).map(|_| world.ostler("run small.yaml --workspace work").exits(0).err);
     let said = said.find(|said| said.contains("keep")).expect("one of five finds something that is due");
@@ -257,7 +257,7 @@ fn what_is_held_is_neither_repaired_nor_collected() {
     run(&world, "small.yaml");
     let held = ostler_store::Store::open(&world.data()).unwrap();
     for line in ["gc --older-than 1ms --apply", "doctor --repair"] {
-        world.ostler(line).exits(4).complains("held by process").complains("until it has ended");
+        world.ostler(line).exits(4).complains("held by process").complains("that process to end");
     }
     let again = format!("ask again when process {} has ended", std::process::id());
     world.ostler("gc --older-than 1ms").exits(4).complains("held by process").complains(&again);

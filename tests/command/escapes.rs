@@ -101,7 +101,7 @@ fn nothing_that_a_terminal_obeys_is_printed_of_an_interjection() {
     let mut run = world.start("run naps.yaml --workspace work");
     run.until(&format!("opened: {SHOWN}"));
     for (line, shown) in [
-        (&*format!("interject @last {GIVEN} --within 30m"), "interjection-1 asks"),
+        (&*format!("interject @last {GIVEN} --within 30m"), "held by node interjection-1"),
         ("approvals", WRITTEN),
         ("show @last", SHOWN),
         (&format!("reject @last interjection-1 --note {GIVEN}"), "rejected interjection-1"),

@@ -35,7 +35,7 @@ fn after_a_kill_finished_steps_are_not_repeated() {
     run.signal("KILL");
     assert_eq!(run.end().code, None);
     world.ostler("ps").exits(0).says("open").says("1/3");
-    world.ostler("show @last").exits(0).says("it stands still: ostler resume ");
+    world.ostler("show @last").exits(0).says("not executing: ostler resume ");
     world.ostler("resume").exits(0).says("succeeded  steps");
     assert_eq!(world.work("log"), "first\nlast\n");
     world.ostler("doctor").exits(0).says("runs           1 with ").says("nothing is broken");
@@ -74,7 +74,7 @@ fn an_interrupt_keeps_the_state_and_tells_how_to_go_on() {
         let mut run = world.start(RUN);
         run.until("first  executed");
         run.signal(signal);
-        run.end().exits(code).complains("goes on");
+        run.end().exits(code).complains("continues");
         world.ostler("resume @last").exits(0).says("succeeded");
         assert_eq!(world.work("log"), "first\nlast\n", "{signal}");
     }
@@ -91,7 +91,7 @@ fn a_second_interrupt_ends_at_once() {
         std::thread::yield_now();
     }
     let ended =
-        run.end().exits(130).complains("stopping").complains("ended at once, state is kept: `ostler resume ");
+        run.end().exits(130).complains("stopping").complains("stopped at once, state is kept: `ostler resume ");
     assert!(!ended.err.contains("stopped,"), "it did not wait for the step: {}", ended.err);
     world.ostler("resume").exits(3).says("in doubt act");
 }
@@ -130,8 +130,8 @@ fn an_attempt_in_doubt_asks_and_goes_on_with_its_result() {
 #[test]
 fn an_attempt_in_doubt_can_count_as_failed() {
     let world = in_doubt();
-    world.ostler("resolve @last act --fail").exits(1).says("failed act: resolved as failed by a person");
-    world.ostler("show @last").exits(0).says("act   failed").says("resolved as failed by a person\n");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
+    world.ostler("show @last").exits(0).says("act   failed").says("a person settled it as failed\n");
     assert_eq!(world.work("log"), "acted\n");
 }
 
@@ -142,7 +142,7 @@ fn what_an_attempt_met_that_is_in_doubt_is_told_with_it() {
     let told = "in doubt act: not done within 200 ms; outcome unknown";
     world.ostler("run late.yaml --workspace work --intent 2").exits(3).says(told);
     world.ostler("show @last").exits(0).says(told);
-    world.ostler("resolve @last act --fail").exits(1).says("failed act: resolved as failed by a person");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
     world.ostler("evaluate @last").exits(0).says("on its own  no, 1 act by a person\n");
 }
 
@@ -172,7 +172,7 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
         resume.signal("KILL");
         resume.end();
     }
-    let why = "set aside: it ended 3 processes in a row without getting on";
+    let why = "suspended: it ended 3 processes in a row without getting on";
     world.ostler("resume").exits(5).says(why).says("ostler resume ");
     world.ostler("ps").exits(0).says("checkpointed").says(why);
     let way = |out: &str| out.lines().any(|line| line.trim().starts_with("ostler resume "));
@@ -182,12 +182,12 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
         .ostler("resume")
         .exits(0)
         .complains("nothing to resume")
-        .complains("(doubt) was set aside: it ended");
+        .complains("(doubt) is suspended: it ended");
     assert!(told.err.contains("`ostler resume "), "{}", told.err);
     world
         .ostler("doctor")
         .exits(0)
-        .says("! set aside")
+        .says("! suspended")
         .says("it ended 3 processes in a row")
         .says("`ostler resume ");
     world.ostler("resume @last").exits(0).says("succeeded  doubt");
@@ -228,7 +228,7 @@ fn what_a_kill_left_in_doubt_is_listed_before_anybody_takes_it_up() {
     let before = seq(&world);
     world.ostler("ps").exits(0);
     assert_eq!(seq(&world), before, "looking wrote something down");
-    world.ostler("resolve @last act --fail").exits(1).says("failed act: resolved as failed by a person");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
 }
 
 #[test]
@@ -241,18 +241,18 @@ fn what_a_kill_cut_off_and_is_done_again_does_not_run_meanwhile() {
     run.signal("KILL");
     run.end();
     let shown =
-        world.ostler("show @last").exits(0).says("act   cut off").says("done again when the run goes on");
-    shown.says("1 cut off, 1 pending");
+        world.ostler("show @last").exits(0).says("act   interrupted").says("repeated when the run resumes");
+    shown.says("1 interrupted, 1 pending");
     let summary: serde_json::Value =
         serde_json::from_str(&world.ostler("show @last --json").exits(0).out).unwrap();
     assert_eq!(summary["cut_off"], serde_json::json!(["act"]));
-    world.ostler("ps").exits(0).says("nobody drives what is open");
+    world.ostler("ps").exits(0).says("no process executes open runs");
 }
 
 #[test]
 fn who_stops_a_node_in_doubt_hears_that_it_was() {
     let world = in_doubt();
-    let was = "act was in doubt: nobody knows whether it took effect";
+    let was = "act was in doubt: its effect is unknown";
     world
         .ostler("cancel @last act")
         .exits(1)
@@ -305,7 +305,7 @@ fn programs_that_outlive_their_process_are_ended_by_the_next() {
     run.signal("KILL");
     run.end();
     assert!(pids.iter().any(|pid| is_alive(pid)), "it left nothing: {pids:?}");
-    world.ostler("ps").exits(0).complains("what its steps had left running was ended");
+    world.ostler("ps").exits(0).complains("child processes that it left were killed");
     let alive: Vec<&String> = pids.iter().filter(|pid| is_alive(pid)).collect();
     assert!(alive.is_empty(), "{alive:?} of {pids:?} live on");
     let again = world.ostler("ps").exits(0);
@@ -325,8 +325,8 @@ fn a_second_interrupt_leaves_no_program_running() {
     }
     run.end()
         .exits(130)
-        .complains("^C again ends it, and this, at once")
-        .complains("ended at once, state is kept");
+        .complains("^C again kills them at once")
+        .complains("stopped at once, state is kept");
     until("its programs have ended", || !pids.iter().any(|pid| is_alive(pid)));
     world.ostler("resume").exits(3).says("in doubt act");
 }
@@ -411,6 +411,6 @@ fn what_a_step_left_may_not_take_its_data_folder_up() {
     let told = until_lines(&world, "told", 1);
     assert!(told[0].contains("this process was started by a step of a run of"), "{told:?}");
     assert!(is_alive(&first[0]));
-    world.ostler("ps").exits(0).complains("was ended");
+    world.ostler("ps").exits(0).complains("were killed");
     assert!(!is_alive(&first[0]));
 }

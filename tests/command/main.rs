@@ -3,8 +3,10 @@
 
 mod agents;
 mod api;
+mod approval_prompt;
 mod approvals;
 mod bad_plans;
+mod check;
 mod clients;
 mod damage;
 mod escapes;

@@ -43,7 +43,7 @@ const POST: &str = "market post job.yaml --workspace work";
 fn a_job_is_posted_run_and_evaluated() {
     let world = world();
     let posted = world.ostler(POST).exits(0);
-    let posted = posted.says("clerk has the contract, for 100 of at most 500 credits");
+    let posted = posted.says("clerk won the contract for 100 of at most 500 credits");
     let posted = posted.says("succeeded  review").says("is done: score 1.000");
     assert!(posted.out.contains("credits spent, the rest was released"), "{}", posted.out);
     let line = &world.ostler("market ls --json").exits(0).lines()[0];
@@ -187,7 +187,7 @@ fn a_job_that_another_process_holds_goes_on_without_this_one() {
     let mut held = world.start("run review.yaml --workspace work --client acme");
     held.until("read  executed");
     let posted = world.ostler("market post job.yaml --workspace work --detach").exits(0);
-    posted.says("clerk has the contract");
+    posted.says("clerk won the contract");
     held.end().exits(0);
     world.ostler("resume").exits(0);
     world.ostler("market ls").exits(0).says("evaluation");
@@ -207,7 +207,7 @@ fn late() -> World {
         if posted.code != Some(3) || job["stage"] != "execution" || job.get("outcome").is_some() {
             continue;
         }
-        posted.says("waits wait: it asks").says("is in stage execution; `ostler resume` continues it");
+        posted.says("waits wait: approval").says("is in stage execution; `ostler resume` continues it");
         let by = u128::try_from(job["deadline_ms"].as_i64().unwrap()).unwrap();
         until("its deadline is past", || UNIX_EPOCH.elapsed().unwrap().as_millis() > by);
         return world;
@@ -221,7 +221,7 @@ fn a_job_that_is_late_when_it_is_resumed_is_stopped_and_told_to_be_late_and_that
         let world = late();
         let resumed = world.ostler(line).exits(1).says("cancelled  review");
         let resumed = resumed.says("job deadline passed");
-        for sign in ["error", "is not taken up"] {
+        for sign in ["error", "not resumed"] {
             assert!(!resumed.err.contains(sign), "{line}: {}", resumed.err);
         }
         // All remaining records are written by then.

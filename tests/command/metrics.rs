@@ -185,5 +185,5 @@ fn metrics_are_served_by_the_process_that_does_the_work() {
     let (_running, _) = serving(&world);
     until("a run", || world.ostler("ps").out.contains("running").then_some(()));
     world.ostler("run plan.yaml --metrics 0").exits(2).complains("another process holds");
-    world.ostler("resume --metrics 0").exits(2).complains("leave --metrics out here");
+    world.ostler("resume --metrics 0").exits(2).complains("give --metrics to that process");
 }

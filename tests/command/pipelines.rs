@@ -21,9 +21,9 @@ stages:
 fn a_pipeline_is_declared_published_to_and_looked_at() {
     let world = World::new();
     world.file("web.yaml", WEB);
-    world.ostler("pipeline ps").exits(0).complains("there is no pipeline yet");
+    world.ostler("pipeline ps").exits(0).complains("no pipeline yet");
     world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing with 5 stages");
-    world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing is there, with 5 stages");
+    world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing exists, with 5 stages");
     world.file("web.yaml", &WEB.replace("events: 100000", "events: 9"));
     world.ostler("pipeline create web.yaml").exits(2).complains("there is a pipeline web_testing already");
 
@@ -158,7 +158,7 @@ fn what_a_pipeline_does_not_need_any_more_goes_when_somebody_says_so() {
     });
     // A chunk has ten events; the last eight chunks are kept, and five events after them.
     let what = "1120 events over the quota of their pipeline and 112 records of stages that later ones supersede";
-    world.ostler("gc").exits(0).says(&format!("{what} would go: of ")).says("--apply does it");
+    world.ostler("gc").exits(0).says(&format!("{what} would be removed: of ")).says("use --apply");
     let told = &world.ostler("gc --json").exits(0).lines()[0];
     assert_eq!((&told["pipeline_events"], &told["stage_records"]), (&1_120.into(), &112.into()));
     assert!(told["journal_bytes_after"].as_u64() < told["journal_bytes_before"].as_u64());
@@ -200,7 +200,7 @@ fn a_stage_that_stopped_is_shown_with_its_event_by_ps_and_doctor_and_released() 
     for n in 3..=5 {
         world.ostler(&format!("pipeline publish p a x {n}")).exits(0);
     }
-    world.ostler("pipeline ps").exits(0).says(shown).says("      what it said is gone: it is over the quota");
+    world.ostler("pipeline ps").exits(0).says(shown).says("      data removed: over the quota");
     let parked = &world.ostler("pipeline ps p --json").exits(0).lines()[0]["stages"][1]["parked"][0];
     assert_eq!((&parked["gone"], parked.get("kind")), (&true.into(), None));
 }

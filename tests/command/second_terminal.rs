@@ -34,7 +34,7 @@ fn a_second_terminal_looks_runs_and_cancels() {
     let mut follower = world.start(&format!("events {run} --follow --json"));
     follower.until("\"executed\"");
     world.ostler("run short.yaml --workspace work").exits(0).says("succeeded  short");
-    let beside = world.ostler("doctor").exits(0).says("held by process").says("drives");
+    let beside = world.ostler("doctor").exits(0).says("held by process").says("executes");
     beside.says("its checksums and its index are not looked at");
     world.ostler(&format!("cancel {}", &run[24..])).exits(0).says("cancelled  long");
     holder.end().exits(1).says("cancelled  long");
@@ -51,7 +51,7 @@ fn a_holder_stays_until_the_runs_of_others_are_done() {
     other.until("opened: middle");
     world.ostler(&format!("cancel {run}")).exits(0);
     other.end().exits(0).says("succeeded  middle");
-    holder.end().exits(1).complains("staying for 1 run of other terminals");
+    holder.end().exits(1).complains("waiting for 1 run of other terminals");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn who_ends_and_waits_for_what_acts_takes_looks_and_cancels_and_nothing_else() {
     let run = run_of(&holder.until("opened: act"));
     until("it acts", || world.ostler(&format!("show {run}")).out.contains("a  running"));
     holder.signal("INT");
-    let refused = "is ending and waits up to 30.00 s for work that acts on the world";
+    let refused = "is shutting down and waits up to 30.00 s for attempts that change the world";
     world.ostler("run short.yaml --workspace work").exits(4).complains(refused);
     world.ostler(&format!("skip {run} b")).exits(4).complains(refused);
     world.ostler("ps").exits(0).says("running").says("0/2");
@@ -161,7 +161,7 @@ fn an_interrupt_of_who_holds_nothing_stops_nothing() {
     let mut other = world.start("run middle.yaml --workspace work");
     let run = run_of(&other.until("opened: middle"));
     other.signal("INT");
-    other.end().exits(130).complains("goes on in the process that holds the data folder");
+    other.end().exits(130).complains("continues in the process that holds the data folder");
     let follower = world.start(&format!("events {run} --follow --json"));
     follower.end().exits(0).says("run_closed").says("succeeded");
     world.ostler(&format!("cancel {long}")).exits(0);

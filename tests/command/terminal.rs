@@ -330,7 +330,7 @@ fn who_is_asked_can_see_all_of_it_and_how_the_run_stands_and_misses_nothing() {
     terminal.keys(RUN);
     let screen = terminal.until_says("put >");
     assert!(screen.contains("… 18 more lines") && !screen.contains("line 13."), "{screen}");
-    assert!(screen.contains("v: all of it") && screen.contains("^C leaves it waiting"), "{screen}");
+    assert!(screen.contains("v: view all") && screen.contains("^C: leave unanswered"), "{screen}");
     terminal.keys("yep");
     terminal.until_says("\"yep\" is no answer. Possible are:");
     terminal.keys("v");
@@ -360,13 +360,13 @@ fn what_is_said_after_a_question_begins_a_line() {
     terminal.keys(RUN);
     terminal.until_says("put >");
     terminal.press("C-c");
-    begins_a_line(&terminal.until_says("stopping: work"), "stopping: work");
+    begins_a_line(&terminal.until_says("stopping: attempts"), "stopping: attempts");
     terminal.go();
     terminal.until_says("code 130");
     terminal.keys("$OSTLER approve @last put");
     terminal.until_says("or N >");
     terminal.press("C-d");
-    begins_a_line(&terminal.until_says("left waiting;"), "left waiting;");
+    begins_a_line(&terminal.until_says("not answered;"), "not answered;");
 }
 
 #[test]

@@ -168,7 +168,7 @@ enum Command {
     Spawn(spawn::SpawnArgs),
     /// Release a quarantined agent
     ///
-    /// An agent whose actor fails too often is quarantined, and its runs are suspended; `ostler ps
+    /// An agent is quarantined after too many failures of its actor, and its runs are suspended; `ostler ps
     /// --agents` shows the reason. A released agent accepts runs again. `ostler resume RUN` continues a
     /// suspended run.
     #[command(after_help = "Example:\n  ostler release auditor")]

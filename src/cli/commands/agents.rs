@@ -76,7 +76,7 @@ fn row(line: &AgentEvaluationLine) -> [Cell; 8] {
     ]
 }
 
-/// Label of an agent whose last run was far below its average.
+/// Label of an agent with a last run far below its average.
 const ALARM: &str = "far below average";
 
 fn format_agents(agents: &[AgentEvaluationLine], columns: usize, out: &Out) -> Vec<String> {

@@ -24,7 +24,7 @@ pub(crate) struct CancelArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// Cancel only this node, and the nodes that depend on it
+    /// Cancel only this node and its dependents
     #[arg(value_parser = node_name)]
     node: Option<String>,
     #[command(flatten)]

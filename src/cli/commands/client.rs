@@ -165,7 +165,7 @@ mod tests {
     fn who_is_still_out_of_credit_is_told_how_much_it_takes() {
         let text = client_text(&line(-209, true));
         assert!(
-            text.ends_with("until it has credits, at least 210 more: ostler credit acme +2000"),
+            text.ends_with("when it has credits, at least 210 more: ostler credit acme +2000"),
             "{text}"
         );
     }

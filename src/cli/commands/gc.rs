@@ -107,7 +107,7 @@ fn print(garbage: &Garbage, applied: bool, out: &mut Out) {
     if records.is_empty() && garbage.artifacts == 0 && garbage.damaged == 0 {
         return out.line("nothing to remove");
     }
-    let (go, are) = if applied { ("removed", "are") } else { ("to remove", "would be") };
+    let (go, are) = if applied { ("removed", "are") } else { ("would be removed", "would be") };
     if !records.is_empty() {
         let (before, after) = (bytes(garbage.journal_bytes_before), bytes(garbage.journal_bytes_after));
         out.line(format!("{} {go}: of {before} of records, {after} {are} left", records.join(" and ")));

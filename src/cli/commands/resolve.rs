@@ -25,7 +25,7 @@ pub(crate) struct ResolveArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// The node whose attempt is in doubt
+    /// The node with the attempt in doubt
     #[arg(value_parser = node_name)]
     node: String,
     #[command(flatten)]

@@ -23,10 +23,10 @@ use crate::cli::session::{AccessMode, Session};
 pub(crate) struct SpawnArgs {
     /// Name
     agent: String,
-    /// Client that pays for its runs [default: local, or that of the existing agent]
+    /// Client that pays for its runs [default: local; an existing agent keeps its client]
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// Weight among the agents of its client, 1 to 1,000,000 [default: 100, or that of the existing agent]
+    /// Weight among the agents of its client, 1 to 1,000,000 [default: 100; an existing agent keeps its weight]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = weight)]
     weight: Option<u32>,
     /// Capability, as jobs require it; may be repeated
@@ -35,16 +35,16 @@ pub(crate) struct SpawnArgs {
     /// Domain, such as legal, for plans that name none
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
-    /// How closely people supervise it
+    /// Supervision by people
     #[arg(long, value_name = "MODE", value_parser = oversight())]
     oversight: Option<Oversight>,
     /// Credits asked per job
     #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = unsigned_integer)]
     price: Option<u64>,
-    /// File with the JSON Schema of its input: the parameters of a plan's first node
+    /// File with the JSON Schema of the input: the parameters of a plan's first node
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// File with the JSON Schema of its results
+    /// File with the JSON Schema of results
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Texts about clients whose credits are used up.
+//! Texts about clients without credits.
 
 use ostler_actors::ATTEMPT_CREDITS;
 use ostler_kernel::client_terms::{CREDITS_MAX, REFERENCE_CREDITS};
@@ -20,13 +20,13 @@ pub(crate) fn is_short(line: &ClientLine) -> bool {
     line.parked || line.left.is_some_and(|left| left < ATTEMPT_CREDITS.cast_signed())
 }
 
-/// Text for a run that waits for credits, with the command that deposits them.
+/// Text for a run without credits, with the command for a deposit.
 pub(crate) fn waits(line: &ClientLine) -> String {
     let ClientLine { client, left, .. } = line;
     format!("waits for credits of client {client}: {}", hints::deposit(client, deposit(*left)))
 }
 
-/// Text for a client whose credits were used up, given its current balance.
+/// Text for a client after its credits were used up, given the current balance.
 pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
     let left = line.and_then(|line| line.left);
     let deposit = hints::deposit(client, deposit(left));

@@ -119,7 +119,7 @@ fn insert_location(text: &str, place: &str) -> String {
     result
 }
 
-/// How the approver knows the content that an approval names.
+/// Source of the digest that an approval names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DigestSource<'a> {
     /// Shown here, with this digest.

@@ -121,10 +121,10 @@ mod tests {
             ("make ended with status 2: there is no program cc", Some("allow_status")),
             ("not done within 500 ms", Some("longer timeout")),
             ("there is no program cargoo (it, or what interprets it, is not found)", Some("PATH")),
-            ("notes.md in /w: No such file or directory (os error 2)", Some("it begins in the workspace")),
+            ("notes.md in /w: No such file or directory (os error 2)", Some("relative to the workspace")),
             (
                 "cannot open workspace /w: No such file or directory (os error 2)",
-                Some("make the folder again"),
+                Some("create the folder again"),
             ),
             ("cannot open workspace /w: Too many open files (os error 24)", None),
             ("sh was ended (signal: 9): not done within 5 ms", None),
@@ -141,8 +141,8 @@ mod tests {
         for (record, text) in [
             ("entry", ""),
             ("attempt:2", ""),
-            ("any_of:fast", "fast came first"),
-            ("upstream:read_it", "it needs read_it"),
+            ("any_of:fast", "fast finished first"),
+            ("upstream:read_it", "needs read_it"),
             ("approve_before", "approval to start"),
             ("sibling_won", "an alternative finished first"),
             ("human_timeout", "no answer before the deadline"),

@@ -18,7 +18,7 @@ use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 /// Maximum bytes of one record.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// What happens if the process that executes the run ends.
+/// Reaction to the end of the executing process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowMode {
     /// This process continues the run.

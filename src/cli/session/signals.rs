@@ -29,12 +29,12 @@ pub(crate) struct Signals {
 /// How long the second signal waits for the message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What an immediate exit does.
+/// Actions of an immediate exit.
 #[derive(Default)]
 struct ExitActions {
     /// The last message; `None`: a default.
     message: Option<String>,
-    /// Child processes to kill: they would continue to act without anyone to record it.
+    /// Child processes to kill: they would continue to act without a record.
     programs: Option<DataFolder>,
 }
 

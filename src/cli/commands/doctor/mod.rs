@@ -26,7 +26,7 @@ use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Quarantine runs that are damaged, and change nothing else; what is left of them is kept
+    /// Quarantine damaged runs, keep their intact records, and change nothing else
     #[arg(long)]
     repair: bool,
 }

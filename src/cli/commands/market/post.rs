@@ -119,7 +119,7 @@ async fn resume_job(session: &mut Session, job: &str, stage: Stage) -> Result<Jo
     resume_job.await
 }
 
-/// Resumes all unfinished jobs, and returns those whose runs were opened by that.
+/// Resumes all unfinished jobs, and returns the jobs with newly opened runs.
 pub(crate) async fn resume(session: &mut Session) -> Result<Vec<String>, ApiError> {
     let list: JobList = session.get("/v1/market").await?;
     let mut running = Vec::new();

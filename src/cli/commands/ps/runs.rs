@@ -27,7 +27,7 @@ const NAME_MIN: usize = 8;
 /// Minimum width of the age of a run, without its duration.
 const OPENED_MIN: usize = 9;
 
-/// State of a run whose records cannot be read.
+/// State of a run with unreadable records.
 const UNREADABLE: &str = "unreadable";
 
 /// States in the column STATE.

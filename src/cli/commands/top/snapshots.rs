@@ -53,19 +53,19 @@ fn clients_stand_by_what_they_got() {
         120,
         12,
         &expect![[r#"
-        "ostler top  /var/lib/ostler                                                                                             "
-        "7 of 8 slots █████████████████████████████████████████████████████████████████████████████████████████████░░░░░░░░░░░░░░"
-        "28 queued, marketplace 40 credits behind                                                                           "
-        "                                                                                                                        "
-        "CLIENT      TIER          WEIGHT   SHARE     GOT  GOT/MIN▼   GOT/ALL   RUN   QUEUED   LAG   SPENT   LEFT                "
-        "日本語      contracted       500  100.0%  100.0%    100.0%    100.0%     1        3     0    4100  99000                " Hidden by multi-width symbols: [(1, " "), (3, " "), (5, " ")]
-        "umbrella    marketplace      300   75.0%   70.0%     70.0%     58.8%     4       12   -12    2700      -                "
-        "acme        marketplace      100   25.0%   30.0%     30.0%     28.3%     2        6    12    1300      -                "
-        "parked-one  marketplace       10       -    0.0%      0.0%     10.9%     0        7     0     500    -20  parked        "
-        "idle        marketplace      100       -    0.0%      0.0%      2.0%     0        0     0      90      -                "
-        "                                                                                                                        "
-        "q quits  s sorts                                                                                                        "
-    "#]],
+            "ostler top  /var/lib/ostler                                                                                             "
+            "7 of 8 slots █████████████████████████████████████████████████████████████████████████████████████████████░░░░░░░░░░░░░░"
+            "28 queued, marketplace 40 credits behind                                                                                "
+            "                                                                                                                        "
+            "CLIENT      TIER          WEIGHT   SHARE     GOT  GOT/MIN▼   GOT/ALL   RUN   QUEUED   LAG   SPENT   LEFT                "
+            "日本語      contracted       500  100.0%  100.0%    100.0%    100.0%     1        3     0    4100  99000                " Hidden by multi-width symbols: [(1, " "), (3, " "), (5, " ")]
+            "umbrella    marketplace      300   75.0%   70.0%     70.0%     58.8%     4       12   -12    2700      -                "
+            "acme        marketplace      100   25.0%   30.0%     30.0%     28.3%     2        6    12    1300      -                "
+            "parked-one  marketplace       10       -    0.0%      0.0%     10.9%     0        7     0     500    -20  parked        "
+            "idle        marketplace      100       -    0.0%      0.0%      2.0%     0        0     0      90      -                "
+            "                                                                                                                        "
+            "q quits  s sorts                                                                                                        "
+        "#]],
     );
 }
 
@@ -78,7 +78,7 @@ fn a_terminal_of_eighty_columns_shows_what_matters() {
         &expect![[r#"
             "ostler top  /var/lib/ostler                                                     "
             "7 of 8 slots ██████████████████████████████████████████████████████████░░░░░░░░░"
-            "28 queued, marketplace 40 credits behind                                   "
+            "28 queued, marketplace 40 credits behind                                        "
             "                                                                                "
             "CLIENT       SHARE     GOT  GOT/MIN▼   RUN   QUEUED   LAG   SPENT   LEFT        "
             "日本語      100.0%  100.0%    100.0%     1        3     0    4100  99000        " Hidden by multi-width symbols: [(1, " "), (3, " "), (5, " ")]
@@ -99,14 +99,14 @@ fn a_narrow_terminal_keeps_names_and_shares() {
         32,
         7,
         &expect![[r#"
-        "7 of 8 slots ████████████████░░░"
-        "28 queued, the marketplace is o…"
-        "CLIENT       SHARE  GOT/MIN▼    "
-        "日本語      100.0%    100.0%    " Hidden by multi-width symbols: [(1, " "), (3, " "), (5, " ")]
-        "umbrella     75.0%     70.0%    "
-        "acme         25.0%     30.0%    "
-        "parked-one       -      0.0%    "
-    "#]],
+            "7 of 8 slots ████████████████░░░"
+            "28 queued, marketplace 40 credi…"
+            "CLIENT       SHARE  GOT/MIN▼    "
+            "日本語      100.0%    100.0%    " Hidden by multi-width symbols: [(1, " "), (3, " "), (5, " ")]
+            "umbrella     75.0%     70.0%    "
+            "acme         25.0%     30.0%    "
+            "parked-one       -      0.0%    "
+        "#]],
     );
 }
 
@@ -117,15 +117,15 @@ fn no_clients_are_said_to_be_none() {
         60,
         8,
         &expect![[r#"
-        "ostler top  /var/lib/ostler                                 "
-        "0 of 4 slots ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░"
-        "0 queued, marketplace 40 credits behind                "
-        "                                                            "
-        "no client yet               "
-        "                                                            "
-        "                                                            "
-        "q quits  s sorts                                            "
-    "#]],
+            "ostler top  /var/lib/ostler                                 "
+            "0 of 4 slots ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░"
+            "0 queued, marketplace 40 credits behind                     "
+            "                                                            "
+            "no client yet                                               "
+            "                                                            "
+            "                                                            "
+            "q quits  s sorts                                            "
+        "#]],
     );
 }
 
@@ -138,15 +138,15 @@ fn that_nobody_holds_the_data_folder_is_said() {
         60,
         8,
         &expect![[r#"
-        "ostler top  /var/lib/ostler                                 "
-        "0 of 8 slots ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░"
-        "no queue: no process holds the data folder now          "
-        "                                                            "
-        "                                                            "
-        "                                                            "
-        "                                                            "
-        "q quits  s sorts                                            "
-    "#]],
+            "ostler top  /var/lib/ostler                                 "
+            "0 of 8 slots ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░"
+            "no queue: no process holds the data folder now              "
+            "                                                            "
+            "                                                            "
+            "                                                            "
+            "                                                            "
+            "q quits  s sorts                                            "
+        "#]],
     );
 }
 
@@ -161,7 +161,7 @@ fn two_hundred_clients_are_scrolled_and_sorted() {
         &expect![[r#"
             "ostler top  /var/lib/ostler                                 "
             "200 of 300 slots ████████████████████████████░░░░░░░░░░░░░░░"
-            "0 queued, marketplace 40 credits behind                "
+            "0 queued, marketplace 40 credits behind                     "
             "                                                            "
             "CLIENT       SHARE  GOT/MIN▼   RUN   QUEUED   LAG   LEFT    "
             "client-199    1.0%         -     1        0     0      -    "
@@ -181,7 +181,7 @@ fn two_hundred_clients_are_scrolled_and_sorted() {
         &expect![[r#"
             "ostler top  /var/lib/ostler                                 "
             "200 of 300 slots ████████████████████████████░░░░░░░░░░░░░░░"
-            "0 queued, marketplace 40 credits behind                "
+            "0 queued, marketplace 40 credits behind                     "
             "                                                            "
             "CLIENT       SHARE  GOT/MIN▼   RUN   QUEUED   LAG   LEFT    "
             "client-194    1.0%         -     1        0     0      -    "
@@ -201,7 +201,7 @@ fn two_hundred_clients_are_scrolled_and_sorted() {
         &expect![[r#"
             "ostler top  /var/lib/ostler                                 "
             "200 of 300 slots ████████████████████████████░░░░░░░░░░░░░░░"
-            "0 queued, marketplace 40 credits behind                "
+            "0 queued, marketplace 40 credits behind                     "
             "                                                            "
             "CLIENT      SHARE▼   GOT/MIN   RUN   QUEUED   LAG   LEFT    "
             "client-003    0.0%         -     1        0     0      -    "

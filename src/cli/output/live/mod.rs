@@ -35,7 +35,7 @@ pub(crate) trait View {
     /// Handles a record.
     fn record(&mut self, line: &EventLine, out: &mut Out);
 
-    /// Returns the client whose credits are used up, if that is not reported yet.
+    /// Returns the client without credits, if this is not reported yet.
     fn out_of_credit(&mut self) -> Option<String> {
         None
     }

@@ -167,7 +167,7 @@ impl RunModel {
         counts
     }
 
-    /// Applies a record, and returns the node whose state changed.
+    /// Applies a record, and returns the node with a changed state.
     pub(crate) fn record(&mut self, line: &EventLine) -> Option<&NodeModel> {
         let body = &line.body;
         match line.kind.as_str() {
@@ -220,7 +220,7 @@ impl RunModel {
         if (text(body, "from"), text(body, "to"), node.reason.as_str())
             == ("waiting_human", "failed", "in_doubt")
         {
-            node.failure = Some("resolved as failed by a person".to_owned());
+            node.failure = Some("a person settled it as failed".to_owned());
         }
         node.state = DisplayState::after(text(body, "to"), &node.reason);
         node.since_ms = at_ms;

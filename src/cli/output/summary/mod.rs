@@ -36,7 +36,7 @@ const PLAN_MIN: usize = 12;
 /// Root causes shown in the report.
 const ROOT_CAUSES_MAX: usize = 8;
 
-/// Label of a node whose attempt ended with its process, and is repeated on resume.
+/// Label of a node with an attempt interrupted by the end of its process; resuming repeats the attempt.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// Page size and colours.

@@ -230,11 +230,11 @@ fn twelve_nodes_that_wait_for_a_person() {
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               cost           77 credits
-              in doubt waiting_human-0000: not done within 1000 ms; what became of it is no…
+              in doubt waiting_human-0000: not done within 1000 ms; outcome unknown
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --redo
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --fail
-              waits waiting_human-0001: approval to start (ostler approvals); its time is over:…
+              waits waiting_human-0001: approval to start (ostler approvals); deadline pass…
               … and 10 more: ostler show 1a2b3c4d5e6f"#]],
     );
 }

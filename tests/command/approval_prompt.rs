@@ -1,0 +1,96 @@
+//! Approvals at a terminal.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use serde_json::{Value, json};
+use super::world::{Ended, World, until};
+use super::approvals::{world, waiting, question, approve};
+
+/// Runs a command at a pseudo-terminal, and types each text after its prompt: earlier input is discarded.
+fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
+    if Command::new("script").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        return None;
+    }
+    let inner = world.command(line);
+    let words = std::iter::once(inner.get_program()).chain(inner.get_args());
+    let words: Vec<String> = words.map(|word| word.to_str().unwrap().to_owned()).collect();
+    // An unanswered request waits an hour.
+    let mut script = Command::new("timeout");
+    script.args([
+        "--foreground",
+        "120",
+        "script",
+        "--quiet",
+        "--return",
+        "--flush",
+        "--command",
+        &words.join(" "),
+        "/dev/null",
+    ]);
+    script.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TERM", "xterm").env("USER", "ann");
+    let mut child =
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut said, mut from) = (String::new(), 0);
+    let mut read = |said: &mut String| {
+        let mut bytes = [0; 4_096];
+        let count = std::io::Read::read(&mut screen, &mut bytes).unwrap_or(0);
+        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        count > 0
+    };
+    for (after, text) in typed {
+        while !said[from..].contains(after) {
+            assert!(read(&mut said), "it never said {after:?}:\n{said}");
+        }
+        from = said.len();
+        keys.write_all(text.as_bytes()).unwrap();
+        keys.flush().unwrap();
+    }
+    while read(&mut said) {}
+    let code = child.wait().unwrap().code().unwrap();
+    Some((code, said))
+}
+
+#[test]
+fn a_person_at_the_terminal_is_asked_in_place() {
+    let world = world();
+    let run = "run write.yaml --workspace work";
+    let Some((code, said)) = at_terminal(&world, run, &[("put > ", "maybe\n"), ("put > ", "y fine\n")])
+    else {
+        eprintln!("skipped: no `script` of util-linux, which makes a terminal");
+        return;
+    };
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("approve this action?") && said.contains("text: \"hello\""), "{said}");
+    assert_eq!(world.work("out.txt"), "hello");
+    let answers = world.ostler("events @last --json").exits(0).lines();
+    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
+    assert_eq!((&answer["body"]["by"], &answer["body"]["note"]), (&json!("ann"), &json!("fine")));
+    // ^C leaves the request pending.
+    let (code, said) =
+        at_terminal(&world, "run question.yaml --workspace work", &[("ok > ", "\u{3}")]).unwrap();
+    assert_eq!(code, 130, "{said}");
+    assert_eq!(question(&world)["node"], "ok");
+    let (code, said) = at_terminal(&world, "resume @last", &[("ok > ", "n\n")]).unwrap();
+    assert_eq!(code, 1, "{said}");
+}
+
+#[test]
+fn who_approves_at_a_terminal_is_shown_what_and_asked() {
+    let world = world();
+    waiting(&world, "write");
+    for (typed, code) in [("\n", 3), ("n\n", 3), ("\u{3}", 130)] {
+        let Some((ended, said)) = at_terminal(&world, "approve @last put", &[("or N > ", typed)]) else {
+            eprintln!("skipped: no `script` of util-linux, which makes a terminal");
+            return;
+        };
+        assert!(said.contains("text: \"hello\"") && said.contains("not answered"), "{said}");
+        assert_eq!((ended, question(&world)["node"].as_str()), (code, Some("put")), "{said}");
+    }
+    let keys = [("or N > ", "what\n"), ("or N > ", "y as seen\n")];
+    let (code, said) = at_terminal(&world, "approve @last put", &keys).unwrap();
+    assert_eq!((code, world.work("out.txt").as_str()), (0, "hello"), "{said}");
+    let answers = world.ostler("events @last --json").exits(0).lines();
+    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
+    assert_eq!(answer["body"]["note"], "as seen");
+}
