@@ -10,6 +10,7 @@ use ostler_actors::{ReadResult, ResolveHow, RunView, System};
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{RunRow, RunRowStatus, Seq};
+use ostler_kernel::run::RunStatus;
 use serde::Deserialize;
 
 use crate::events::Until;
@@ -28,11 +29,11 @@ pub const RUNS_LISTED_MAX: usize = 1_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunsQuery {
+    /// Lists only runs with work left.
     #[serde(default)]
     open: bool,
-    /// Lists only suspended runs.
-    #[serde(default)]
-    set_aside: bool,
+    /// Lists only runs with this status.
+    status: Option<RunStatus>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -41,27 +42,47 @@ pub(crate) async fn list(
     State(api): State<Api>,
     QueryParams(query): QueryParams<RunsQuery>,
 ) -> Result<Json<RunList>, Problem> {
-    let limit = query.limit.unwrap_or(RUNS_LISTED_MAX).clamp(1, RUNS_LISTED_MAX);
-    let after = query.after.map(|cursor| {
-        let (opened, run) = cursor.split_once('.')?;
-        Some((opened.parse::<Ticks>().ok()?, run.parse::<RunId>().ok()?))
-    });
-    if after == Some(None) {
-        return Err(Problem::bad("cursor", "`after` is no cursor of this list"));
-    }
-    let place = |row: &RunRow| (row.opened_ms, row.run);
-    let mut rows = api.system.runs(query.open)?;
-    rows.retain(|row| !query.set_aside || matches!(row.status, RunRowStatus::Parked(_)));
+    let RunsQuery { open, status, after, limit } = query;
+    let limit = limit.unwrap_or(RUNS_LISTED_MAX).clamp(1, RUNS_LISTED_MAX);
+    let after = after.as_deref().map(parse_cursor).transpose()?;
+    let mut rows = api.system.runs(open)?;
+    rows.retain(|row| status.is_none_or(|status| may_have(row, status)));
     rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
-    rows.retain(|row| after.flatten().is_none_or(|after| place(row) < after));
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|row| format!("{}.{}", row.opened_ms, row.run));
-    let mut runs = Vec::with_capacity(rows.len());
-    for row in &rows {
-        runs.push(summary::run_line(&api.system, row).await?);
+    rows.retain(|row| after.is_none_or(|after| place(row) < after));
+    let (mut runs, mut rows) = (Vec::new(), rows.into_iter());
+    let mut last = None;
+    for row in rows.by_ref() {
+        let line = summary::run_line(&api.system, &row).await?;
+        last = Some(row);
+        runs.extend(status.is_none_or(|status| line.status == status).then_some(line));
+        if runs.len() == limit {
+            break;
+        }
     }
+    let next = last.filter(|_| rows.len() > 0).map(|row| format!("{}.{}", row.opened_ms, row.run));
     Ok(Json(RunList { runs, next }))
+}
+
+/// The place of a run in the table: newest first.
+fn place(row: &RunRow) -> (Ticks, RunId) {
+    (row.opened_ms, row.run)
+}
+
+/// Parses the cursor `OPENED_MS.RUN` of the last line of a page.
+fn parse_cursor(cursor: &str) -> Result<(Ticks, RunId), Problem> {
+    let place = cursor.split_once('.').and_then(|(opened, run)| Some((opened.parse().ok()?, run.parse().ok()?)));
+    place.ok_or_else(|| Problem::bad("cursor", "`after` is no cursor of this list"))
+}
+
+/// Whether a run may have this status, by its row alone: rows do not tell the statuses of open runs apart.
+fn may_have(row: &RunRow, status: RunStatus) -> bool {
+    match &row.status {
+        RunRowStatus::Closed(outcome) => status == (*outcome).into(),
+        RunRowStatus::Quarantined(_) => status == RunStatus::Quarantined,
+        RunRowStatus::Open | RunRowStatus::Parked(_) => {
+            !status.is_over() && status != RunStatus::Quarantined
+        }
+    }
 }
 
 #[derive(Deserialize)]

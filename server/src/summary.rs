@@ -132,7 +132,7 @@ async fn open_line(system: &System, row: &RunRow) -> RunLine {
         Ok(read) => read,
         Err(problem) => {
             let reason = format!("it cannot be read: {}", problem.detail());
-            let line = empty_line(row, RunStatus::Quarantined);
+            let line = empty_line(row, RunStatus::Suspended);
             return RunLine { unreadable: true, reason: Some(reason), ..line };
         }
     };

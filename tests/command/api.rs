@@ -48,6 +48,6 @@ fn what_a_dead_process_left_is_no_obstacle() {
     holder.signal("KILL");
     holder.end();
     assert!(world.data().join("control.sock").exists());
-    world.ostler("ps").exits(0).says("open");
+    world.ostler("ps").exits(0).says("queued");
     world.ostler("cancel @last").exits(0).says("cancelled");
 }

@@ -237,7 +237,7 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
         std::thread::yield_now(); // the deadline is wall-clock time, with no process to signal it
     }
     world.ostler("approve @last ok").exits(2).complains("node ok: the deadline has passed");
-    let told = world.ostler("ps").exits(0).says("its time is over").says("open");
+    let told = world.ostler("ps").exits(0).says("its time is over").says("queued");
     assert!(!told.out.contains("approve"), "{}", told.out);
     let listed = world.ostler("approvals").exits(0).says("its time is over");
     assert!(!listed.out.contains("ostler approve"), "{}", listed.out);
@@ -316,12 +316,12 @@ fn a_run_that_is_over_is_shown_as_it_stood_without_what_could_be_answered_then()
     let told =
         world.ostler(&format!("show @last --at {seq}")).exits(0).says("waiting").says("waits ok: approval");
     assert!(!told.out.contains("ostler "), "{}", told.out);
-    let told = world.ostler("show @last --at 1").exits(0).says("open");
+    let told = world.ostler("show @last --at 1").exits(0).says("queued");
     assert!(!told.out.contains("ostler "), "{}", told.out);
 }
 
 #[test]
-fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on() {
+fn a_run_that_was_left_at_a_question_is_queued_while_other_nodes_of_it_could_go_on() {
     let world = world();
     world.file(
         "both.yaml",
@@ -331,7 +331,7 @@ fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on
     run.until("waits for a person");
     run.signal("INT");
     run.end().exits(130);
-    assert_eq!(summary(&world)["standing"], "open");
+    assert_eq!(summary(&world)["status"], "queued");
     world.ostler("show @last").exits(0).says("    ostler approvals\n").says("not executing: ostler resume");
 }
 
@@ -351,7 +351,7 @@ fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
     assert!(!shown.out.contains("ostler reject"), "{}", shown.out);
     world.ostler("reject @last ok").exits(2).complains("suspended; `ostler resume ");
     let resumed = world.start("resume @last");
-    until("it goes on", || summary(&world)["state"] == "running");
+    until("it goes on", || summary(&world)["status"] == "running");
     world.ostler("reject @last ok").exits(0).says("rejected ok");
     resumed.signal("INT");
     resumed.end().exits(130);

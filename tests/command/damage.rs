@@ -109,7 +109,7 @@ fn damage_in_what_is_on_record_of_a_client_is_told_with_what_mends_it() {
 }
 
 #[test]
-fn a_run_that_cannot_be_read_is_told_as_that_and_not_as_set_aside() {
+fn a_run_that_cannot_be_read_is_suspended_and_says_why() {
     let world = world();
     let ask = "id: ask\nnodes:\n  - {id: ok, kind: human_approval, params: {question: \"Now?\"}, human_timeout: 1h}\n";
     world.file("ask.yaml", ask);
@@ -117,9 +117,9 @@ fn a_run_that_cannot_be_read_is_told_as_that_and_not_as_set_aside() {
     flip(&world);
     let listed = world.ostler("ps").exits(0);
     let listed =
-        listed.says("unreadable").says("  it cannot be read: the journal is damaged").says("ostler doctor");
-    assert!(!listed.out.contains("set aside") && !listed.out.contains("checkpointed"), "{}", listed.out);
-    for (word, is_it) in [("unreadable", true), ("checkpointed", true), ("waiting", false)] {
+        listed.says("suspended").says("  it cannot be read: the journal is damaged").says("ostler doctor");
+    assert!(!listed.out.contains("suspended:") && !listed.out.contains("ostler resume"), "{}", listed.out);
+    for (word, is_it) in [("suspended", true), ("waiting", false)] {
         let listed = world.ostler(&format!("ps --state {word}")).exits(0);
         assert_eq!(listed.out.contains("it cannot be read"), is_it, "{word}: {}", listed.out);
     }
@@ -145,7 +145,7 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         world.ostler(&format!("events {big}")).exits(0).says("executed");
         let shown = &world.ostler(&format!("show {big} --json")).exits(0).lines()[0];
         assert_eq!(
-            (shown["standing"].as_str(), shown["outcome"].as_str()),
+            (shown["status"].as_str(), shown["outcome"].as_str()),
             (Some("quarantined"), Some("succeeded"))
         );
         assert!(shown["reason"].as_str().unwrap().contains("the result of node read"), "{shown}");

@@ -34,7 +34,7 @@ fn after_a_kill_finished_steps_are_not_repeated() {
     run.until("first  executed");
     run.signal("KILL");
     assert_eq!(run.end().code, None);
-    world.ostler("ps").exits(0).says("open").says("1/3");
+    world.ostler("ps").exits(0).says("queued").says("1/3");
     world.ostler("show @last").exits(0).says("not executing: ostler resume ");
     world.ostler("resume").exits(0).says("succeeded  steps");
     assert_eq!(world.work("log"), "first\nlast\n");
@@ -174,7 +174,7 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
     }
     let why = "suspended: it ended 3 processes in a row without getting on";
     world.ostler("resume").exits(5).says(why).says("ostler resume ");
-    world.ostler("ps").exits(0).says("checkpointed").says(why);
+    world.ostler("ps").exits(0).says("suspended").says(why);
     let way = |out: &str| out.lines().any(|line| line.trim().starts_with("ostler resume "));
     let listed = world.ostler("ps").exits(0);
     assert!(way(&listed.out), "{}", listed.out);
@@ -205,7 +205,7 @@ fn doctor_counts_runs_by_what_they_wait_for() {
     world.ostler("run ask.yaml --workspace work").exits(3);
     let told = world.ostler("doctor").exits(0);
     let told =
-        told.says("1 run is open").says("1 run waits for a person").says("`ostler approvals` lists the requests");
+        told.says("1 run is queued").says("1 run waits for a person").says("`ostler approvals` lists the requests");
     told.says("1 attempt whose effect is unknown");
 }
 
@@ -214,12 +214,12 @@ fn what_a_kill_left_in_doubt_is_listed_before_anybody_takes_it_up() {
     let world = in_doubt();
     for _ in 0..2 {
         let listed =
-            world.ostler("ps").exits(0).says("  open ").says("  act is in doubt; then depends on it\n");
+            world.ostler("ps").exits(0).says("  queued ").says("  act is in doubt; then depends on it\n");
         for way in ["--done FILE", "--redo", "--fail"] {
             let is_way = |line: &str| line.contains("ostler resolve ") && line.ends_with(way);
             assert!(listed.out.lines().any(is_way), "{}", listed.out);
         }
-        listed.says("no process executes open runs; ostler resume resumes them");
+        listed.says("no process executes queued runs; ostler resume resumes them");
         let shown =
             world.ostler("show @last").exits(0).says("act   waiting").says("in doubt act: ").says("--redo");
         assert!(!shown.out.contains("running"), "{}", shown.out);
@@ -246,7 +246,7 @@ fn what_a_kill_cut_off_and_is_done_again_does_not_run_meanwhile() {
     let summary: serde_json::Value =
         serde_json::from_str(&world.ostler("show @last --json").exits(0).out).unwrap();
     assert_eq!(summary["cut_off"], serde_json::json!(["act"]));
-    world.ostler("ps").exits(0).says("no process executes open runs");
+    world.ostler("ps").exits(0).says("no process executes queued runs");
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn a_copy_of_a_data_folder_ends_nothing_of_the_original() {
     let copied =
         std::process::Command::new("cp").arg("-a").arg(world.data()).arg(world.path().join("copy")).status();
     assert!(copied.unwrap().success());
-    world.ostler("ps --data copy").exits(0).says("open");
+    world.ostler("ps --data copy").exits(0).says("queued");
     assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
     run.signal("KILL");
     run.end();

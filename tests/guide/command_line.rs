@@ -67,7 +67,7 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         ),
         (&["gc", "--older-than", "-5m"], "give it a span above zero, up to 36500d"),
         (&["gc", "--older-than", "99999999999999999999d"], "give it a span above zero, up to 36500d"),
-        (&["ps", "--state", "gone"], "open, running, waiting"),
+        (&["ps", "--state", "gone"], "queued, running, waiting"),
         (&["show", "@last", "--json", "--format", "dot"], "leave one of them out"),
     ];
     for (arguments, says) in cases {

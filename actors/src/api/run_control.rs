@@ -1,4 +1,4 @@
-//! Changing runs: taking them up, and cancelling them.
+//! Control of runs: resume, suspend, cancel, change nodes, interject.
 
 use std::time::Duration;
 
@@ -15,33 +15,31 @@ use crate::messages::answer::NOTE_BYTES_MAX;
 use crate::messages::registry::RegistryMessage;
 use crate::run::suspended_runs;
 
-/// Times that something is tried on a run whose agent fails meanwhile: more than it may fail.
+/// Tries of a request while the agent fails: more than an agent may fail.
 const TRIES_MAX: usize = 10;
 
 impl System {
-    /// Takes up an open run that nobody drives; one that was set aside, too. One that its agent works on goes on, should it be about
-    /// to rest.
+    /// Resumes an open run that no process drives, suspended ones too; takes back a suspension that is not complete.
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] for one that is over, and for one that this process drives and that waits for its turn or for a
-    /// person.
+    /// [`RunError::InvalidState`] if the run is over, or is driven and waits for its turn or a person.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
         if let RunRowStatus::Quarantined(why) = self.row(run)?.status {
             return Err(RunError::Quarantined(why));
         }
         self.lifecycle(run).await?.accepts(LifecycleMessage::ExecuteStep)?;
-        // Asked first: it may have come to rest, and be let go, before it is known to go on.
+        // Asked first: the run may come to rest before the request reaches it.
         let comes_to_rest = self.services.active_runs.is_resting(run);
         self.or_refused(run, LifecycleMessage::ExecuteStep, self.take_up(run, true)).await?;
         if comes_to_rest {
-            // It goes on instead.
+            // The suspension is taken back.
             return self.go_on(run).await;
         }
         Ok(())
     }
 
-    /// Lets a run go on that is to come to rest, or has this moment.
+    /// Takes back a suspension that is not complete, or has just completed.
     async fn go_on(&self, run: RunId) -> Result<(), RunError> {
         for _ in 0..TRIES_MAX {
             match self.tell(run, Request::GoOn).await {
@@ -53,7 +51,7 @@ impl System {
         Ok(())
     }
 
-    /// Takes up an open run that nobody named, if nobody drives it: it is set aside if it ended its process again and again.
+    /// Resumes an open run that was not named; a run that ended its process too often is suspended instead.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
         self.or_refused(run, LifecycleMessage::ExecuteStep, self.take_up(run, false)).await
     }
@@ -70,7 +68,7 @@ impl System {
         }
     }
 
-    /// Takes up every open run that was not set aside, and gives them, oldest first.
+    /// Resumes every open run that is not suspended, and returns them, oldest first.
     pub async fn resume_all(&self) -> Result<Vec<RunId>, RunError> {
         let mut rows = self.services.journal.runs(true)?;
         rows.retain(|row| row.status == RunRowStatus::Open);
@@ -81,19 +79,19 @@ impl System {
         Ok(runs)
     }
 
-    /// Cancels a run. One that nobody drives is closed where it rests, and nothing of it is started. What acts on the world
-    /// right now goes on to its end. Durable when it returns; dropping the future still cancels it, and the runs that it opened.
+    /// Cancels a run. An inactive run is closed without being started; attempts that act on the world finish. Durable
+    /// when it returns; dropping the future still cancels the run and its child runs.
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] for one that is over.
+    /// [`RunError::InvalidState`] if the run is over.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
         self.cancel_by(run, Canceller::Operator).await
     }
 
-    /// The same, whoever has it cancelled.
+    /// Cancels a run for a given reason.
     pub(crate) async fn cancel_by(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
-        // Its own task: whoever hangs up before the answer must not leave half of it.
+        // A task of its own: a caller that hangs up must not leave half a cancellation.
         let system = self.clone();
         let cancelled = tokio::spawn(async move { system.cancel_run(run, by).await });
         let cancelled = cancelled.await.unwrap_or(Err(RunError::Restarting));
@@ -114,13 +112,12 @@ impl System {
         let mut told = RunError::Restarting;
         for _ in 0..TRIES_MAX {
             match self.cancel_driven(run, by).await {
-                // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
-                // learn what its last attempts come to.
+                // The run was suspended meanwhile with its quarantined agent; no driver will record its last attempts.
                 Err(RunError::Over | RunError::Restarting) if !self.services.active_runs.has(run) => {
                     self.services.attempts.cancel_run(run);
                     return if self.cancel_at_rest(run, by).await? { Ok(()) } else { Err(RunError::Over) };
                 }
-                // It comes to rest this very moment, or its agent fails again and again: in the end it is set aside.
+                // The run is coming to rest, or its agent fails again and again and is quarantined in the end.
                 Err(error) if self.may_pass(run, &error)? => {
                     told = error;
                     tokio::task::yield_now().await;
@@ -131,28 +128,28 @@ impl System {
         Err(told)
     }
 
-    /// Whether somebody who is told this may be told otherwise when they ask again: an agent that sets a run aside says that it is
-    /// over, and only the table of runs knows.
+    /// Whether repeating the request may help: an agent that suspends a run answers that it is over, and only the table
+    /// of runs knows better.
     fn may_pass(&self, run: RunId, error: &RunError) -> Result<bool, RunError> {
         Ok(match error {
-            // What was ordered when the disk turned out to be full is undone; what an operator wants has room then.
+            // The append was rolled back by a full disk; requests of operators may use the reserve.
             RunError::Restarting | RunError::Journal(JournalError::Full(_)) => true,
             RunError::Over => !matches!(self.row(run)?.status, RunRowStatus::Closed(_)),
             _ => false,
         })
     }
 
-    /// Lets a run come to rest: nothing more of it starts, and when what is under way has ended, it is set aside until
-    /// [`System::resume`] takes it up where it was. Durable when it returns; dropping the future may or may not have set it aside.
+    /// Suspends a run: nothing more of it starts, and once its attempts have ended it rests until [`System::resume`].
+    /// Durable when it returns; dropping the future may or may not have suspended it.
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] unless its agent works on it.
+    /// [`RunError::InvalidState`] unless the run is running.
     pub async fn checkpoint(&self, run: RunId) -> Result<(), RunError> {
         for _ in 0..TRIES_MAX {
             self.lifecycle(run).await?.accepts(LifecycleMessage::Checkpoint)?;
             match self.tell(run, Request::Checkpoint).await {
-                // Its agent failed, or it came to its end meanwhile.
+                // The agent failed, or the run ended meanwhile.
                 Err(RunError::Restarting | RunError::Over) => tokio::task::yield_now().await,
                 answer => return answer,
             }
@@ -170,7 +167,7 @@ impl System {
         view.lifecycle(self.services.active_runs.has(view.opened.run))
     }
 
-    /// What came of it, told to somebody who wanted that of a run: if it is over, where it stands and where it would have to.
+    /// Turns a late refusal into the run's present state.
     pub(crate) async fn or_refused(
         &self,
         run: RunId,
@@ -183,7 +180,7 @@ impl System {
         Err(refused.map_or(RunError::Over, RunError::InvalidState))
     }
 
-    /// Cancels and closes a run that nobody drives; false if there is nothing left to cancel.
+    /// Cancels and closes an inactive run; `false` if nothing is left to cancel.
     async fn cancel_at_rest(&self, run: RunId, by: Canceller) -> Result<bool, RunError> {
         let Some(position) = suspended_runs::cancel(&self.services, &self.row(run)?, by)? else {
             return Ok(false);
@@ -205,18 +202,18 @@ impl System {
         }
     }
 
-    /// Cancels one node: what depends on it is lost with it. If it acts on the world right now it goes on to its end,
-    /// and that is what counts. The run goes on. Durable when it returns.
+    /// Cancels a node, and with it the nodes that depend on it. An attempt that acts on the world finishes, and its
+    /// result counts. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// The node is unknown, or over already, or [`RunError::InvalidState`]: the run is over, or was set aside and is resumed first;
-    /// nothing has changed then.
+    /// The node is unknown or over; or [`RunError::InvalidState`]: the run is over, or suspended. Nothing has changed
+    /// then.
     pub async fn cancel_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
         self.operate(run, Operation::Cancel(node)).await
     }
 
-    /// Skips one node, as not needed; otherwise as [`System::cancel_node`].
+    /// Skips a node as not needed; otherwise as [`System::cancel_node`].
     ///
     /// # Errors
     ///
@@ -225,15 +222,15 @@ impl System {
         self.operate(run, Operation::Skip(node)).await
     }
 
-    /// Holds a run and asks a person: nothing more of it starts, what runs goes on to its end, until somebody has answered the
-    /// question that this opens. It shows `text`. A yes lets the run go on; a no cancels it, and so does silence after `wait`. Gives
-    /// the node that asks. Durable when it returns; dropping the future may or may not have asked.
+    /// Holds a run and asks a person the question `text`: nothing more starts until the answer; running attempts
+    /// finish. A yes continues the run; a no cancels it, and so does silence after `wait`. Returns the node that asks.
+    /// Durable when it returns; dropping the future may or may not have asked.
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] for one that is over, that was set aside or that is to come to rest: it is resumed first.
-    /// [`RunError::Said`] if the text is empty or has more than
-    /// [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes, [`RunError::Change`] if its plan has as many versions or nodes as it may have.
+    /// [`RunError::InvalidState`] if the run is over, suspended or being suspended; [`RunError::Said`] if the text is
+    /// empty or longer than [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes; [`RunError::Change`] if the plan has its
+    /// maximal number of versions or nodes.
     pub async fn interject(&self, run: RunId, text: &str, wait: Duration) -> Result<NodeId, RunError> {
         if text.trim().is_empty() {
             return Err(RunError::Said("an interjection says what a person is to decide about".to_owned()));
@@ -253,7 +250,7 @@ impl System {
                 Err(error @ RunError::Change(_)) => error,
                 Err(error) => return Err(error),
             };
-            // Somebody else may have interjected under that name meanwhile.
+            // Another interjection may have taken the name.
             view = self.view(run, None).await?;
             if view.run.node(&node).is_none() {
                 return Err(refused);
@@ -267,12 +264,12 @@ impl System {
     }
 
     async fn operated(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
-        // What is refused does not set a run going that rests.
+        // A refused request must not start a run that rests.
         let view = self.view(run, None).await?;
         view.run.check_operation(&operation, &self.services.kernel.settings())?;
         self.lifecycle_by(&view).accepts_operation()?;
         if self.rests(run) {
-            // Before it is taken up, or it would start what it is to do without.
+            // Recorded before the run is loaded, which would start the node otherwise.
             let position = suspended_runs::operate(&self.services, &self.row(run)?, &operation)?;
             self.services.journal.durable(position).await?;
             return self.take_up(run, true);
@@ -281,7 +278,7 @@ impl System {
         for _ in 0..TRIES_MAX {
             match self.tell(run, Request::Operate(operation.clone())).await {
                 Err(error) if self.may_pass(run, &error)? => {
-                    // It may have come to rest meanwhile.
+                    // The run may have been suspended meanwhile.
                     self.lifecycle(run).await?.accepts_operation()?;
                     told = error;
                     tokio::task::yield_now().await;
@@ -292,12 +289,12 @@ impl System {
         Err(told)
     }
 
-    /// Whether nobody drives a run, and nothing of it is under way in this process.
+    /// Whether no driver has the run and none of its attempts runs in this process.
     fn rests(&self, run: RunId) -> bool {
         !self.services.active_runs.has(run) && !self.services.attempts.knows_run(run)
     }
 
-    /// Sends to the actor that drives a run, which is brought up first if need be.
+    /// Sends a request to the driver of a run, which is started if necessary.
     pub(crate) async fn tell(&self, run: RunId, request: Request) -> Result<(), RunError> {
         if !self.services.active_runs.has(run) {
             self.take_up(run, true)?;

@@ -1,5 +1,5 @@
-//! Runs that attempts open: found again by who opens them once more, never allowed more than who wants them, and cancelled with
-//! the node that wanted them.
+//! Child runs: idempotent by their step, limited to their parent's authority and budget, and cancelled with the node
+//! that opened them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::base::error::RunError;
 use crate::messages::submission::Submission;
 use crate::storage::run_reader::RunReader;
 
-/// Credits that are given to a run: unless that comes to be noted, whoever drops this has them back.
+/// Credits reserved for a child run; returned on drop unless the reservation is recorded.
 struct Given<'a> {
     log: &'a AttemptJournal,
     step: &'a str,
@@ -32,12 +32,15 @@ struct Given<'a> {
 impl Drop for Given<'_> {
     fn drop(&mut self) {
         if !self.log.ask(|notes| notes.child(self.step).is_some()).unwrap_or(true) {
-            self.log.executor.run_budgets.with(self.log.site.run, |purse| purse.refund_child(self.credits));
+            self.log
+                .executor
+                .run_budgets
+                .with(self.log.site.run, |run_budget| run_budget.refund_child(self.credits));
         }
     }
 }
 
-/// A run that is asked for; as a [`ChildRunSpec`], but its plan is valid.
+/// A [`ChildRunSpec`] with a valid plan.
 struct Asked {
     plan: Plan,
     budget: Option<u64>,
@@ -83,7 +86,7 @@ impl AttemptJournal {
         Ok(ChildRunResult { run, outcome, outputs })
     }
 
-    /// What is to be opened: within what the run of this attempt has itself.
+    /// The submission of a child run, limited by the run of this attempt.
     fn order(
         &self,
         step: &str,
@@ -99,20 +102,22 @@ impl AttemptJournal {
         plan.policy.inherit(&folded.run.plan().policy);
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
-            // Whatever else may fail has not by now: what is given is given from here on.
-            None => match executor.run_budgets.with(self.site.run, |purse| purse.fund_child(budget)) {
-                Some(Ok(given)) => Some(given),
-                Some(Err(left)) => {
-                    let (step, asked) = (step.to_owned(), budget.unwrap_or(1));
-                    return Err(AttemptLogError::Budget { step, asked, left });
+            // Everything that may fail has passed: the reservation holds from here on.
+            None => {
+                match executor.run_budgets.with(self.site.run, |run_budget| run_budget.fund_child(budget)) {
+                    Some(Ok(given)) => Some(given),
+                    Some(Err(left)) => {
+                        let (step, asked) = (step.to_owned(), budget.unwrap_or(1));
+                        return Err(AttemptLogError::Budget { step, asked, left });
+                    }
+                    None => budget,
                 }
-                None => budget,
-            },
+            }
         };
         let run = self.child_id(step);
         let submission = Submission {
             client: opened.client.clone(),
-            // What the attempt may not do itself it cannot have done.
+            // A child has at most the impact of its attempt.
             intent: intent.unwrap_or(2).min(opened.intent).min(self.site.impact),
             scope: intersect_scopes(&opened.scope, scope.as_deref()),
             workspace: opened.workspace.clone().into(),
@@ -123,7 +128,7 @@ impl AttemptJournal {
         Ok((run, submission, budget))
     }
 
-    /// The id of the run that a step opens: the same whichever attempt asks.
+    /// The run id of a step, the same for every attempt.
     fn child_id(&self, step: &str) -> RunId {
         let of = &self.site.of;
         let (generation, patch_count) = (of.generation.to_le_bytes(), of.patch_count.to_le_bytes());
@@ -137,7 +142,7 @@ impl AttemptJournal {
         RunId::hashed(lineage::hash("aos/child/1", &parts))
     }
 
-    /// Waits for the end of a run. When this process is to end, that does not come: the attempt ends as if with its process.
+    /// Waits for the end of a run. Never completes during a shutdown: the attempt ends with its process.
     async fn wait_for(&self, opener: &dyn ChildRuns, run: RunId) -> Result<RunOutcome, String> {
         tokio::select! {
             ended = self.wait_for_end(opener, run) => ended,
@@ -145,14 +150,14 @@ impl AttemptJournal {
         }
     }
 
-    /// The same, which a person may let rest meanwhile; the waiting is a sign of life.
+    /// Waits for the end of a run, through suspensions; the wait is a sign of life.
     async fn wait_for_end(&self, opener: &dyn ChildRuns, run: RunId) -> Result<RunOutcome, String> {
         let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
         let mut followed = opener.follow(run).map_err(|error| error.to_string())?;
         let (status, disk) = (&self.executor.journal.status, &self.executor.journal.disk);
         loop {
             let (mut changes, mut full) = (status.watch_changes(), disk.watch());
-            // What it waits for has no room: that is no time of its own either.
+            // The child run waits for disk space, which does not count as time of the attempt.
             let _waits = disk.is_full().then(|| self.waited.begin());
             let settled = async {
                 match followed.ended().await {
@@ -180,7 +185,7 @@ impl AttemptJournal {
         }
     }
 
-    /// The results of the outputs of a run that is over, as far as there are any.
+    /// Results of the outputs of a closed run, as far as they exist.
     async fn outputs(
         &self,
         opener: &dyn ChildRuns,
@@ -194,7 +199,7 @@ impl AttemptJournal {
     }
 }
 
-/// Whether what opened a run wants it no more: its node is over, is being stopped, or has become other work.
+/// Whether the parent no longer wants the run: its node has ended, is draining, or was patched.
 pub(crate) fn is_unwanted(runs: &RunReader, parent: &Parent) -> Result<bool, JournalError> {
     let Some(row) = runs.journal.run(parent.run)? else { return Ok(true) };
     match row.status {
@@ -202,7 +207,7 @@ pub(crate) fn is_unwanted(runs: &RunReader, parent: &Parent) -> Result<bool, Jou
         RunRowStatus::Quarantined(_) => return Ok(false),
         RunRowStatus::Open | RunRowStatus::Parked(_) => {}
     }
-    // One that cannot be read tells nothing.
+    // An unreadable parent decides nothing.
     let Ok(folded) = runs.fold(&row, None, |_| {}) else { return Ok(false) };
     let instance = folded.run.instance(&parent.of.node);
     Ok(instance.is_none_or(|instance| {
@@ -213,8 +218,8 @@ pub(crate) fn is_unwanted(runs: &RunReader, parent: &Parent) -> Result<bool, Jou
 }
 
 impl Executor {
-    /// Cancels the runs that attempts at this work of a run opened, and that are not known to be over. In the background:
-    /// whoever opens one once more learns that it is not wanted, from what is appended by now.
+    /// Cancels the open child runs of attempts at abandoned work, in the background. A later attempt to open one reads
+    /// the record and learns that it is not wanted.
     pub(crate) fn cancel_children(
         self: &Arc<Executor>,
         client: &ClientId,
@@ -228,7 +233,7 @@ impl Executor {
         }
     }
 
-    /// Cancels the runs that attempts of a run opened, as far as `is_unwanted` says so of their node and its patches.
+    /// Cancels the child runs whose node `is_unwanted`.
     pub(crate) fn cancel_opened(
         self: &Arc<Executor>,
         client: &ClientId,
@@ -237,7 +242,7 @@ impl Executor {
     ) {
         let executor = Arc::clone(self);
         let stream = StreamId::attempts(client, run);
-        // Nobody may have asked for the notes yet, as after a restart; who drives the run may be here again soon.
+        // The log may not be read yet after a restart, and the run may be driven again soon.
         let notes =
             if self.active_runs.has(run) { self.step_logs.of(stream) } else { self.step_logs.peek(stream) };
         tokio::spawn(async move {

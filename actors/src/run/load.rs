@@ -181,5 +181,5 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
 
 fn set_aside(arguments: &AgentArguments, run: &RunId, reason: String) {
     let (agent, run, replies) = (arguments.owner.agent.clone(), *run, Vec::new());
-    arguments.services.mailboxes.tell_registry(RegistryMessage::SetAside { agent, run, reason, replies });
+    arguments.services.mailboxes.tell_registry(RegistryMessage::Suspend { agent, run, reason, replies });
 }

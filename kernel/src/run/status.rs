@@ -18,7 +18,8 @@ pub enum RunStatus {
     Running,
     /// Nothing goes on until a person answers, credits arrive or a timer fires; [`WaitReason`] says which.
     Waiting,
-    /// Suspended on request, or because it ended its process again and again. Only `ostler resume RUN` continues it.
+    /// Suspended on request, because it ended its process again and again, or because its records cannot be read. Only
+    /// `ostler resume RUN` continues it.
     Suspended,
     /// Closed: every output is there. Final.
     Succeeded,
@@ -28,7 +29,7 @@ pub enum RunStatus {
     Failed,
     /// Closed: a person, a deadline or the gate ended it. Final.
     Cancelled,
-    /// Its records are damaged, or do not follow from each other. Final, unless a repair makes them readable.
+    /// Damaged: a repair set it apart with what is left of its records. Final.
     Quarantined,
 }
 

@@ -155,6 +155,31 @@ pub struct RunLine {
     pub unreadable: bool,
 }
 
+impl RunLine {
+    /// Whether the run continues only after `ostler resume`: it is queued, and no process executes it.
+    pub fn is_idle(&self) -> bool {
+        self.status == RunStatus::Queued && !self.active
+    }
+
+    /// Whether the process that answers executes the run, and nothing keeps it from going on.
+    pub fn is_in_progress(&self) -> bool {
+        let is_open = matches!(self.status, RunStatus::Queued | RunStatus::Running | RunStatus::Waiting);
+        self.active && is_open && self.waits_for != Some(WaitReason::Person)
+    }
+}
+
+impl Summary {
+    /// Whether the run continues only after `ostler resume`: it is queued, and no process executes it.
+    pub fn is_idle(&self) -> bool {
+        self.status == RunStatus::Queued && !self.active
+    }
+
+    /// Whether nothing goes on until a person answers.
+    pub fn waits_for_person(&self) -> bool {
+        self.waits_for == Some(WaitReason::Person)
+    }
+}
+
 /// What a run amounts to: `GET /v1/runs/{id}`, `show --format json`, the last line of `run --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {

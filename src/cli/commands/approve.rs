@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
+use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{
-    AnswerRequest, ApprovalView, Decision, ProblemDetails, RunRef, Standing, Summary, Waiting,
+    AnswerRequest, ApprovalView, Decision, ProblemDetails, RunRef, Summary, Waiting,
 };
 
 use crate::cli::arguments::Globals;
@@ -181,7 +182,7 @@ async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<Strin
 fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
     let id = &run.run;
     match run.waiting.iter().find(|waiting| waiting.node == node) {
-        Some(_) if run.standing == Standing::Checkpointed => Err(Failure::invalid(format!(
+        Some(_) if run.status == RunStatus::Suspended => Err(Failure::invalid(format!(
             "run {id}: suspended; `{}` resumes it, then node {node} can be answered",
             hints::resume(id)
         ))),
@@ -196,7 +197,7 @@ fn pending_question<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Fai
         ))),
         None => Err(Failure::invalid(match run.nodes.get(node) {
             None => format!("run {id}: no node {node}"),
-            Some(state) if run.standing == Standing::Closed => {
+            Some(state) if run.status.is_over() => {
                 format!(
                     "run {id}: closed, and node {node} is {}; no approval is pending",
                     labels::state(state)

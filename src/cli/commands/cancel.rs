@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{EventLine, RunRef, Standing};
+use ostler_server::wire::{EventLine, RunRef};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
@@ -67,7 +67,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     }
     session.close(&mut signals).await?;
     // A cancelled run is the requested result.
-    Ok(if after.standing == Standing::Closed { code::SUCCEEDED } else { exit_code(&after) })
+    Ok(if after.status.is_over() { code::SUCCEEDED } else { exit_code(&after) })
 }
 
 /// A view that prints nothing.

@@ -28,7 +28,7 @@ pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Resul
     session.stop().await;
     let RunRef { run } = posted?;
     if globals.json {
-        out.json(&json!({"type": "checkpointed", "run": run}));
+        out.json(&json!({"type": "suspended", "run": run}));
     } else {
         out.line(format!("run {run} is suspended; `{}` resumes it", hints::resume(&run)));
     }

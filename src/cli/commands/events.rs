@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{EventLine, Standing, Summary};
+use ostler_kernel::run::RunStatus;
+use ostler_server::wire::{EventLine, Summary};
 use serde_json::Value;
 
 use crate::cli::arguments::Globals;
@@ -121,7 +122,7 @@ async fn print_events(
     let summary: Summary = session.get(&path).await?;
     let path = format!("/v1/runs/{}", summary.run);
     let follows = args.follow && session.client.is_remote();
-    if args.from.get() > summary.seq && (summary.standing == Standing::Closed || !follows) {
+    if args.from.get() > summary.seq && (summary.status.is_over() || !follows) {
         return Err(Failure::invalid(format!(
             "run {}: has {} records, no record {}; use a smaller --from",
             summary.run, summary.seq, args.from
@@ -142,9 +143,9 @@ async fn print_events(
     }
     // The process that executed the run may have ended.
     let now = if follows { session.summary(&summary.run).await? } else { summary };
-    if !matches!(now.standing, Standing::Closed | Standing::Quarantined) {
+    if !now.status.is_over() && now.status != RunStatus::Quarantined {
         let short = report::short(&session.client, &now).await;
-        let how = match (short, now.standing != Standing::Waiting) {
+        let how = match (short, !now.waits_for_person()) {
             (Some(short), _) => {
                 format!("{}; then `{}` continues it", credits::waits(&short), hints::resume(&now.run))
             }

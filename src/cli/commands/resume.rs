@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_actors::CHECKPOINTED;
-use ostler_kernel::agent::AgentState;
-use ostler_server::wire::{RunLine, RunList, Standing, Summary};
+use ostler_kernel::run::RunStatus;
+use ostler_server::wire::{RunLine, RunList, Summary};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
@@ -46,13 +46,13 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
         Ok(summary) => summary,
         Err(failure) => return session.stop_with(failure).await,
     };
-    let mut is_over = before.standing == Standing::Closed;
+    let mut is_over = before.status.is_over();
     if !is_over {
         match post(&mut session, &before.run, "resume").await {
             Ok(_) => {}
             // A run that is queued or waits for a person is active already; it is watched.
             Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => {
-                is_over = problem.current.is_none_or(AgentState::is_terminal);
+                is_over = problem.current.is_none_or(RunStatus::is_over);
             }
             Err(refused) => return session.stop_with(refused).await,
         }
@@ -79,7 +79,7 @@ async fn resume_all(
     let mut open: Vec<String> = list
         .runs
         .into_iter()
-        .filter(|line| !matches!(line.standing, Standing::Checkpointed | Standing::Quarantined))
+        .filter(|line| !matches!(line.status, RunStatus::Suspended | RunStatus::Quarantined))
         .map(|line| line.run)
         .collect();
     open.reverse();
@@ -133,7 +133,7 @@ async fn resume_each(session: &mut Session, open: Vec<String>, json: bool) -> Re
             Err(ApiError::Problem(problem)) => {
                 // Its job may have closed the run meanwhile, which is reported like any end.
                 if let Ok(now) = session.summary(&run).await
-                    && now.standing == Standing::Closed
+                    && now.status.is_over()
                 {
                     watched.push(Watch::from(&now, json));
                     continue;
@@ -151,7 +151,7 @@ async fn resume_each(session: &mut Session, open: Vec<String>, json: bool) -> Re
 pub(crate) async fn suspended_runs(session: &mut Session) -> Result<Vec<RunLine>, ApiError> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
-        let list: RunList = session.get(&format!("/v1/runs?set_aside=true{after}")).await?;
+        let list: RunList = session.get(&format!("/v1/runs?status=suspended{after}")).await?;
         found.extend(list.runs);
         match list.next {
             Some(next) => after = format!("&after={next}"),
@@ -177,7 +177,7 @@ async fn print_suspended(session: &mut Session, alone: bool) -> Result<(), ApiEr
     if rest > 0 {
         let (more, were) = (if shown > 0 { "more " } else { "" }, if rest == 1 { "was" } else { "were" });
         let runs = plural(rest, &format!("{more}run"));
-        let ps = hints::command("ps", &[], "--state checkpointed");
+        let ps = hints::command("ps", &[], "--state suspended");
         status_line(format!("{runs} {were} suspended and not resumed; `{ps}` shows why"));
     }
     Ok(())

@@ -157,8 +157,9 @@ pub(crate) fn style_of(state: &str) -> Style {
     match state {
         "executed" | "succeeded" | "concluded" => Style::Success,
         "failed" | "cancelled" => Style::Error,
-        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "parked" | "checkpointed"
-        | "unreadable" => Style::Warning,
+        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "suspended" | "quarantined" => {
+            Style::Warning
+        },
         "running" => Style::Bold,
         _ => Style::Dim,
     }

@@ -10,9 +10,10 @@ use http_body_util::BodyExt;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use ostler_kernel::agent::AgentState;
+use ostler_kernel::run::RunStatus;
 use ostler_server::SHUTTING_DOWN;
-use ostler_server::wire::ProblemDetails;
+use ostler_kernel::plan::{Plan, PlanDraft};
+use ostler_server::wire::{ProblemDetails, RunRef, SubmitRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -34,7 +35,7 @@ pub(crate) enum Client {
     /// Another process holds the data folder and listens at `path`.
     Socket {
         path: PathBuf,
-        /// Keeps the descriptor open that the path may lead through.
+        /// Keeps the descriptor open, because the path may lead through it.
         _folder: Option<Arc<File>>,
     },
     /// This process holds the data folder.
@@ -77,7 +78,7 @@ impl From<ApiError> for Failure {
                     what +=
                         "; `ostler doctor` reports what is affected, `ostler doctor --repair` quarantines it";
                 }
-                if problem.current == Some(AgentState::Checkpointed) {
+                if problem.current == Some(RunStatus::Suspended) {
                     what += "; `ostler resume RUN` resumes it";
                 }
                 if problem.code == "disk_full" {
@@ -94,7 +95,7 @@ impl Client {
         matches!(self, Client::Socket { .. })
     }
 
-    /// Sends a request and returns the response, whatever its status.
+    /// Sends a request and returns the response with any status.
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
         let gone = || ApiError::ConnectionLost(CONNECTION_LOST.to_owned());
         match self {
@@ -122,14 +123,11 @@ impl Client {
         accept: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Response<Body>, ApiError> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, "ostler")
-            .header(ACCEPT, accept)
-            .header(CONTENT_TYPE, "application/json")
-            .body(body.map_or_else(Body::empty, Body::from))
-            .map_err(|error| problem(StatusCode::BAD_REQUEST, "request", error.to_string()))?;
+        let body = body.map_or_else(Body::empty, Body::from);
+        self.send_checked(request(method, path, accept, body)?).await
+    }
+
+    async fn send_checked(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
         let response = self.send(request).await?;
         let status = response.status();
         if status.is_success() {
@@ -147,6 +145,24 @@ impl Client {
         })
     }
 
+    /// Opens a run. Within the process the plan goes to the API as it was validated; another process receives the draft, since it
+    /// may have other tools.
+    pub(crate) async fn submit(
+        &self,
+        terms: &SubmitRequest<Arc<Plan>>,
+        draft: &PlanDraft,
+    ) -> Result<RunRef, ApiError> {
+        const PATH: &str = "/v1/runs";
+        match self {
+            Client::InProcess(_) => {
+                let mut request = request(Method::POST, PATH, "application/json", Body::empty())?;
+                request.extensions_mut().insert(terms.clone());
+                read(self.send_checked(request).await?).await
+            }
+            Client::Socket { .. } => self.post(PATH, &with_plan(terms.clone(), draft.clone())).await,
+        }
+    }
+
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         read(self.request(Method::GET, path, "application/json", None).await?).await
     }
@@ -159,6 +175,18 @@ impl Client {
         let body = serde_json::to_vec(body).expect("a request is names, numbers and JSON");
         read(self.request(Method::POST, path, "application/json", Some(body)).await?).await
     }
+}
+
+/// The same terms for another form of the plan.
+fn with_plan<P, Q>(request: SubmitRequest<P>, plan: Q) -> SubmitRequest<Q> {
+    let SubmitRequest { plan: _, client, agent, intent, scope, workspace, budget, run } = request;
+    SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run }
+}
+
+fn request(method: Method, path: &str, accept: &str, body: Body) -> Result<Request<Body>, ApiError> {
+    let builder = Request::builder().method(method).uri(path).header(HOST, "ostler").header(ACCEPT, accept);
+    let request = builder.header(CONTENT_TYPE, "application/json").body(body);
+    request.map_err(|error| problem(StatusCode::BAD_REQUEST, "request", error.to_string()))
 }
 
 fn problem(status: StatusCode, code: &str, detail: String) -> ApiError {

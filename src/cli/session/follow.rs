@@ -3,7 +3,8 @@
 use futures::StreamExt;
 use hyper::Method;
 use ostler_actors::CHECKPOINTED;
-use ostler_server::wire::{ClientLine, EventLine, RunRef, Standing, Summary};
+use ostler_kernel::run::RunStatus;
+use ostler_server::wire::{ClientLine, EventLine, RunRef, Summary};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
@@ -59,9 +60,11 @@ pub(crate) async fn follow_until(
             FollowMode::Observe if session.client.is_remote() => {}
             FollowMode::Observe => {
                 let summary: Summary = session.client.get(&path).await?;
-                return match summary.standing {
-                    Standing::Open | Standing::Running => Err(ApiError::ConnectionLost(lost)),
-                    _ => stream_events(&session.client, &path, after, "now", view, None, out).await,
+                let could_go_on =
+                    matches!(summary.status, RunStatus::Queued | RunStatus::Running | RunStatus::Waiting);
+                return match could_go_on && !summary.waits_for_person() {
+                    true => Err(ApiError::ConnectionLost(lost)),
+                    false => stream_events(&session.client, &path, after, "now", view, None, out).await,
                 };
             }
         }
@@ -73,7 +76,7 @@ pub(crate) async fn follow_until(
 /// purpose. Returns whether the run was idle.
 async fn resume_if_idle(session: &mut Session, run: &str) -> Result<bool, ApiError> {
     let path = format!("/v1/runs/{}", path_segment(run));
-    if session.get::<Summary>(&path).await?.standing != Standing::Open {
+    if !session.get::<Summary>(&path).await?.is_idle() {
         return Ok(false);
     }
     if !session.client.is_remote() {
@@ -98,13 +101,13 @@ pub(crate) fn connection_lost(refused: ApiError, run: &str) -> Failure {
 
 /// Exit code for the state of a run.
 pub(crate) fn exit_code(summary: &Summary) -> u8 {
-    match (summary.standing, summary.outcome.as_deref()) {
-        (Standing::Closed, Some("succeeded" | "concluded")) => code::SUCCEEDED,
-        (Standing::Closed, _) => code::FAILED,
-        (Standing::Waiting, _) => code::WAITS,
-        (Standing::Checkpointed, _) if summary.reason.as_deref() == Some(CHECKPOINTED) => code::WAITS,
-        (Standing::Quarantined, _) => code::STORE,
-        (Standing::Checkpointed | Standing::Running | Standing::Open, _) => code::INTERNAL,
+    match summary.status {
+        RunStatus::Succeeded | RunStatus::Concluded => code::SUCCEEDED,
+        RunStatus::Failed | RunStatus::Cancelled => code::FAILED,
+        RunStatus::Waiting if summary.waits_for_person() => code::WAITS,
+        RunStatus::Suspended if summary.reason.as_deref() == Some(CHECKPOINTED) => code::WAITS,
+        RunStatus::Quarantined => code::STORE,
+        RunStatus::Queued | RunStatus::Running | RunStatus::Waiting | RunStatus::Suspended => code::INTERNAL,
     }
 }
 

@@ -12,12 +12,14 @@ pub(crate) mod signals;
 pub(crate) mod watch_run;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler::{Ostler, StartError};
 use ostler_drivers::tool::DataFolder;
+use ostler_kernel::plan::{Plan, PlanDraft};
 use ostler_server::router;
-use ostler_server::wire::{RunList, Standing, Summary};
+use ostler_server::wire::{RunList, RunRef, SubmitRequest, Summary};
 use ostler_store::OpenError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -193,6 +195,15 @@ impl Session {
         self.with_retry(true, async |client| client.post(path, body).await).await
     }
 
+    /// Opens a run; its id makes the request idempotent.
+    pub(crate) async fn submit(
+        &mut self,
+        terms: &SubmitRequest<Arc<Plan>>,
+        draft: &PlanDraft,
+    ) -> Result<RunRef, ApiError> {
+        self.with_retry(true, async |client| client.submit(terms, draft).await).await
+    }
+
     pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {
         Ok(self.get(&format!("/v1/runs/{}", path_segment(run))).await?)
     }
@@ -243,7 +254,7 @@ impl Session {
 
     /// Waits until no run is active. Returns the exit code if a signal ends the wait.
     async fn wait_for_other_runs(&self, os: &Ostler, signals: &mut Signals, said: &mut bool) -> Option<u8> {
-        let mut stirs = os.system().stirs();
+        let mut changes = os.system().watch_changes();
         while os.system().active() > 0 {
             let running = self.running().await;
             if running == 0 {
@@ -258,7 +269,7 @@ impl Session {
             }
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
-                _ = stirs.changed() => {}
+                _ = changes.changed() => {}
                 code = signals.next() => return Some(code),
             }
         }
@@ -267,7 +278,7 @@ impl Session {
 
     async fn running(&self) -> usize {
         match self.client.get::<RunList>("/v1/runs?open=true").await {
-            Ok(list) => list.runs.iter().filter(|line| line.standing == Standing::Running).count(),
+            Ok(list) => list.runs.iter().filter(|line| line.is_in_progress()).count(),
             Err(_) => 0,
         }
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{
-    ClientLine, DamagedResult, Health, ResultsCheck, RunLine, RunList, Standing, Summary,
+    ClientLine, DamagedResult, Health, ResultsCheck, RunLine, RunList, Summary,
 };
 
 use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report};
@@ -17,27 +18,27 @@ use crate::cli::session::{Session, report};
 /// Counts of open runs by state.
 #[derive(Default)]
 struct Unfinished {
-    open: usize,
+    idle: usize,
     in_doubt: usize,
     waiting: usize,
-    set_aside: Vec<RunLine>,
+    suspended: Vec<RunLine>,
 }
 
 impl Unfinished {
     fn count(&mut self, line: &RunLine) {
         self.in_doubt += line.waiting.iter().filter(|waiting| waiting.id.is_none()).count();
-        match line.standing {
-            Standing::Open => self.open += 1,
-            Standing::Waiting if line.waiting.iter().any(|waiting| waiting.id.is_some()) => self.waiting += 1,
-            Standing::Checkpointed => self.set_aside.push(line.clone()),
-            Standing::Waiting | Standing::Running | Standing::Closed | Standing::Quarantined => {}
+        match line.status {
+            RunStatus::Queued if line.is_idle() => self.idle += 1,
+            RunStatus::Waiting if line.waiting.iter().any(|waiting| waiting.id.is_some()) => self.waiting += 1,
+            RunStatus::Suspended => self.suspended.push(line.clone()),
+            _ => {}
         }
     }
 
     fn add(&self, report: &mut Report) {
-        if self.open > 0 {
-            let what = format!("{} open", runs_text(self.open, "is", "are"));
-            report.warn("open", what, "`ostler ps` lists them, `ostler resume` continues them");
+        if self.idle > 0 {
+            let what = format!("{} queued", runs_text(self.idle, "is", "are"));
+            report.warn("queued", what, "`ostler ps` lists them, `ostler resume` continues them");
         }
         if self.waiting > 0 {
             let what = format!("{} for a person", runs_text(self.waiting, "waits", "wait"));
@@ -48,13 +49,13 @@ impl Unfinished {
                 format!("{} whose effect is unknown", plural(self.in_doubt, "attempt"));
             report.warn("in doubt", what, "`ostler ps` lists the commands that resolve them");
         }
-        for RunLine { run, plan, reason, .. } in self.set_aside.iter().take(PROBLEMS_SHOWN_MAX) {
+        for RunLine { run, plan, reason, .. } in self.suspended.iter().take(PROBLEMS_SHOWN_MAX) {
             let what = format!("run {run} ({plan}): {}", reason.as_deref().unwrap_or_default());
             report.warn("suspended", what, &format!("`{}` resumes it", hints::resume(run)));
         }
-        let more = self.set_aside.len().saturating_sub(PROBLEMS_SHOWN_MAX);
+        let more = self.suspended.len().saturating_sub(PROBLEMS_SHOWN_MAX);
         if more > 0 {
-            let advice = "`ostler ps --state checkpointed` lists them";
+            let advice = "`ostler ps --state suspended` lists them";
             report.warn("suspended", plural(more, "more run"), advice);
         }
     }
@@ -157,7 +158,7 @@ pub(crate) async fn check_runs(session: &mut Session, report: &mut Report) -> Re
             }
         };
         for line in list.runs {
-            if line.standing == Standing::Quarantined {
+            if line.status == RunStatus::Quarantined {
                 let what = format!("run {}: {}", line.run, line.reason.unwrap_or_default());
                 report.warn("quarantined", what, damage::QUARANTINED);
             } else {

@@ -6,7 +6,7 @@ use clap::Args;
 use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
 use ostler_kernel::market::Stage;
-use ostler_server::wire::{JobLine, JobList, JobRequest, Standing};
+use ostler_server::wire::{JobLine, JobList, JobRequest};
 
 use crate::cli::arguments::bounds::Bounds;
 use crate::cli::arguments::{Globals, bounds, plan};
@@ -187,7 +187,7 @@ async fn finish(
         Err(failure) => return session.stop_with(failure).await,
     };
     let is_over = match session.summary(job).await {
-        Ok(summary) => summary.standing == Standing::Closed,
+        Ok(summary) => summary.status.is_over(),
         Err(failure) => return session.stop_with(failure).await,
     };
     let stage = if is_over { Stage::Evaluation } else { Stage::Execution };

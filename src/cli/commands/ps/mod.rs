@@ -9,10 +9,12 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ostler_kernel::run::RunStatus;
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::positive_integer;
-use crate::cli::commands::ps::runs::{STATES, runs};
+use crate::cli::commands::ps::runs::runs;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::settings::has_no_data_folder;
@@ -39,8 +41,14 @@ pub(crate) struct PsArgs {
     #[arg(short, long, conflicts_with = "limit")]
     all: bool,
     /// List only runs in this state
-    #[arg(long, value_name = "STATE", value_parser = STATES, conflicts_with_all = ["agents", "clients", "tree"])]
-    state: Option<String>,
+    #[arg(long, value_name = "STATE", value_parser = run_status(), conflicts_with_all = ["agents", "clients", "tree"])]
+    state: Option<RunStatus>,
+}
+
+/// A parser that lists the statuses in help and completions.
+fn run_status() -> impl TypedValueParser<Value = RunStatus> {
+    let words = RunStatus::ALL.map(RunStatus::as_str);
+    PossibleValuesParser::new(words).map(|word| word.parse().expect("a possible value is a status"))
 }
 
 pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
@@ -61,7 +69,7 @@ pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
             None if args.all || globals.json || !out.is_terminal() => usize::MAX,
             None => RUNS_SHOWN,
         };
-        runs(&mut session, globals, args.state.as_deref(), most, &mut out).await
+        runs(&mut session, globals, args.state, most, &mut out).await
     };
     session.stop().await;
     listed.map(|()| code::SUCCEEDED)

@@ -1,6 +1,7 @@
 //! The table of runs.
 
-use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Standing, Waiting};
+use ostler_kernel::run::RunStatus;
+use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Waiting};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;
@@ -27,56 +28,20 @@ const NAME_MIN: usize = 8;
 /// Minimum width of the age of a run, without its duration.
 const OPENED_MIN: usize = 9;
 
-/// State of a run with unreadable records.
-const UNREADABLE: &str = "unreadable";
-
-/// States in the column STATE.
-pub(crate) const STATES: [&str; 10] = [
-    "open",
-    "running",
-    "waiting",
-    "checkpointed",
-    UNREADABLE,
-    "quarantined",
-    "succeeded",
-    "concluded",
-    "failed",
-    "cancelled",
-];
-
-/// State of a run; of a closed one, its outcome.
-pub(crate) fn state(line: &RunLine) -> &str {
-    match &line.outcome {
-        Some(outcome) => outcome,
-        None if line.unreadable => UNREADABLE,
-        None => line.standing.as_str(),
-    }
-}
-
-/// Returns whether a run is in this state. A filter for `checkpointed` includes unreadable runs that are
-/// suspended.
-fn has_state(line: &RunLine, so: &str) -> bool {
-    state(line) == so || (line.unreadable && line.standing.as_str() == so)
-}
-
 pub(crate) async fn runs(
     session: &mut Session,
     globals: &Globals,
-    only: Option<&str>,
+    only: Option<RunStatus>,
     most: usize,
     out: &mut Out,
 ) -> Result<(), Failure> {
+    let status = only.map(|only| format!("&status={only}")).unwrap_or_default();
     let mut left = most;
     let mut lines = Vec::new();
     let mut after = String::new();
     let more = loop {
-        let asked = if only.is_some() { PAGE } else { left.min(PAGE) };
-        let mut list: RunList = session.get(&format!("/v1/runs?limit={asked}{after}")).await?;
-        if let Some(only) = only {
-            list.runs.retain(|line| has_state(line, only));
-            list.next = list.next.or_else(|| (list.runs.len() > left).then(String::new));
-            list.runs.truncate(left);
-        }
+        let limit = left.min(PAGE);
+        let list: RunList = session.get(&format!("/v1/runs?limit={limit}{status}{after}")).await?;
         left = left.saturating_sub(list.runs.len());
         if globals.json {
             list.runs.iter().for_each(|line| out.json(&tagged("run", line)));
@@ -103,9 +68,9 @@ pub(crate) async fn runs(
         false => Vec::new(),
     };
     format_runs(&lines, &parked, out).iter().for_each(|line| out.line(line));
-    if lines.iter().any(|line| line.standing == Standing::Open) {
+    if lines.iter().any(RunLine::is_idle) {
         out.line(format!(
-            "no process executes open runs; {} resumes them",
+            "no process executes queued runs; {} resumes them",
             hints::command("resume", &[], "")
         ));
     }
@@ -137,7 +102,7 @@ fn row(line: &RunLine) -> [Cell; 6] {
         line.run.as_str().into(),
         line.plan.as_str().into(),
         line.client.as_str().into(),
-        Cell::state(state(line)),
+        Cell::state(line.status.as_str()),
         nodes.into(),
         format!("{ago}{}", took.unwrap_or_default()).into(),
     ]
@@ -167,7 +132,7 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientLine], out: &Out) ->
 /// Formats why a run is suspended, and the command that resumes it.
 fn suspended_lines(line: &RunLine, columns: usize) -> Vec<String> {
     let Some(reason) = &line.reason else { return Vec::new() };
-    let is_damaged = line.standing == Standing::Quarantined;
+    let is_damaged = line.status == RunStatus::Quarantined;
     let text = match is_damaged {
         true => format!("  damaged: {reason}"),
         false if line.unreadable => format!("  {reason}"),
@@ -250,8 +215,8 @@ mod tests {
     fn no_row_is_longer_than_the_terminal_however_narrow_it_is() {
         for (plan, client, state) in [
             ("look", "local", "succeeded"),
-            ("a-plan-with-a-long-name", "a-client-with-a-long-name", "checkpointed"),
-            ("日本語日本語日本語", "local", "open"),
+            ("a-plan-with-a-long-name", "a-client-with-a-long-name", "quarantined"),
+            ("日本語日本語日本語", "local", "queued"),
         ] {
             let rows = [row(plan, client, state), row("p", "c", "succeeded")];
             no_line_is_longer(|columns| table_lines(&rows, columns));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ostler_kernel::run::RunOutcome;
 use ostler_server::wire::Summary;
 
 use crate::cli::output::cells::{fit, width};
@@ -33,7 +34,8 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
         fit(&makespan_text(summary), page.columns),
     ];
     // A run without its outputs has no result to rely on.
-    if let (Some(bounds), Some("succeeded" | "concluded")) = (summary.reliability, summary.outcome.as_deref())
+    if let (Some(bounds), Some(RunOutcome::Succeeded | RunOutcome::Concluded)) =
+        (summary.reliability, summary.outcome)
     {
         let text = format!(
             "  reliability    at least {:.3}; {:.3} if nodes err independently",

@@ -7,7 +7,8 @@ pub(crate) mod root_causes;
 mod tests;
 pub(crate) mod waiting;
 
-use ostler_server::wire::{ClientLine, GraphNode, GraphView, Standing, Summary};
+use ostler_kernel::run::RunStatus;
+use ostler_server::wire::{ClientLine, GraphNode, GraphView, Summary};
 
 use crate::cli::output::cells::{fit, fit_name, padded, visible, width};
 use crate::cli::output::labels::short_id;
@@ -101,10 +102,7 @@ pub(crate) fn layout(
 }
 
 pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
-    let word = match (&summary.outcome, summary.standing) {
-        (Some(outcome), standing) if standing != Standing::Quarantined => outcome.as_str(),
-        (_, standing) => standing.as_str(),
-    };
+    let word = summary.status.as_str();
     let version = if summary.version > 1 { format!(", version {}", summary.version) } else { String::new() };
     let took = elapsed(summary.makespan_ms);
     let rest = width(word) + width(&version) + width(&summary.run) + width(&took) + 6;
@@ -116,8 +114,8 @@ pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let (state, plan) = (page.out.styled(style_of(word), word), page.out.styled(Style::Bold, &plan));
     let mut lines = vec![format!("{state}  {plan}{version}  {}  {when}{took}", summary.run)];
     if let Some(reason) = &summary.reason {
-        lines.push(fit(&format!("  suspended: {reason}"), page.columns));
-        if !summary.past && summary.standing != Standing::Quarantined {
+        lines.push(fit(&format!("  {word}: {reason}"), page.columns));
+        if !summary.past && summary.status != RunStatus::Quarantined {
             lines.push(format!("  {} resumes it", hints::resume(&summary.run)));
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
-use ostler_kernel::agent::AgentState;
-use ostler_server::wire::{RootCause, GraphNode, GraphView, ReliabilityBounds, Standing, Summary, Waiting};
+use ostler_kernel::run::{RunOutcome, RunStatus};
+use ostler_server::wire::{RootCause, GraphNode, GraphView, ReliabilityBounds, Summary, Waiting};
 
 use super::figures::figure_lines;
 use super::outputs::{OUTPUTS_MAX, Output};
@@ -48,10 +48,11 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         run: RUN.to_owned(),
         plan: "a-plan-with-a-name-that-takes-some-room".to_owned(),
         version: 2,
-        standing: Standing::Closed,
-        state: AgentState::Failed,
+        status: RunStatus::Failed,
+        waits_for: None,
+        active: false,
         past: false,
-        outcome: Some("failed".to_owned()),
+        outcome: Some(RunOutcome::Failed),
         reason: None,
         dispatches: 12_345,
         rounds: (0..400).collect(),

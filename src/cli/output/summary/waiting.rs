@@ -1,6 +1,7 @@
 //! What a run waits for: people, credits, another run.
 
-use ostler_server::wire::{ClientLine, Standing, Summary};
+use ostler_kernel::run::RunStatus;
+use ostler_server::wire::{ClientLine, Summary};
 
 use crate::cli::output::approval::{deadline_text, dependents, is_expired};
 use crate::cli::output::cells::{fit, fit_name};
@@ -29,8 +30,8 @@ pub(crate) fn waiting_lines(
     let mut lines = Vec::new();
     let mut rows = 0;
     for (at, waiting) in summary.waiting.iter().enumerate() {
-        let is_set_aside = summary.standing == Standing::Checkpointed;
-        let answers = match summary.past || is_set_aside || is_expired(waiting.deadline_ms) {
+        let is_suspended = summary.status == RunStatus::Suspended;
+        let answers = match summary.past || is_suspended || is_expired(waiting.deadline_ms) {
             true => Vec::new(),
             false => answer_commands(&summary.run, &waiting.node, &waiting.ask, DigestSource::on(page.out)),
         };
@@ -65,7 +66,7 @@ pub(crate) fn waiting_lines(
     }
     lines.extend(summary.blocked_by.as_deref().map(blocked_by_text));
     let resume = format!("{} resumes it", hints::resume(&summary.run));
-    match (short, summary.standing == Standing::Open && !summary.past) {
+    match (short, summary.is_idle() && !summary.past) {
         (Some(short), true) => {
             lines.push(format!("  {}", credits::waits(short)));
             lines.push(format!("  then {resume}"));
