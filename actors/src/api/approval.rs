@@ -1,4 +1,4 @@
-//! Questions to people: what they show, which are open, and what comes back.
+//! Open approval requests and the answers to them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,14 +17,14 @@ use crate::messages::agent::Request;
 use crate::messages::answer::{Answer, AnswerRequest};
 use crate::run::services::RunServices;
 
-/// Names one question of one node of one run, as `RUN:NODE:NUMBER`.
+/// Id of a question: run, node and number, written as `RUN:NODE:NUMBER`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ApprovalId {
     /// The run.
     pub run: RunId,
     /// The node.
     pub node: NodeId,
-    /// The how-manieth question of that node it is, from 1.
+    /// Number of the question among those of the node, from 1.
     pub request: u32,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for ApprovalId {
     }
 }
 
-/// A text that names no question.
+/// A text that is no approval id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no question: expected RUN:NODE:NUMBER")]
 pub struct ApprovalIdError(String);
@@ -57,43 +57,43 @@ impl FromStr for ApprovalId {
 /// A question that waits for a person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
-    /// Which one.
+    /// Its id.
     pub id: ApprovalId,
     /// Id of the run's plan.
     pub plan: String,
-    /// Who pays for the run.
+    /// The client that pays for the run.
     pub client: ClientId,
-    /// What an answer is bound to: the digest of what the question showed when it was asked.
+    /// Digest of what the question showed when it was asked; an answer holds for this digest alone.
     pub digest: Option<Digest>,
-    /// What it shows: before an action, the action; of a result, what it came of.
+    /// What the question shows: the call before an action, the call and its result after it.
     pub shown: ApprovalRequest,
-    /// The folder that what it shows may touch, if it is about any.
+    /// The folder that the call may touch; `None` if it touches none.
     pub workspace: Option<String>,
-    /// The result that is to be published, if that is asked.
+    /// The result that an approval would publish.
     pub result: Option<Output>,
-    /// Whether it would show something else by now, because tools or the policy have changed: it is asked anew when
-    /// the run goes on.
+    /// The question would show something else by now, because tools or the policy have changed; it is repeated when the
+    /// run resumes.
     pub is_outdated: bool,
     /// When it was asked, in milliseconds since the Unix epoch.
     pub asked: Ticks,
     /// When silence cancels the node.
     pub deadline: Option<Ticks>,
-    /// Nodes that cannot start before it is answered; the first hundred.
+    /// Nodes that cannot start before the answer; the first hundred.
     pub holds_up: Vec<NodeId>,
 }
 
-/// A page of what waits for a person in all open runs.
+/// A page of the open questions of all runs.
 #[derive(Debug, Clone, Default)]
 pub struct ApprovalPage {
-    /// The questions, in the order of their ids: oldest run first.
+    /// The questions by id, oldest run first.
     pub approvals: Vec<Approval>,
-    /// The runs between the pages before and the end of this one whose questions are not known, and why.
+    /// Runs on this page whose questions cannot be read, and why.
     pub unreadable: Vec<(RunId, RunError)>,
-    /// Whether there are more after the last of these.
+    /// Whether further pages follow.
     pub has_more: bool,
 }
 
-/// The questions that are open in a run.
+/// The open questions of a run.
 async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, JournalError> {
     let mut found = Vec::new();
     for (node, instance) in view.run.instances() {
@@ -121,27 +121,26 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
     Ok(found)
 }
 
-/// The folder of the run, if what is shown takes paths or runs programs.
+/// The workspace, if the shown call has paths or runs programs.
 fn workspace(services: &RunServices, opened: &RunOpened, shown: &ApprovalRequest) -> Option<String> {
     let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.gatekeeper.toolbox.takes_paths(tool));
     (takes_paths || !shown.tests.is_empty()).then(|| opened.workspace.clone())
 }
 
 impl System {
-    /// The questions of a run that wait for a person, in the order of the nodes.
+    /// The open questions of a run, by node.
     pub async fn approvals(&self, run: RunId) -> Result<Vec<Approval>, RunError> {
         let view = self.view(run, None).await?;
         Ok(open(&self.services, &view).await?)
     }
 
-    /// The questions that wait for a person in all open runs, oldest run first. A run that cannot be read hides those
-    /// of no other.
+    /// The open questions of all runs, oldest run first. An unreadable run hides no questions of others.
     pub async fn all_approvals(&self) -> Result<ApprovalPage, RunError> {
         self.approval_page(None, usize::MAX).await
     }
 
-    /// Up to `limit` (at least one) of the same, of those after `after`. Runs that are on no page before nor on this are not read, nor
-    /// those that this process drives and that ask nothing.
+    /// Returns up to `limit` (at least one) questions after `after`. Skips runs of other pages, and driven runs without
+    /// a question.
     pub async fn approval_page(
         &self,
         after: Option<&ApprovalId>,
@@ -167,31 +166,31 @@ impl System {
             if page.approvals.len() > limit {
                 page.approvals.truncate(limit);
                 page.has_more = true;
-                // What comes after the last question is told with the next page.
+                // Unreadable runs after the last question go to the next page.
                 let last = page.approvals.last().map(|last| last.id.run);
                 page.unreadable.retain(|(run, _)| last.is_some_and(|last| *run < last));
                 break;
             }
         }
-        // Nobody hears that a question is over before that is durable.
+        // The end of a question is shown only once it is durable.
         if let Some(position) = quiet {
             self.services.journal.durable(position).await?;
         }
         Ok(page)
     }
 
-    /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.
+    /// Answers a question whose digest is `shown`; the run goes on. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] where no question of the run is open, or the run was set aside: it is taken up first, with
-    /// [`System::resume`]. Else this question is not open, or shows something else ([`ostler_kernel::run::AnswerError`]). Nothing
-    /// has changed then.
+    /// [`RunError::InvalidState`] if the run has no open question or is suspended (use [`System::resume`] first);
+    /// otherwise an [`ostler_kernel::run::AnswerError`] if the question is closed or shows something else. Nothing has
+    /// changed then.
     pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
         answer.check()?;
         let ApprovalId { run, node, request } = id.clone();
         let message = if answer.approve { LifecycleMessage::Approve } else { LifecycleMessage::Reject };
-        // What is refused does not set a run going that rests.
+        // A refused answer must not start a run that rests.
         let (view, now) = (self.view(run, None).await?, self.services.journal.now());
         self.lifecycle_by(&view).accepts(message)?;
         view.run.check_answer(&node, request, shown, now)?;
@@ -200,7 +199,7 @@ impl System {
         self.or_refused(run, message, answered).await
     }
 
-    /// The value of a result, wherever it is kept.
+    /// Loads the value of a result.
     pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
         Ok(self.services.results.load(output).await?)
     }

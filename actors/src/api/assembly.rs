@@ -1,4 +1,4 @@
-//! Puts the components of a system together.
+//! Assembles the components of a system.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ use crate::storage::results::ResultStore;
 use crate::storage::run_reader::RunReader;
 use crate::storage::step_logs::StepLogs;
 
-/// What the components are made of.
+/// The inputs of the assembly.
 pub(crate) struct Parts {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
     pub(crate) gate: GatePolicy,
@@ -41,7 +41,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Makes the components of a system, from the lowest layer to the highest.
+    /// Creates the components, from the lowest layer to the highest.
     pub(crate) fn assemble(
         self,
         journal: Arc<dyn Journal>,

@@ -1,4 +1,4 @@
-//! Runs that attempts open, through the handle of the system.
+//! Child runs of attempts, opened through the system's handle.
 
 use ostler_kernel::event::{Output, Parent};
 use ostler_kernel::id::{NodeId, RunId};
@@ -19,8 +19,7 @@ impl ChildRuns for System {
     }
 
     fn open(&self, submission: Submission, parent: Parent) -> BoxFuture<'_, Result<(), String>> {
-        // A task of its own: an attempt that is dropped meanwhile leaves a run that is active, and so learns that it is
-        // not wanted.
+        // A task of its own: if the attempt is dropped, the run still becomes active and learns that it is not wanted.
         let system = self.clone();
         let opened = tokio::spawn(async move { system.open(submission, Some(parent)).await });
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Clients: on what terms they are served, and how they stand.
+//! Clients: terms and accounts.
 
 use std::collections::BTreeMap;
 
@@ -10,47 +10,46 @@ use crate::messages::client_change::{ClientChange, ClientError, Weight};
 use crate::messages::registry::RegistryMessage;
 use crate::scheduler::rows::{QueueRow, QueueShown, Queueing};
 
-/// A client, as it stands.
+/// A client's terms and accounts.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ClientRow {
-    /// Its name.
+    /// The name.
     pub client: ClientId,
-    /// Whether it is served in the contracted tier.
+    /// Served in the contracted tier.
     pub contracted: bool,
-    /// Its entitlement, before reputation bends it.
+    /// Weight, before reputation bends it.
     pub weight: u32,
-    /// The one that counts: bent by reputation, once it has had work in this process.
+    /// Weight in force, bent by reputation once the client has had work in this process.
     pub weight_served: u32,
-    /// Where the weight comes from: `configured`, `chosen`, `credits`, or `default`.
+    /// Origin of the weight: `configured`, `chosen`, `credits` or `default`.
     pub weight_from: &'static str,
-    /// All credits that were ever deposited for it; `None`: it is not metered.
+    /// Sum of all deposits; `None`: not metered.
     pub deposited: Option<i64>,
-    /// Credits that its attempts cost so far; of one that is metered, since its first deposit.
+    /// Credits that attempts have cost; of a metered client, since its first deposit.
     pub spent: u64,
-    /// Credits that the attempts under way hold.
+    /// Credits held by running attempts.
     pub reserved: u64,
-    /// Credits that jobs of the market have reserved and not spent: they are among those that are left.
+    /// Credits reserved for market jobs and not spent; part of `left`.
     pub for_jobs: u64,
-    /// Credits that are left: `deposited - reserved - spent`; below zero where attempts cost more than was expected.
+    /// Credits left: `deposited - reserved - spent`; negative where attempts cost more than estimated.
     pub left: Option<i64>,
-    /// What the scores of its runs add up to, in thousandths; 500 leaves its weight as it is, 0 and 1,000 bend it by a
-    /// quarter. `None`: no run of it was evaluated yet.
+    /// Reputation in thousandths: 500 leaves the weight, 0 and 1,000 bend it by a quarter. `None`: no evaluated run.
     pub reputation_pm: Option<u16>,
-    /// Nothing of it is dispatched, because its credits are used up.
+    /// Nothing is dispatched for lack of credits.
     pub parked: bool,
-    /// Its attempts that run.
+    /// Running attempts.
     pub running: u32,
-    /// Its attempts that wait for a slot.
+    /// Attempts that wait for a slot.
     pub queued: u64,
-    /// Credits that it was charged since the scheduler started.
+    /// Credits charged since the scheduler started.
     pub charged: u64,
-    /// Credits by which it is behind what its weight entitles it to; below zero: ahead.
+    /// Credits by which the client is behind its share; negative: ahead.
     pub lag: i64,
 }
 
 impl System {
-    /// Changes a client, which need not have been heard of before. Durable when it returns; dropping the future may or
-    /// may not have changed it.
+    /// Changes a client, which need not be known. Durable when it returns; dropping the future may or may not have
+    /// changed it.
     ///
     /// # Errors
     ///
@@ -73,7 +72,7 @@ impl System {
         Ok(())
     }
 
-    /// All clients that anything is known of, by name.
+    /// All known clients, by name.
     pub async fn clients(&self) -> Vec<ClientRow> {
         let (_, queueing) = self.queue_shown().await.unwrap_or_default();
         self.rows(&queueing)
@@ -102,7 +101,7 @@ impl System {
                 for_jobs: book.reserved(),
                 left: book.left().map(|left| left.saturating_sub_unsigned(queueing.reserved)),
                 reputation_pm: book.reputation_pm(),
-                // Where nothing of it waits, nobody has found out.
+                // The run queue finds out only when a job waits.
                 parked: book.is_parked() || book.left().is_some_and(|left| left <= 0),
                 running: queueing.running,
                 queued: queueing.queued,
@@ -114,12 +113,12 @@ impl System {
         rows.collect()
     }
 
-    /// The run queue; `None` while the scheduler is being restarted.
+    /// The run queue; `None` while the scheduler restarts.
     pub async fn queue(&self) -> Option<QueueRow> {
         self.queue_shown().await.map(|(queue, _)| queue)
     }
 
-    /// The run queue and all clients at one moment; `None` while the scheduler is being restarted.
+    /// The run queue and all clients at one moment; `None` while the scheduler restarts.
     pub async fn queue_and_clients(&self) -> Option<(QueueRow, Vec<ClientRow>)> {
         let (queue, queueing) = self.queue_shown().await?;
         Some((queue, self.rows(&queueing)))

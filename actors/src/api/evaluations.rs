@@ -1,4 +1,4 @@
-//! How well runs were done and agents do: told, and judged by a person.
+//! Evaluations of runs and agents, and verdicts of people.
 
 use std::collections::BTreeMap;
 
@@ -18,50 +18,50 @@ use crate::messages::verdict::{EvaluationError, Said, VerdictRequest};
 use crate::state::evaluation::{in_order, verdicts};
 use crate::storage::run_reader;
 
-/// How well a run was done.
+/// Evaluation of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEvaluation {
     /// The run.
     pub row: RunRow,
-    /// By what it was judged as it was closed.
+    /// The standard that the evaluation used.
     pub appraised: Appraised,
-    /// One score for all dimensions, by those weights; `None`: it was not evaluated.
+    /// One score for all dimensions by those weights; `None`: not evaluated.
     pub composite: Option<Composite>,
-    /// What people said of it since, the oldest first, and when.
+    /// Verdicts with their times, oldest first.
     pub verdicts: Vec<(Ticks, Verdict)>,
 }
 
-/// How well an agent does, as far as its runs are kept.
+/// Evaluation of an agent over its kept runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentEvaluation {
-    /// Who pays.
+    /// The client that pays.
     pub client: ClientId,
-    /// Which; `None`: all agents of the client without a name of their own.
+    /// The agent; `None`: all unnamed agents of the client.
     pub agent: Option<AgentId>,
-    /// What its work is about.
+    /// Its domain.
     pub domain: String,
-    /// What its scores add up to.
+    /// Its reputation.
     pub reputation: Reputation,
-    /// The average of its last scores; `None`: no run that is kept was evaluated.
+    /// Mean of its last scores; `None`: no kept run was evaluated.
     pub scores: Option<Scores>,
-    /// One score for that average, by the weights of its domain.
+    /// One score for that mean, by the weights of the domain.
     pub composite: Option<Composite>,
-    /// Runs of it that are over.
+    /// Closed runs.
     pub runs: u64,
-    /// Of these, the runs that no person had to do anything about.
+    /// Closed runs that needed no person.
     pub alone: u64,
-    /// Its last run was far worse than usual.
+    /// The last run was much worse than usual.
     pub degradation: Option<Regression>,
 }
 
 impl AgentEvaluation {
-    /// Share of its runs that no person had to do anything about, in thousandths; `None`: none is over.
+    /// Share of closed runs that needed no person, in thousandths; `None`: no closed run.
     pub fn zero_intervention_pm(&self) -> Option<u16> {
         (self.runs > 0).then(|| (self.alone * 1_000 / self.runs) as u16)
     }
 }
 
-/// What the runs of an agent come to.
+/// Sums over the runs of an agent.
 #[derive(Default)]
 struct Tallied {
     history: Vec<Scores>,
@@ -70,11 +70,11 @@ struct Tallied {
 }
 
 impl System {
-    /// How well a run was done, by what, and what people said of it. All of it durable when this returns.
+    /// The evaluation of a run, durable when this returns.
     ///
     /// # Errors
     ///
-    /// There is no such run, or its records cannot be read.
+    /// The run is unknown, or its records cannot be read.
     pub async fn evaluation(&self, run: RunId) -> Result<RunEvaluation, RunError> {
         let row = self.row(run)?;
         if let RunRowStatus::Quarantined(why) = row.status {
@@ -87,7 +87,7 @@ impl System {
         Ok(RunEvaluation { row, appraised, composite, verdicts })
     }
 
-    /// By what a run was judged as it was closed.
+    /// The standard that the evaluation of a closed run used.
     fn appraised(&self, row: &RunRow) -> Result<Appraised, JournalError> {
         let mut found = None;
         let stream = StreamId::run(&row.client, row.run);
@@ -100,8 +100,8 @@ impl System {
         Ok(found.unwrap_or_else(|| Appraised::by(&Standard::default(), &Domains::default(), None)))
     }
 
-    /// Lets a person say how good a run is that is over: one more score of its agent, unless that is what was said of it last.
-    /// Durable when it returns; dropping the future may or may not have said it, and saying it again is no second score.
+    /// Records a person's verdict on a closed run: one more score of its agent, unless it repeats the last verdict.
+    /// Durable when it returns; dropping the future may or may not have recorded it, and a repetition is harmless.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl System {
         Ok(self.services.journal.durable(position).await?)
     }
 
-    /// How well each agent does: those whose runs are kept or were ever evaluated, by client and name.
+    /// Evaluations of all agents with kept runs or a reputation, by client and name.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl System {
             AgentEvaluation {
                 reputation: services.ledger.reputation(&client, agent.as_ref()),
                 composite: scores.and_then(|scores| weights.composite(&scores)),
-                // Of those without a name, one run says nothing of the next.
+                // Runs of unnamed agents are unrelated.
                 degradation: agent.as_ref().and_then(|_| detect_regression(&history, &weights)),
                 client,
                 agent,
@@ -169,8 +169,8 @@ impl System {
     }
 }
 
-/// Agents with a name whose average scores are nearest to those of `agent`, by the weights of its domain, the nearest first and
-/// without itself; `None`: nothing is known of it.
+/// Named agents by the distance of their mean scores to those of `agent`, with the weights of its domain, nearest
+/// first; `None`: the agent is unknown.
 pub fn like<'a>(
     all: &'a [AgentEvaluation],
     agent: &str,
@@ -184,7 +184,7 @@ pub fn like<'a>(
 }
 
 impl System {
-    /// How much each dimension counts here, by what the work is about.
+    /// Weights of the dimensions, by domain.
     pub fn domains(&self) -> &Domains {
         &self.services.evaluation.domains
     }

@@ -1,4 +1,4 @@
-//! What becomes of a run.
+//! Waiting for a run to settle.
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Position, RunRowStatus, Seq};
@@ -14,20 +14,21 @@ use crate::storage::event_cursor::EventCursor;
 /// Compares with a [`RunStatus`] alone: `run.outcome().await? == RunStatus::Succeeded`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// A final status; or [`RunStatus::Waiting`] for a person, in the run or in one that its agent has to end first
-    /// ([`System::held_up_by`]); or [`RunStatus::Suspended`]; or [`RunStatus::Queued`], if this process does not execute it.
+    /// A final status, or one that changes only from outside: [`RunStatus::Waiting`] for a person, in this run or an
+    /// earlier one of its agent ([`System::held_up_by`]); [`RunStatus::Suspended`]; or [`RunStatus::Queued`] if this
+    /// process does not drive the run.
     pub status: RunStatus,
-    /// Why the run is suspended or quarantined.
+    /// Reason of a suspension or quarantine.
     pub reason: Option<String>,
 }
 
 impl Settled {
-    /// A run at rest in a status that needs no reason.
+    /// A status without a reason.
     pub const fn new(status: RunStatus) -> Settled {
         Settled { status, reason: None }
     }
 
-    /// A run that was suspended for this reason.
+    /// A suspension with its reason.
     pub fn suspended(reason: impl Into<String>) -> Settled {
         Settled { status: RunStatus::Suspended, reason: Some(reason.into()) }
     }
@@ -56,12 +57,12 @@ impl System {
         self.awaited(run)?.settled(self).await
     }
 
-    /// Who waits for a run, and asks more than once.
+    /// Starts a wait that can be repeated.
     pub(crate) fn awaited(&self, run: RunId) -> Result<Awaited, RunError> {
         Ok(Awaited { run, cursor: self.events(run, Seq(0))?, fold: RunFold::of(run) })
     }
 
-    /// What a run has come to that nobody drives, by its line in the table; and where that is recorded.
+    /// The status of an inactive run from its row, and the position of the record.
     fn rests_as(&self, run: RunId) -> Result<(Settled, Position), RunError> {
         let row = self.row(run)?;
         let settled = match row.status {
@@ -73,8 +74,7 @@ impl System {
         Ok((settled, row.position))
     }
 
-    /// What a run has come to right now: by its line in the table if nobody drives it, else by what its records tell; `None`
-    /// while it goes on.
+    /// The present status: from the row of an inactive run, else from its records; `None` while it goes on.
     fn settled(
         &self,
         run: RunId,
@@ -89,32 +89,31 @@ impl System {
         if self.services.active_runs.held_up_by(run).is_some() {
             return Ok(Some(Settled::new(RunStatus::Waiting)));
         }
-        // Taking a run up may end it, whatever it waited for by then: that its agent has looked at it counts. Where there is no room to
-        // end it, what its records say does.
+        // Loading a run may end it, so a waiting run counts as such once its agent has seen it. Without disk space no
+        // agent loads it, and the records decide.
         let waits = self.services.active_runs.waits(run) || self.services.journal.disk.is_full();
         Ok(told
             .filter(|(_, run)| waits && self.waits_for_person(run))
             .map(|_| Settled::new(RunStatus::Waiting)))
     }
 
-    /// What a run has come to, if this view holds its last record; `None` while it goes on.
+    /// The status of a run whose last record is in `view`.
     pub fn settled_by(&self, view: &RunView) -> Result<Option<Settled>, RunError> {
         self.settled(view.opened.run, Some((view.closed, &view.run)))
     }
 
-    /// The run of the same agent that comes before this one, where that waits for a person: until it is over, this one does not go
-    /// on.
+    /// The earlier run of the same agent that waits for a person and so holds this one.
     pub fn held_up_by(&self, run: RunId) -> Option<RunId> {
         self.services.active_runs.held_up_by(run)
     }
 
-    /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
+    /// Whether nothing goes on until a person answers. An expired request needs no answer.
     pub fn waits_for_person(&self, run: &Run) -> bool {
         self.services.kernel.waits_for_person(run)
     }
 }
 
-/// Somebody who waits for a run: what it reads of that is read once, however often it is asked.
+/// A repeatable wait for one run that reads each record once.
 pub(crate) struct Awaited {
     run: RunId,
     cursor: EventCursor,
@@ -126,14 +125,14 @@ impl Awaited {
     pub(crate) async fn settled(&mut self, system: &System) -> Result<Settled, RunError> {
         let run = self.run;
         loop {
-            // What changes from here on ends the wait below. A run stirs when it ends and when it comes to wait for a person:
-            // nobody is woken by each of its steps, nor by other runs.
-            let stirs = system.services.active_runs.watch(run);
+            // Subscribed before the state is read, so no change is missed. A run signals its end and each wait for a
+            // person, not each step.
+            let changes = system.services.active_runs.watch(run);
             let mut halted = system.services.journal.status.watch_halted();
             if let Some(why) = system.services.journal.status.halted() {
                 return Err(RunError::Halted(why));
             }
-            let Some(mut stirs) = stirs else {
+            let Some(mut changes) = changes else {
                 let (settled, position) = system.rests_as(run)?;
                 system.services.journal.durable(position).await?;
                 return Ok(settled);
@@ -142,9 +141,9 @@ impl Awaited {
                 return Ok(Settled::new(RunStatus::Waiting));
             }
             if system.services.active_runs.quiet(run).is_some() {
-                // It asks nobody anything, so it has not settled; when it does, it stirs.
+                // A run without an open question has not settled, and signals when it does.
                 tokio::select! {
-                    _ = stirs.changed() => {}
+                    _ = changes.changed() => {}
                     _ = halted.changed() => {}
                 }
                 continue;
@@ -158,7 +157,7 @@ impl Awaited {
                 return Ok(settled);
             }
             tokio::select! {
-                _ = stirs.changed() => {}
+                _ = changes.changed() => {}
                 _ = halted.changed() => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Pipelines as users hold them.
+//! Handles of pipelines.
 
 use std::fmt;
 use std::future::Future;
@@ -23,7 +23,7 @@ use crate::pipelines::stage::{
 };
 use crate::storage::event_cursor::EventCursor;
 
-/// A pipeline. Cloning it gives another handle to the same.
+/// A pipeline. A clone is another handle of the same pipeline.
 #[derive(Clone)]
 pub struct PipelineHandle {
     system: System,
@@ -36,21 +36,19 @@ impl fmt::Debug for PipelineHandle {
     }
 }
 
-/// What a stage that is dealt with elsewhere is to hear next.
+/// The next events of a stage that another process implements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
-    /// What comes after this is to be heard next, and an acknowledgement names it: where the cursor is, or behind that the end of
-    /// the gap.
+    /// The position that the next acknowledgement names: the cursor, or the end of the gap.
     pub after: u64,
-    /// Events that were gone before it had come to them. They are told until an acknowledgement names `after`.
+    /// Events that were removed before the stage received them, told until an acknowledgement names `after`.
     pub gap: Option<Gap>,
-    /// What it kept when it acknowledged last.
+    /// The state of the last acknowledgement.
     pub state: Option<Json>,
-    /// The events.
     pub events: Vec<PipelineEvent>,
-    /// Everything up to here is dealt with when these events are: an acknowledgement names it.
+    /// The position that acknowledges these events.
     pub upto: u64,
-    /// There is nothing more, not even a gap to acknowledge, and nothing more comes: all stages before it have ended.
+    /// Nothing is left, not even a gap, and nothing more will come: all earlier stages have ended.
     pub ended: bool,
 }
 
@@ -59,25 +57,25 @@ pub struct Heard {
 pub enum PipelineEnd {
     /// Every stage has ended.
     Ended,
-    /// A stage does not go on by itself: it stopped at an event that was parked, or its actor failed too often.
+    /// A stage needs a person: it stopped at a dead-lettered event, or its actor failed too often.
     Stuck {
-        /// Which.
+        /// The stage.
         stage: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl System {
-    /// Makes a pipeline, or finds it if there is one that is declared alike. Durable when it returns; dropping the future may or
-    /// may not have made it.
+    /// Creates a pipeline, or finds an equally declared one. Durable when it returns; dropping the future may or may
+    /// not have created it.
     ///
     /// # Errors
     ///
-    /// [`PipelineError`]: all faults at once; nothing was made then.
+    /// [`PipelineError`] with all faults; nothing was created then.
     pub async fn create_pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
         let topology = spec.validate().or_else(|faults| match self.pipeline(&spec.id) {
-            // It was made when that was taken, and is found as it is.
+            // An existing pipeline was valid when it was created.
             Ok(there) if there.log.topology().spec() == spec => spec.validate_recorded(),
             _ => Err(faults),
         });
@@ -89,22 +87,22 @@ impl System {
         Ok(PipelineHandle { system: self.clone(), log })
     }
 
-    /// A pipeline that was made before.
+    /// Finds a pipeline.
     ///
     /// # Errors
     ///
-    /// There is none of this name, or it cannot be read.
+    /// The pipeline is unknown or cannot be read.
     pub fn pipeline(&self, id: &str) -> Result<PipelineHandle, PipelineError> {
         let found = self.pipelines.find(id)?;
         let log = found.ok_or_else(|| PipelineError::Unknown(id.chars().take(80).collect()))?;
         Ok(PipelineHandle { system: self.clone(), log })
     }
 
-    /// All pipelines, by name, as they stand durably.
+    /// All pipelines by name, in a durable state.
     ///
     /// # Errors
     ///
-    /// One of them cannot be read.
+    /// A pipeline cannot be read.
     pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
         let logs = self.pipelines.all()?;
         let rows = logs.iter().map(|log| log.row()).collect();
@@ -116,17 +114,17 @@ impl System {
 }
 
 impl PipelineHandle {
-    /// Its name.
+    /// The name.
     pub fn id(&self) -> &PipelineId {
         self.log.topology().id()
     }
 
-    /// How it stands. What it tells may not be durable yet; [`PipelineHandle::durable`] waits for that.
+    /// The present state, which may not be durable yet; [`PipelineHandle::durable`] waits for that.
     pub fn row(&self) -> PipelineRow {
         self.log.row()
     }
 
-    /// Waits until everything that is known of it now is durable.
+    /// Waits until everything known now is durable.
     ///
     /// # Errors
     ///
@@ -211,11 +209,11 @@ impl PipelineHandle {
         self.system.pipelines.tell(PipelinesMessage::Start { log, stage });
     }
 
-    /// The records of its events after `after`, each as soon as it is durable. They end with the system.
+    /// Follows the events after `after`, each as soon as it is durable, until the system ends.
     ///
     /// # Errors
     ///
-    /// There is no such event, or there is no such event any more.
+    /// The event does not exist, or is no longer kept.
     pub fn events_after(&self, after: u64) -> Result<EventCursor, PipelineError> {
         let PipelineRow { pipeline, head, oldest, .. } = self.log.row();
         if after > head {
@@ -228,8 +226,8 @@ impl PipelineHandle {
         Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
     }
 
-    /// The event of this number, such as one that was parked; `None`: there is none, or none any more. It may not be durable yet;
-    /// [`PipelineHandle::durable`] waits for that.
+    /// The event with a number, for example a dead-lettered one; `None` if there is none, or none any more. It may not
+    /// be durable yet; [`PipelineHandle::durable`] waits for that.
     ///
     /// # Errors
     ///
@@ -238,13 +236,13 @@ impl PipelineHandle {
         self.log.event(seq)
     }
 
-    /// Moves the cursor of a stage: it hears the events after `after` again, or passes over those up to it. Without `keeps_state` it
-    /// begins without a state. What it publishes, it publishes again. Stages behind it that had ended are open again. Durable
+    /// Moves the cursor of a stage back or forward to `after`. Without `keeps_state` the stage restarts without a
+    /// state. Events that it receives again it publishes for again, and later stages that had ended reopen. Durable
     /// when it returns.
     ///
     /// # Errors
     ///
-    /// There is no such stage, or there is no such event any more.
+    /// The stage is unknown, or the event is no longer kept.
     pub async fn catch_up(&self, stage: &str, after: u64, keeps_state: bool) -> Result<(), PipelineError> {
         let stage = self.log.stage(stage)?;
         let position = self.log.move_to(stage, after, keeps_state)?;
@@ -252,12 +250,12 @@ impl PipelineHandle {
         Ok(self.settled(position).await?)
     }
 
-    /// Lets a stage go on that had stopped at an event that was parked, without that event; or one that is down. Durable when it
-    /// returns.
+    /// Lets a stage continue that stopped at a dead-lettered event, without that event, or that is down. Durable when
+    /// it returns.
     ///
     /// # Errors
     ///
-    /// There is no such stage, or it has not stopped.
+    /// The stage is unknown, or has not stopped.
     pub async fn release(&self, stage: &str) -> Result<(), PipelineError> {
         let stage = self.log.stage(stage)?;
         let position = self.log.release(stage)?;
@@ -265,12 +263,12 @@ impl PipelineHandle {
         Ok(self.settled(position).await?)
     }
 
-    /// What a stage is to hear next that is dealt with elsewhere: up to `limit` events, or about 4 MiB of them, durable. Asking records nothing:
-    /// without an acknowledgement it tells the same again, a gap included.
+    /// The next durable events of a stage that another process implements: up to `limit`, or about 4 MiB. Reading
+    /// records nothing: without an acknowledgement the same events and gaps are returned again.
     ///
     /// # Errors
     ///
-    /// There is no such stage, or it hears nothing.
+    /// The stage is unknown, or subscribes to nothing.
     pub async fn heard(&self, stage: &str, limit: usize) -> Result<Heard, PipelineError> {
         let stage = self.log.stage(stage)?;
         if self.log.topology().is_source(stage) {
@@ -298,13 +296,13 @@ impl PipelineHandle {
         Ok(Heard { after, gap, state, events, upto, ended })
     }
 
-    /// Acknowledges what was [heard](PipelineHandle::heard) after `after`, up to `upto`, and the gap before that, if it was told one.
-    /// The state to keep and the events that came of it are recorded with that: all of it or nothing. Durable when it returns.
+    /// Acknowledges [`PipelineHandle::heard`] events from `after` to `upto`, and the gap before them. The state and the
+    /// resulting events are recorded together with it. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// The cursor is not at `after`, nor are all events gone that lie between, so nothing counts; code of this process deals with the
-    /// stage; an event is refused, or nothing is acknowledged that events could come of.
+    /// The cursor is not at `after`; the stage has code in this process; an event is refused; or the acknowledgement is
+    /// empty but publishes. Nothing has changed then.
     pub async fn ack(
         &self,
         stage: &str,
@@ -335,18 +333,18 @@ impl PipelineHandle {
         events.into_iter().map(check).collect()
     }
 
-    /// Says that a stage publishes nothing more: one that hears nothing, or one that is dealt with elsewhere and has heard
-    /// everything. Durable when it returns.
+    /// Ends a stage that subscribes to nothing, or one of another process that has received everything. Durable when it
+    /// returns.
     ///
     /// # Errors
     ///
-    /// The stage has code in this process, or still something to hear.
+    /// The stage has code in this process, or events left.
     pub async fn end(&self, stage: &str) -> Result<(), PipelineError> {
         let position = self.log.end(self.log.stage(stage)?)?;
         Ok(self.settled(position).await?)
     }
 
-    /// Waits until every stage has ended, durably, or until one does not go on by itself. Dropping the future loses nothing.
+    /// Waits until every stage has ended durably, or one needs a person. Dropping the future loses nothing.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Publishing as a stage that is driven from outside.
+//! Publishing for a stage from outside.
 
 use ostler_kernel::event::Published;
 use ostler_kernel::json::{Json, to_canonical};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::api::pipeline_handle::PipelineHandle;
 use crate::pipelines::error::{PipelineError, PublishError};
 
-/// Publishes for a stage from outside. Cloning it gives another one for the same stage.
+/// Publishes for a stage from outside. A clone publishes for the same stage.
 #[derive(Clone, Debug)]
 pub struct Publisher {
     pipeline: PipelineHandle,
@@ -16,19 +16,19 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes an event and gives its number. Durable when it returns; stages of this process hear of it before. Dropping the
-    /// future may or may not have published it.
+    /// Publishes an event and returns its number. Durable when it returns; stages of this process receive it before.
+    /// Dropping the future may or may not have published it.
     ///
     /// # Errors
     ///
-    /// [`PublishError`]: the type is not declared, or stages are too far behind and did not catch up in time.
+    /// [`PublishError`]: the type is not declared, or subscribers stayed too far behind.
     pub async fn publish<T: Serialize + ?Sized>(&self, kind: &str, data: &T) -> Result<u64, PublishError> {
         let (seq, position) = self.put(kind, data).await?;
         self.pipeline.settled(position).await?;
         Ok(seq)
     }
 
-    /// Publishes an event, and does not wait until it is durable: [`PipelineHandle::durable`] waits for all of them.
+    /// Publishes an event without waiting for durability; [`PipelineHandle::durable`] waits for all.
     ///
     /// # Errors
     ///
@@ -41,11 +41,11 @@ impl Publisher {
         Ok(self.put(kind, data).await?.0)
     }
 
-    /// Publishes several events at once, all or none, and gives the number of the last. Durable when it returns.
+    /// Publishes events all or none, and returns the number of the last. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// Those of [`Publisher::publish`], or they are too many for once.
+    /// Those of [`Publisher::publish`], or the events are too many.
     pub async fn publish_all(&self, events: Vec<(String, Json)>) -> Result<u64, PublishError> {
         let events = self.pipeline.checked(self.stage, events)?;
         let (seq, position) = self.pipeline.log.publish(self.stage, events).await?;
@@ -53,7 +53,7 @@ impl Publisher {
         Ok(seq)
     }
 
-    /// Says that nothing more comes. Durable when it returns.
+    /// Ends the stage. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -77,11 +77,11 @@ impl Publisher {
 }
 
 impl PipelineHandle {
-    /// Publishes for a stage from outside.
+    /// A publisher for a stage.
     ///
     /// # Errors
     ///
-    /// There is no such stage.
+    /// The stage is unknown.
     pub fn publisher(&self, stage: &str) -> Result<Publisher, PipelineError> {
         Ok(Publisher { stage: self.log.stage(stage)?, pipeline: self.clone() })
     }

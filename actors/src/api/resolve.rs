@@ -12,29 +12,27 @@ use crate::messages::resolution::{ResolveRequest, StoredHow};
 /// How a person settles an attempt whose result was lost.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResolveHow {
-    /// It was done; this is its result.
+    /// The attempt took effect, with this result.
     Done(Value),
-    /// It is to be done again.
+    /// Run the node again.
     Redo,
-    /// It counts as failed.
+    /// The attempt failed.
     Fail,
 }
 
 impl System {
-    /// Settles whichever attempt of a node is in doubt; the run goes on. Durable when it returns. Said once more, it settles the
-    /// attempt that is in doubt by then: see [`System::resolve_attempt`].
+    /// Settles the attempt of a node that is in doubt; the run goes on. Durable when it returns. A repetition settles
+    /// whichever attempt is in doubt by then; [`System::resolve_attempt`] avoids that.
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] where no question of the run is open, or the run was set aside: it is taken up first, with
-    /// [`System::resume`].
+    /// [`RunError::InvalidState`] if the run has no open question or is suspended (use [`System::resume`] first).
     pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
         self.settle(run, node, None, how).await
     }
 
-    /// Settles this attempt of a node, counted from 1 ([`NodeInstance::attempts`](ostler_kernel::run::Instance::attempts)), and no other;
-    /// the run goes on. Durable when it returns. The same said once more changes nothing, as long as no other attempt of the node
-    /// was settled since; said of an attempt that is not in doubt, it is refused. Dropping the future loses nothing but the answer.
+    /// Settles one attempt of a node, counted from 1; the run goes on. Durable when it returns. A repetition changes
+    /// nothing unless another attempt of the node was settled since. Dropping the future loses only the answer.
     pub async fn resolve_attempt(
         &self,
         run: RunId,
@@ -77,7 +75,7 @@ impl System {
             Ok(()) => self.tell(run, Request::Resolve(request)).await,
             Err(refused) => Err(refused.into()),
         };
-        // What is said once more may have been done.
+        // A repeated request may have been done before.
         if let (Some(attempt), Err(RunError::InvalidState(_) | RunError::Over | RunError::Resolution(_))) =
             (attempt, &resolved)
             && let Ok(view) = self.view(run, None).await

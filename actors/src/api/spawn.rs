@@ -1,4 +1,4 @@
-//! Agents: making one, and giving it runs.
+//! Agents: spawning them, and submitting runs to them.
 
 use ostler_kernel::agent::{Oversight, Profile, ProfileError};
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, is_name};
@@ -7,7 +7,7 @@ use crate::api::system::System;
 use crate::messages::registry::{RegisterError, RegistryMessage, ReleaseError};
 use crate::messages::submission::{Submission, SubmitError};
 
-/// What an agent is to be. Its name, its client and what it says of itself never change.
+/// Profile of an agent to spawn. Name, client and profile never change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentProfile {
     name: AgentId,
@@ -17,28 +17,29 @@ pub struct AgentProfile {
 }
 
 impl AgentProfile {
-    /// An agent of client [`CLIENT_DEFAULT`], of weight 100, or of the one that it has already.
+    /// An agent of client [`CLIENT_DEFAULT`] with weight 100, or the agent that has the name already.
     pub fn new(name: &str) -> AgentProfile {
         let (client, profile) = (CLIENT_DEFAULT.into(), Profile::default());
         AgentProfile { name: name.into(), client, weight: None, profile }
     }
 
-    /// Who pays for it.
+    /// Sets the client that pays.
     pub fn client(self, client: &str) -> AgentProfile {
         AgentProfile { client: client.into(), ..self }
     }
 
-    /// Its weight among the agents of its client, 1 to 1,000,000. One that has another already is refused.
+    /// Sets the weight among the agents of the client, 1 to 1,000,000. An existing agent with another weight is
+    /// refused.
     pub fn weight(self, weight: u32) -> AgentProfile {
         AgentProfile { weight: Some(weight), ..self }
     }
 
-    /// All that it says of itself, at once.
+    /// Sets the whole profile.
     pub fn profile(self, profile: Profile) -> AgentProfile {
         AgentProfile { profile, ..self }
     }
 
-    /// What it can do, by names that jobs ask for.
+    /// Sets capabilities, by names that jobs ask for.
     pub fn capabilities<T: Into<String>>(
         mut self,
         capabilities: impl IntoIterator<Item = T>,
@@ -47,31 +48,31 @@ impl AgentProfile {
         self
     }
 
-    /// What it is for, such as `legal`: the domain of plans that name none.
+    /// Sets the domain, such as `legal`, for plans that name none.
     pub fn domain(mut self, domain: &str) -> AgentProfile {
         self.profile.domain = Some(domain.to_owned());
         self
     }
 
-    /// How far people watch it; a plan may only ask for more.
+    /// Sets the oversight; a plan may only ask for more.
     pub fn oversight(mut self, oversight: Oversight) -> AgentProfile {
         self.profile.oversight = Some(oversight);
         self
     }
 
-    /// JSON Schema of what its runs are given.
+    /// Sets the JSON Schema of the input of its runs.
     pub fn input(mut self, schema: serde_json::Value) -> AgentProfile {
         self.profile.input = Some(schema);
         self
     }
 
-    /// JSON Schema of what comes of its runs: a run that gives something else has failed.
+    /// Sets the JSON Schema of the output of its runs: a run with another output fails.
     pub fn output(mut self, schema: serde_json::Value) -> AgentProfile {
         self.profile.output = Some(schema);
         self
     }
 
-    /// What it asks for a job, in credits.
+    /// Sets the price for a job, in credits.
     pub fn price(mut self, credits: u64) -> AgentProfile {
         self.profile.price = Some(credits);
         self
@@ -81,24 +82,24 @@ impl AgentProfile {
 /// Why an agent was not spawned.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// The name is no name.
+    /// The name is malformed.
     #[error("agent name {0:?} is not {NAME_RULE}")]
     Name(String),
     /// The weight is out of range.
     #[error("weight {0} is not within 1 and 1,000,000")]
     Weight(u32),
-    /// What it says of itself cannot be.
+    /// The profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The registry said no.
+    /// The registry refused the agent.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// The registry is being restarted.
+    /// The registry is restarting; repeat the request.
     #[error("the system is restarting: try again")]
     Restarting,
 }
 
-/// An agent that was spawned.
+/// A spawned agent.
 #[derive(Clone)]
 pub struct AgentHandle {
     system: System,
@@ -107,12 +108,12 @@ pub struct AgentHandle {
 }
 
 impl AgentHandle {
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &AgentId {
         &self.name
     }
 
-    /// Gives it a plan to run, after those it has already. Durable when it returns; see [`System::submit`].
+    /// Submits a plan, behind the agent's earlier runs. Durable when it returns; see [`System::submit`].
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
         let (agent, client) = (Some(self.name.clone()), self.client.clone());
         self.system.submit(Submission { agent, client, ..submission }).await
@@ -120,8 +121,8 @@ impl AgentHandle {
 }
 
 impl System {
-    /// Makes an agent, or finds it; one that says nothing of itself finds whichever has its name. Durable when it returns;
-    /// dropping the future may or may not have made it.
+    /// Spawns an agent, or finds it; an empty profile finds any agent with the name. Durable when it returns; dropping
+    /// the future may or may not have spawned it.
     pub async fn spawn(&self, profile: AgentProfile) -> Result<AgentHandle, SpawnError> {
         let AgentProfile { name, client, weight, profile } = profile;
         if !is_name(name.as_str()) {
@@ -139,8 +140,8 @@ impl System {
         Ok(AgentHandle { system: self.clone(), name, client })
     }
 
-    /// Puts an agent that is quarantined back into service: it takes runs again. Those that were set aside go on when they are
-    /// asked for, with [`System::resume`]. Durable when it returns; dropping the future may or may not have released it.
+    /// Puts a quarantined agent back into service. Its suspended runs need [`System::resume`]. Durable when it returns;
+    /// dropping the future may or may not have released it.
     ///
     /// # Errors
     ///

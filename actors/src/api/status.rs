@@ -1,4 +1,4 @@
-//! The status of a run, with what goes with it.
+//! The status of a run with its reasons.
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::run::{RunStatus, StatusFacts, WaitReason};
@@ -7,27 +7,27 @@ use crate::api::system::System;
 use crate::api::view::RunView;
 use crate::base::error::RunError;
 
-/// The status of a run at the last record of a [`RunView`], and the reasons for it.
+/// The status of a run at the last record of a [`RunView`], with its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunStatusView {
     /// The status.
     pub status: RunStatus,
     /// What a waiting run waits for.
     pub waits_for: Option<WaitReason>,
-    /// Why the run is suspended or quarantined.
+    /// Reason of a suspension or quarantine.
     pub reason: Option<String>,
-    /// The run of the same agent that comes first and waits for a person: this one goes on after that one has ended.
+    /// The earlier run of the same agent that waits for a person and holds this one.
     pub blocked_by: Option<RunId>,
-    /// Whether this process executes the run, or has it in line.
+    /// This process drives the run, or has it in line.
     pub active: bool,
 }
 
 impl System {
-    /// The status of a run right now, if the view holds its last record. Does not wait.
+    /// The present status of a run whose last record is in the view. Does not wait.
     pub fn status(&self, view: &RunView) -> Result<RunStatusView, RunError> {
         let settled = self.settled_by(view)?;
         let at_rest = settled.as_ref().map(|settled| settled.status);
-        // A run that was closed this moment, after the view was read, still counts as active.
+        // A run that closed after the view was read still counts as active.
         let active =
             !matches!(at_rest, Some(RunStatus::Queued | RunStatus::Suspended | RunStatus::Quarantined));
         let waits_for_person = match at_rest {
@@ -48,7 +48,7 @@ impl System {
 }
 
 impl RunStatusView {
-    /// The status of a run as of a record that others follow: as if a process executed it.
+    /// The status as of a record in the past: as if a process drove the run.
     pub fn in_the_past(view: &RunView) -> RunStatusView {
         let (status, waits_for) = RunStatus::of(view.status_facts(true));
         RunStatusView { status, waits_for, reason: view.parked.clone(), blocked_by: None, active: false }

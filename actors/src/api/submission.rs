@@ -1,4 +1,4 @@
-//! Opening a run.
+//! Opening runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::base::lock::lock;
 use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::{Submission, SubmitError, Term};
 
-/// Whether there is anything to say of a run besides how it was opened.
+/// Whether terms need a record of their own.
 fn has_terms(terms: &RunTerms) -> bool {
     *terms != RunTerms::default()
 }
 
-/// A new id, which begins with the time: 1970 where the clock says that it is earlier.
+/// A new run id. It begins with the time; a clock before 1970 counts as 1970.
 pub fn new_run_id() -> RunId {
     if std::time::SystemTime::now() >= std::time::UNIX_EPOCH {
         return RunId(uuid::Uuid::now_v7());
@@ -28,13 +28,13 @@ pub fn new_run_id() -> RunId {
 }
 
 impl System {
-    /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
-    /// opened it.
+    /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have opened
+    /// it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
         self.open(submission, None).await
     }
 
-    /// The same, of a run that somebody may have asked for in the name of another run.
+    /// Opens a run, also on behalf of a parent run.
     pub(crate) async fn open(
         &self,
         submission: Submission,
@@ -68,7 +68,7 @@ impl System {
         let Some(position) = self.append_opening(&opened, &terms, wanted.is_some(), at_ms)? else {
             return self.opened_before(opened, &terms).await;
         };
-        // It begins at once: nothing acts before what it follows from is durable, and what is undone is gone with all of it.
+        // Driving begins before the record is durable: acting attempts wait for it, and a rollback removes everything.
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
         self.services.active_runs.add(run, false);
         self.services.active_runs.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
@@ -77,7 +77,7 @@ impl System {
         Ok(run)
     }
 
-    /// Whether something may be run on these terms, and in which folder.
+    /// Checks the terms of a submission, and resolves its workspace.
     pub(crate) fn check_terms(
         &self,
         client: &ClientId,
@@ -105,8 +105,8 @@ impl System {
             .map_err(|error| SubmitError::Workspace { folder: workspace, why: error.to_string() })
     }
 
-    /// Appends the first record of a run; `None` if there is a run of this id. Clients have streams of their own, so
-    /// who may want an id that another has taken looks, and appends, before anybody else does.
+    /// Appends the opening record; `None` if the run exists. A chosen id may be used in another client's stream, so it
+    /// is looked up and appended under a lock.
     fn append_opening(
         &self,
         opened: &RunOpened,
@@ -128,7 +128,7 @@ impl System {
         }
     }
 
-    /// The run that this id was given to before, if it was opened on the same terms. It goes on if nobody drives it.
+    /// Returns an existing run with equal terms, and resumes it.
     async fn opened_before(&self, now: RunOpened, terms: &RunTerms) -> Result<RunId, SubmitError> {
         let run = now.run;
         let unreadable = |error| SubmitError::Unreadable(Box::new(error));
@@ -152,19 +152,18 @@ impl System {
         Ok(run)
     }
 
-    /// Whether there is a run of this id, whatever it was opened with. If so it is durable when this returns, and goes on if nobody
-    /// drove it.
+    /// Whether a run of this id exists, with any terms. It is durable then, and resumes if it was inactive.
     ///
     /// # Errors
     ///
-    /// The journal cannot be asked, or has lost it again.
+    /// The journal cannot be read, or has rolled the run back.
     pub async fn has_opened(&self, run: RunId) -> Result<bool, JournalError> {
         let Some(row) = self.services.journal.run(run)? else { return Ok(false) };
         self.stand_by(row).await?;
         Ok(true)
     }
 
-    /// Waits until a run that was opened before is durable, and lets it go on.
+    /// Waits until an existing run is durable, and resumes it.
     async fn stand_by(&self, row: RunRow) -> Result<(), JournalError> {
         self.services.journal.durable(row.position).await?;
         if row.status == RunRowStatus::Open && !self.services.active_runs.has(row.run) {
@@ -177,7 +176,7 @@ impl System {
         let run = row.run;
         self.services.active_runs.add(run, by_name);
         self.services.mailboxes.tell_registry(RegistryMessage::Drive(row));
-        // Whoever takes up the run of a job sees to it that the job gets to its end.
+        // The process that drives a job's run also moves the job along.
         if self.services.market.has_open(run) {
             self.pursue(run);
         }

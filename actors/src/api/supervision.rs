@@ -1,36 +1,36 @@
-//! What supervises what, and how often it had to be brought up again.
+//! The supervision tree.
 
 use ostler_supervisor::{Branch, ChildRef, ChildState, Kind};
 
 use crate::api::system::System;
 
-/// A child of the tree of supervision, and what is below it.
+/// A child in the supervision tree, with its children.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct TreeRow {
-    /// Its name among its siblings; that of an agent in the pool.
+    /// Name among its siblings; in the pool, that of the agent.
     pub name: String,
     /// `worker`, `supervisor` or `pool`.
     pub kind: &'static str,
     /// `down`, `starting`, `restarting`, `running` or `stopping`.
     pub state: &'static str,
-    /// How many times it was started, failed attempts included.
+    /// Number of starts, failed ones included.
     pub generation: u64,
-    /// How many times it was brought up again.
+    /// Number of restarts.
     pub restarts: u64,
-    /// How it ended last, if it did, in words.
+    /// The last exit, in words.
     pub last_exit: Option<String>,
-    /// How many children it has.
+    /// Number of children.
     pub width: usize,
-    /// The first of them.
+    /// The first of its children.
     pub children: Vec<TreeRow>,
 }
 
-/// Children of one supervisor or pool that are listed, at most.
+/// Listed children of one supervisor or pool.
 pub const TREE_CHILDREN_MAX: usize = 1_000;
 
 impl System {
-    /// The tree of supervision as it stands: registry, evaluator, scheduler, pipelines, and the pool with the agents and
-    /// stages that have an actor; of the children of each, the first [`TREE_CHILDREN_MAX`]. Empty once the system was shut down.
+    /// The supervision tree: registry, evaluator, scheduler, pipelines, and the pool with the agents and stages that
+    /// have an actor. Lists the first [`TREE_CHILDREN_MAX`] children of each; empty after the shutdown.
     pub async fn tree(&self) -> Vec<TreeRow> {
         self.root.tree(TREE_CHILDREN_MAX).await.into_iter().map(row).collect()
     }

@@ -1,4 +1,4 @@
-//! The handle to a running system.
+//! The handle of a running system.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,65 +27,65 @@ use crate::state::ledger::{ClientConfig, Ledger};
 use crate::state::toolbox::{Toolbox, ToolboxError};
 use crate::storage::run_reader;
 
-/// What a system is made of.
+/// Parts and settings of a system.
 pub struct SystemConfig {
-    /// Where everything that happens is written down.
+    /// Stores the records.
     pub journal: Arc<dyn Journal>,
-    /// Where large results go.
+    /// Stores large results.
     pub artifacts: Arc<dyn ArtifactStore>,
-    /// What plans may call.
+    /// Tools that plans may call.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Who may call what.
+    /// Policy of the gate.
     pub gate: GatePolicy,
-    /// Attempts that run at once in the whole system.
+    /// Slots of the whole system.
     pub slots: u32,
-    /// Attempts that run at once in a run whose plan does not say.
+    /// Slots of a run whose plan sets no limit.
     pub run_slots: u32,
-    /// How long a shutdown waits for attempts that act on the world.
+    /// Time that a shutdown gives to attempts that act on the world.
     pub drain: Duration,
-    /// Clients that are not like any other.
+    /// Clients with configured terms.
     pub clients: Vec<ClientConfig>,
-    /// Where it records what it measures.
+    /// Recorder of metrics.
     pub measures: Measures,
-    /// What runs are judged by.
+    /// Weights and judge of evaluations.
     pub evaluation: Evaluating,
 }
 
-/// How long actors may take to say how things stand.
+/// Time limit for actors to report their state.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a system did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The tools do not go together.
+    /// The tools are inconsistent.
     #[error(transparent)]
     Tools(#[from] ToolboxError),
-    /// What clients were charged, or what else is on record of them, cannot be read.
+    /// Records of clients cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// An actor did not come up.
+    /// An actor did not start.
     #[error("the tree did not start: {0}")]
     Tree(#[from] ostler_supervisor::StartError),
 }
 
-/// A running system. Cloning it gives another handle to the same.
+/// A running system. A clone is another handle of the same system.
 #[derive(Clone)]
 pub struct System {
     pub(crate) services: Arc<RunServices>,
     pub(crate) pipelines: Arc<PipelineMap>,
-    /// Held while a run is opened under an id of the caller.
+    /// Held while a run is opened under a chosen id.
     pub(crate) opening: Arc<Mutex<()>>,
     pub(crate) root: SupervisorRef,
     pub(crate) drain: Duration,
 }
 
 impl System {
-    /// Starts the actors. Open runs rest until [`System::resume`] or [`System::resume_all`].
+    /// Starts the actors. Open runs stay inactive until [`System::resume`] or [`System::resume_all`].
     pub async fn start(config: SystemConfig) -> Result<System, StartError> {
         System::start_within(config, Limits::default()).await
     }
 
-    /// The same, with limits of your own.
+    /// The same with other limits.
     pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
         let SystemConfig {
             journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, ..
@@ -113,17 +113,17 @@ impl System {
         &self.services.gatekeeper.toolbox
     }
 
-    /// How plans are normalised and judged here.
+    /// Settings for normalising and validating plans.
     pub fn settings(&self) -> Settings<'_> {
         self.services.kernel.settings()
     }
 
-    /// Normalises and judges a plan as it would be run here. A large one takes a while, so that is done beside the threads
-    /// that drive runs and serve clients, for at most [`PLANS_JUDGED_AT_ONCE_MAX`] at once.
+    /// Normalises and validates a plan with the settings of this system. A large plan takes long, so validation runs on
+    /// threads of its own, at most [`PLANS_JUDGED_AT_ONCE_MAX`] at once.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it.
+    /// All faults of the plan.
     pub async fn judge_plan(&self, draft: PlanDraft) -> Result<Plan, Vec<Diagnostic>> {
         static PLACES: Semaphore = Semaphore::const_new(PLANS_JUDGED_AT_ONCE_MAX);
         let place = PLACES.acquire().await;
@@ -135,18 +135,18 @@ impl System {
         judging.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()))
     }
 
-    /// The table of agents.
+    /// All agents.
     pub async fn agents(&self) -> Vec<AgentRow> {
         self.ask_registry(|reply| RegistryMessage::List { reply }).await.unwrap_or_default()
     }
 
-    /// One agent; `None`: there is none of this name.
+    /// One agent; `None` if no agent has this name.
     pub async fn agent(&self, agent: &AgentId) -> Option<AgentRow> {
         let agent = agent.clone();
         self.ask_registry(|reply| RegistryMessage::Find { agent, reply }).await.flatten()
     }
 
-    /// Asks the registry, and waits for its answer; `None`: it ended without one. One that is being restarted is waited for.
+    /// Asks the registry and waits for its answer, also through a restart; `None`: it ended without an answer.
     pub(crate) async fn ask_registry<T: Send + 'static>(
         &self,
         message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage,
@@ -154,8 +154,8 @@ impl System {
         ask(&self.services.mailboxes.registry.up().await.ok()?, message).await
     }
 
-    /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if
-    /// the system measures nothing. What does not answer within a second is left out.
+    /// Writes the present state of queue and agents, and what clients used, into a recorder made for this answer.
+    /// Without metrics it does nothing; an actor that does not answer within a second is left out.
     pub async fn look(&self, into: &(dyn Recorder + Sync)) {
         let queue = self.services.scheduler.look();
         let agents = self.ask_registry(|reply| RegistryMessage::Count { reply });
@@ -176,7 +176,7 @@ impl System {
         self.services.measures.look_at_market(into, &reputations, &jobs);
     }
 
-    /// Why nothing goes on any more here; `None`: it does.
+    /// Why the system has halted; `None` while it runs.
     pub fn halted(&self) -> Option<String> {
         let halted = self.services.journal.status.halted();
         halted.or_else(|| {
@@ -184,48 +184,48 @@ impl System {
         })
     }
 
-    /// Why there is no room on the disk: for records, and then nothing goes on; or for a result, which waits while the rest goes on.
-    /// `None`: there is room. What waits goes on by itself when there is.
+    /// Watches why the disk has no space, for records (nothing goes on) or for a result (the rest goes on); `None`
+    /// while there is space. Work resumes by itself.
     pub fn full(&self) -> watch::Receiver<Option<String>> {
         self.services.journal.disk.watch()
     }
 
-    /// How long a shutdown waits at most for what acts on the world.
+    /// Time that a shutdown gives to attempts that act on the world.
     pub fn drain(&self) -> Duration {
         self.drain
     }
 
-    /// Runs that this process drives.
+    /// Number of driven runs.
     pub fn active(&self) -> usize {
         self.services.active_runs.all().len()
     }
 
-    /// Tells whenever something may have changed about how runs stand: taken before they are looked at, it misses nothing.
-    pub fn stirs(&self) -> watch::Receiver<u64> {
+    /// Signals changes of runs; subscribed before the state is read, it misses none.
+    pub fn watch_changes(&self) -> watch::Receiver<u64> {
         self.services.journal.status.watch_changes()
     }
 
-    /// Starts nothing more; what is under way goes on. [`System::shutdown`] follows, and does that first if nobody has.
+    /// Starts nothing more; running attempts continue. [`System::shutdown`] does this first.
     pub async fn start_nothing(&self) {
         self.close_jobs().await;
         self.services.journal.status.stop();
     }
 
-    /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
-    /// no longer than the configured time; then the actors stop, and it is stopped as well. Open runs stay open. What was recorded is
-    /// durable when it returns, if the disk takes it in that time. Gives what was stopped while it acted.
+    /// Shuts down: stops grants, cancels pure attempts, lets acting attempts finish within the configured time and then
+    /// stops them, and stops the actors. Open runs stay open. Recorded events are durable when it returns, if the disk
+    /// takes them in that time. Returns the attempts that were stopped while they acted.
     pub async fn shutdown(&self) -> Vec<InDoubt> {
         self.start_nothing().await;
         self.services.scheduler.stop();
         self.services.attempts.stop_pure();
         let _ = tokio::time::timeout(self.drain, self.services.attempts.drained()).await;
         self.root.stop().await;
-        // Nobody takes their ends in any more: what became of them is not known.
+        // Without drivers, these attempts end without a record.
         let in_doubt: Vec<InDoubt> = self.services.attempts.stop_acting();
         for InDoubt { run, node } in &in_doubt {
             tracing::warn!(%run, %node, "it acts on the world and did not end in time: it is in doubt");
         }
-        // Whoever still has hold of the journal, the process may end when this returns: what came of the last attempts is on disk by then.
+        // The process may end when this returns, so the last records must be durable whoever else holds the journal.
         let appended = self.pipelines.opened().iter().map(|log| log.position()).max();
         let last = self.services.journal.last_appended().max(appended.unwrap_or_default());
         let durable = self.services.journal.durable(last);
@@ -240,10 +240,10 @@ impl System {
     }
 }
 
-/// Time after records were undone and all was read again before that is done once more.
+/// Shortest time between two full rereads after rollbacks.
 const READ_AGAIN: Duration = Duration::from_secs(10);
 
-/// Whether all that is on record of clients can be read, as the actors do when they start.
+/// Checks that all records of clients can be read, as the actors do when they start.
 fn read_clients(journal: &dyn Journal) -> Result<(), JournalError> {
     for stream in journal.clients()? {
         run_reader::each(journal, stream, None, |_| Ok::<(), JournalError>(()))?;
@@ -251,7 +251,7 @@ fn read_clients(journal: &dyn Journal) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Has everything read again when records were undone, looks for room where there was none, and says it when the tree ends.
+/// Restarts the tree after a rollback, looks for disk space, and reports the end of the tree.
 async fn watch_over(services: Arc<RunServices>, root: SupervisorRef) {
     let (mut undone, mut at, mut full) = (0, Instant::now(), services.journal.disk.watch());
     loop {
@@ -269,9 +269,9 @@ async fn watch_over(services: Arc<RunServices>, root: SupervisorRef) {
                 (undone, at) = (times, Instant::now() + READ_AGAIN);
                 services.journal.disk.is_missing("what was ordered has no room on the disk");
                 services.attempts.sweep();
-                // One that is being started may have read what is gone.
+                // A registry that is starting may have read rolled back records.
                 if let Ok(registry) = services.mailboxes.registry.up().await {
-                    let _ = registry.cast(RegistryMessage::Undone);
+                    let _ = registry.cast(RegistryMessage::RolledBack);
                 }
             }
             () = is_full => look_for_space(&services),
@@ -279,11 +279,11 @@ async fn watch_over(services: Arc<RunServices>, root: SupervisorRef) {
     }
 }
 
-/// Lets everything go on that waits for space on the disk, if there is some again.
+/// Resumes everything that waits for disk space, if there is some.
 fn look_for_space(services: &RunServices) {
     services.attempts.sweep();
     if services.journal.has_room() {
-        services.journal.disk.is_found(|| services.mailboxes.tell_registry(RegistryMessage::Room));
+        services.journal.disk.is_found(|| services.mailboxes.tell_registry(RegistryMessage::SpaceFound));
     }
 }
 
@@ -299,7 +299,7 @@ fn ended(services: &RunServices, root: &SupervisorRef, exit: Exit) {
     }
 }
 
-/// Asks an actor, and waits for its answer; `None` if it ended without one.
+/// Asks an actor and waits for its answer; `None` if it ended without one.
 pub(crate) async fn ask<M: ractor::Message, T: Send + 'static>(
     actor: &ActorRef<M>,
     message: impl FnOnce(RpcReplyPort<T>) -> M,

@@ -1,5 +1,5 @@
-//! The tree: a rest-for-one root over registry, evaluator, scheduler, pipelines and a one-for-one pool of agents and stages. The order is the order of
-//! dependency: a crash restarts that child and all after it.
+//! The tree: a rest-for-one root over registry, evaluator, scheduler, pipelines and a one-for-one pool of agents and
+//! stages. The order is the order of dependency: a crash restarts that child and all after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::registry::Registry;
 use crate::run::services::RunServices;
 use crate::scheduler::{Scheduler, SchedulerArguments};
 
-/// Restarts of the root's children, at most, in [`ROOT_PERIOD`].
+/// Restarts of the root's children within [`ROOT_PERIOD`].
 const ROOT_RESTARTS: u32 = 10;
 const ROOT_PERIOD: Duration = Duration::from_secs(60);
 
-/// Restarts of one agent or stage, at most, in [`AGENT_PERIOD`]; then it is taken out of service.
+/// Restarts of one agent or stage within [`AGENT_PERIOD`]; then it is quarantined.
 const AGENT_RESTARTS: u32 = 5;
 const AGENT_PERIOD: Duration = Duration::from_secs(60);
 
-/// Restarts of all agents together, at most, in [`ROOT_PERIOD`].
+/// Restarts of all agents together within [`ROOT_PERIOD`].
 const POOL_RESTARTS: u32 = LIVE_AGENTS_MAX;
 
 pub(crate) async fn start(
@@ -107,7 +107,7 @@ fn pool(services: &Arc<RunServices>, map: &Arc<PipelineMap>) -> ChildSpec {
     })
 }
 
-/// Counts what happens, and tells who brought them up what becomes of agents and stages.
+/// Counts supervision events, and reports the ends of agents and stages.
 fn observe(services: &RunServices, map: &PipelineMap, event: &Event<'_>) {
     services.measures.observe(event);
     if event.tree != "/pool/" {

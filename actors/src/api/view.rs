@@ -1,4 +1,4 @@
-//! Runs as their records tell them, at any point: read only.
+//! Read-only views of runs at any record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,41 +22,40 @@ use crate::storage::event_cursor::EventCursor;
 /// A run, folded from its records.
 #[derive(Debug, Clone)]
 pub struct RunView {
-    /// How it was opened.
+    /// The opening record.
     pub opened: RunOpened,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time of the opening in milliseconds since the Unix epoch.
     pub opened_ms: Ticks,
-    /// Where it stands.
+    /// The state.
     pub run: Run,
-    /// What it amounts to.
+    /// The summary.
     pub report: RunReport,
-    /// How long the last attempt of each node took that has ended, or has taken so far, in milliseconds.
+    /// Milliseconds of the last attempt of each node, up to now for a running one.
     pub took: BTreeMap<NodeId, Ticks>,
-    /// How it ended, if it has.
+    /// Outcome of a closed run.
     pub closed: Option<RunOutcome>,
-    /// Why it was set aside, if it was and nobody took it up since.
+    /// Reason of a suspension that still holds.
     pub parked: Option<String>,
-    /// Nothing more of it starts, because the credits of its client are used up, by its last record of that.
+    /// The last such record says that the client lacks credits.
     pub out_of_credit: bool,
-    /// When it must be over, by the job that it is for, or that what opened it is for: nobody can answer any more then.
+    /// Deadline of the run's market job, or of its parent's; no answer counts after it.
     pub over_by: Option<Ticks>,
-    /// The last record it is folded from.
+    /// The last folded record.
     pub last: Seq,
-    /// Where that record stands in the journal.
+    /// Its position in the journal.
     position: Position,
 }
 
-/// What taking a run up would find that nobody drives.
+/// What resuming an inactive run would find.
 #[derive(Debug, Clone)]
 pub struct RecoveryPreview {
-    /// Where it stands then: what may not be done twice is in doubt.
+    /// The state then: attempts that may not be repeated are in doubt.
     pub run: Run,
-    /// The nodes whose attempt is done again.
+    /// Nodes whose attempt is repeated.
     pub again: BTreeSet<NodeId>,
 }
 
-/// Folds the records of a run, up to `at` (all, if that is `None`). Every record is checked to follow from those
-/// before it.
+/// Folds the records of a run up to `at`, or all. Each must follow from those before it.
 fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
     let mut timeline = RunTimeline::default();
     let folded = services.runs.fold(row, at, |record| timeline.record(&record.event, record.at_ms))?;
@@ -83,19 +82,19 @@ fn fold(services: &RunServices, row: &RunRow, at: Option<Seq>) -> Result<RunView
     })
 }
 
-/// A result, as it was read to see whether it is what it was.
+/// A result, read to verify its digest.
 #[derive(Debug)]
 pub struct ReadResult {
-    /// Whose.
+    /// The node.
     pub node: NodeId,
-    /// What the records say that its bytes give.
+    /// The recorded digest.
     pub artifact: Digest,
-    /// What they give, and how many there are; or why it cannot be read.
+    /// The digest and length of the bytes, or why they cannot be read.
     pub found: Result<(Digest, u64), RunError>,
 }
 
 impl RunView {
-    /// The facts that decide the status of the run; `active`: this process executes it.
+    /// The facts that decide the status of the run; `active`: this process drives it.
     pub fn status_facts(&self, active: bool) -> StatusFacts<'_> {
         StatusFacts {
             run: &self.run,
@@ -108,14 +107,14 @@ impl RunView {
         }
     }
 
-    /// The requests that the run accepts; `active`: this process executes it.
+    /// The requests that the run accepts; `active`: this process drives it.
     pub fn lifecycle(&self, active: bool) -> RunLifecycle {
         RunLifecycle::of(self.status_facts(active))
     }
 }
 
 impl System {
-    /// The table of runs, newest first.
+    /// All runs, newest first.
     pub fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, RunError> {
         Ok(self.services.journal.runs(open_only)?)
     }
@@ -124,15 +123,15 @@ impl System {
         self.services.journal.run(run)?.ok_or(RunError::Unknown(run))
     }
 
-    /// A run, folded from its records, up to `at`; all of it durable when this returns.
+    /// A run, folded up to `at`; durable when this returns.
     pub async fn view(&self, run: RunId, at: Option<Seq>) -> Result<RunView, RunError> {
         let view = fold(&self.services, &self.row(run)?, at)?;
         self.services.journal.durable(view.position).await?;
         Ok(view)
     }
 
-    /// What taking up a run would find of which this view holds the last record: attempts that were under way when their process
-    /// ended, and nobody knows of. `None` if there are none, or somebody drives it. Nothing is written down, and nothing is begun.
+    /// Previews the recovery of an inactive run whose last record is in the view: attempts whose process ended. `None`
+    /// if there are none, or the run is driven. Records and starts nothing.
     pub fn ahead(&self, view: &RunView) -> Option<RecoveryPreview> {
         let id = view.opened.run;
         if view.closed.is_some() || self.services.active_runs.has(id) {
@@ -159,7 +158,7 @@ impl System {
         }
     }
 
-    /// The records of a run after `after`.
+    /// Follows the records of a run after `after`.
     pub fn events(&self, run: RunId, after: Seq) -> Result<EventCursor, RunError> {
         let row = self.row(run)?;
         let journal = Arc::clone(&self.services.journal);
@@ -174,7 +173,7 @@ impl System {
         self.content(instance.result().ok_or_else(no_result)?).await
     }
 
-    /// Reads the results of all nodes of a run, one after the other, from one fold of its records.
+    /// Reads the results of all nodes of a run, from one fold of its records.
     pub async fn read_results(&self, run: RunId) -> Result<Vec<ReadResult>, RunError> {
         let view = self.view(run, None).await?;
         let mut results = Vec::new();

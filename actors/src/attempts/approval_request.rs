@@ -1,4 +1,4 @@
-//! What an approval request shows: the work of a node as the gate would let it through now.
+//! Builds approval requests: the work of a node as the gate would allow it now.
 
 use ostler_kernel::event::{HumanRequestKind, RunOpened};
 use ostler_kernel::gate::{CallClass, Preview};
@@ -13,8 +13,8 @@ use crate::state::caller::Caller;
 use crate::state::gatekeeper::Gatekeeper;
 use crate::storage::results::ResultStore;
 
-/// What a node shows before it goes on: with its references resolved, and by the word of the gate. What it is given may be
-/// lost; then that is why it would come to nothing.
+/// The request of a node, with resolved inputs and the gate's classification. If inputs are lost, the request says why
+/// the node would fail.
 pub(crate) async fn shown(
     gatekeeper: &Gatekeeper,
     results: &ResultStore,
@@ -45,7 +45,7 @@ pub(crate) async fn shown(
     }
 }
 
-/// What a node shows that is about to do this work.
+/// The request of a node that is about to do this work.
 pub(crate) fn of_work(gatekeeper: &Gatekeeper, caller: &Caller, node: &Node, work: &Work) -> ApprovalRequest {
     let shown = as_planned(gatekeeper, caller, node, HumanRequestKind::Before);
     match work {
@@ -54,7 +54,7 @@ pub(crate) fn of_work(gatekeeper: &Gatekeeper, caller: &Caller, node: &Node, wor
     }
 }
 
-/// What is known of a node without what others give it: the plan's words, and its tests.
+/// The request from the plan alone: its words and tests.
 fn as_planned(
     gatekeeper: &Gatekeeper,
     caller: &Caller,
@@ -88,13 +88,13 @@ fn as_planned(
     shown
 }
 
-/// What exactly the gate lets a node do. Its tests may still be refused.
+/// Adds what the gate allows. The gate judges the tests separately.
 fn as_judged(shown: ApprovalRequest, params: Map<String, Value>, class: CallClass) -> ApprovalRequest {
     let CallClass { effect, impact, .. } = class;
     ApprovalRequest { effect, impact, params, ..shown }
 }
 
-/// What exactly an aggregator makes a text of: its template, and what became of each dependency, a result by its digest.
+/// Adds an aggregator's template and the state of each dependency, with results as digests.
 fn as_rendered(mut shown: ApprovalRequest, template: &str, values: &Map<String, Value>) -> ApprovalRequest {
     let by_digest = |(node, fate): (&String, &Value)| {
         let mut fate = fate.clone();

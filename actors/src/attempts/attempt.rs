@@ -1,4 +1,4 @@
-//! What an attempt does, from its permit to an output that passed its contract. Runs outside the actors.
+//! The work of an attempt, from its permit to an output that meets its contract. Runs outside the actors.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,16 +22,15 @@ use crate::base::limits::TEST_MS_MAX;
 use crate::state::caller::Caller;
 use crate::storage::results::invalid;
 
-/// What an attempt does.
+/// The work of an attempt.
 pub(crate) enum Work {
-    /// Calls a tool.
     Tool { tool: Arc<dyn Tool>, permit: Permit },
-    /// Renders a template over what became of other nodes.
+    /// Renders a template over the results of dependencies.
     Render { template: String, values: Map<String, Value> },
 }
 
 impl Work {
-    /// Whether it takes microseconds, and waits for nothing.
+    /// Whether the work takes microseconds and never waits.
     pub(crate) fn is_quick(&self) -> bool {
         match self {
             Work::Tool { tool, permit } => tool.is_quick(permit.params()),
@@ -39,8 +38,7 @@ impl Work {
         }
     }
 
-    /// Whether it does something to the world as work of `node`: by the word of its permit as well, which knows what
-    /// it was given.
+    /// Whether the work changes the world, according to the node or to the permit, which knows the parameters.
     pub(crate) fn acts(&self, node: &Node) -> bool {
         match self {
             Work::Tool { permit, .. } => node.reach().and(permit.class()).acts(),
@@ -49,7 +47,7 @@ impl Work {
     }
 }
 
-/// Does the work within the node's timeout, judges it, and keeps what it gave.
+/// Does the work within the node's timeout, judges the result and stores it.
 pub(crate) async fn perform(
     executor: &Executor,
     caller: &Caller,
@@ -62,7 +60,8 @@ pub(crate) async fn perform(
     let acted = closing.log.within(timeout_ms, act(executor, caller, node, work, &closing.log));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && Box::pin(closing.log.is_in_doubt()).await {
-        // Whatever ended it, an ordinary retry would call the step again, and a patch would under another key.
+        // An ordinary retry would call the step again, and a patch would do so under another key: the doubt comes
+        // first.
         let told = match acted {
             Ok(Ok(Err(failure))) if failure.category == FailureCategory::InDoubt => Some(failure.message),
             _ => None,
@@ -73,7 +72,7 @@ pub(crate) async fn perform(
     let acted = acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     match acted {
         Ok(Ok(value)) => {
-            // Beside the timeout: it is done by now.
+            // Outside of the timeout, because the work is done.
             let (most, waited) = (executor.results.bytes_max, &closing.log.waited);
             let kept = executor.results.keep_done(&value, most, waited).await;
             closing.done = kept.is_ok();
@@ -108,12 +107,12 @@ async fn act(
             let attempt = Arc::<AttemptJournal>::clone(log);
             let called = tool.call(permit, CallContext { workspace, timeout_ms, attempt });
             let called = log.watch(called).await;
-            // It may have given up waiting.
+            // The attempt may have returned its slot to wait.
             log.reclaim().await;
             called.unwrap_or_else(|silent| Err(silence(silent)))?
         }
         Work::Render { template, values } => {
-            // It may take seconds: not on the thread of whoever drives the run.
+            // Rendering may take seconds, so it stays off the driver's thread.
             let rendering = tokio::task::spawn_blocking(move || template::render(&template, &values));
             let text = rendering.await.map_err(|error| crash(format!("the rendering broke off: {error}")))?;
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
@@ -123,16 +122,16 @@ async fn act(
     Ok(value)
 }
 
-/// Holds a value against a contract; tests are run, through the gate like any call.
+/// Judges a value by a contract. Tests pass the gate like any call.
 async fn judge(executor: &Executor, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
     for test in judge_here(executor, rules, value)? {
-        // Boxed, as all that is seldom awaited: what stands here is part of every attempt.
+        // Boxed: otherwise this rare future enlarges every attempt.
         Box::pin(run_test(executor, caller, &test)).await?;
     }
     Ok(())
 }
 
-/// Holds a value against what a contract says of it, and gives the tests that remain to be run.
+/// Judges a value by all rules but the tests, and returns those.
 fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Vec<Test>, Failure> {
     let contract = executor.gatekeeper.contract(rules).map_err(|error| structural(error.to_string()))?;
     let judgement = contract.judge(value);
@@ -156,7 +155,7 @@ async fn run_test(executor: &Executor, caller: &Caller, test: &Test) -> Result<(
         message: denial.for_model().to_owned(),
     })?;
     let context = CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX);
-    // Dropping the call ends its program with all that came of it.
+    // Dropping the call ends its program with all children.
     let ran = tokio::time::timeout(Duration::from_millis(TEST_MS_MAX), tool.call(permit, context)).await;
     let failed = match ran {
         Ok(Ok(_)) => return Ok(()),
@@ -172,8 +171,7 @@ fn silence(Silent { ms }: Silent) -> Failure {
     Failure { category: FailureCategory::Timeout, message }
 }
 
-/// Holds the map of the outputs against the plan's own contract; why that does not hold. Nothing is run for it: no plan with a
-/// test there is valid.
+/// Judges the outputs by the plan's own contract; the error says why it is broken. A valid plan has no tests there.
 pub(crate) async fn judge_plan(
     executor: &Executor,
     rules: &[Rule],
@@ -194,7 +192,7 @@ pub(crate) async fn judge_plan(
     judged.map_err(|failure| failure.message)
 }
 
-/// The outcome of a wait that is over.
+/// The outcome of a finished timer.
 pub(crate) fn slept() -> Outcome {
     let empty = json::canonical(&json!({})).expect("an empty object is canonical");
     let artifact: Digest = lineage::artifact(JSON, empty.as_str().as_bytes());

@@ -1,4 +1,4 @@
-//! The log of one attempt: what it notes of itself while it runs.
+//! The journal of one attempt: what it records of itself while it runs.
 
 mod log;
 mod slot;
@@ -25,48 +25,48 @@ use crate::base::paused_time::{PausedTime, SPACE_RETRY};
 use crate::storage::step_logs::RunStepLog;
 
 tokio::task_local! {
-    /// The step that is being called here: what begins meanwhile is taken in it.
+    /// The step that is being called in this task; steps that begin inside are nested in it.
     pub(crate) static AROUND: Option<Arc<str>>;
 }
 
-/// Reports of progress are written down no more often than this; the last one always is.
+/// Shortest time between two progress records; the last token is always recorded.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// Which attempt a log is of, and what it may do.
+/// Identity and authority of the attempt of a journal.
 pub(crate) struct Site {
     pub(crate) run: RunId,
-    /// The stream that it writes to.
+    /// The stream for its records.
     pub(crate) stream: StreamId,
     pub(crate) of: AttemptRef,
-    /// What a receiver can recognise a repetition of its work by.
+    /// Idempotency key of the work.
     pub(crate) key: Digest,
     pub(crate) heartbeat_ms: Option<u64>,
-    /// What it may do to the world, 0..=2.
+    /// Highest allowed impact, 0 to 2.
     pub(crate) impact: u8,
 }
 
-/// The log of an attempt that is under way.
+/// The journal of a running attempt.
 pub(crate) struct AttemptJournal {
     pub(crate) executor: Arc<Executor>,
     pub(crate) site: Site,
     notes: OnceLock<Arc<RunStepLog>>,
     over: AtomicBool,
-    /// It met a step that only a person can tell of.
+    /// A step has an unknown outcome that only a person can settle.
     in_doubt: AtomicBool,
-    /// Told of every sign of life.
+    /// Wakes at every sign of life.
     signs: Notify,
-    /// Told when a step is over, or waits for a run.
+    /// Wakes when a step ends or waits for a run.
     lulls: Notify,
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
-    /// Time in which there was no room for what it or a step of it gave, and in which it had no slot.
+    /// Time without disk space for a result, or without a slot.
     pub(crate) waited: Arc<PausedTime>,
 }
 
-/// How far the attempt has come.
+/// Progress of the attempt.
 struct Progress {
     sign: Instant,
-    /// Reported and not written yet.
+    /// Reported, but not recorded yet.
     unwritten: Option<Json>,
     written: Option<Instant>,
 }
@@ -87,7 +87,7 @@ impl AttemptJournal {
         }
     }
 
-    /// Tells something of a step to whoever watches.
+    /// Reports an event of a step to the metrics.
     fn tell(&self, event: Telemetry) {
         self.executor.measures.tell(event, None, Some(self.site.run));
     }
@@ -96,7 +96,7 @@ impl AttemptJournal {
         self.notes.get_or_init(|| self.executor.step_logs.of(self.site.stream))
     }
 
-    /// Asks the notes of this work.
+    /// Queries the history of this work.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&StepHistory) -> T) -> Result<T, AttemptLogError> {
         self.notes().ask(&self.site.of, question)
     }
@@ -108,7 +108,7 @@ impl AttemptJournal {
         self.notes().append(event)
     }
 
-    /// Appends, and waits until that is durable; and for room, if there is none.
+    /// Appends a record and waits until it is durable; on a full disk it waits for space.
     pub(crate) async fn append_durably(&self, event: Event) -> Result<(), AttemptLogError> {
         let mut waits = None;
         loop {
@@ -130,7 +130,7 @@ impl AttemptJournal {
         }
     }
 
-    /// Waits for a call for as long as it gives signs of life; writes down meanwhile how far it has come.
+    /// Waits for a call while it gives signs of life, and records its progress.
     pub(crate) async fn watch<T>(&self, call: impl Future<Output = T>) -> Result<T, Silent> {
         let mut call = std::pin::pin!(self.lending(call));
         lock(&self.progress).sign = Instant::now();
@@ -164,11 +164,11 @@ impl AttemptJournal {
         }
     }
 
-    /// Whether it leaves a step of which only a person can tell, now or before its process died. That they are asked about it is
-    /// written down: their word that it may be done anew is for that step.
+    /// Whether a step's outcome is unknown, now or from a dead process. Recorded, so that a person's order to repeat
+    /// applies to that step.
     pub(crate) async fn is_in_doubt(&self) -> bool {
         let attempt = self.site.of.attempt;
-        // Who noted nothing here may end after its run was let go of: its notes are not kept for that.
+        // The logs of a closed run are not cached, so this reads them.
         let peeked = || self.executor.step_logs.peek(self.site.stream);
         let notes = self.notes.get().map_or_else(peeked, Arc::clone);
         let in_doubt = notes.ask(&self.site.of, |notes| {
@@ -192,12 +192,12 @@ impl AttemptJournal {
         self.signs.notify_one();
     }
 
-    /// When the attempt counts as dead, and when what it reported is to be written.
+    /// When the attempt counts as dead, and when its progress is to be recorded.
     fn due(&self) -> (Option<Instant>, Option<Instant>) {
         let progress = lock(&self.progress);
-        // What the clock cannot add never comes.
+        // A time beyond the clock's range never comes.
         let silent = self.site.heartbeat_ms.map(Duration::from_millis);
-        // While there is no room it can do nothing.
+        // The attempt can do nothing while the disk is full.
         let sign = self.waited.last().map_or(progress.sign, |last| last.max(progress.sign));
         let silent = silent.and_then(|silent| sign.checked_add(silent));
         let write = progress
@@ -207,7 +207,7 @@ impl AttemptJournal {
         (silent, write)
     }
 
-    /// Writes down what was reported last.
+    /// Records the last reported progress.
     fn write(&self) {
         let Some(token) = lock(&self.progress).unwritten.take() else { return };
         let progress = AttemptProgress { of: self.site.of.clone(), token };
@@ -217,7 +217,7 @@ impl AttemptJournal {
         }
     }
 
-    /// The attempt is over: what it reported last is written, and nothing more is taken. `done`: so is its work.
+    /// Closes the journal after a last progress record; nothing is recorded any more. `done`: the work is done too.
     pub(crate) fn close(&self, done: bool) {
         if done {
             lock(&self.progress).unwritten = None;
@@ -230,19 +230,19 @@ impl AttemptJournal {
     }
 }
 
-/// Work that was not done in time.
+/// Work that exceeded its time.
 pub(crate) struct Late {
     pub(crate) ms: u64,
-    /// Not its own time is up, but there is no more of the budget of its run.
+    /// The run's budget is used up, not the attempt's timeout.
     pub(crate) spent: bool,
 }
 
-/// A call that gave no sign of life for too long.
+/// A call without a sign of life for too long.
 pub(crate) struct Silent {
     pub(crate) ms: u64,
 }
 
-/// Closes the log of an attempt, however that ends.
+/// Closes the journal of an attempt however the attempt ends.
 pub(crate) struct Closing {
     pub(crate) log: Arc<AttemptJournal>,
     pub(crate) done: bool,

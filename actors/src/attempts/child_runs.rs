@@ -1,4 +1,4 @@
-//! How attempts reach the layer that opens runs.
+//! Access of attempts to the layer that opens runs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,33 +13,33 @@ use crate::base::error::RunError;
 use crate::base::lock::lock;
 use crate::messages::submission::Submission;
 
-/// Opens runs for attempts, and follows them. The layer above the registry implements it.
+/// Opens and follows runs for attempts; implemented by the layer above the registry.
 pub(crate) trait ChildRuns: Send + Sync {
-    /// Validates the plan of a run.
+    /// Validates a plan.
     fn validate(&self, plan: PlanDraft) -> BoxFuture<'_, Result<Plan, Vec<Diagnostic>>>;
 
-    /// Opens a run on behalf of an attempt. The run is opened even if the future is dropped.
+    /// Opens a run on behalf of an attempt, even if the future is dropped.
     fn open(&self, submission: Submission, parent: Parent) -> BoxFuture<'_, Result<(), String>>;
 
     /// Follows a run to its end.
     fn follow(&self, run: RunId) -> Result<Box<dyn ChildRun>, RunError>;
 
-    /// The outputs of a run that is over.
+    /// Outputs of a closed run.
     fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<Vec<(NodeId, Output)>, RunError>>;
 
-    /// Cancels a run as its parent wants it no more.
+    /// Cancels a run that its parent no longer wants.
     fn cancel(&self, run: RunId) -> BoxFuture<'_, Result<(), RunError>>;
 }
 
 /// A run that an attempt follows.
 pub(crate) trait ChildRun: Send {
-    /// WaitGuard until the run has closed, or was set aside for a reason that no resume mends: an error. `Ok(None)`: it waits for a
-    /// person or was checkpointed, and may go on.
+    /// Waits until the run has closed. An error: it was suspended for a reason that no resume removes. `Ok(None)`: it
+    /// waits for a person or was suspended on request, and may continue.
     fn ended(&mut self) -> BoxFuture<'_, Result<Option<RunOutcome>, String>>;
 }
 
-/// The implementation of [`ChildRuns`], for as long as the system runs, and the count of attempts that wait for runs. Each of those
-/// keeps an agent live, so half of the places are left for the runs.
+/// The implementation of [`ChildRuns`] while the system runs, and the number of waiting attempts. Each of them keeps an
+/// agent live, so half of the places stay for their child runs.
 pub(crate) struct ChildRunSlot {
     opener: Mutex<Option<Arc<dyn ChildRuns>>>,
     waiting: AtomicU32,
@@ -51,7 +51,7 @@ impl ChildRunSlot {
         ChildRunSlot { opener: Mutex::default(), waiting: AtomicU32::new(0), waiting_max: live_agents / 2 }
     }
 
-    /// Sets the implementation when the system has started, and clears it when it has ended.
+    /// Sets the implementation at the start of the system, and clears it at the end.
     pub(crate) fn set(&self, opener: Option<Arc<dyn ChildRuns>>) {
         *lock(&self.opener) = opener;
     }
@@ -60,7 +60,7 @@ impl ChildRunSlot {
         lock(&self.opener).clone()
     }
 
-    /// Counts one more waiting attempt until the guard is dropped; or gives how many wait, if that is the most.
+    /// Counts a waiting attempt until the guard is dropped; the error is the limit that is reached.
     pub(super) fn enter(&self) -> Result<WaitGuard<'_>, u32> {
         let one_more = |waiting: u32| (waiting < self.waiting_max).then_some(waiting + 1);
         self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)?;

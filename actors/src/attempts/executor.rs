@@ -1,4 +1,4 @@
-//! Runs attempts in tasks of their own, outside the actors.
+//! Runs attempts in tasks outside the actors.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::storage::results::ResultStore;
 use crate::storage::run_reader::RunReader;
 use crate::storage::step_logs::StepLogs;
 
-/// Executes attempts, and holds what an attempt uses.
+/// Spawns attempts, with the components that they use.
 pub(crate) struct Executor {
     pub(crate) journal: Arc<JournalClient>,
     pub(crate) runs: Arc<RunReader>,
@@ -38,13 +38,13 @@ pub(crate) struct Executor {
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,
     pub(crate) measures: Measures,
-    /// Opens runs for attempts.
+    /// Opens child runs.
     pub(crate) children: ChildRunSlot,
 }
 
 impl Executor {
-    /// Starts an attempt. `acts`: it does something to the world, so a shutdown waits for it. An attempt that comes to `None` has
-    /// not begun: its slot is free again.
+    /// Spawns an attempt. `acts`: it changes the world, so a shutdown waits for it. A body that returns `None` has not
+    /// begun, and its slot is free again.
     pub(crate) fn spawn(
         self: &Arc<Executor>,
         key: AttemptKey,
@@ -70,7 +70,7 @@ impl Executor {
                 () = cancel.cancelled() => failed(FailureCategory::Crash, "stopped before it had ended".to_owned()),
             };
             let (duration_ms, _) = cost_since(started + waited.total());
-            // Time in which there was no room for a result, or without a slot, costs nobody anything.
+            // Time without disk space or without a slot costs nothing.
             let (_, cost) = cost_since(started + waited.unpaid());
             // A scheduler that is down settles what it finds in the table when it starts.
             if executor.attempts.finish(&key, Ended { outcome, duration_ms, cost, accounts: None }) {
@@ -79,7 +79,7 @@ impl Executor {
         });
     }
 
-    /// The attempt has not begun, and never will.
+    /// Removes an attempt that never begins.
     fn withdraw(&self, key: &AttemptKey) {
         let Some(slot) = self.attempts.withdraw(key) else { return };
         if let Some(slot) = slot {

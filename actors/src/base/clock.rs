@@ -1,11 +1,11 @@
-//! Wall time that never jumps: read once, carried on by the monotonic clock.
+//! Wall time that never jumps: the system clock is read once, and the monotonic clock carries it on.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ostler_kernel::id::Ticks;
 use tokio::time::Instant;
 
-/// The time of a system. Follows tokio's clock, so a paused one stands still.
+/// Follows tokio's clock, so paused time stands still.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     anchor_ms: Ticks,
@@ -21,7 +21,7 @@ impl Clock {
         Clock { anchor_ms, anchor: Instant::now() }
     }
 
-    /// Milliseconds since the Unix epoch; before 1970, negative.
+    /// Milliseconds since the Unix epoch; negative before 1970.
     pub(crate) fn now(&self) -> Ticks {
         self.anchor_ms.saturating_add(millis(self.anchor.elapsed()))
     }

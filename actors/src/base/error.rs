@@ -1,26 +1,26 @@
-//! Why nothing could be done about a run.
+//! Errors of operations on a run.
 
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, NodeState, OperationError, ResolutionError, RunFoldError};
 
-/// Why nothing could be done about a run.
+/// Why an operation on a run failed. Nothing has changed then.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
-    /// There is none of that id.
+    /// No run has this id.
     #[error("no run {0}")]
     Unknown(RunId),
-    /// It has no such node.
+    /// The run has no such node.
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
-    /// It is over.
+    /// The run is over.
     #[error("the run is over")]
     Over,
-    /// Its agent does not take that where it stands with it.
+    /// The state of the run does not accept the request.
     #[error(transparent)]
     InvalidState(#[from] InvalidState),
-    /// Something of it is damaged, and it was set aside for that.
+    /// The run is quarantined because of damage.
     #[error("the run is quarantined and never goes on: {0}")]
     Quarantined(String),
     /// The node is not in doubt.
@@ -29,32 +29,32 @@ pub enum RunError {
     /// The node has no result.
     #[error("node {node} is {state} and has no result")]
     NoResult {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Where it stands.
+        /// Its state.
         state: NodeState,
     },
-    /// An answer that is not for what is asked.
+    /// The answer does not fit the question.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// An answer that cannot be written down.
+    /// The text of the answer cannot be recorded.
     #[error("{0}")]
     Said(String),
-    /// The node is over already.
+    /// The node has ended already.
     #[error("node {node} is {state} already: it cannot be stopped any more")]
     NodeOver {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// How it ended.
+        /// Its terminal state.
         state: NodeState,
     },
-    /// The plan of the run cannot be changed as was asked.
+    /// The requested change of the plan is refused.
     #[error("{0}")]
     Change(String),
-    /// A result that cannot be kept.
+    /// The result cannot be stored.
     #[error("the result cannot be kept: {0}")]
     Result(String),
-    /// Its records do not fit together.
+    /// The records of the run do not follow from each other.
     #[error(transparent)]
     Fold(#[from] RunFoldError),
     /// The journal failed.
@@ -63,18 +63,18 @@ pub enum RunError {
     /// The artifact store failed.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
-    /// As many requests as may wait for an agent to take a run up do so.
+    /// The maximal number of requests waits for a run to be loaded.
     #[error("{0} requests wait for their run to be taken up, which is the most: try again")]
     Crowded(usize),
-    /// It comes behind another run of its agent, which waits for a person.
+    /// An earlier run of the same agent waits for a person.
     #[error(
         "it comes behind run {0} of its agent, which waits for a person: answer that first, or cancel one of them"
     )]
     Behind(RunId),
-    /// The actors are being restarted.
+    /// The actors are restarting; the request can be repeated.
     #[error("the system is restarting: try again")]
     Restarting,
-    /// Nothing goes on any more.
+    /// The system has halted.
     #[error("the system has halted: {0}")]
     Halted(String),
 }

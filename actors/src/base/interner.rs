@@ -1,17 +1,17 @@
-//! What many agents say alike, each once: a million agents are of few kinds.
+//! Interns equal values, since a million agents have few different profiles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::json::Json;
 
-/// Things that are remembered, at most; then it begins anew. What was given out stays shared.
+/// Interned values; a further one clears the table. Values that were handed out stay shared.
 pub(crate) const ALIKE_MAX: usize = 1_024;
 
-/// Bytes of the text of a thing that is remembered, at most: a longer one is seldom said twice, and is given out for itself.
+/// Longest text of an interned value in bytes; longer ones are rarely equal.
 const ALIKE_BYTES_MAX: usize = 4_096;
 
-/// Things by the text that they stand in.
+/// Values by their canonical text.
 pub(crate) struct Interner<T>(BTreeMap<Json, Arc<T>>);
 
 impl<T> Default for Interner<T> {
@@ -21,7 +21,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T> Interner<T> {
-    /// What stands in a text: the same as the last time, or made of it.
+    /// Returns the interned value of a text, or makes it.
     pub(crate) fn of<E>(&mut self, text: &Json, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         if let Some(known) = self.0.get(text) {
             return Ok(Arc::clone(known));

@@ -1,11 +1,11 @@
-//! Keys that several layers share: of an attempt, of a share of the run queue, of the agent that owns a job.
+//! Keys that several layers share: attempts, shares of the run queue, owners of jobs.
 
 use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 
-/// Between the names of a pipeline and a stage in the name of the stage's actor: no name of an agent or client contains it.
+/// Separator of pipeline and stage in the name of a stage's actor; names of agents and clients never contain it.
 pub(crate) const BETWEEN: char = '/';
 
-/// One try of a node of a run.
+/// One attempt of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AttemptKey {
     pub(crate) run: RunId,
@@ -13,19 +13,19 @@ pub(crate) struct AttemptKey {
     pub(crate) attempt: u32,
 }
 
-/// Whose share a job uses up.
+/// The share of the run queue that a job uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FairShareKey {
     pub(crate) client: ClientId,
-    /// `None`: the lane that all agents without a name of their own share.
+    /// `None` for the share of all agents without a name.
     pub(crate) agent: Option<AgentId>,
 }
 
-/// An agent, as the scheduler needs to know it.
+/// An agent, as the scheduler sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) agent: AgentId,
     pub(crate) lane: FairShareKey,
-    /// Of the agent among those of its client.
+    /// Weight among the agents of the client.
     pub(crate) weight: u32,
 }

@@ -1,58 +1,57 @@
-//! How much a system holds at once.
+//! Limits of a system.
 
-/// Agents with a name of their own, at most.
+/// Named agents.
 pub const AGENTS_MAX: usize = 1_000_000;
 
-/// Clients that anything is known of, at most: a run or a change of one more is refused.
+/// Known clients: a run or a change of a further one is refused.
 pub const CLIENTS_MAX: usize = 100_000;
 
-/// Agents that are live at once, at most, with the stages of pipelines that have an actor; the others are idle.
+/// Live agents, plus stages with an actor; other agents are idle.
 pub const LIVE_AGENTS_MAX: u32 = 20_000;
 
-/// Requests that wait for an agent to take their run up, at most; more are refused.
+/// Requests that wait for a run to be loaded; more are refused.
 pub const WAITING_MAX: usize = 10_000;
 
-/// Ready nodes in the run queue at once, those that run among them; what is ready beyond that waits with its agent.
+/// Jobs in the run queue, running ones included; further ready nodes wait with their run.
 pub const QUEUED_JOBS_MAX: u32 = 1 << 20;
 
-/// Plans that are judged at once, at most; others wait.
+/// Plans validated at once; others wait.
 pub const PLANS_JUDGED_AT_ONCE_MAX: usize = 4;
 
-/// Compiled contracts kept at once; beyond that they are compiled for each attempt.
+/// Cached compiled contracts; further ones are compiled for each attempt.
 pub const CONTRACTS_KEPT_MAX: usize = 1_024;
 
-/// What the texts and patterns of the compiled contracts take that are kept, in bytes.
+/// Bytes of the texts and patterns of cached contracts.
 pub const CONTRACTS_KEPT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
-/// The largest result of an attempt, in bytes of its canonical JSON.
+/// Bytes of a result as canonical JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
-/// Values within values of a result: less than JSON is read with anywhere, as results are told and shown within others.
+/// Nesting depth of a result, below the depth of any JSON reader, because results are shown inside other values.
 pub const RESULT_DEPTH_MAX: usize = 100;
 
-/// How long the test of a contract may take, in milliseconds; a node's own timeout may end it before.
+/// Milliseconds for the test of a contract; the node's own timeout may end it earlier.
 pub const TEST_MS_MAX: u64 = 60_000;
 
-/// Pipelines, at most.
+/// Pipelines.
 pub const PIPELINES_MAX: usize = 256;
 
-/// Events that a stage with code in this process may be behind: who publishes for it waits from there on.
+/// Events that a stage of this process may lag behind; publishers wait beyond that.
 pub const PIPELINE_BEHIND_MAX: u64 = 10_000;
 
-/// How long a judge may take to say how good a run is, in milliseconds.
+/// Milliseconds for the judge of a run.
 pub const JUDGE_MS_MAX: u64 = 60_000;
 
-/// Agents whose last scores are kept to see whether they fall; of others that is told only where somebody asks.
+/// Agents with cached last scores for regression detection.
 pub const HISTORIES_MAX: usize = 10_000;
 
-/// Jobs of the market that are not over, at most; more are refused.
+/// Open market jobs; more are refused.
 pub const JOBS_OPEN_MAX: usize = 10_000;
 
-/// Jobs of the market that are over and still listed, at most: the newest. The others stand in the records.
+/// Closed market jobs in the list, the newest; older ones stay in the records.
 pub const JOBS_KEPT_MAX: usize = 10_000;
 
-/// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
-/// less.
+/// Limits of a system; each field defaults to the constant of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// See [`AGENTS_MAX`].

@@ -1,4 +1,3 @@
-//! The text of a caught panic.
 
 use std::any::Any;
 

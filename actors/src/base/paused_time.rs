@@ -1,4 +1,4 @@
-//! Time that an attempt does not use: while it waits for space on the disk, or for a slot.
+//! Time that does not count for an attempt: waits for disk space or for a slot.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use crate::base::lock::lock;
 
-/// Time until something is tried again for which there was no room.
+/// Delay before a write is tried again that found no disk space.
 pub(crate) const SPACE_RETRY: Duration = Duration::from_secs(1);
 
-/// Time in which an attempt waits for room, or for a slot, until this is dropped.
+/// A wait for disk space or for a slot, until it is dropped.
 pub(crate) struct Pause<'a>(&'a PausedTime);
 
 impl Drop for Pause<'_> {
@@ -20,23 +20,23 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// How long an attempt has waited.
+/// Waiting times of an attempt.
 #[derive(Default)]
 pub(crate) struct PausedTime {
-    /// For room, or for a slot to go on: that is none of its time.
+    /// Waits for disk space or for a slot; they do not count against the timeout.
     still: Mutex<PauseSpans>,
-    /// That, and without a slot for something else: that costs nobody anything.
+    /// The same waits, and other times without a slot; they cost nothing.
     unpaid: Mutex<PauseSpans>,
 }
 
 #[derive(Default)]
 struct PauseSpans {
-    /// Those that are over.
+    /// Sum of the finished waits.
     over: Duration,
-    /// Results that wait at the same time, and since when any does.
+    /// Waits at this moment.
     waiting: u32,
     since: Option<Instant>,
-    /// When the last one was over.
+    /// End of the last wait.
     until: Option<Instant>,
 }
 
@@ -66,46 +66,45 @@ impl PauseSpans {
 }
 
 impl PausedTime {
-    /// It waits for room or for a slot from here on.
+    /// Begins a wait for disk space or for a slot.
     pub(crate) fn begin(&self) -> Pause<'_> {
         lock(&self.still).begin();
         lock(&self.unpaid).begin();
         Pause(self)
     }
 
-    /// It has no slot from here on.
+    /// Begins a time without a slot.
     pub(crate) fn without_slot(&self) {
         lock(&self.unpaid).begin();
     }
 
-    /// It has one again.
+    /// Ends a time without a slot.
     pub(crate) fn with_slot(&self) {
         lock(&self.unpaid).end();
     }
 
-    /// What is none of its time, so far.
+    /// Time so far that does not count against the timeout.
     pub(crate) fn total(&self) -> Duration {
         lock(&self.still).total()
     }
 
-    /// What costs nobody anything, so far.
+    /// Time so far that costs nothing.
     pub(crate) fn unpaid(&self) -> Duration {
         lock(&self.unpaid).total()
     }
 
-    /// When its time stood still last: now, if it does.
+    /// End of the last wait; now, during one.
     pub(crate) fn last(&self) -> Option<Instant> {
         let still = lock(&self.still);
         still.since.map(|_| Instant::now()).or(still.until)
     }
 
-    /// When work that began then has had so much time besides, as far as it can be told: while it waits, it is looked at again later.
-    /// `None`: never.
+    /// When `time` is used up for work that began at `begun`, as far as the waits so far tell. `None`: never.
     pub(crate) fn end_of(&self, begun: Instant, time: Duration) -> Option<Instant> {
         lock(&self.still).end_of(begun, time)
     }
 
-    /// The same, of time that it pays for.
+    /// The same for the time that costs credits.
     pub(crate) fn paid_until(&self, begun: Instant, time: Duration) -> Option<Instant> {
         lock(&self.unpaid).end_of(begun, time)
     }

@@ -1,4 +1,4 @@
-//! Whether the system goes on: it is stopping, or it has halted. And the signal that the state of some run may have changed.
+//! Whether the system runs, is stopping or has halted, and the signal that the state of a run may have changed.
 
 use tokio::sync::watch;
 

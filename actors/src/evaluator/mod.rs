@@ -1,8 +1,7 @@
-//! The evaluator: what scores add up to, for each agent and client, how that bends the weight of the client, and whether an agent
-//! does worse than it used to.
+//! The evaluator: adds up scores by agent and client, bends the weight of the client, and detects regressions.
 //!
-//! A run's own scores are worked out by the kernel and written down as the run is closed. What is kept here is read from the
-//! journal, whoever told of it first: so it is the same on every replay.
+//! The kernel computes the scores of a run, which are recorded when the run closes. Everything here is read from the
+//! journal, so the order of messages does not matter and every replay gives the same.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::storage::journal_client::JournalClient;
 
 pub(crate) struct Evaluator;
 
-/// What the evaluator uses.
+/// Components of the evaluator.
 #[derive(Clone)]
 pub(crate) struct EvaluatorArguments {
     pub(crate) journal: Arc<JournalClient>,
@@ -31,13 +30,13 @@ pub(crate) struct EvaluatorArguments {
     pub(crate) evaluation: Arc<Evaluation>,
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) measures: Measures,
-    /// The most agents whose last scores are kept.
+    /// Agents with cached last scores.
     pub(crate) histories_max: usize,
 }
 
 pub(crate) struct EvaluatorState {
     this: EvaluatorArguments,
-    /// The last scores of agents with a name, the oldest first; `None`: nobody has asked the journal yet.
+    /// Last scores of named agents, oldest first; `None` before the journal was read.
     histories: Option<BTreeMap<FairShareKey, VecDeque<(RunId, Scores)>>>,
 }
 
@@ -74,7 +73,7 @@ impl Actor for Evaluator {
 }
 
 impl EvaluatorState {
-    /// Raises an alarm if an agent with a name did far worse in its last run than it used to, when that is closed or judged.
+    /// Reports a regression of a named agent when a run is closed or judged.
     fn watch(&mut self, lane: FairShareKey, run: RunId, is_verdict: bool) -> Result<(), JournalError> {
         let Some(agent) = lane.agent.clone() else { return Ok(()) };
         let evaluated = self.this.journal.run(run)?.and_then(|row| row.evaluated);
@@ -88,9 +87,9 @@ impl EvaluatorState {
         }
         let history = histories.entry(lane).or_default();
         match history.iter_mut().find(|(known, _)| *known == run) {
-            // Judged once more.
+            // A further verdict on the same run.
             Some((_, known)) => *known = scores,
-            // It has left the history, or its end is heard of next.
+            // The run has left the history, or its end is reported next.
             None if is_verdict => return Ok(()),
             None => history.push_back((run, scores)),
         }
@@ -112,7 +111,7 @@ impl EvaluatorState {
     }
 }
 
-/// The last scores of agents with a name, of as many agents as are watched.
+/// Reads the last scores of named agents, up to the limit.
 fn read(
     this: &EvaluatorArguments,
 ) -> Result<BTreeMap<FairShareKey, VecDeque<(RunId, Scores)>>, JournalError> {
@@ -148,7 +147,7 @@ mod tests {
     use crate::metrics::Seen;
     use crate::{Measures, System, SystemConfig};
 
-    /// Runs that come one after the other, the first of which has left the history by the last.
+    /// One run more than the history keeps, so that the first has left it by the last.
     const RUNS: u128 = HISTORY_MAX as u128 + 2;
 
     fn run(number: u128) -> RunId {
@@ -167,7 +166,7 @@ mod tests {
         Evaluated { scores, composite: score }
     }
 
-    /// An evaluator, and what it counts.
+    /// An evaluator and its metrics.
     struct World {
         state: EvaluatorState,
         seen: Seen,
@@ -175,7 +174,7 @@ mod tests {
     }
 
     impl World {
-        /// After an agent has done well for as many runs as there are.
+        /// An evaluator after a full history of good runs.
         async fn of_good_runs() -> World {
             let seen = Seen::default();
             let config = SystemConfig {
@@ -223,7 +222,7 @@ mod tests {
             self.append(StreamId::run(&lane().client, run(number)), 0, number as i64, events);
         }
 
-        /// A person judges a run, and the evaluator hears of it.
+        /// Judges a run and tells the evaluator.
         fn judge(&mut self, number: u128, score: u16) {
             let (quality, evaluated) = (Some(score), all(score));
             let (by, note) = ("pat".to_owned(), String::new());

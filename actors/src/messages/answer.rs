@@ -1,17 +1,16 @@
-//! Answers of people to approval requests.
 
 use ostler_kernel::id::{Digest, NodeId, Ticks};
 use ostler_kernel::run::{Run, RunInput};
 
 use crate::base::error::RunError;
 
-/// Bytes of the name of who answers.
+/// Bytes of the name in [`Answer::by`].
 pub const BY_BYTES_MAX: usize = 64;
 
-/// Bytes of what they say besides yes or no.
+/// Bytes of [`Answer::note`].
 pub const NOTE_BYTES_MAX: usize = 4 * 1_024;
 
-/// What a person says to a question.
+/// A person's answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub(crate) approve: bool,
@@ -20,27 +19,27 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Yes, by `operator`.
+    /// Approves, by `operator`.
     pub fn approve() -> Answer {
         Answer { approve: true, by: "operator".to_owned(), note: String::new() }
     }
 
-    /// No, by `operator`. Before an action that cancels the node; a refused result may be tried again.
+    /// Rejects, by `operator`. Before an action this cancels the node; a rejected result may be made again.
     pub fn reject() -> Answer {
         Answer { approve: false, ..Answer::approve() }
     }
 
-    /// Who says so: up to [`BY_BYTES_MAX`] bytes.
+    /// Sets the person's name, up to [`BY_BYTES_MAX`] bytes.
     pub fn by(self, by: impl Into<String>) -> Answer {
         Answer { by: by.into(), ..self }
     }
 
-    /// In their words: up to [`NOTE_BYTES_MAX`] bytes.
+    /// Sets a note, up to [`NOTE_BYTES_MAX`] bytes.
     pub fn note(self, note: impl Into<String>) -> Answer {
         Answer { note: note.into(), ..self }
     }
 
-    /// Refuses what would not fit into a record.
+    /// Refuses texts that do not fit into a record.
     pub(crate) fn check(&self) -> Result<(), RunError> {
         let Answer { by, note, .. } = self;
         if by.is_empty() || by.len() > BY_BYTES_MAX || by.chars().any(char::is_control) {
@@ -58,7 +57,7 @@ impl Answer {
     }
 }
 
-/// An answer on its way to the actor that drives the run.
+/// An answer on its way to the run's driver.
 pub(crate) struct AnswerRequest {
     pub(crate) node: NodeId,
     pub(crate) request: u32,
@@ -67,7 +66,7 @@ pub(crate) struct AnswerRequest {
 }
 
 impl AnswerRequest {
-    /// What it means for the run; refused if it is not for what the node asks now.
+    /// The decision input; refused if the node asks something else by now.
     pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<RunInput, RunError> {
         let AnswerRequest { node, request, shown, answer: Answer { approve, by, note } } = self;
         run.check_answer(&node, request, shown, now)?;

@@ -1,4 +1,4 @@
-//! Changes of the terms of clients.
+//! Changes of a client's terms and credits.
 
 use ostler_kernel::client_terms::{ClientTerms, DepositError};
 use ostler_kernel::event::Event;
@@ -6,65 +6,65 @@ use ostler_kernel::id::{ClientId, NAME_RULE};
 use ostler_kernel::port::JournalError;
 use ostler_scheduler::WEIGHT_MAX;
 
-/// What is to change about a client. What is left out stays as it is.
+/// A change of a client; absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientChange {
-    /// Its entitlement among the clients of its tier from here on.
+    /// New weight among the clients of the tier.
     pub weight: Option<Weight>,
-    /// Whether it is served in the contracted tier from here on.
+    /// New tier: contracted or marketplace.
     pub contracted: Option<bool>,
-    /// Credits that are deposited for it, or taken back if below zero; never 0. With the first deposit it is metered:
-    /// nothing of it is dispatched that its credits do not pay for.
+    /// Credits to deposit, or to withdraw if negative; never 0. The first deposit makes the client metered: from then
+    /// on only credits pay for dispatches.
     pub credits: Option<i64>,
 }
 
-/// The entitlement of a client among those of its tier.
+/// The weight of a client among those of its tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// This one, 1 to 1,000,000.
+    /// A fixed weight, 1 to 1,000,000.
     Chosen(u32),
-    /// What the credits of the last thirty days are worth.
+    /// The weight that deposits of the last thirty days are worth.
     OfCredits,
 }
 
 /// Why a client was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The name is no name.
+    /// The name is malformed.
     #[error("client name {0:?} is not {NAME_RULE}")]
     Name(String),
-    /// There are as many clients as can be.
+    /// The system has the maximal number of clients.
     #[error("there are {0} clients, which is as many as can be: name one of them")]
     TooMany(usize),
     /// The weight is out of range.
     #[error("weight {0} is not within 1 and {WEIGHT_MAX}")]
     Weight(u32),
-    /// The configuration states its terms.
+    /// The configuration sets the terms of this client.
     #[error("the terms of client {0} are stated in ostler.toml: change them there, under [clients.{0}]")]
     Configured(ClientId),
-    /// The credits do not add up.
+    /// The change of credits is impossible.
     #[error("client {client}: {error}")]
     Credits {
-        /// Which client.
+        /// The client.
         client: ClientId,
-        /// Why not.
+        /// The reason.
         error: DepositError,
     },
-    /// It could not be written down.
+    /// The journal refused the record.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The registry is being restarted.
+    /// The registry is restarting; repeat the request.
     #[error("the system is restarting: try again")]
     Restarting,
 }
 
 impl ClientChange {
-    /// Whether it says on what terms the client is served.
+    /// Whether the change sets terms, not only credits.
     pub(crate) fn sets_terms(&self) -> bool {
         self.weight.is_some() || self.contracted.is_some()
     }
 
-    /// What is written down of it, for a client on these terms. What it leaves out stays.
+    /// The records of the change, for a client with these terms.
     pub(crate) fn events(&self, client: &ClientId, terms: &ClientTerms, spent: u64) -> Vec<Event> {
         let client = || client.clone();
         let served = self.sets_terms().then(|| Event::ClientSet {

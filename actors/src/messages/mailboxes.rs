@@ -1,5 +1,4 @@
-//! Where the children of the tree are now. Each of their starts is reached through the same reference, so nobody holds on
-//! to one that has died.
+//! Mailboxes of the tree's children. A mailbox survives the restart of its child, so no sender holds a dead actor.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +15,7 @@ pub(crate) struct Mailboxes {
     pub(crate) registry: StableRef<RegistryMessage>,
     pub(crate) evaluator: StableRef<EvaluatorMessage>,
     pub(crate) scheduler: StableRef<SchedulerMessage>,
-    /// With its number: one more for each start.
+    /// The pool and the number of its start.
     pool: Mutex<Option<(Pool, u64)>>,
 }
 
@@ -27,22 +26,22 @@ impl Mailboxes {
         *link = pool.map(|pool| (pool, number));
     }
 
-    /// Lets go of the pool: the tree has ended. What it holds on to, this among it, is free then.
+    /// Drops the pool, which holds this mailbox, once the tree has ended.
     pub(crate) fn clear(&self) {
         self.set_pool(None);
     }
 
-    /// The pool, and which start of it this is.
+    /// The pool and the number of its start.
     pub(crate) fn pool(&self) -> Option<(Pool, u64)> {
         lock(&self.pool).clone()
     }
 
-    /// Sends to the registry. A registry that is down finds the work in the journal when it is up again.
+    /// Sends to the registry. A restarting registry finds the work in the journal.
     pub(crate) fn tell_registry(&self, message: RegistryMessage) {
         let _ = self.registry.send(message);
     }
 
-    /// Sends to the evaluator. One that is down reads what it missed in the journal when it is up again.
+    /// Sends to the evaluator. A restarting evaluator reads the journal.
     pub(crate) fn tell_evaluator(&self, message: EvaluatorMessage) {
         let _ = self.evaluator.send(message);
     }
@@ -53,10 +52,10 @@ impl Mailboxes {
     }
 }
 
-/// Wait before a start that could not be is tried again.
+/// Delay before a failed start is repeated.
 pub(crate) const START_AGAIN: Duration = Duration::from_millis(10);
 
-/// Starts a child. One of its name may still be on its way out: then it waits.
+/// Starts a child. Waits while an actor of the same name is still ending.
 pub(crate) async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
     loop {
         match pool.start_child(spec.clone()).await {

@@ -9,60 +9,60 @@ use ostler_kernel::port::JournalError;
 
 use crate::messages::submission::SubmitError;
 
-/// Why an agent offers nothing new.
+/// Why an offer was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefused {
-    /// There is no agent of this name.
+    /// No agent has this name.
     #[error("there is no agent {0} with a name of its own: `ostler spawn {0}` makes it")]
     Unknown(AgentId),
-    /// The offer is none.
+    /// The offer is malformed.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// Nobody set weights for its domain.
+    /// The domain has no weights.
     #[error(transparent)]
     Domain(#[from] UnknownDomain),
-    /// It could not be written down.
+    /// The journal refused the record.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The registry is being restarted.
+    /// The registry is restarting; repeat the request.
     #[error("the system is restarting: try again")]
     Restarting,
 }
 
-/// Why a job was not posted, or does not get on.
+/// Why a job was refused or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum MarketError {
-    /// The job is none.
+    /// The job is malformed.
     #[error("the job cannot be posted: {0}")]
     Job(#[from] JobError),
-    /// Its plan is none.
+    /// The plan of the job is invalid.
     #[error("the plan breaks {} rules", .0.len())]
     Plan(Vec<Diagnostic>),
-    /// Nobody set weights for its domain.
+    /// The domain has no weights.
     #[error(transparent)]
     Domain(#[from] UnknownDomain),
     /// Another job has this id.
     #[error("there is a job {0} already, and it is another one")]
     Taken(RunId),
-    /// There is no such job.
+    /// No job has this id.
     #[error("there is no job {0}")]
     Unknown(RunId),
-    /// There are as many as there may be.
+    /// The maximal number of jobs is open.
     #[error("{0} jobs are not over, which is as many as can be: wait until some are")]
     TooMany(usize),
-    /// Its client has not as many credits.
+    /// The client lacks credits.
     #[error("the budget is beyond the balance: {0}")]
     Credits(#[from] CreditError),
-    /// It is elsewhere.
+    /// The job is at another stage.
     #[error(transparent)]
     Stage(#[from] StageError),
-    /// Its run could not be opened.
+    /// The run could not be opened.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// It could not be written down.
+    /// The journal refused the record.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The registry is being restarted.
+    /// The registry is restarting; repeat the request.
     #[error("the system is restarting: try again")]
     Restarting,
 }

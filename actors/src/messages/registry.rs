@@ -1,4 +1,4 @@
-//! What the registry is asked, and what it says.
+//! Messages to the registry, and its answers.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::messages::market::{MarketError, OfferRefused};
 use crate::messages::verdict::{EvaluationError, Said};
 
 pub(crate) enum RegistryMessage {
-    /// An agent is to exist from here on.
+    /// Register an agent.
     Register {
         agent: AgentId,
         client: ClientId,
@@ -28,80 +28,76 @@ pub(crate) enum RegistryMessage {
         profile: Profile,
         reply: RpcReplyPort<Result<Position, RegisterError>>,
     },
-    /// A run is open and this process is to drive it.
+    /// Drive an open run.
     Drive(RunRow),
-    /// An actor is up and wants to know its work.
+    /// An actor has started and asks for its work.
     Up { agent: AgentId, actor: ActorRef<AgentMessage> },
-    /// A run is over, or set aside: the agent is free for its next one.
+    /// A run is closed or suspended: the agent is free for its next one.
     Done { agent: AgentId, run: RunId },
-    /// A run that its agent does not go on with: it is set aside, and those who wanted that hear when it is durable.
-    SetAside { agent: AgentId, run: RunId, reason: String, replies: Vec<AskReply> },
-    /// An attempt ended whose run nobody drove just now.
+    /// Suspend a run that its agent cannot continue; the replies wait for the record.
+    Suspend { agent: AgentId, run: RunId, reason: String, replies: Vec<AskReply> },
+    /// An attempt ended while no driver had its run.
     UndeliveredResult(AttemptKey),
-    /// Some of what was ordered was undone: everything is read again.
-    Undone,
-    /// There is room on the disk again.
-    Room,
-    /// A run that is on no agent's list is to be set aside, for which there was no room before.
+    /// Appended records were rolled back: the registry fails on purpose, so that the tree reads everything again.
+    RolledBack,
+    /// The disk has space again.
+    SpaceFound,
+    /// Record the suspension of a run that was not recorded for lack of space.
     Park { row: RunRow, reason: String },
-    /// The first run of an agent has come to wait for a person: what was asked about those behind it is refused.
-    StandsStill { agent: AgentId },
-    /// An actor is gone; `again`: its supervisor starts it once more by itself.
+    /// The agent's first run now waits for a person: requests to the runs behind it are refused.
+    BlockedOnHuman { agent: AgentId },
+    /// An actor has ended; `again`: its supervisor restarts it.
     Gone { agent: AgentId, again: bool },
-    /// An actor failed too often: its agent is taken out of service.
+    /// An actor failed too often: its agent is quarantined.
     GivenUp { agent: AgentId, reason: String },
-    /// An agent that is out of service is to be put back; the answer is where that is recorded.
+    /// Put an agent back into service; the reply is the position of the record.
     Release { agent: AgentId, reply: RpcReplyPort<Result<Position, ReleaseError>> },
-    /// The pool is up, empty.
+    /// The pool has started, without children.
     PoolUp,
-    /// The pool of this number ended before the agent was up.
+    /// The pool with this number ended before the agent started.
     PoolGone { agent: AgentId, pool: u64 },
-    /// The pool of this number has as many actors as it may have: the agent waits for a place. `called`: it had waited for one
-    /// before.
+    /// The pool with this number is full: the agent waits for a place. `called`: it has waited before.
     NoPlace { agent: AgentId, pool: u64, called: bool },
-    /// The next one that waits for a place in the pool of this number is to try.
+    /// The next agent in line may try to start in the pool with this number.
     CallNext { pool: u64 },
-    /// Something is asked for about a run: passed on to its actor, which is brought up first if need be.
+    /// A request to a run: forwarded to its actor, which is started first if necessary.
     Ask { agent: AgentId, run: RunId, request: Request, reply: AskReply },
-    /// A run waits for a time, for a person or, `unpaid`, for credits, and needs no actor until then. `asked`: the requests that its
-    /// actor has had.
+    /// A run only waits, for a time, a person or credits (`unpaid`), and needs no actor. `asked`: the requests that the
+    /// actor has received.
     Passivate { agent: AgentId, run: RunId, until: Option<Instant>, unpaid: bool, asked: u64 },
-    /// A client may have credits to spend again.
+    /// A client may have credits again.
     Credits { client: ClientId },
-    /// Those of its runs that are still without an actor may be taken up, if it has credits still.
-    TakeUpUnpaid { client: ClientId },
-    /// The time has come that a passive run waited for.
+    /// Load runs of the client that wait for credits, if it still has some.
+    ResumeForCredits { client: ClientId },
+    /// The deadline of a passive run has come.
     Wake { agent: AgentId, run: RunId },
-    /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and
-    /// now; the answer is where that is recorded, or `None` if it does not wait.
+    /// Cancel a run. A run behind another of its agent is cancelled and closed at once; the reply is the position of
+    /// the record, or `None` if the run is not queued.
     CancelQueued {
         agent: AgentId,
         run: RunId,
         by: Canceller,
         reply: RpcReplyPort<Result<Option<Position>, RunError>>,
     },
-    /// The terms of a client are to change, or its credits; the answer is where that is recorded, if there was anything
-    /// to record.
+    /// Change a client's terms or credits; the reply is the position of the record, if one was needed.
     ChangeClient {
         client: ClientId,
         change: ClientChange,
         reply: RpcReplyPort<Result<Option<Position>, ClientError>>,
     },
-    /// A person says how good a run of this client is that is over; the answer is where that is recorded.
+    /// Record a verdict; the reply is the position of the record.
     Judge { row: RunRow, said: Box<Said>, reply: RpcReplyPort<Result<Position, EvaluationError>> },
-    /// What an agent offers from here on; the answer is where that is recorded.
+    /// Record an offer; the reply is the position of the record.
     Offer { agent: AgentId, offer: Box<Offer>, reply: RpcReplyPort<Result<Position, OfferRefused>> },
-    /// A job of the market gets on by a step; the answer is where that is recorded.
+    /// Move a market job to its next stage; the reply is the position of the record.
     Market { job: RunId, step: Box<MarketStep>, reply: RpcReplyPort<Result<Position, MarketError>> },
-    /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
-    /// The agent of this name.
     Find { agent: AgentId, reply: RpcReplyPort<Option<AgentRow>> },
-    /// How many agents are in each state?
+    /// Number of agents in each state.
     Count { reply: RpcReplyPort<Vec<(&'static str, usize)>> },
 }
 
-/// Why an agent could not be registered.
+/// Why an agent was not registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// Another client has an agent of this name.
@@ -109,70 +105,70 @@ pub enum RegisterError {
     Taken {
         /// The name.
         agent: AgentId,
-        /// Whose it is.
+        /// The agent's client.
         owner: ClientId,
-        /// Who asked.
+        /// The requesting client.
         client: ClientId,
     },
-    /// It has another weight.
+    /// The agent has another weight.
     #[error("agent {agent} has the weight {weight}, and a weight never changes: choose another name")]
     Weight {
         /// The name.
         agent: AgentId,
-        /// The weight that it has.
+        /// Its weight.
         weight: u32,
     },
-    /// It says something else of itself.
+    /// The agent has another profile.
     #[error("agent {0} has another profile, and a profile never changes: choose another name")]
     Profile(AgentId),
-    /// Nobody set weights for its domain.
+    /// The domain has no weights.
     #[error(transparent)]
     Domain(#[from] UnknownDomain),
-    /// What it says of itself cannot be written down.
+    /// Canonical JSON cannot represent the profile.
     #[error("the profile cannot be written down: {0}")]
     Unwritable(#[from] JsonError),
-    /// There are as many agents as there may be.
+    /// The system has the maximal number of agents.
     #[error("there are {0} agents already, which is the most: retire some")]
     TooMany(usize),
-    /// It could not be written down.
+    /// The journal refused the record.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// Why an agent was not put back into service.
+/// Why an agent was not released.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseError {
-    /// There is no agent of this name.
+    /// No agent has this name.
     #[error("there is no agent {0} with a name of its own")]
     Unknown(AgentId),
-    /// It never left.
+    /// The agent is in service.
     #[error("agent {0} is in service: only one that is quarantined can be released")]
     InService(AgentId),
-    /// It could not be written down.
+    /// The journal refused the record.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The registry is being restarted.
+    /// The registry is restarting; repeat the request.
     #[error("the system is restarting: try again")]
     Restarting,
 }
 
-/// One line of the table of agents.
+/// An agent in the registry.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct AgentRow {
-    /// Its name.
+    /// The name.
     pub agent: AgentId,
-    /// Who pays.
+    /// The client that pays.
     pub client: ClientId,
-    /// Its weight among the agents of its client.
+    /// Weight among the agents of the client.
     pub weight: u32,
-    /// `idle` (it has no actor, as nothing of it goes on), `starting`, `live`, `stopping` or `quarantined`.
+    /// `idle` (no actor and no work), `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
-    /// What it said of itself when it was spawned, which never changes.
+    /// The permanent profile.
     pub profile: Arc<Profile>,
-    /// What it offers now: without a domain, that of its profile counts; `None`: nothing.
+    /// The present offer; without a domain of its own, that of the profile counts. `None`: no offer.
     pub offer: Option<Arc<Offer>>,
-    /// Why it is quarantined, if it is.
+    /// Reason of the quarantine.
     pub reason: Option<String>,
-    /// Runs it has to drive.
+    /// Open runs of the agent.
     pub runs_open: usize,
 }

@@ -6,7 +6,7 @@ use ostler_kernel::run::{Resolution, ResolutionKind, Run, RunInput};
 
 use crate::base::error::RunError;
 
-/// The same, with the result stored.
+/// The settlement with its result stored.
 pub(crate) enum StoredHow {
     Done(Output),
     Redo,
@@ -14,7 +14,7 @@ pub(crate) enum StoredHow {
 }
 
 impl StoredHow {
-    /// The same without the result, and what names that.
+    /// The kind of settlement, and the digest of the result.
     pub(crate) fn settlement(&self) -> (ResolutionKind, Option<Digest>) {
         match self {
             StoredHow::Done(output) => (ResolutionKind::Done, Some(output.artifact)),
@@ -26,14 +26,14 @@ impl StoredHow {
 
 pub(crate) struct ResolveRequest {
     pub(crate) node: NodeId,
-    /// The attempt that was looked at; `None`: whichever is in doubt.
+    /// The attempt that the person looked at; `None`: the one in doubt.
     pub(crate) attempt: Option<u32>,
     pub(crate) how: StoredHow,
     pub(crate) by: String,
 }
 
 impl ResolveRequest {
-    /// What it means for the run; refused if the node is not in doubt.
+    /// The decision input; refused if the node is not in doubt.
     pub(crate) fn into_input(self, run: &Run) -> Result<RunInput, RunError> {
         let ResolveRequest { node, attempt, how, by } = self;
         let attempt = run.check_resolution(&node, attempt)?;

@@ -1,6 +1,6 @@
 //! Messages to the scheduler.
 
 pub(crate) enum SchedulerMessage {
-    /// The queue cannot be relied on any more, for this reason.
+    /// The run queue is inconsistent, for this reason.
     Broken(String),
 }

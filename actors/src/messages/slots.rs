@@ -1,4 +1,4 @@
-//! What passes between the run queue and the actors that want slots.
+//! Jobs, and the slots that the run queue grants for them.
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{NodeId, RunId};
@@ -9,24 +9,24 @@ use ostler_scheduler::{JobHandle, Price};
 pub(crate) struct Job {
     pub(crate) run: RunId,
     pub(crate) node: NodeId,
-    /// Longest expected work from here to the end of the plan.
+    /// Longest expected work to the end of the plan.
     pub(crate) rank: u64,
-    /// When its run was opened: of one lane, older runs go first, and rank counts within a run.
+    /// Opening time of the run in milliseconds: older runs of a share go first, and rank orders within a run.
     pub(crate) opened_ms: u64,
-    /// What it is expected to cost.
+    /// Expected cost.
     pub(crate) estimate: Price,
 }
 
-/// A slot that was granted: to which job, in which epoch of the scheduler. In another epoch it names nothing.
+/// A granted slot. A ticket of an earlier epoch of the scheduler names nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) epoch: u64,
     pub(crate) job: JobHandle,
-    /// What was charged for it.
+    /// The charged estimate.
     pub(crate) estimate: Price,
 }
 
-/// A slot for a job, its estimate charged.
+/// A slot for a job, with its estimate charged.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
     pub(crate) ticket: Ticket,

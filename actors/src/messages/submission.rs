@@ -1,4 +1,4 @@
-//! What is submitted, and why a submission is refused.
+//! A submission, and why it may be refused.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use ostler_kernel::port::JournalError;
 
 use crate::base::error::RunError;
 
-/// A plan to run, and on what terms.
+/// A plan to run, and its terms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
-    /// The plan, validated. Who submits it again and again submits this again: its text is known then, and need not be looked for.
+    /// The validated plan. Submitting the same `Arc` again reuses its canonical text.
     pub plan: Arc<Plan>,
-    /// Who pays. An agent's own client counts where one is named.
+    /// The client that pays; ignored if `agent` is named, whose client pays.
     pub client: ClientId,
-    /// Who runs it; `None`: an agent of its own.
+    /// The agent; `None`: one of the run's own.
     pub agent: Option<AgentId>,
-    /// The most impact it may have, 0..=2.
+    /// Highest allowed impact, 0 to 2.
     pub intent: u8,
-    /// The scope it acts in.
+    /// Name of the scope.
     pub scope: String,
-    /// The folder its tools may touch.
+    /// The folder that the tools may touch.
     pub workspace: PathBuf,
-    /// The id it is to have, from [`new_run_id`]: who submits once more because no answer came gets the run that was
-    /// opened then, if it was, and if all else is the same. `None`: a new one.
+    /// Id of the run, from [`new_run_id`], which makes the submission idempotent: a repetition with the same terms
+    /// returns the run that was opened before. `None`: a new id.
     pub run: Option<RunId>,
-    /// Credits that its attempts may cost, all together; `None`: as many as its client has.
+    /// Budget of the run in credits; `None`: limited only by the client's credits.
     pub budget: Option<u64>,
 }
 
 impl Submission {
-    /// A plan for client [`CLIENT_DEFAULT`], with intent 1, in the scope [`SCOPE_DEFAULT`] and the current folder.
+    /// A submission for client [`CLIENT_DEFAULT`], with intent 1, scope [`SCOPE_DEFAULT`] and the current folder.
     pub fn plan(plan: impl Into<Arc<Plan>>) -> Submission {
         Submission {
             plan: plan.into(),
@@ -50,7 +50,7 @@ impl Submission {
     }
 }
 
-/// What a submission says of a run: all of it must be the same where it is repeated.
+/// A term of a submission; a repeated submission must have the same ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Term {
     /// [`Submission::plan`].
@@ -70,7 +70,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// Its name in [`Submission`].
+    /// The field's name in [`Submission`].
     pub fn as_str(&self) -> &'static str {
         match self {
             Term::Plan => "plan",
@@ -83,7 +83,8 @@ impl Term {
         }
     }
 
-    /// What of a run is not as it was when it was opened. The policy may have changed since, and the seed is drawn anew.
+    /// The terms that differ from those of the opening record. The policy may have changed since, and the seed is drawn
+    /// anew.
     pub(crate) fn between(then: &RunOpened, now: &RunOpened) -> Vec<Term> {
         let RunOpened { run: _, client, agent, plan, intent, scope, workspace, policy_epoch: _, seed: _ } =
             now;
@@ -99,60 +100,60 @@ impl Term {
     }
 }
 
-/// Why a submission was not taken.
+/// Why a submission was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// The plan holds something that canonical JSON cannot.
+    /// Canonical JSON cannot represent the plan.
     #[error("the plan cannot be written down: {0}")]
     Plan(#[from] JsonError),
-    /// The name of the client is no name.
+    /// The client's name is malformed.
     #[error("client name {0:?} is not {NAME_RULE}")]
     Client(String),
-    /// There are as many clients as can be.
+    /// The system has the maximal number of clients.
     #[error("there are {0} clients, which is as many as can be: name one of them")]
     TooManyClients(usize),
-    /// More impact than there is.
+    /// The intent is not 0, 1 or 2.
     #[error("intent {0} is not 0, 1 or 2")]
     Intent(u8),
-    /// There is no such scope, so no call could be made.
+    /// The scope does not exist.
     #[error("no scope {scope:?}: there is {known}")]
     Scope {
-        /// What was asked for.
+        /// The requested scope.
         scope: String,
-        /// What there is.
+        /// The existing scopes.
         known: String,
     },
-    /// The agent takes something else.
+    /// The agent's input schema refuses the plan.
     #[error("agent {agent} does not take what this plan begins with: {what}")]
     Input {
-        /// Which agent.
+        /// The agent.
         agent: AgentId,
-        /// What is wrong.
+        /// The schema's complaint.
         what: String,
     },
-    /// The folder is not there.
+    /// The workspace cannot be used.
     #[error("workspace {folder}: {why}")]
     Workspace {
-        /// Which folder.
+        /// The folder.
         folder: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// There is a run of this id, opened on other terms.
+    /// A run of this id exists, with other terms.
     #[error(
         "run {run} was opened before, with another {}: submit what was submitted then, or take a new id",
         differs.iter().map(Term::as_str).collect::<Vec<_>>().join(", ")
     )]
     Taken {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// What is not as it was then; at least one.
+        /// The terms that differ; at least one.
         differs: Vec<Term>,
     },
-    /// The run of this id was opened before, and its records cannot be read.
+    /// A run of this id exists, and its records cannot be read.
     #[error(transparent)]
     Unreadable(Box<RunError>),
-    /// The journal did not take it.
+    /// The journal refused the opening record.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }

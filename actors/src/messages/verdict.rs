@@ -1,4 +1,3 @@
-//! Verdicts of people on runs.
 
 use ostler_kernel::evaluation::{ScoreError, Verdict, Weights, evaluate};
 use ostler_kernel::event::Evaluated;
@@ -7,50 +6,50 @@ use ostler_kernel::port::{JournalError, RunRow};
 
 use crate::base::error::RunError;
 
-/// What a person says of a run that is over.
+/// A person's verdict on a closed run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerdictRequest {
-    /// How good what came of it is, in thousandths; `None`: as it was.
+    /// Quality in thousandths; `None` leaves it as it is.
     pub quality_pm: Option<u16>,
-    /// Whether it is what was asked for, in thousandths; `None`: as it was.
+    /// Adherence in thousandths; `None` leaves it as it is.
     pub adherence_pm: Option<u16>,
-    /// Who says so: up to [`BY_BYTES_MAX`](crate::BY_BYTES_MAX) bytes.
+    /// The person's name, up to [`BY_BYTES_MAX`](crate::BY_BYTES_MAX) bytes.
     pub by: String,
-    /// In their words: up to [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
+    /// A note, up to [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
     pub note: String,
 }
 
-/// Why a run was not judged.
+/// Why a verdict was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EvaluationError {
-    /// Nothing is said of it.
+    /// The verdict has no score.
     #[error("a verdict says something of quality or of adherence: give one of them, 0 to 1")]
     Nothing,
-    /// A score is none.
+    /// A score is out of range.
     #[error(transparent)]
     Score(#[from] ScoreError),
-    /// It goes on.
+    /// The run is still open.
     #[error("run {0} is not over: it can be judged when it is")]
     NotOver(RunId),
-    /// It did nothing that could be judged, or was cancelled.
+    /// The run has no evaluation: it did nothing, or was cancelled.
     #[error("run {0} was not evaluated: it did nothing, or was cancelled")]
     NotEvaluated(RunId),
-    /// It is not to be had, or what is said cannot be written down.
+    /// The run cannot be read, or the verdict cannot be recorded.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// It could not be written down.
+    /// The journal refused the verdict.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// A person's word, on its way to the journal.
+/// A verdict on its way to the journal.
 pub(crate) struct Said {
     pub(crate) request: VerdictRequest,
     pub(crate) weights: Weights,
 }
 
 impl Said {
-    /// Whether it is what was said last.
+    /// Whether the verdict equals the last one.
     pub(crate) fn repeats(&self, verdicts: &[(Ticks, Verdict)]) -> bool {
         let VerdictRequest { quality_pm, adherence_pm, by, note } = &self.request;
         verdicts.last().is_some_and(|(_, last)| {
@@ -58,7 +57,7 @@ impl Said {
         })
     }
 
-    /// What is written down of it, for a run that stands like this.
+    /// The record of the verdict, for a run with this row.
     pub(crate) fn verdict(self, row: &RunRow) -> Result<Verdict, EvaluationError> {
         let VerdictRequest { quality_pm, adherence_pm, by, note } = self.request;
         let known = row.evaluated.ok_or(EvaluationError::NotEvaluated(row.run))?;

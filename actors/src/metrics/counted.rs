@@ -1,4 +1,4 @@
-//! A journal whose records are counted by what they say: the one place that all of them pass.
+//! A journal that counts its records: the one place that all of them pass.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use ostler_kernel::run::{RunOutcome, TransitionReason};
 use super::metric;
 use super::shared_recorder::SharedRecorder;
 
-/// The same journal, counted.
+/// Wraps a journal in counting.
 pub(super) fn journal(journal: Arc<dyn Journal>, recorder: SharedRecorder) -> Arc<dyn Journal> {
     Arc::new(Counted { journal, recorder })
 }
 
-/// Every outcome of a run stands at 0 from the start.
+/// Registers every outcome of a run at 0.
 pub(super) fn begin(recorder: &dyn Recorder) {
     let outcomes = [RunOutcome::Succeeded, RunOutcome::Concluded, RunOutcome::Failed, RunOutcome::Cancelled];
     for outcome in outcomes {
@@ -32,7 +32,7 @@ struct Counted {
     recorder: SharedRecorder,
 }
 
-/// What is counted of a record.
+/// A counted property of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Count {
     Run(RunOutcome),
@@ -55,7 +55,7 @@ impl Count {
     }
 }
 
-/// What records are counted as.
+/// The counted properties of events.
 fn counts(events: &[Event]) -> Vec<Count> {
     let tried = |level| Count::Recovery { level, result: "tried" };
     let mut counts = Vec::new();

@@ -22,7 +22,7 @@ use crate::metrics::queue_look::QueueLook;
 use crate::metrics::shared_recorder::SharedRecorder;
 use crate::metrics::tally::Tally;
 
-/// Where a system records what it measures; by default nowhere.
+/// Recorder of a system's metrics; by default there is none.
 #[derive(Clone, Default)]
 pub struct Measures(Option<Arc<Recording>>);
 
@@ -40,10 +40,10 @@ struct Recording {
     tally: Mutex<Tally>,
 }
 
-/// Why an allowed call was not denied.
+/// Denial code of allowed calls.
 const NO_CODE: &str = "none";
 
-/// Children of the root, and those of the pool, all under one name.
+/// Children of the root; those of the pool share one name.
 const CHILDREN: [&str; 7] = ["registry", "evaluator", "scheduler", "pipelines", "pool", AGENT, STAGE];
 const AGENT: &str = "agent";
 const STAGE: &str = "stage";
@@ -55,7 +55,7 @@ impl Measures {
         let dispatched = tiers.map(|tier| metric::DISPATCHED_JOBS.counter(&recorder, [tier.into()]));
         let waits = tiers.map(|tier| metric::WAIT_SECONDS.histogram(&recorder, [tier.into()]));
         let gate_seconds = metric::GATE_SECONDS.histogram(&recorder, []);
-        // What may never happen stands at 0 from the start.
+        // Counters that may stay unused start at 0.
         for child in CHILDREN {
             metric::RESTARTS.counter(&recorder, [child.into()]).increment(0);
             metric::UNKILLABLE.counter(&recorder, [child.into()]).increment(0);
@@ -71,17 +71,16 @@ impl Measures {
         Measures(Some(Arc::new(Recording { recorder, dispatched, waits, gate_seconds, tally })))
     }
 
-    /// Whether anything is recorded.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Now, if anybody wants to know how long something takes.
+    /// The present time, if metrics are on.
     pub(crate) fn now(&self) -> Option<Instant> {
         self.is_on().then(Instant::now)
     }
 
-    /// The journal, with what it is given counted.
+    /// Wraps the journal in counting.
     pub(crate) fn count(&self, journal: Arc<dyn Journal>) -> Arc<dyn Journal> {
         match &self.0 {
             Some(recording) => counted::journal(journal, Arc::clone(&recording.recorder)),
@@ -89,7 +88,7 @@ impl Measures {
         }
     }
 
-    /// A job was given a slot; `since`: when it was queued.
+    /// Counts a dispatch; `since`: start of the wait.
     pub(crate) fn dispatched(&self, tier: Tier, since: Option<Instant>) {
         let Some(recording) = &self.0 else { return };
         recording.dispatched[tier as usize].increment(1);
@@ -98,7 +97,7 @@ impl Measures {
         }
     }
 
-    /// An agent tells something of itself: an event for whoever traces, and a count.
+    /// Traces and counts an event of an agent.
     pub(crate) fn tell(&self, event: Telemetry, agent: Option<&AgentId>, run: Option<RunId>) {
         let (agent, run) = (agent.map(tracing::field::display), run.map(tracing::field::display));
         tracing::debug!(target: "ostler::agent", event = event.as_str(), agent, run);
@@ -107,7 +106,7 @@ impl Measures {
         }
     }
 
-    /// The end of an attempt was taken in.
+    /// Counts an ended attempt.
     pub(crate) fn attempted(&self, client: &ClientId, kind: Kind, ended: &Ended) {
         let Some(recording) = &self.0 else { return };
         let seconds = metric::ATTEMPT_SECONDS.histogram(&recording.recorder, [kind.as_str().into()]);
@@ -115,21 +114,21 @@ impl Measures {
         lock(&recording.tally).spend(client, kind, ended.cost);
     }
 
-    /// A run was evaluated, by its records or by a person.
+    /// Counts an evaluation.
     pub(crate) fn evaluated(&self) {
         if let Some(recording) = &self.0 {
             metric::EVALUATIONS.counter(&recording.recorder, []).increment(1);
         }
     }
 
-    /// An agent did far worse than it used to.
+    /// Counts a regression.
     pub(crate) fn degraded(&self) {
         if let Some(recording) = &self.0 {
             metric::DEGRADATIONS.counter(&recording.recorder, []).increment(1);
         }
     }
 
-    /// Puts how reputations and jobs stand into `into`.
+    /// Records reputations and jobs.
     pub(crate) fn look_at_market(
         &self,
         into: &dyn Recorder,
@@ -147,14 +146,14 @@ impl Measures {
         }
     }
 
-    /// What jobs of clients cost that ended since the last time.
+    /// Counts the cost of ended jobs, by client.
     pub(crate) fn served(&self, served: &[(ClientId, u64)]) {
         if let Some(recording) = &self.0 {
             lock(&recording.tally).serve(served);
         }
     }
 
-    /// Where the events of a pipeline are counted.
+    /// The counter of a pipeline's events.
     pub(crate) fn published(&self, pipeline: &PipelineId) -> Counter {
         let Some(recording) = &self.0 else { return Counter::noop() };
         let counter =
@@ -163,7 +162,7 @@ impl Measures {
         counter
     }
 
-    /// The gate decided, asked at `since`.
+    /// Counts a decision of the gate that began at `since`.
     pub(crate) fn gated<T>(&self, since: Option<Instant>, verdict: Result<&T, &Denial>) {
         let (Some(recording), Some(since)) = (&self.0, since) else { return };
         recording.gate_seconds.record(since.elapsed());
@@ -174,7 +173,7 @@ impl Measures {
         metric::GATE_VERDICTS.counter(&recording.recorder, [verdict.into(), code.into()]).increment(1);
     }
 
-    /// Something happened in the tree.
+    /// Counts a supervision event.
     pub(crate) fn observe(&self, event: &Event<'_>) {
         let counted = match event.what {
             What::Restarted { .. } => metric::RESTARTS,
@@ -187,7 +186,7 @@ impl Measures {
         counted.counter(&recording.recorder, [child.into()]).increment(1);
     }
 
-    /// Puts how things stand into `into`.
+    /// Records present values.
     pub(crate) fn look(
         &self,
         into: &dyn Recorder,
@@ -212,7 +211,7 @@ impl Measures {
     }
 }
 
-/// A stage that subscribes to events, as metrics show it.
+/// A subscribing stage, as metrics show it.
 pub(crate) struct StageLook {
     pub(crate) pipeline: String,
     pub(crate) stage: String,

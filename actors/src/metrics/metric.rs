@@ -1,42 +1,41 @@
-//! Every metric: its name, its type, its unit, its labels and what it says. The one place where a name is written.
+//! Every metric: name, type, unit, labels and help text. No name is written elsewhere.
 //!
-//! Names and units are those that Prometheus recommends: base units, `_total` for what only grows. A label has values of
-//! a closed set, or names one of the busiest clients, or a pipeline or one of its stages (there are at most 256 pipelines);
-//! never a run, an agent or a node.
+//! Names and units follow Prometheus: base units, and `_total` for counters. Label values are closed sets, the busiest
+//! clients, or pipelines (at most 256) and their stages; never a run, an agent or a node.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
 use ostler_scheduler::Tier;
 
-/// What a metric is.
+/// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Type {
-    /// It only grows.
+    /// Only grows.
     Counter,
-    /// It stands where it stands.
+    /// A present value.
     Gauge,
     /// Counts values up to each of these bounds.
     Histogram(&'static [f64]),
 }
 
-/// A metric, and what is known of it.
+/// A metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metric {
-    /// As Prometheus knows it.
+    /// Name in Prometheus.
     pub name: &'static str,
-    /// What it is.
+    /// Type.
     pub kind: Type,
-    /// What it is counted in.
+    /// Unit.
     pub unit: Unit,
-    /// The names of its labels.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// What it says, in a sentence.
+    /// Help text.
     pub help: &'static str,
 }
 
-/// From a tenth of a millisecond to a minute and a half.
+/// From 0.1 ms to 90 s.
 const SECONDS: &[f64] = &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 90.0];
 
-/// From a microsecond to a tenth of a second.
+/// From 1 µs to 0.1 s.
 const SHORT_SECONDS: &[f64] = &[0.000_001, 0.000_005, 0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.01, 0.1];
 
 /// Powers of two.
@@ -62,58 +61,58 @@ const fn seconds(
 /// Jobs that wait for a slot.
 pub const QUEUED_JOBS: Metric =
     gauge("ostler_scheduler_queued_jobs", &["tier"], "Jobs (ready nodes) that wait for a slot.");
-/// Jobs that were given a slot.
+/// Dispatched jobs.
 pub const DISPATCHED_JOBS: Metric = counter(
     "ostler_scheduler_dispatched_jobs_total",
     &["tier"],
     "Jobs (attempts of nodes) that were given a slot.",
 );
-/// How long jobs waited for their slot.
+/// Waiting time for a slot.
 pub const WAIT_SECONDS: Metric = seconds(
     "ostler_scheduler_wait_seconds",
     SECONDS,
     &["tier"],
     "Time from when a job was queued until it was given a slot.",
 );
-/// What clients were served.
+/// Service of clients.
 pub const SERVICE: Metric = counter(
     "ostler_scheduler_service_total",
     &["client"],
     "Credits of the jobs of a client that have ended. The 50 busiest clients have their names; client=\"(other)\" is the rest.",
 );
-/// How far clients are behind what they are entitled to.
+/// Lag of clients.
 pub const LAG: Metric = gauge(
     "ostler_scheduler_lag",
     &["client"],
     "Credits that a client with work is behind its share (positive) or ahead of it (negative); 0 for one that wants nothing. \
      client=\"(other)\" is whoever of the rest is farthest from 0.",
 );
-/// What agents tell of themselves.
+/// Telemetry of agents.
 pub const AGENT_EVENTS: Metric = counter(
     "ostler_agent_events_total",
     &["event"],
     "What agents told of themselves, such as job_assigned, step_failed or approval_requested.",
 );
-/// How even shares are.
+/// Fairness of shares.
 pub const FAIRNESS_JAIN: Metric = gauge(
     "ostler_scheduler_fairness_jain",
     &[],
     "Jain's index of what clients that had work at the last scrape, and still have, were charged for their weight since: 1 is \
      even, 1/n is all for one of n. Of the less even tier; 1 if nobody competes.",
 );
-/// How far virtual times are apart.
+/// Spread of virtual times.
 pub const VRUNTIME_SPREAD: Metric = gauge(
     "ostler_scheduler_vruntime_spread",
     &["tier"],
     "Greatest less least virtual time of the clients with work, in credits for a weight of 1.",
 );
-/// What the marketplace is owed.
+/// Service owed to the marketplace.
 pub const MARKETPLACE_OWED: Metric = gauge(
     "ostler_scheduler_marketplace_owed",
     &[],
     "Credits that the marketplace tier is owed of its guaranteed share; negative if it is ahead.",
 );
-/// Clients without credit.
+/// Clients without credits.
 pub const PARKED_CLIENTS: Metric =
     gauge("ostler_scheduler_parked_clients", &[], "Clients whose jobs wait because their credit is used up.");
 /// Slots.
@@ -122,41 +121,41 @@ pub const SLOTS: Metric = gauge(
     &["state"],
     "Slots of the system, by whether a job holds them: taken or free.",
 );
-/// Runs that are over.
+/// Closed runs.
 pub const RUNS: Metric = counter("ostler_runs_total", &["outcome"], "Runs that came to their end, by how.");
-/// Steps of the node machine.
+/// Transitions of nodes.
 pub const NODE_TRANSITIONS: Metric =
     counter("ostler_node_transitions_total", &["to", "reason"], "Changes of the state of nodes.");
-/// How long attempts took.
+/// Duration of attempts.
 pub const ATTEMPT_SECONDS: Metric = seconds(
     "ostler_attempt_seconds",
     SECONDS,
     &["kind"],
     "How long attempts took that held a slot, by the kind of their node.",
 );
-/// What was done about failures.
+/// Recovery from failures.
 pub const RECOVERY: Metric = counter(
     "ostler_recovery_total",
     &["level", "result"],
     "Failures that a level of recovery was tried for (retry, patch, replan), and those that it could not help (exhausted).",
 );
-/// What the gate said.
+/// Verdicts of the gate.
 pub const GATE_VERDICTS: Metric = counter(
     "ostler_gate_verdicts_total",
     &["verdict", "code"],
     "Calls of tools that the gate decided about; code says why one was denied.",
 );
-/// How long the gate took.
+/// Decision time of the gate.
 pub const GATE_SECONDS: Metric =
     seconds("ostler_gate_seconds", SHORT_SECONDS, &[], "How long the gate took to decide about a call.");
-/// What attempts cost.
+/// Cost of attempts.
 pub const CREDITS: Metric = counter(
     "ostler_credits_total",
     &["client", "kind"],
     "Credits that attempts cost, by client and kind of node. The 50 busiest clients have their names; client=\"(other)\" is \
      the rest.",
 );
-/// How long appends took to be durable.
+/// Time from append to durability.
 pub const APPEND_SECONDS: Metric = seconds(
     "ostler_journal_append_seconds",
     SECONDS,
@@ -168,7 +167,7 @@ pub const RECORDS: Metric = counter("ostler_journal_records_total", &[], "Record
 /// Syncs.
 pub const FSYNCS: Metric =
     counter("ostler_journal_fsyncs_total", &[], "Times that the journal waited for the disk.");
-/// Appends that one sync made durable.
+/// Appends in one sync.
 pub const GROUP_SIZE: Metric = Metric {
     name: "ostler_journal_group_size",
     kind: Type::Histogram(SIZES),
@@ -182,7 +181,7 @@ pub const RESTARTS: Metric = counter(
     &["child"],
     "Actors that were started again after a crash: registry, evaluator, scheduler, pipelines, pool, agent, stage.",
 );
-/// Actors that cannot be killed.
+/// Actors that a kill did not end.
 pub const UNKILLABLE: Metric = counter(
     "ostler_supervisor_unkillable_total",
     &["child"],
@@ -191,13 +190,13 @@ pub const UNKILLABLE: Metric = counter(
 /// Events of pipelines.
 pub const PIPELINE_EVENTS: Metric =
     counter("ostler_pipeline_events_total", &["pipeline"], "Events that were published in a pipeline.");
-/// How far stages are behind.
+/// Lag of stages.
 pub const PIPELINE_LAG: Metric = gauge(
     "ostler_pipeline_lag_events",
     &["pipeline", "stage"],
     "Events that a stage is still to hear. A stage that nobody deals with falls behind until its events are gone.",
 );
-/// Events that were too much for a stage.
+/// Dead-lettered events.
 pub const PIPELINE_PARKED: Metric = gauge(
     "ostler_pipeline_parked_events",
     &["pipeline", "stage"],
@@ -216,7 +215,7 @@ pub const EVALUATIONS: Metric = counter(
     &[],
     "Times that a run was evaluated: by its records as it was closed, or by a person since.",
 );
-/// Agents that got worse.
+/// Regressions of agents.
 pub const DEGRADATIONS: Metric = counter(
     "ostler_degradations_total",
     &[],
@@ -228,7 +227,7 @@ pub const REPUTATION: Metric = gauge(
     &["domain"],
     "Mean reputation of the agents of a domain that were evaluated, each by the number of its runs: 0 to 1.",
 );
-/// Jobs of the market.
+/// Market jobs.
 pub const MARKET_JOBS: Metric = gauge(
     "ostler_market_jobs",
     &["stage"],
@@ -271,11 +270,11 @@ pub const ALL: [Metric; 32] = [
     MARKET_JOBS,
 ];
 
-/// What is recorded has no levels here.
+/// Metrics have no levels here.
 const METADATA: Metadata<'static> = Metadata::new("ostler", Level::INFO, None);
 
 impl Metric {
-    /// Tells a recorder what the metric says.
+    /// Registers the metric at a recorder.
     pub fn describe(&self, recorder: &dyn Recorder) {
         let (name, unit, help) = (self.name.into(), Some(self.unit), self.help.into());
         match self.kind {
@@ -285,17 +284,17 @@ impl Metric {
         }
     }
 
-    /// The counter with these values of the labels, in their order.
+    /// The counter with these label values, in order.
     pub fn counter<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Counter {
         recorder.register_counter(&self.key(values), &METADATA)
     }
 
-    /// The gauge with these values of the labels, in their order.
+    /// The gauge with these label values, in order.
     pub fn gauge<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Gauge {
         recorder.register_gauge(&self.key(values), &METADATA)
     }
 
-    /// The histogram with these values of the labels, in their order.
+    /// The histogram with these label values, in order.
     pub fn histogram<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Histogram {
         recorder.register_histogram(&self.key(values), &METADATA)
     }
@@ -307,7 +306,6 @@ impl Metric {
     }
 }
 
-/// The label of a tier.
 pub(crate) fn tier_name(tier: Tier) -> &'static str {
     match tier {
         Tier::Contracted => "contracted",

@@ -1,9 +1,8 @@
-//! What is measured, and where it goes: to the recorder of the system, if it has one. Without one, every measuring point
-//! is a look at an `Option`.
+//! Metrics of a system, recorded only if it has a recorder: otherwise every measuring point is a check of an `Option`.
 //!
-//! What happens is counted as it happens. How things stand (queues, shares, agents) is looked up when somebody asks, by
-//! [`System::look`](crate::System::look), and put into a recorder that is made for the answer: a client that is no longer
-//! among the busiest is not in the next one.
+//! Events are counted as they happen. Present values (queues, shares, agents) are collected on request by
+//! [`System::look`](crate::System::look) into a recorder made for the answer, so a client that is no longer among the
+//! busiest is not in the next answer.
 
 mod counted;
 mod measures;

@@ -1,4 +1,4 @@
-//! The run queue as metrics show it.
+//! Metrics of the run queue.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,12 +9,12 @@ use ostler_scheduler::{ClientHandle, RunQueue, Tier, jain};
 use super::measures::Measures;
 use super::queue_look::{QueueLook, TierLook};
 
-/// What the owner of the queue keeps for whoever looks; nothing if nobody does.
+/// Sums for metrics that the owner of the queue keeps; empty without metrics.
 pub(crate) struct QueueMeasures {
     measures: Measures,
-    /// Settled since the last look.
+    /// Settled since the last answer.
     served: BTreeMap<ClientHandle, u64>,
-    /// What clients that had work at the last look were charged by then.
+    /// Charges of clients with work at the last answer.
     charged: BTreeMap<ClientHandle, i128>,
 }
 
@@ -33,14 +33,14 @@ impl QueueMeasures {
         self.measures.dispatched(tier, since);
     }
 
-    /// A job ended.
+    /// Counts a settlement.
     pub(crate) fn settled(&mut self, client: ClientHandle, cost: u64) {
         if self.measures.is_on() {
             *self.served.entry(client).or_default() += cost;
         }
     }
 
-    /// Looks at every client once; what is compared with the last look is compared with this one the next time.
+    /// Visits every client once, and compares with the last answer.
     pub(crate) fn look<'a, P>(
         &mut self,
         queue: &RunQueue<P>,
@@ -62,14 +62,14 @@ impl QueueMeasures {
             parked += u32::from(view.parked);
             tiers[view.tier as usize].take_in(&view, before.get(&client).copied());
         }
-        // Not part of the answer: whoever asked may be gone, and nothing may be lost.
+        // Counted apart from the answer: its reader may be gone, and no count may be lost.
         self.measures.served(&served);
         let taken = queue.running();
         QueueLook {
             lags,
             jain: tiers.iter().filter_map(|tier| jain(&tier.shares)).fold(1.0, f64::min),
             tiers: tiers.map(|tier| (tier.queued, tier.spread() / queue.config().scale as f64)),
-            // The queue counts it in thousandths.
+            // The queue counts in thousandths.
             owed: queue.owed() as f64 / 1_000.0,
             parked,
             taken,
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::metrics::seen::Seen;
 
-    /// Two clients with work, one of which has three times the weight of the other, and one slot.
+    /// Two clients with work at weights 3 to 1, and one slot.
     #[test]
     fn a_look_tells_how_clients_with_work_stand() {
         let mut queue = RunQueue::new(Config { slots: 1, ..Config::default() }).unwrap();
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(value("queued_jobs marketplace"), Some(159.0));
         assert_eq!((value("slots taken"), value("slots free")), (Some(1.0), Some(0.0)));
         assert!(value("fairness_jain").unwrap() > 0.99, "{:?}", value("fairness_jain"));
-        // Nobody is further from its share than a job is large.
+        // No lag exceeds the size of a job.
         assert!(value("lag acme").unwrap().abs() <= 100.0 && value("lag globex").unwrap().abs() <= 100.0);
         assert!(value("vruntime_spread marketplace").unwrap() <= 1.0);
         assert_eq!((value("lag idle"), value("lag (other)")), (None, Some(0.0)), "it has no name yet");

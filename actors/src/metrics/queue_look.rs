@@ -1,4 +1,4 @@
-//! The run queue as metrics show it.
+//! The run queue in an answer.
 
 use metrics::Recorder;
 use ostler_kernel::id::ClientId;
@@ -7,11 +7,11 @@ use ostler_scheduler::{ClientView, Tier};
 use super::metric::{self, tier_name};
 use super::tally::{OTHER, Tally};
 
-/// How the queue stands.
+/// State of the run queue.
 pub(crate) struct QueueLook {
-    /// By tier: jobs that wait, and the spread of virtual times.
+    /// By tier: waiting jobs, and the spread of virtual times.
     pub(super) tiers: [(u64, f64); 2],
-    /// Of clients with work.
+    /// Lags of clients with work.
     pub(super) lags: Vec<(ClientId, f64)>,
     pub(super) jain: f64,
     pub(super) owed: f64,
@@ -20,18 +20,18 @@ pub(crate) struct QueueLook {
     pub(super) free: u32,
 }
 
-/// A tier, while its clients are looked at.
+/// Sums of a tier.
 #[derive(Default)]
 pub(super) struct TierLook {
     pub(super) queued: u64,
-    /// The least and the greatest virtual time of those with work.
+    /// Smallest and largest virtual time of clients with work.
     pub(super) ends: Option<(i64, i64)>,
-    /// What those that had work at the last look, and have now, were charged for their weight since.
+    /// Charges since the last answer divided by weight, of clients with work then and now.
     pub(super) shares: Vec<f64>,
 }
 
 impl TierLook {
-    /// A client of the tier, and what it had been charged by the last look, if it had work then.
+    /// Adds a client of the tier; `charged`: its charges at the last answer, if it had work then.
     pub(super) fn take_in(&mut self, view: &ClientView, charged: Option<i128>) {
         self.queued += view.queued;
         if !view.runnable {
@@ -55,7 +55,7 @@ impl QueueLook {
             metric::QUEUED_JOBS.gauge(into, [tier.into()]).set(queued as f64);
             metric::VRUNTIME_SPREAD.gauge(into, [tier.into()]).set(spread);
         }
-        // One that wants nothing stands at 0.
+        // A client without work has lag 0.
         for client in tally.named() {
             metric::LAG.gauge(into, [client.to_string().into()]).set(0.0);
         }

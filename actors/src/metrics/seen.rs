@@ -1,4 +1,4 @@
-//! A recorder whose values a test looks at.
+//! A recorder whose values a test reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use metrics::{
 
 use crate::base::lock::lock;
 
-/// Values by `name value-of-label …`; a histogram counts.
+/// Values by `name label…`; a histogram counts.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(Arc<Mutex<BTreeMap<String, f64>>>);
 

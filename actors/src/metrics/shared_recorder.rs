@@ -1,8 +1,8 @@
-//! The recorder that a system writes its metrics to.
+//! The recorder of a system.
 
 use std::sync::Arc;
 
 use metrics::Recorder;
 
-/// A recorder that several threads record with.
+/// A recorder for several threads.
 pub type SharedRecorder = Arc<dyn Recorder + Send + Sync>;

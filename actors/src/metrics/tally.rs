@@ -1,4 +1,4 @@
-//! What each client used, and which clients are named in metrics: as many as [`CLIENTS_NAMED_MAX`], the busiest.
+//! Usage by client, with names for the [`CLIENTS_NAMED_MAX`] busiest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +8,33 @@ use ostler_kernel::plan::Kind;
 
 use super::metric;
 
-/// Clients that metrics name.
+/// Clients with names in metrics.
 pub(super) const CLIENTS_NAMED_MAX: usize = 50;
 
-/// The name of all the others: no client can be called so.
+/// Label of all other clients; no client can have this name.
 pub(super) const OTHER: &str = "(other)";
 
-/// What was used since the start.
+/// Usage since the start.
 #[derive(Default)]
 pub(super) struct Tally {
     clients: BTreeMap<ClientId, Used>,
     named: BTreeSet<ClientId>,
-    /// What clients used while they had no name: only ever more, whoever gets a name later.
+    /// Usage of clients while they were unnamed; it only grows, whoever gets a name later.
     others: Shown,
 }
 
-/// What one client used.
+/// Usage of one client.
 #[derive(Default)]
 struct Used {
-    /// Since the start: by it the busiest are found.
+    /// Since the start; decides who is busiest.
     total: u64,
-    /// Not shown yet, under any name.
+    /// Not shown yet.
     fresh: Shown,
-    /// Under its own name.
+    /// Shown under the client's name.
     own: Shown,
 }
 
-/// What counters show.
+/// Values of counters.
 #[derive(Default)]
 struct Shown {
     service: u64,
@@ -60,12 +60,12 @@ impl Shown {
 }
 
 impl Tally {
-    /// An attempt cost this.
+    /// Adds the cost of an attempt.
     pub(super) fn spend(&mut self, client: &ClientId, kind: Kind, credits: u64) {
         *self.used(client).fresh.credits.entry(kind).or_default() += credits;
     }
 
-    /// Clients were served this since the last look. Names the busiest anew.
+    /// Adds service since the last answer, and names the busiest clients.
     pub(super) fn serve(&mut self, served: &[(ClientId, u64)]) {
         for (client, credits) in served {
             let used = self.used(client);
@@ -82,17 +82,17 @@ impl Tally {
         self.clients.entry(client.clone()).or_default()
     }
 
-    /// The clients that have a name of their own in metrics.
+    /// The named clients.
     pub(super) fn named(&self) -> impl Iterator<Item = &ClientId> {
         self.named.iter()
     }
 
-    /// Whether the client has a name of its own in metrics.
+    /// Whether the client is named.
     pub(super) fn names(&self, client: &ClientId) -> bool {
         self.named.contains(client)
     }
 
-    /// Shows what is fresh, and puts all of it into `into`.
+    /// Records everything, fresh usage included.
     pub(super) fn tell(&mut self, into: &dyn Recorder) {
         for (client, used) in &mut self.clients {
             let fresh = std::mem::take(&mut used.fresh);
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::metrics::seen::Seen;
 
-    /// Everything that is shown for all clients together, and how many have a name.
+    /// The sum over all clients, and the number of named ones.
     fn shown(tally: &mut Tally) -> (f64, usize, Seen) {
         let seen = Seen::default();
         tally.tell(&seen);
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(seen.value("ostler_scheduler_service_total (other)"), Some(55.0));
         assert_eq!(seen.value("ostler_credits_total (other) tool"), Some(7.0));
 
-        // One of the rest becomes the busiest: what it used under no name stays with the others.
+        // A client that becomes one of the busiest leaves its unnamed usage with the others.
         tally.serve(&[(client(1), 1_000)]);
         let (all, named, seen) = shown(&mut tally);
         assert_eq!(
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(seen.value("ostler_scheduler_service_total c001"), Some(1_000.0));
         assert_eq!(seen.value("ostler_scheduler_service_total (other)"), Some(55.0));
 
-        // And has what it had when it gets its name back.
+        // A client that regains its name keeps its earlier values.
         tally.serve(&[(client(11), 500)]);
         let (_, _, seen) = shown(&mut tally);
         assert_eq!(seen.value("ostler_scheduler_service_total c011"), Some(511.0));

@@ -1,4 +1,4 @@
-//! The actor `pipelines`: makes pipelines, and keeps an actor behind every stage that has code in this process.
+//! The actor `pipelines`: creates pipelines, and starts an actor for every stage with code in this process.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::storage::disk_space::DiskSpace;
 
 pub(crate) struct Pipelines;
 
-/// What the actor of all pipelines uses.
+/// Components of the actor.
 #[derive(Clone)]
 pub(crate) struct PipelinesArguments {
     pub(crate) map: Arc<PipelineMap>,
@@ -62,7 +62,7 @@ impl Actor for Pipelines {
     }
 }
 
-/// Starts an actor for a stage, if it has code here. Without a pool, that happens when there is one.
+/// Starts the actor of a stage that has code here, once there is a pool.
 fn start(this: &PipelinesArguments, log: &Arc<Log>, stage: usize) {
     let (Some(handler), Some((pool, _))) = (log.handler(stage), this.mailboxes.pool()) else { return };
     let arguments = RunnerArguments {
@@ -78,7 +78,7 @@ fn start(this: &PipelinesArguments, log: &Arc<Log>, stage: usize) {
     tokio::spawn(async move {
         let started = loop {
             match start_in(&pool, spec.clone()).await {
-                // Agents have all the places.
+                // Agents have taken all places.
                 Err(StartChildError::MaxChildren { .. }) => tokio::time::sleep(START_AGAIN).await,
                 started => break started,
             }

@@ -1,4 +1,4 @@
-//! How far behind stages are, and what they read: pages of the log, and how many events of it are for them.
+//! Lag of stages, and pages of the log for them.
 
 use std::sync::Arc;
 
@@ -10,35 +10,34 @@ use super::stage::PipelineEvent;
 use crate::pipelines::log::Log;
 use crate::storage::run_reader::READ_AT_ONCE;
 
-/// Events that are counted at once, to know how many of them a stage hears.
+/// Events in one exact count of a stage's lag.
 const COUNTED_MAX: u64 = 8 * READ_AT_ONCE as u64;
 
-/// Events that are read at once where nothing is made of them, or only an answer: at most so many of the largest are held.
+/// Events in one read that keeps few of them: bounds the memory of large events.
 pub(crate) const FEW_AT_ONCE: usize = 64;
 
-/// Events that a stage is to hear.
+/// Events that a stage has still to receive.
 pub(crate) struct Counted {
-    /// How many.
     count: u64,
-    /// Up to here.
+    /// Counted up to here.
     upto: u64,
-    /// Up to here they were too many to count.
+    /// Up to here there were too many to count.
     uncounted: u64,
 }
 
 impl Log {
-    /// Events that a stage is still to hear; where there are too many to count, those that it may have to hear.
+    /// Lag of a stage; an upper bound where there are too many events to count.
     pub(crate) fn lag_of(&self, state: &LogState, stage: usize) -> u64 {
         let live = &state.live[stage];
         live.behind + live.uncounted.saturating_sub(self.place_of(state, stage))
     }
 
-    /// Up to where a stage has heard everything.
+    /// Position up to which a stage has received everything.
     pub(crate) fn place_of(&self, state: &LogState, stage: usize) -> u64 {
         state.pipeline.stage(stage).cursor.max(state.seen[stage])
     }
 
-    /// Up to where a stage has found nothing for it among the events that are kept.
+    /// Position up to which no kept event is for the stage.
     pub(crate) fn seen(&self, state: &LogState, stage: usize) -> u64 {
         match self.lag_of(state, stage) {
             0 => state.pipeline.head(),
@@ -46,7 +45,7 @@ impl Log {
         }
     }
 
-    /// Whether a stage has heard everything that will ever come, and nothing that is gone is still to be told to it; as far as is known:
+    /// Whether a stage has received everything that will come and knows all gaps, as far as is known;
     /// [`Log::is_through`] finds out.
     pub(crate) fn has_all_behind(&self, state: &LogState, stage: usize) -> bool {
         state.pipeline.upstreams_ended(stage)
@@ -54,8 +53,7 @@ impl Log {
             && self.lag_of(state, stage) == 0
     }
 
-    /// The same. Where there were too many events to count, it looks whether any of them is for the stage, and remembers up to where
-    /// none is.
+    /// The same with certainty: where events were too many to count, it searches them and remembers the result.
     pub(crate) fn is_through(&self, stage: usize) -> Result<bool, JournalError> {
         loop {
             let (life, place) = {
@@ -63,7 +61,7 @@ impl Log {
                 let (live, place) = (&state.live[stage], self.place_of(&state, stage));
                 let is_open =
                     !state.pipeline.upstreams_ended(stage) || state.pipeline.missed_gap(stage).is_some();
-                // Code of this process knows how far it has come.
+                // A stage with code here knows its own position.
                 if is_open || live.behind > 0 || live.uncounted <= place || live.is_live() {
                     return Ok(self.has_all_behind(&state, stage));
                 }
@@ -74,7 +72,7 @@ impl Log {
                 return Ok(false);
             }
             let mut state = self.state();
-            // Somebody may have moved it meanwhile.
+            // The cursor may have been moved meanwhile.
             if state.live[stage].life == life && self.place_of(&state, stage) == place {
                 state.seen[stage] = upto;
                 self.relieve(&mut state, stage);
@@ -82,13 +80,13 @@ impl Log {
         }
     }
 
-    /// Events after `after`, from the journal.
+    /// Reads events after `after` from the journal.
     fn read(&self, after: u64, limit: usize) -> Result<Vec<PipelineEvent>, JournalError> {
         let records = self.journal.read(self.stream.log(), Seq(after), limit)?;
         records.into_iter().map(event_of).collect()
     }
 
-    /// The event of this number; `None`: there is none, or it is gone.
+    /// An event by number; `None` if there is none, or it is gone.
     pub(crate) fn event(&self, seq: u64) -> Result<Option<PipelineEvent>, JournalError> {
         if seq < self.state().pipeline.oldest() {
             return Ok(None);
@@ -96,7 +94,7 @@ impl Log {
         Ok(self.read(seq - 1, 1)?.pop().filter(|event| event.seq == seq))
     }
 
-    /// A page of the log after `after`, of `limit` events at most: what of it a stage hears, and up to where it goes.
+    /// A page of the log after `after`, of at most `limit` events: those for the stage, and the page's end.
     pub(crate) fn page(
         &self,
         stage: usize,
@@ -109,7 +107,7 @@ impl Log {
         Ok((heard.map(Arc::new).collect(), upto))
     }
 
-    /// How many events that a stage hears come after `after`, up to `upto`.
+    /// Number of events for the stage after `after`, up to `upto`.
     pub(crate) fn count(&self, stage: usize, after: u64, upto: u64) -> Result<u64, JournalError> {
         let (mut at, mut count) = (after, 0);
         while at < upto {
@@ -124,7 +122,7 @@ impl Log {
         Ok(count)
     }
 
-    /// Counts the events that a stage hears after `after`, up to `upto`, unless there are too many.
+    /// Counts events for the stage after `after`, up to `upto`, unless they are too many.
     pub(crate) fn count_on(&self, stage: usize, after: u64, upto: u64) -> Result<Counted, JournalError> {
         Ok(match upto.saturating_sub(after) {
             few @ 0..=COUNTED_MAX => Counted {
@@ -136,7 +134,7 @@ impl Log {
         })
     }
 
-    /// Counts what came since, and lets those go on that waited.
+    /// Counts new events, and releases waiting publishers.
     pub(crate) fn recount(
         &self,
         state: &mut LogState,
@@ -152,7 +150,7 @@ impl Log {
     }
 }
 
-/// The event that a record of a log is.
+/// The event in a record.
 pub(crate) fn event_of(record: Recorded) -> Result<PipelineEvent, JournalError> {
     match record.event {
         Event::Published(Published { stage, kind, data }) => {

@@ -1,4 +1,4 @@
-//! A log as its records tell it.
+//! Rebuilds a log from its records.
 
 use futures::FutureExt;
 use ostler_kernel::event::{Event, PipelineRecord};
@@ -17,7 +17,7 @@ fn illegal(pipeline: impl Into<String>, what: impl Into<String>) -> PipelineErro
     PipelineError::Illegal { pipeline: pipeline.into(), error: IllegalRecord(what.into()) }
 }
 
-/// The pipeline whose stream this is; `None` if it has no record.
+/// The pipeline of a stream; `None` if the stream is empty.
 pub(crate) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option<Topology>, PipelineError> {
     let name = || format!("{:032x}", u128::from_be_bytes(stream.key));
     let first = journal.read(stream, Seq(0), 1)?;
@@ -34,8 +34,8 @@ pub(crate) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option
     topology.map(Some).map_err(|faults| illegal(spec.id.as_str(), format!("{}", faults[0])))
 }
 
-/// How a pipeline stands by its records. The log is read from where the last complete stretch ends, or from the cursor of the
-/// stage that is farthest behind: what that stage is to read anyway.
+/// State of a pipeline from its records. The log is read from the end of the last complete section, or from the cursor
+/// of the stage that is farthest behind, which must read it anyway.
 pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogState, PipelineError> {
     let id = || topology.id().to_string();
     let stream = StreamId::pipeline(topology.id());
@@ -56,7 +56,7 @@ pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogSta
     let farthest = hearing.iter().map(|stage| pipeline.stage(*stage).cursor).min().unwrap_or(known);
     let mut at = farthest.min(known).max(pipeline.oldest() - 1);
     let mut live: Vec<StageRuntime> = (0..topology.len()).map(|_| StageRuntime::default()).collect();
-    // Which of those that are gone a stage would have heard is not known.
+    // Which removed events were for a stage is unknown.
     for stage in &hearing {
         live[*stage].uncounted = pipeline.missed_gap(*stage).map_or(0, |(_, last)| last);
     }
@@ -80,12 +80,12 @@ pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogSta
         return Err(illegal(id(), format!("stage {} is beyond the log", topology.name(*stage))));
     }
     let seen = vec![0; topology.len()];
-    // Who has something to hear of that reads it: a log that is only looked at holds none of it.
+    // Stages read the events themselves; a log that is only shown holds none.
     Ok(LogState { pipeline, records, position, tail: RecentEvents::default(), live, woken: Vec::new(), seen })
 }
 
 impl Log {
-    /// Reads everything again: what is kept of stages besides their records is who runs them.
+    /// Reads everything again. Only the running code of stages is kept.
     pub(crate) fn reload(&self) -> Result<(), PipelineError> {
         let mut now = self.state();
         let mut read = state(&*self.journal, &self.topology)?;
@@ -94,7 +94,7 @@ impl Log {
             read.handler = known.handler.take();
             read.down = known.down.take();
         }
-        // What was undone never will be durable: nobody is to wait for it.
+        // A rolled back position never becomes durable, so no caller may wait for it.
         if !matches!(self.journal.durable(now.position).now_or_never(), Some(Err(_))) {
             read.position = read.position.max(now.position);
         }

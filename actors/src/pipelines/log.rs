@@ -1,6 +1,5 @@
-//! The one place that appends to a pipeline, and tells who has to look. Everything happens under one lock: what is ordered is visible
-//! at once, and nobody waits here for what is appended to be durable. What is not known any more, or was never counted, is read from
-//! the journal under the same lock.
+//! The log of a pipeline: the only place that appends to its streams. One lock covers everything: appended events are
+//! visible at once, nothing waits for durability under it, and lost or uncounted facts are read from the journal.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -24,40 +23,40 @@ use crate::base::lock::lock;
 use crate::pipelines::error::PipelineError;
 use crate::pipelines::runner_message::RunnerMessage;
 
-/// A pipeline that was opened.
+/// An open log.
 pub(crate) struct Log {
     pub(crate) topology: Arc<Topology>,
     pub(crate) stream: StreamId,
     pub(crate) journal: Arc<dyn Journal>,
     clock: Clock,
     published: Counter,
-    /// Events that a stage with code in this process may be behind before who publishes has to wait.
+    /// Lag of a stage with code here at which publishers wait.
     pub(crate) behind_max: u64,
     pub(crate) hearers: BTreeMap<EventType, Vec<usize>>,
-    /// The event that the code of each stage has at hand; 0: none.
+    /// The event that each stage's code is handling; 0: none.
     pub(crate) trying: Vec<AtomicU64>,
     pub(crate) state: Mutex<LogState>,
-    /// Counts what changed, for those who wait.
+    /// Signals changes.
     pub(crate) changed: watch::Sender<u64>,
 }
 
-/// How it stands. Read from the journal, but for `live`.
+/// State of the log: a cache of the journal, except for `live`.
 pub(crate) struct LogState {
     pub(crate) pipeline: Pipeline,
     /// Last record of the pipeline's own stream.
     pub(crate) records: Seq,
-    /// Where the last append stands.
+    /// Position of the last append.
     pub(crate) position: Position,
     pub(crate) tail: RecentEvents,
     pub(crate) live: Vec<StageRuntime>,
-    /// Actors that are told when this is let go of.
+    /// Actors to notify when the lock is released.
     pub(crate) woken: Vec<ActorRef<RunnerMessage>>,
-    /// Up to where each stage has found nothing that it hears, beyond its cursor.
+    /// Per stage: position up to which no event is for it, beyond its cursor.
     pub(crate) seen: Vec<u64>,
 }
 
-/// How it stands, while nobody else may change it. Whose stage has to look is told when it is let go of, and not before: who is
-/// told at once may be taken up by another thread, which waits then for the lock.
+/// The locked state. Actors are notified after the lock is released, because a notified thread would wait for it at
+/// once.
 pub(crate) struct Held<'a>(Option<MutexGuard<'a, LogState>>);
 
 impl Deref for Held<'_> {
@@ -79,32 +78,32 @@ impl Drop for Held<'_> {
         let woken = std::mem::take(&mut self.woken);
         self.0 = None;
         for actor in woken {
-            // One that has ended needs nothing: whoever takes its stage up looks first.
+            // An ended actor needs no notification: its successor looks first.
             _ = actor.cast(RunnerMessage::Look);
         }
     }
 }
 
-/// What a stage did.
+/// The work of a stage.
 #[derive(Default)]
 pub(crate) struct Done {
-    /// It has dealt with everything up to here.
+    /// Everything up to here is done.
     pub(crate) upto: u64,
-    /// Events that it heard on the way.
+    /// Events received on the way.
     pub(crate) heard: u64,
     pub(crate) state: Option<Json>,
     pub(crate) events: Vec<Published>,
-    /// Events before that which were gone, and which it was told of.
+    /// A gap that the stage was told of.
     pub(crate) gap: Option<Gap>,
-    /// The event after `upto` was too much, or the end (0).
+    /// The event after `upto`, or the end (0), was dead-lettered.
     pub(crate) parked: Option<(u64, String)>,
-    /// It publishes nothing more.
+    /// The stage publishes nothing more.
     pub(crate) ended: bool,
 }
 
-/// Why what a stage did was not recorded.
+/// Why the work of a stage was not recorded.
 pub(crate) enum NotDone {
-    /// Somebody moved its cursor meanwhile.
+    /// The cursor was moved meanwhile.
     Stale,
     Journal(JournalError),
 }
@@ -115,7 +114,7 @@ impl From<JournalError> for NotDone {
     }
 }
 
-/// What a log needs of its system.
+/// Components of the system that a log uses.
 pub(crate) struct Place {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Clock,
@@ -124,7 +123,7 @@ pub(crate) struct Place {
 }
 
 impl LogState {
-    /// Lets the actor of a stage look at the log, unless somebody is about to.
+    /// Schedules a notification of a stage's actor, unless one is under way.
     pub(crate) fn wake(&mut self, stage: usize) {
         let live = &mut self.live[stage];
         if !live.awake
@@ -167,7 +166,7 @@ impl Log {
         &self.topology
     }
 
-    /// The place of a stage.
+    /// Index of a stage.
     pub(crate) fn stage(&self, name: &str) -> Result<usize, PipelineError> {
         self.topology.find(name).ok_or_else(|| PipelineError::UnknownStage {
             pipeline: self.topology.id().clone(),
@@ -176,24 +175,24 @@ impl Log {
         })
     }
 
-    /// The stream of its events.
+    /// The stream of events.
     pub(crate) fn stream(&self) -> StreamId {
         self.stream.log()
     }
 
-    /// Tells of changes from here on.
+    /// Watches changes from here on.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Who begins to watch after this looks at how it stands first, and finds the change there.
+    /// Signals a change. A later watcher reads the state first.
     pub(crate) fn tell(&self) {
         if self.changed.receiver_count() > 0 {
             self.changed.send_modify(|changes| *changes += 1);
         }
     }
 
-    /// Appends, all or nothing, and lets it take effect. Who has to look then is told.
+    /// Appends all or nothing, applies the records, and notifies stages.
     pub(crate) fn append(
         &self,
         state: &mut LogState,

@@ -10,12 +10,12 @@ use crate::pipelines::error::PipelineError;
 use crate::pipelines::log::Log;
 
 pub(crate) enum PipelinesMessage {
-    /// A pipeline is to exist from here on; the answer is where that is recorded.
+    /// Create a pipeline; the reply has the position of its record.
     Create { topology: Box<Topology>, reply: RpcReplyPort<Result<(Arc<Log>, Position), PipelineError>> },
-    /// A stage has code in this process: it is to have an actor.
+    /// Start the actor of a stage with code here.
     Start { log: Arc<Log>, stage: usize },
-    /// The actor of a stage could not be started, or failed too often.
+    /// The actor of a stage did not start, or failed too often.
     Down { child: String, reason: String },
-    /// The pool is up, empty.
+    /// The pool has started, without children.
     PoolUp,
 }

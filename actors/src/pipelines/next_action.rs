@@ -1,4 +1,4 @@
-//! What a stage is to do next, and what it did. Whoever records the one is told the other at once, under the same lock.
+//! The next action of a stage, and the record of its last one. Both happen under one lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,25 +17,26 @@ use crate::pipelines::log::Log;
 use crate::pipelines::runner_message::RunnerMessage;
 use crate::pipelines::stage::Handler;
 
-/// Stands for the end of what a stage hears where an event at hand is noted.
+/// The end of the input, as a handled event.
 const THE_END: u64 = u64::MAX;
 
-/// What is to be done for a stage.
+/// What a stage has to do.
 pub(crate) enum NextAction {
-    /// Deal with these; then everything up to `upto` is dealt with.
+    /// Handle these events; then everything up to `upto` is done.
     Events { first: Arc<PipelineEvent>, more: Vec<Arc<PipelineEvent>>, upto: u64 },
-    /// None of what there is up to here is for it.
+    /// No event up to here is for the stage.
     Pass { upto: u64 },
-    /// Read the journal: it is far behind.
+    /// Read the journal: the stage is far behind.
     Page,
-    /// Hear that these are gone.
+    /// Tell the stage of removed events.
     Gap(Gap),
-    /// Hear that nothing more comes.
+    /// Tell the stage that nothing more comes.
     End,
 }
 
 impl Log {
-    /// An actor takes a stage up. With its consumer comes the event (0: the end) that the code had at hand when the actor before it ended.
+    /// An actor takes over a stage. Returns its consumer, and the event (0: the end) that the code of the last actor
+    /// was handling.
     pub(crate) fn begin(
         &self,
         stage: usize,
@@ -56,13 +57,13 @@ impl Log {
         (StageConsumer::new(stage, (live.consumers, live.life), after, handler), noted)
     }
 
-    /// The code of a stage has an event at hand (0: the end), or is through with it.
+    /// Notes the event that the code starts (0: the end) or has finished.
     pub(crate) fn trying(&self, stage: usize, seq: Option<u64>) {
         let noted = seq.map_or(0, |seq| if seq == 0 { THE_END } else { seq });
         self.trying[stage].store(noted, Ordering::Relaxed);
     }
 
-    /// The code of a stage failed at an event (0: the end): records that, and tells how it stands with the event.
+    /// Records a failure of the code at an event (0: the end), and returns the count.
     pub(crate) fn fail(
         &self,
         consumer: &StageConsumer,
@@ -78,17 +79,17 @@ impl Log {
         Ok(state.pipeline.stage(consumer.stage).failed.clone().expect("that was recorded"))
     }
 
-    /// What a stage failed at last, unless it has got past that.
+    /// The last failure of a stage at its present event.
     pub(crate) fn failed(&self, stage: usize) -> Option<FailedEvent> {
         self.state().pipeline.stage(stage).failed.clone()
     }
 
-    /// The state that a stage kept last.
+    /// The last kept state of a stage.
     pub(crate) fn kept(&self, stage: usize) -> Option<Json> {
         self.state().pipeline.stage(stage).state.clone()
     }
 
-    /// What is next for a stage; `None`: it waits, and its actor is woken, or another one has its place.
+    /// The next action; `None`: wait for a notification, or another actor has the stage.
     pub(crate) fn next(&self, consumer: &mut StageConsumer) -> Option<NextAction> {
         let mut state = self.state();
         let (turn, relieved) = self.onward(&mut state, consumer);
@@ -99,7 +100,7 @@ impl Log {
         turn
     }
 
-    /// What is next, and whether somebody who waits for it is to hear of how far it has come.
+    /// The next action, and whether waiting publishers must be told.
     fn onward(&self, state: &mut LogState, consumer: &mut StageConsumer) -> (Option<NextAction>, bool) {
         let (live, cursor) = (&state.live[consumer.stage], state.pipeline.stage(consumer.stage).cursor);
         if live.consumers != consumer.number {
@@ -110,7 +111,7 @@ impl Log {
             let failed = state.pipeline.stage(consumer.stage).failed.clone();
             consumer.dead_lettered = failed.filter(FailedEvent::is_exhausted);
         }
-        // What it had nothing to do with may have been passed by a record of somebody else.
+        // Records of others may have passed events that were not for this stage.
         consumer.after = consumer.after.max(cursor);
         let mut relieved = false;
         while let Some(turn) = self.turn(state, consumer.stage, consumer.after) {
@@ -123,7 +124,7 @@ impl Log {
         (None, relieved)
     }
 
-    /// A stage here that only found nothing for it up to a point need not write that down. Whether somebody waited for it.
+    /// Passes over events that are not for the stage without a record. Returns whether a publisher waits for it.
     fn pass(&self, state: &mut LogState, consumer: &mut StageConsumer, upto: u64) -> bool {
         let was_crowded = self.is_crowded(state, consumer.stage);
         (state.seen[consumer.stage], consumer.after) = (upto, upto);
@@ -131,7 +132,7 @@ impl Log {
         was_crowded && !self.is_crowded(state, consumer.stage)
     }
 
-    /// What is to be done for a stage that has dealt with everything up to `after`; `None`: wait.
+    /// The action of a stage that has done everything up to `after`; `None`: wait.
     fn turn(&self, state: &mut LogState, stage: usize, after: u64) -> Option<NextAction> {
         match state.pipeline.next(stage, after) {
             NextRead::Gap { first, last } => Some(NextAction::Gap(Gap { first, last })),
@@ -165,7 +166,7 @@ impl Log {
         }
     }
 
-    /// Records what a stage did, all of it or nothing.
+    /// Records the work of a stage, all or nothing.
     pub(crate) fn commit(&self, consumer: &mut StageConsumer, done: Done) -> Result<(), NotDone> {
         let mut state = self.state();
         let told = self.record(&mut state, consumer, done)?;
@@ -176,8 +177,7 @@ impl Log {
         Ok(())
     }
 
-    /// Records what a stage did, all of it or nothing, and tells what is next. If somebody has moved the cursor meanwhile, what
-    /// was done does not count.
+    /// Records the work of a stage and returns the next action. Work before a moved cursor does not count.
     pub(crate) fn commit_and_next(
         &self,
         consumer: &mut StageConsumer,
@@ -197,7 +197,7 @@ impl Log {
         Ok(turn)
     }
 
-    /// Whether there is anything to tell.
+    /// Whether anything needs a record.
     fn record(
         &self,
         state: &mut LogState,
@@ -221,7 +221,7 @@ impl Log {
         self.settle(state, stage, done)?;
         consumer.after = upto.max(consumer.after);
         if was_last {
-            // What it published itself is not for it.
+            // Its own publications are not for the stage.
             self.pass(state, consumer, state.pipeline.head());
         }
         Ok(true)
@@ -241,7 +241,8 @@ impl Log {
             records.push(PipelineRecord::Lagged { stage: name.clone(), first, last });
             cursor = last;
         }
-        // A cursor never goes back by what a stage did: a record of somebody else may have passed what was not for it.
+        // The cursor never moves back through work: a record of another may have passed events that were not for the
+        // stage.
         let upto = upto.max(cursor);
         if upto > cursor || kept.is_some() {
             records.push(PipelineRecord::Acked { stage: name.clone(), upto, state: kept });
@@ -271,7 +272,7 @@ impl Log {
         Ok(position)
     }
 
-    /// A stage has heard that events are gone: it goes on behind them.
+    /// Records that a stage was told of a gap.
     pub(crate) fn lag(&self, stage: usize, life: u64, gap: Gap) -> Result<(), NotDone> {
         let head = self.state().pipeline.head();
         let counted = self.count_on(stage, gap.last, head)?;

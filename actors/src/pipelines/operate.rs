@@ -1,4 +1,4 @@
-//! What is done about stages from outside: given code, moved, released, ended, acknowledged for.
+//! Operations on stages from outside: attach code, move, release, end, acknowledge.
 
 use ostler_kernel::event::PipelineRecord;
 use ostler_kernel::json::Json;
@@ -11,7 +11,7 @@ use crate::pipelines::log::Log;
 use crate::pipelines::stage::Handler;
 
 impl Log {
-    /// A stage has code in this process from here on.
+    /// Attaches code to a stage.
     pub(crate) fn attach(&self, stage: usize, handler: Handler) -> Result<(), PipelineError> {
         let name = self.topology.name(stage).clone();
         if self.topology.is_source(stage) {
@@ -32,19 +32,19 @@ impl Log {
         live.handler.clone().filter(|_| live.down.is_none())
     }
 
-    /// The actor of a stage failed too often.
+    /// Marks a stage whose actor failed too often.
     pub(crate) fn down(&self, stage: usize, reason: String) {
         let mut state = self.state();
         let live = &mut state.live[stage];
         (live.down, live.actor, live.awake) = (Some(reason), None, false);
-        // Whatever of it is still about lets go.
+        // Invalidates everything that still runs for the stage.
         (live.life, live.consumers) = (live.life + 1, live.consumers + 1);
         self.relieve(&mut state, stage);
         drop(state);
         self.tell();
     }
 
-    /// Moves the cursor of a stage: the next event it hears is the first one after `after`.
+    /// Moves the cursor to `after`.
     pub(crate) fn move_to(
         &self,
         stage: usize,
@@ -79,13 +79,13 @@ impl Log {
         Ok(position)
     }
 
-    /// Lets a stage go on that had stopped, without the event it stopped at; or one whose actor failed too often.
+    /// Releases a stopped stage, without the event it stopped at, or a stage that is down.
     pub(crate) fn release(&self, stage: usize) -> Result<Position, PipelineError> {
         let mut state = self.state();
         let standing = state.pipeline.stage(stage);
         let stopped_at = standing.dead_letters.back().map_or(0, |parked| parked.seq);
         let name = self.topology.name(stage).clone();
-        // Somebody elsewhere may have got past it meanwhile.
+        // Another process may have passed it meanwhile.
         let is_counted = stopped_at > self.place_of(&state, stage).max(state.live[stage].uncounted);
         let mut position = state.position;
         if standing.stopped {
@@ -110,9 +110,9 @@ impl Log {
         state.wake(stage);
     }
 
-    /// A stage that hears nothing, or is dealt with elsewhere and has heard everything, publishes nothing more.
+    /// Ends a stage without subscriptions, or one of another process that has received everything.
     pub(crate) fn end(&self, stage: usize) -> Result<Position, PipelineError> {
-        // What of it takes reading is read before anybody waits for that.
+        // Reads what is needed before the lock is taken.
         self.is_through(stage)?;
         let mut state = self.state();
         let standing = state.pipeline.stage(stage);
@@ -134,7 +134,7 @@ impl Log {
         Ok(position)
     }
 
-    /// Somebody elsewhere has dealt with what a stage heard after `after`.
+    /// Acknowledges work of another process after `after`.
     pub(crate) fn ack(&self, stage: usize, after: u64, done: Done) -> Result<Position, PipelineError> {
         let name = || self.topology.name(stage).clone();
         if self.topology.is_source(stage) {
@@ -155,12 +155,12 @@ impl Log {
         }
         if !done.events.is_empty() {
             state.pipeline.check_open(stage)?;
-            // Whoever sends it again has to find the cursor elsewhere.
+            // A repeated acknowledgement must find another cursor.
             if gap.is_none() && done.upto == after {
                 return Err(PipelineError::NothingAcknowledged { stage: name(), after });
             }
         }
-        // Which of those that are gone it would have heard need not be known: what comes after them is counted anew.
+        // Which removed events were for the stage is irrelevant: later ones are counted anew.
         let counted = gap.map(|_| self.count_on(stage, done.upto, head)).transpose()?;
         let position = self.settle(&mut state, stage, Done { heard, gap, ..done })?;
         if let Some(counted) = counted {
@@ -171,8 +171,7 @@ impl Log {
         Ok(position)
     }
 
-    /// Where whoever deals with a stage elsewhere goes on, its state, and the events that are gone before that. They are told again
-    /// until what comes after them is acknowledged.
+    /// Cursor, state and gap for another process. The gap is returned until events after it are acknowledged.
     pub(crate) fn cursor(&self, stage: usize) -> (u64, Option<Json>, Option<Gap>) {
         let state = self.state();
         let standing = state.pipeline.stage(stage);

@@ -1,4 +1,4 @@
-//! The logs that were opened. A pipeline is read when somebody asks for it: a process that is not about pipelines reads none.
+//! The open logs. A pipeline is read on first use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,6 @@ use crate::pipelines::log::Log;
 use crate::pipelines::message::PipelinesMessage;
 use crate::storage::journal_client::JournalClient;
 
-/// The logs that were opened.
 pub(crate) struct PipelineMap {
     logs: Mutex<BTreeMap<PipelineId, Arc<Log>>>,
     journal: Arc<JournalClient>,
@@ -35,12 +34,12 @@ impl PipelineMap {
         PipelineMap { logs: Mutex::default(), journal, measures, limits, actor: StableRef::default() }
     }
 
-    /// Sends to the actor of all pipelines. One that is down brings up the stages when it and the pool are up again.
+    /// Sends to the actor of all pipelines. A restarting actor starts all stages itself.
     pub(crate) fn tell(&self, message: PipelinesMessage) {
         let _ = self.actor.send(message);
     }
 
-    /// A pipeline, by its name.
+    /// Finds a pipeline by name.
     pub(crate) fn find(&self, id: &str) -> Result<Option<Arc<Log>>, PipelineError> {
         let mut logs = lock(&self.logs);
         if let Some(log) = logs.get(id) {
@@ -65,17 +64,16 @@ impl PipelineMap {
         Ok(logs)
     }
 
-    /// Those that were opened.
     pub(crate) fn opened(&self) -> Vec<Arc<Log>> {
         lock(&self.logs).values().cloned().collect()
     }
 
-    /// Reads all that were opened again.
+    /// Reads all open logs again.
     pub(crate) fn reload(&self) -> Result<(), PipelineError> {
         self.opened().iter().try_for_each(|log| log.reload())
     }
 
-    /// Makes a pipeline, or finds it. Ordered, not durable yet.
+    /// Creates or finds a pipeline; its record is appended, not durable.
     pub(crate) fn create(&self, topology: Topology) -> Result<(Arc<Log>, Position), PipelineError> {
         if let Some(log) = self.find(topology.id().as_str())? {
             if *log.topology().spec() != *topology.spec() {
@@ -92,7 +90,7 @@ impl PipelineMap {
         let stream = StreamId::pipeline(topology.id());
         let created = Event::Pipeline(Box::new(PipelineRecord::Created { spec }));
         let position = self.journal.append_events(stream, Seq(0), vec![created])?;
-        // Somebody else may have found it by now: there is one log of it.
+        // A concurrent caller may have opened the log: there is only one.
         let log = self.find(topology.id().as_str())?.expect("its first record was just appended");
         Ok((log, position))
     }

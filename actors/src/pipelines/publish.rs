@@ -1,4 +1,4 @@
-//! Publishing from outside, and who has to wait for whom.
+//! Publishing from outside, and back-pressure.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::log::LogState;
 use crate::pipelines::error::PublishError;
 use crate::pipelines::log::Log;
 
-/// How long publishing waits for stages that are too far behind.
+/// Longest wait of a publisher for stages that are too far behind.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Log {
-    /// Publishes events of a stage, all or none. Ordered when it returns, and heard of by others; not durable yet. Waits for stages
-    /// that are too far behind, up to [`PATIENCE`].
+    /// Publishes events of a stage, all or none; appended and visible when it returns, not durable. Waits up to
+    /// [`PATIENCE`] for stages that are too far behind.
     pub(crate) async fn publish(
         &self,
         stage: usize,
@@ -37,7 +37,7 @@ impl Log {
         }
     }
 
-    /// Takes the events, unless a stage is too far behind.
+    /// Publishes, unless a stage is too far behind.
     fn try_publish(
         &self,
         stage: usize,
@@ -58,13 +58,13 @@ impl Log {
         Ok((head, position))
     }
 
-    /// Whether who publishes for a stage has to wait for it.
+    /// Whether publishers must wait for a stage.
     pub(crate) fn is_crowded(&self, state: &LogState, stage: usize) -> bool {
         let live = &state.live[stage];
         live.is_live() && !state.pipeline.stage(stage).stopped && self.lag_of(state, stage) >= self.behind_max
     }
 
-    /// Lets those go on that waited for a stage.
+    /// Releases publishers that wait for a stage.
     pub(crate) fn relieve(&self, state: &mut LogState, stage: usize) {
         if self.is_crowded(state, stage) {
             return;

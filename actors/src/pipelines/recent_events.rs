@@ -1,21 +1,21 @@
-//! The newest events of a log, for who is close behind.
+//! The newest events of a log, for stages that are close behind.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::stage::PipelineEvent;
 
-/// Events that are held, at most: more than a stage may be behind before who publishes waits for it.
+/// Number of events: more than the lag at which publishers wait.
 const EVENTS_MAX: usize = 16_384;
 
-/// Bytes of their data, at most; the newest is held however large it is.
+/// Bytes of their data; the newest event is kept at any size.
 const BYTES_MAX: usize = 16 << 20;
 
-/// The newest events of a log. The journal has the others.
+/// The newest events; the journal has the others.
 #[derive(Default)]
 pub(crate) struct RecentEvents {
     events: VecDeque<Arc<PipelineEvent>>,
-    /// The number of the newest: the oldest is touched when it goes, and not before.
+    /// Number of the newest event, so that reading it does not touch the oldest one's memory.
     last: u64,
     bytes: usize,
 }

@@ -1,4 +1,4 @@
-//! How a pipeline stands, to be shown.
+//! State of pipelines, as shown.
 
 use ostler_kernel::id::{EventType, PipelineId, StageId};
 use ostler_kernel::pipeline::{DeadLetter, Keep};
@@ -8,58 +8,58 @@ use super::log::LogState;
 use super::stage::Gap;
 use crate::pipelines::log::Log;
 
-/// A pipeline, as it stands.
+/// State of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineRow {
-    /// Its name.
+    /// The name.
     pub pipeline: PipelineId,
-    /// The number of its last event; 0: it has none.
+    /// Number of the last event; 0 without events.
     pub head: u64,
-    /// The number of the oldest event that is kept.
+    /// Number of the oldest kept event.
     pub oldest: u64,
-    /// What the events that are kept count for, in bytes.
+    /// Bytes of the kept events.
     pub bytes: u64,
-    /// How much is kept.
+    /// The quota.
     pub keep: Keep,
     /// Its stages.
     pub stages: Vec<StageRow>,
 }
 
-/// A stage, as it stands.
+/// State of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageRow {
-    /// Its name.
+    /// The name.
     pub stage: StageId,
-    /// What it publishes.
+    /// Published types.
     pub publishes: Vec<EventType>,
-    /// What it hears.
+    /// Subscribed types.
     pub subscribes: Vec<EventType>,
-    /// `source`: driven from outside. `live`: code of this process deals with it. `external`: somebody reads and acknowledges, or
-    /// nobody does yet. `stopped`: at an event that was parked. `down`: its actor failed too often. `ended`.
+    /// `source`: fed from outside. `live`: code of this process. `external`: read and acknowledged by others, or by
+    /// none yet. `stopped`: at a dead-lettered event. `down`: its actor failed too often. `ended`.
     pub state: &'static str,
     /// Why it is stopped or down.
     pub reason: Option<String>,
-    /// The last event that it has dealt with.
+    /// Last acknowledged event.
     pub cursor: u64,
-    /// Events that it is still to hear, and where that is not known those that it may have to hear.
+    /// Events to receive; an upper bound where they were not counted.
     pub lag: u64,
-    /// Events that were gone before it had come to them, as far as it was told of them.
+    /// Removed events that the stage was told of.
     pub missed: u64,
-    /// Events that are gone, and that it is still to be told of.
+    /// Removed events that the stage is still to be told of.
     pub gap: Option<Gap>,
-    /// The newest of the events that were parked for it.
+    /// The newest dead-lettered events.
     pub parked: Vec<DeadLetter>,
-    /// How many were in all.
+    /// Number of all dead-lettered events.
     pub parked_total: u64,
 }
 
 impl Log {
-    /// Where what is known here stands in the journal.
+    /// Position of the last append.
     pub(crate) fn position(&self) -> Position {
         self.state().position
     }
 
-    /// Whether every stage has ended; or which one does not go on by itself, and why.
+    /// Whether every stage has ended; the error names a stage that needs a person, and why.
     pub(crate) fn is_over(&self) -> Result<bool, (String, String)> {
         let state = self.state();
         for stage in 0..self.topology.len() {
@@ -71,7 +71,7 @@ impl Log {
         Ok((0..self.topology.len()).all(|stage| state.pipeline.stage(stage).ended))
     }
 
-    /// How it stands.
+    /// The present state.
     pub(crate) fn row(&self) -> PipelineRow {
         let state = self.state();
         PipelineRow {

@@ -1,4 +1,4 @@
-//! The actor of a stage: has its consumer, lets the code of the stage deal with events, and records what came of it.
+//! The actor of a stage: runs the code on events, and records the results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::pipelines::stage::Handler;
 use crate::storage::disk_space::DiskSpace;
 use crate::storage::run_reader::READ_AT_ONCE;
 
-/// How long a stage waits before it tries an event once more.
+/// Delay before an event is tried again.
 const BACK_OFF: Duration = Duration::from_millis(20);
 
-/// How long a stage waits before it looks whether there is room on the disk again.
+/// Delay before disk space is checked again.
 const FULL: Duration = Duration::from_secs(1);
 
-/// Turns before it listens whether it is to stop.
+/// Actions before the mailbox is read again, for a stop.
 const TURNS_AT_ONCE: usize = 8;
 
-/// Why the code is counted as having failed whose actor did not live to tell.
+/// Failure of code whose actor ended without reporting.
 const ENDED_AT_IT: &str = "its actor ended while it was at it";
 
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Actor for Runner {
             }
             next = match this.turn(consumer, turn).await {
                 Ok(next) => next,
-                // Nothing was recorded: it begins where its records end, when there is room.
+                // Nothing was recorded: the stage restarts from its records when there is space.
                 Err(JournalError::Full(why)) => {
                     tracing::warn!(%why, "a stage waits for room on the disk");
                     this.disk.is_missing(&why);
@@ -126,8 +126,7 @@ impl RunnerArguments {
         }
     }
 
-    /// Deals with events, which are all that a stage hears up to a point, and records that; or with some of them, if that takes
-    /// long.
+    /// Handles events and records the results, in parts if that takes long.
     async fn deal(
         &self,
         consumer: &mut StageConsumer,
@@ -159,7 +158,7 @@ impl RunnerArguments {
         self.log.commit_and_next(consumer, work.all())
     }
 
-    /// Records what was done before an event that comes to nothing; false if somebody moved the cursor meanwhile.
+    /// Records the work before an event that fails; `false` if the cursor was moved meanwhile.
     fn keep(&self, consumer: &mut StageConsumer, work: &mut Work) -> Result<bool, JournalError> {
         let done = work.so_far();
         if done.heard == 0 {
@@ -172,7 +171,7 @@ impl RunnerArguments {
         }
     }
 
-    /// The code failed at an event: it is made anew and tries again, or the event is parked.
+    /// Handles a failure of the code: it is recreated and tries again, or the event is dead-lettered.
     async fn failed_at(
         &self,
         consumer: &mut StageConsumer,
@@ -191,7 +190,7 @@ impl RunnerArguments {
         }
     }
 
-    /// An event was too much: the stage goes on behind it, or waits.
+    /// Dead-letters an event: the stage continues after it, or stops.
     fn park(
         &self,
         consumer: &mut StageConsumer,
@@ -210,14 +209,14 @@ impl RunnerArguments {
         }
     }
 
-    /// Hears that events are gone.
+    /// Tells the code of a gap.
     async fn lag(&self, consumer: &mut StageConsumer, gap: Gap) -> Result<Option<NextAction>, JournalError> {
         match self.log.lag(consumer.stage, consumer.life, gap) {
             Ok(()) => consumer.after = gap.last,
             Err(NotDone::Stale) => return Ok(self.log.next(consumer)),
             Err(NotDone::Journal(error)) => return Err(error),
         }
-        // It goes on behind them, whatever its code makes of that.
+        // The stage continues after the gap, even if its code fails at it.
         match self.call(consumer, None, |code, out| code.lagged(gap, out)).await {
             Ok((events, state)) => {
                 self.log.commit_and_next(consumer, Done { upto: gap.last, events, state, ..Done::default() })

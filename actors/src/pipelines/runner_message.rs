@@ -2,6 +2,6 @@
 
 #[derive(Debug)]
 pub(crate) enum RunnerMessage {
-    /// There may be something to do.
+    /// There may be an action.
     Look,
 }

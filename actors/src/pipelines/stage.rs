@@ -1,4 +1,4 @@
-//! What a stage is made of: code that hears events and publishes others.
+//! The code of a stage: handles events and publishes others.
 
 use std::any::Any;
 use std::fmt;
@@ -20,52 +20,52 @@ use crate::base::lock::lock;
 use crate::base::panic_message::panic_message;
 use crate::pipelines::error::PublishError;
 
-/// An event as a stage hears it.
+/// An event, as a stage receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PipelineEvent {
-    /// Its number in the log of its pipeline: 1 for the first.
+    /// Number in the log, from 1.
     pub seq: u64,
-    /// When it was published, in milliseconds since the Unix epoch.
+    /// Publishing time in milliseconds since the Unix epoch.
     pub at_ms: Ticks,
-    /// By which stage.
+    /// The publishing stage.
     pub stage: StageId,
-    /// What kind of event.
+    /// The type.
     pub kind: EventType,
-    /// What it says.
+    /// The data.
     pub data: Json,
 }
 
 impl PipelineEvent {
-    /// What it says, as a value.
+    /// The data as a value.
     pub fn value(&self) -> Value {
         self.data.value()
     }
 
-    /// What it says, as something of the caller's.
+    /// The data as `T`.
     ///
     /// # Errors
     ///
-    /// It does not have that form.
+    /// The data has another form.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.data.as_str())
     }
 }
 
-/// Events that were gone before a stage had come to them.
+/// Events that were removed before a stage received them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Gap {
-    /// The first of them.
+    /// The first.
     pub first: u64,
-    /// The last of them.
+    /// The last.
     pub last: u64,
 }
 
-/// Why a stage could not deal with an event, in words. Any error becomes one with `?`.
+/// Why a stage failed at an event. Any error converts with `?`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StageError(String);
 
 impl StageError {
-    /// With these words.
+    /// An error with this text.
     pub fn new(what: impl Into<String>) -> StageError {
         StageError(what.into())
     }
@@ -89,29 +89,28 @@ impl fmt::Debug for StageError {
     }
 }
 
-/// The code of a stage. It hears one event at a time, in the order of the log.
+/// The code of a stage. It receives one event at a time, in the order of the log.
 ///
-/// What it publishes and the state it keeps are recorded together with the fact that it has dealt with the event: all of it or
-/// nothing. So its own effects on the pipeline happen once. What it does to the rest of the world may happen again: an event
-/// that was not recorded as dealt with is heard again after a crash, under the same number.
+/// Its publications and its state are recorded together with the acknowledgement, all or nothing, so its effects on the
+/// pipeline happen once. Effects on the rest of the world may repeat: an unacknowledged event is received again after a
+/// crash, under the same number.
 ///
-/// If it fails or panics, it is made anew with the state that was recorded last, and hears the event again; after three failures
-/// the event is parked.
+/// After a failure or panic the code is recreated with the last recorded state and receives the event again; after
+/// three failures the event is dead-lettered.
 pub trait Stage: Send + 'static {
-    /// Deals with an event. The future may be dropped when the stage is stopped; then the event is heard again.
+    /// Handles an event. A stopped stage drops the future, and the event is received again.
     fn handle(
         &mut self,
         event: Arc<PipelineEvent>,
         out: Outbox,
     ) -> impl Future<Output = Result<(), StageError>> + Send;
 
-    /// Hears that events are gone: the stage was farther behind than the pipeline keeps. They are counted whoever they were
-    /// for.
+    /// Learns of removed events, whatever stage they were for: this one was farther behind than the pipeline keeps.
     fn lagged(&mut self, _gap: Gap, _out: Outbox) -> impl Future<Output = Result<(), StageError>> + Send {
         async { Ok(()) }
     }
 
-    /// Hears that all stages before it have ended, and nothing more comes. What it publishes now is the last.
+    /// Learns that all earlier stages have ended. Publications now are the last.
     fn ended(&mut self, _out: Outbox) -> impl Future<Output = Result<(), StageError>> + Send {
         async { Ok(()) }
     }
@@ -131,10 +130,10 @@ where
     }
 }
 
-/// What the code of a stage does. In the end it gives the code back, unless that panicked, and says why it failed, if it did.
+/// A call of the code. It returns the code, unless that panicked, and the error.
 pub(crate) type Doing = BoxFuture<'static, (Option<Box<dyn AnyStage>>, Result<(), String>)>;
 
-/// A stage of any type. Whatever it does may be taken elsewhere while it waits, so it goes with it.
+/// A stage of any type. Calls own it, because they may move between threads.
 pub(crate) trait AnyStage: Send {
     fn handle(self: Box<Self>, event: Arc<PipelineEvent>, out: Outbox) -> Doing;
     fn lagged(self: Box<Self>, gap: Gap, out: Outbox) -> Doing;
@@ -180,23 +179,23 @@ fn given_back<S: Stage>(
     }
 }
 
-/// Makes the code of a stage anew, with the state that it kept.
+/// Recreates the code of a stage with its kept state.
 pub(crate) type Handler = Arc<dyn Fn(Option<Value>) -> Box<dyn AnyStage> + Send + Sync>;
 
-/// The code, made anew.
+/// Recreates the code.
 pub(crate) fn made(handler: &Handler, kept: Option<Json>) -> Result<Box<dyn AnyStage>, String> {
     let make = AssertUnwindSafe(|| handler(kept.as_ref().map(Json::value)));
     std::panic::catch_unwind(make)
         .map_err(|panic| format!("it panicked when it was made: {}", panic_message(&*panic)))
 }
 
-/// What there is instead of what code does that could not be made.
+/// A call of code that could not be recreated.
 pub(crate) fn was_not_made(reason: String) -> Doing {
     Box::pin(std::future::ready((None, Err(reason))))
 }
 
-/// Where a stage puts what it publishes and the state it keeps, while it deals with an event. Cheap to clone; what is put there
-/// after the stage is through with the event is refused.
+/// Collects publications and the state while a stage handles an event. Cheap to clone; refused once the stage has
+/// finished the event.
 #[derive(Clone)]
 pub struct Outbox(Arc<Mutex<Out>>);
 
@@ -215,12 +214,12 @@ impl Outbox {
         Outbox(Arc::new(Mutex::new(Out { topology, stage, events, output, state: None, open: true })))
     }
 
-    /// Publishes an event once the stage is through with the one at hand. Others hear of it then.
+    /// Publishes an event once the stage has finished the present one.
     ///
     /// # Errors
     ///
-    /// The stage does not declare the type, the data is too large or no JSON, it is too much with what was published before, or
-    /// the stage is through already.
+    /// The stage does not declare the type; the data is too large, together with earlier publications, or no JSON; or
+    /// the stage has finished the event.
     pub fn publish<T: Serialize + ?Sized>(&self, kind: &str, data: &T) -> Result<(), PublishError> {
         let data = to_canonical(data)?;
         let mut out = self.open()?;
@@ -232,11 +231,11 @@ impl Outbox {
         Ok(())
     }
 
-    /// Keeps a state: the stage is given it when it starts again. It replaces the one before.
+    /// Keeps a state for the next start, in place of the last one.
     ///
     /// # Errors
     ///
-    /// It is too large or no JSON, or the stage is through already.
+    /// The state is too large or no JSON, or the stage has finished the event.
     pub fn keep<T: Serialize + ?Sized>(&self, state: &T) -> Result<(), PublishError> {
         let state = check_state(to_canonical(state)?)?;
         self.open()?.state = Some(state);
@@ -248,12 +247,12 @@ impl Outbox {
         if out.open { Ok(out) } else { Err(PublishError::TooLate) }
     }
 
-    /// What was put there, and the outbox for the next event.
+    /// Takes the collected output, and returns the outbox for the next event.
     pub(crate) fn take(self) -> (Vec<Published>, Option<Json>, Outbox) {
         let mut out = lock(&self.0);
         let (events, state) = (std::mem::take(&mut out.events), out.state.take());
         out.output = Output::default();
-        // Somebody kept a clone: it is closed, and the next event gets one of its own.
+        // A clone was kept: it is closed, and the next event gets a new outbox.
         let kept = Arc::strong_count(&self.0) > 1;
         out.open = !kept;
         let (topology, stage) = (Arc::clone(&out.topology), out.stage);
@@ -263,7 +262,7 @@ impl Outbox {
     }
 }
 
-/// A state that is not too large.
+/// Checks the size of a state.
 pub(crate) fn check_state(state: Json) -> Result<Json, PublishError> {
     let bytes = state.as_str().len();
     if bytes > STATE_BYTES_MAX { Err(PublishError::StateTooLarge { bytes }) } else { Ok(state) }

@@ -1,4 +1,4 @@
-//! What it takes to deal with a stage: its code, and how far that has come. The actor of the stage has it, and nobody else.
+//! The consumer of a stage: its code and position, owned by the stage's actor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,45 +15,44 @@ use crate::pipelines::batch_limits::{AT_ONCE_MS, EVENTS_AT_ONCE, OUTPUT_BYTES_AT
 use crate::pipelines::log::Log;
 use crate::pipelines::stage::Handler;
 
-/// No life of a stage has this number.
+/// No epoch has this number.
 const NO_LIFE: u64 = 0;
 
-/// What it takes to deal with a stage.
 pub(crate) struct StageConsumer {
     pub(crate) stage: usize,
-    /// Which of the consumers that the stage has had: who has another one than the last has none.
+    /// Number of the consumer; only the last one of a stage is valid.
     pub(crate) number: u64,
-    /// What was begun in another life does not count.
+    /// Work begun in another epoch does not count.
     pub(crate) life: u64,
-    /// It has dealt with everything up to here, and that is recorded, or need not be.
+    /// Everything up to here is done, and recorded if necessary.
     pub(crate) after: u64,
-    /// Somebody moved the cursor: the code is to be made anew.
+    /// The cursor was moved: the code must be recreated.
     pub(crate) is_stale: bool,
-    /// The event (0: the end) that the code has failed at so often that it is parked instead, and why.
+    /// The event (0: the end) that is dead-lettered next, and why.
     pub(crate) dead_lettered: Option<FailedEvent>,
-    /// The event (0: the end) that the code had at hand when the actor before this one ended, which is not recorded yet.
+    /// The event (0: the end) that the code of the last actor was handling, not recorded yet.
     pub(crate) noted: Option<u64>,
-    /// The code; `None`: it is to be made anew.
+    /// `None`: to be recreated.
     code: Option<Box<dyn AnyStage>>,
     handler: Handler,
     out: Option<Outbox>,
 }
 
-/// Events that a stage deals with: all that it hears up to `upto`.
+/// Events for a stage: all that it receives up to `upto`.
 pub(crate) struct Work {
     first: Option<Arc<PipelineEvent>>,
     more: vec::IntoIter<Arc<PipelineEvent>>,
-    /// The event that is at hand.
+    /// The event at hand.
     seq: u64,
     upto: u64,
-    /// What was done and is not recorded yet.
+    /// Work that is not recorded yet.
     pub(crate) done: Done,
-    /// Since when; `None`: there is but one event.
+    /// Start of the work; `None` for a single event.
     begun: Option<Instant>,
     bytes: usize,
 }
 
-/// What code published and kept while it dealt with something; or why it could not.
+/// Output of a call, or why it failed.
 pub(crate) type Ended = Result<(Vec<Published>, Option<Json>), String>;
 
 impl StageConsumer {
@@ -78,22 +77,22 @@ impl StageConsumer {
         }
     }
 
-    /// It goes on where its records end.
+    /// Restarts from the records.
     pub(crate) fn begin_anew(&mut self) {
         self.life = NO_LIFE;
     }
 
-    /// The event that is parked instead of calling the code once more, if it is this one (0: the end).
+    /// The dead-lettered event, if it is this one (0: the end).
     pub(crate) fn dead_lettered_at(&self, seq: u64) -> Option<FailedEvent> {
         self.dead_lettered.clone().filter(|failed| failed.seq == seq)
     }
 
-    /// The code failed: it is made anew.
+    /// Marks the code for recreation after a failure.
     pub(crate) fn fail(&mut self) {
         self.code = None;
     }
 
-    /// Lets the code begin something. `noted`: the event it has at hand, 0 for the end.
+    /// Starts a call of the code. `noted`: the event, 0 for the end.
     pub(crate) fn begin(
         &mut self,
         log: &Log,
@@ -115,7 +114,7 @@ impl StageConsumer {
         }
     }
 
-    /// The code is through with it.
+    /// Ends a call of the code.
     pub(crate) fn ended(
         &mut self,
         log: &Log,
@@ -147,19 +146,18 @@ impl Work {
         Work { first, more: more.into_iter(), seq: 0, upto, done, begun, bytes: 0 }
     }
 
-    /// The next event, if there is one.
     pub(crate) fn next(&self) -> Option<u64> {
         self.first.as_ref().or_else(|| self.more.as_slice().first()).map(|event| event.seq)
     }
 
-    /// Lets the code begin with the next event, if there is one.
+    /// Starts the code on the next event, if there is one.
     pub(crate) fn begin(&mut self, consumer: &mut StageConsumer, log: &Log) -> Option<Doing> {
         let event = self.first.take().or_else(|| self.more.next())?;
         self.seq = event.seq;
         Some(consumer.begin(log, Some(event.seq), |code, out| code.handle(event, out)))
     }
 
-    /// The code is through with the event at hand, or has failed at it: why.
+    /// Takes the result of the present event, or the reason of its failure.
     pub(crate) fn took(
         &mut self,
         consumer: &mut StageConsumer,
@@ -179,7 +177,7 @@ impl Work {
         Ok(())
     }
 
-    /// What was done so far, if that is to be recorded before the next event.
+    /// Takes the work so far if it must be recorded before the next event.
     pub(crate) fn due(&mut self) -> Option<Done> {
         if self.more.len() == 0 {
             return None;
@@ -192,13 +190,13 @@ impl Work {
         None
     }
 
-    /// What was done so far.
+    /// Takes the work so far.
     pub(crate) fn so_far(&mut self) -> Done {
         let next = Done { upto: self.done.upto, ..Done::default() };
         std::mem::replace(&mut self.done, next)
     }
 
-    /// All of it.
+    /// Takes all work.
     pub(crate) fn all(self) -> Done {
         Done { upto: self.upto, ..self.done }
     }

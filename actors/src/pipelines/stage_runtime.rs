@@ -1,35 +1,34 @@
-//! What is known of a stage besides its records: who runs it, who waits for it. All of it may be lost.
+//! Runtime state of a stage beside its records: who runs it, who waits for it. All of it may be lost.
 
 use ractor::ActorRef;
 
 use crate::pipelines::runner_message::RunnerMessage;
 use crate::pipelines::stage::Handler;
 
-/// What is known of a stage besides its records.
 #[derive(Default)]
 pub(crate) struct StageRuntime {
-    /// Its code, if this process has any.
+    /// The code, if this process has it.
     pub(crate) handler: Option<Handler>,
-    /// Its actor, if it is up.
+    /// The actor, if it runs.
     pub(crate) actor: Option<ActorRef<RunnerMessage>>,
-    /// Events that it is still to hear behind `uncounted`.
+    /// Events to receive after `uncounted`.
     pub(crate) behind: u64,
-    /// Up to here nobody has counted which events it hears: there are too many.
+    /// Up to here the stage's events are too many to count.
     pub(crate) uncounted: u64,
-    /// One more whenever somebody else moves its cursor or another actor takes it up: what was begun before does not count.
+    /// Grows when the cursor is moved or an actor takes over: earlier work does not count.
     pub(crate) life: u64,
-    /// Its actor deals with it, or a message to do so is on its way.
+    /// The actor is active, or a notification is under way.
     pub(crate) awake: bool,
-    /// One more whenever an actor takes it up: what has its consumer from before lets go of it.
+    /// Grows when an actor takes over: earlier consumers are invalid.
     pub(crate) consumers: u64,
-    /// It waits until those behind it have caught up.
+    /// The stage waits until later stages have caught up.
     pub(crate) held: bool,
-    /// Why it has no actor any more.
+    /// Why the stage has no actor.
     pub(crate) down: Option<String>,
 }
 
 impl StageRuntime {
-    /// Whether code of this process deals with it.
+    /// Whether this process has the code.
     pub(crate) fn is_live(&self) -> bool {
         self.handler.is_some() && self.down.is_none()
     }

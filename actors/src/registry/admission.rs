@@ -1,4 +1,4 @@
-//! Starts the actors of agents, as many at a time as there are places.
+//! Starts the actors of agents while the pool has places.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::run::Agent;
 use crate::run::arguments::AgentArguments;
 
 impl RegistryState {
-    /// Starts an actor for an agent, unless others wait for a place: then it waits behind them. `called`: it has waited.
+    /// Starts an actor, or puts the agent in line behind others. `called`: the agent comes from the line.
     pub(super) fn start(&mut self, agent: &AgentId, pool: Option<(Pool, u64)>, called: bool) {
         let (Some(entry), Some((pool, number))) = (self.agents.get(agent), pool) else { return };
         if !called && !self.line.is_empty() {
@@ -43,17 +43,17 @@ impl RegistryState {
         });
     }
 
-    /// There is no place for an agent: it stands in line. One that was called stays the next.
+    /// Puts an agent in line; one that was called stays next.
     pub(super) fn no_place(&mut self, agent: AgentId, pool: u64, called: bool) {
         if !self.is_pool(pool) {
-            // Whoever wants a place in the pool that is up now has asked for it.
+            // The present pool has been asked already.
             return;
         }
         self.take(&agent, Input::NoPlace);
         if let Some(entry) = self.agents.get(&agent).filter(|entry| entry.is_in_line()) {
             self.line.push(entry.client.clone(), agent, called);
         }
-        // Whoever was called and is gone by now leaves the turn to the next.
+        // A called agent that is gone leaves the turn to the next.
         if called || !std::mem::replace(&mut self.line.moves, true) {
             let services = Arc::clone(&self.services);
             tokio::spawn(async move {
@@ -63,7 +63,7 @@ impl RegistryState {
         }
     }
 
-    /// Lets the next one try that still wants a place.
+    /// Lets the next agent in line try to start.
     pub(super) fn call_next(&mut self, pool: u64) {
         if !self.is_pool(pool) {
             return;

@@ -1,28 +1,27 @@
-//! Agents that wait for a place for their actor: there are as many actors as there may be. Clients take turns, so that no flood of one
-//! keeps another out, and of each client who came first goes first.
+//! Agents that wait for a place in a full pool. Clients take turns, so that no client keeps others out; within a client
+//! the first comes first.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use ostler_kernel::id::{AgentId, ClientId};
 
-/// Who waits.
 #[derive(Default)]
 pub(super) struct AdmissionQueue {
     agents: BTreeMap<ClientId, VecDeque<AgentId>>,
-    /// Whose turn it is, in this order.
+    /// Order of the clients' turns.
     turns: VecDeque<ClientId>,
-    /// Whether somebody is about to be called, or tries this moment.
+    /// An agent was called, or is trying.
     pub(super) moves: bool,
 }
 
 impl AdmissionQueue {
-    /// Puts an agent at the end of its client's, or back to the front: it was its turn.
+    /// Adds an agent at the end of its client's line; one whose turn it was returns to the front.
     pub(super) fn push(&mut self, client: ClientId, agent: AgentId, is_its_turn: bool) {
         let agents = self.agents.entry(client.clone()).or_default();
         match (is_its_turn, agents.is_empty()) {
             (true, true) => self.turns.push_front(client),
             (false, true) => self.turns.push_back(client),
-            // It is the turn of another agent of the same client only after this one.
+            // The next agent of the same client has its turn only after this one.
             (true, false) => {
                 self.turns.retain(|other| *other != client);
                 self.turns.push_front(client);
@@ -32,7 +31,7 @@ impl AdmissionQueue {
         if is_its_turn { agents.push_front(agent) } else { agents.push_back(agent) }
     }
 
-    /// Who is next.
+    /// The next agent.
     pub(super) fn pop(&mut self) -> Option<AgentId> {
         let client = self.turns.pop_front()?;
         let agents = self.agents.get_mut(&client)?;
@@ -45,7 +44,7 @@ impl AdmissionQueue {
         agent
     }
 
-    /// Takes an agent out: it has nothing to do any more.
+    /// Removes an agent without work.
     pub(super) fn forget(&mut self, client: &ClientId, agent: &AgentId) {
         let Some(agents) = self.agents.get_mut(client) else { return };
         agents.retain(|other| other != agent);

@@ -1,103 +1,101 @@
-//! Whether an actor stands behind an agent: a pure machine that knows no actors. The registry tells it what came in, and does
-//! what it says.
+//! Whether an agent has an actor: a pure state machine. The registry passes inputs and performs the returned step.
 //!
-//! `Idle -> Starting -> Live -> Stopping -> Idle`, with `Waiting` before it starts if there are as many actors as there may be,
-//! and `Quarantined` from anywhere until it is released. What comes while an actor
-//! is on its way in or out is remembered by what is left to do, so no wake-up is lost; the model beside this tries every
-//! order.
+//! `Idle -> Starting -> Live -> Stopping -> Idle`, with `Waiting` before the start when the pool is full, and
+//! `Quarantined` from any state until a release. Inputs during `Starting` and `Stopping` need no memory of their own:
+//! the work is on the list of runs, so no wake-up is lost. The model beside this file checks every order of inputs.
 
 use ostler_kernel::id::RunId;
 
-/// Where the actor of an agent is.
+/// Phase of an agent's actor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Phase<A> {
-    /// There is none.
+    /// No actor.
     Idle,
-    /// There are as many as there may be: it is in line for a place.
+    /// In line for a place in the full pool.
     Waiting,
     Starting,
-    /// With the requests that were passed on to it.
+    /// Live, with the number of requests forwarded so far.
     Live {
         actor: A,
         asked: u64,
     },
-    /// It was told to stop.
+    /// Told to stop.
     Stopping,
-    /// It is out of service.
+    /// Out of service.
     Quarantined,
 }
 
-/// The machine of one agent.
+/// The state machine of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AgentLifecycle<A> {
     phase: Phase<A>,
-    /// Its first run only waits, and needs no actor.
+    /// The first run only waits, and needs no actor.
     passive: bool,
 }
 
-/// What came in about an agent.
+/// What happened to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input<A> {
-    /// There may be work to go on with.
+    /// There may be work.
     Work,
-    /// The actor is up.
+    /// The actor has started.
     Up(A),
-    /// The list of runs is shorter now.
+    /// A run has left the list.
     RunOver,
-    /// The actor has nothing to do about this run for long, and had so many requests by then.
+    /// The actor is idle with this run, after so many requests.
     Idle { run: RunId, asked: u64 },
-    /// The time has come that a passive run waited for.
+    /// The deadline of a passive run has come.
     Wake { run: RunId },
-    /// Somebody asks for something about this run, which is on the list.
+    /// A request to a run on the list.
     Asked { run: RunId },
-    /// The actor is gone; `again`: its supervisor brings it up once more by itself.
+    /// The actor has ended; `again`: its supervisor restarts it.
     Gone { again: bool },
-    /// The pool is up, empty.
+    /// The pool has started, without children.
     PoolUp,
-    /// There is no place for the actor that was to start: it stands in line.
+    /// The pool had no place for the actor.
     NoPlace,
-    /// It is its turn to try for a place.
+    /// The agent's turn to try for a place.
     Called,
-    /// The pool ended before the actor was up; `another`: by now there is a new one.
+    /// The pool ended before the actor started; `another`: a new pool exists.
     PoolGone { another: bool },
     /// The actor failed too often.
     GivenUp,
-    /// A person has put the agent back into service.
+    /// A person released the agent.
     Released,
 }
 
-/// What stands around the machine.
+/// What the state machine must know of its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LifecycleContext {
-    /// The first run on the list.
+    /// First run on the list.
     pub(crate) first: Option<RunId>,
-    /// Whether there is a pool to start an actor in.
+    /// A pool exists.
     pub(crate) pool: bool,
 }
 
-/// What is to be done.
+/// What the registry must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step<A> {
     Nothing,
     /// Start an actor.
     Start,
-    /// Give it the first run, and the requests that wait for that.
+    /// Send the actor the first run and its waiting requests.
     Drive(A),
-    /// Tell it to stop.
+    /// Tell the actor to stop.
     Stop(A),
-    /// Pass the request on to it.
+    /// Forward the request to the actor.
     PassOn(A),
 }
 
 impl<A> Phase<A> {
-    /// Every phase, as it is told.
+    /// Names of the phases.
     pub(crate) const WORDS: [&str; 6] = ["idle", "waiting", "starting", "live", "stopping", "quarantined"];
 
     pub(crate) fn as_str(&self) -> &'static str {
         Phase::<A>::WORDS[self.index()]
     }
 
-    /// Place among [`Phase::WORDS`].
+    /// Index in [`Phase::WORDS`].
     pub(crate) fn index(&self) -> usize {
         match self {
             Phase::Idle => 0,
@@ -111,12 +109,12 @@ impl<A> Phase<A> {
 }
 
 impl<A: Clone> AgentLifecycle<A> {
-    /// Of an agent that has no actor.
+    /// The machine of an agent without an actor.
     pub(crate) fn new() -> AgentLifecycle<A> {
         AgentLifecycle { phase: Phase::Idle, passive: false }
     }
 
-    /// Of an agent that is out of service.
+    /// The machine of a quarantined agent.
     pub(crate) fn quarantined() -> AgentLifecycle<A> {
         AgentLifecycle { phase: Phase::Quarantined, passive: false }
     }
@@ -134,7 +132,7 @@ impl<A: Clone> AgentLifecycle<A> {
         self.passive
     }
 
-    /// Takes in what came, and says what is to be done.
+    /// Takes an input and returns what to do.
     pub(crate) fn take(&mut self, input: Input<A>, around: LifecycleContext) -> Step<A> {
         match input {
             Input::Work => self.start(around),
@@ -145,7 +143,7 @@ impl<A: Clone> AgentLifecycle<A> {
             }
             Input::RunOver => self.go_on(around),
             Input::Idle { run, asked } => match &self.phase {
-                // A request on its way to it counts: then it says so again afterwards.
+                // Not idle if a request is on its way: the actor reports idle again after it.
                 Phase::Live { actor, asked: sent } if *sent == asked && around.first == Some(run) => {
                     let actor = actor.clone();
                     (self.phase, self.passive) = (Phase::Stopping, true);
@@ -168,7 +166,7 @@ impl<A: Clone> AgentLifecycle<A> {
             }
             Input::Gone { again: false } => self.none(around),
             Input::PoolUp if self.is_quarantined() => Step::Nothing,
-            // Every actor is gone with the old pool.
+            // All actors ended with the old pool.
             Input::PoolUp => self.none(around),
             Input::PoolGone { another } => match self.phase {
                 Phase::Starting => {
@@ -194,7 +192,7 @@ impl<A: Clone> AgentLifecycle<A> {
         }
     }
 
-    /// There is no actor: starts one if there is something to do.
+    /// Starts an actor if there is work.
     fn none(&mut self, around: LifecycleContext) -> Step<A> {
         self.phase = Phase::Idle;
         self.start(around)
@@ -206,12 +204,12 @@ impl<A: Clone> AgentLifecycle<A> {
                 self.phase = Phase::Starting;
                 Step::Start
             }
-            // In any other phase the work is remembered: it is on the list.
+            // In any other phase the list of runs remembers the work.
             _ => Step::Nothing,
         }
     }
 
-    /// Gives a live actor its next run, or lets it go.
+    /// Gives a live actor its next run, or stops it.
     fn go_on(&mut self, around: LifecycleContext) -> Step<A> {
         let Phase::Live { actor, .. } = &self.phase else { return Step::Nothing };
         let actor = actor.clone();

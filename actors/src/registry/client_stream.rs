@@ -1,4 +1,4 @@
-//! What the registry writes down, and reads back when it starts: the streams of the clients, which it alone appends to.
+//! The streams of the clients: appended by the registry alone, and read when it starts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::state::market::MarketBook;
 use crate::storage::run_reader;
 
 impl RegistryState {
-    /// Brings back every registered agent from the streams of the clients, and the runs this process drives.
+    /// Restores every registered agent and the driven runs from the journal.
     pub(super) fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
@@ -52,12 +52,12 @@ impl RegistryState {
         for run in self.services.active_runs.all() {
             match self.services.journal.run(run)? {
                 Some(row) => self.entry(&row).push(row),
-                // Its opening was undone.
+                // The opening record was rolled back.
                 None => suspended_runs::release(&self.services, run),
             }
         }
         for entry in self.agents.values_mut() {
-            // One that has begun goes on before those behind it begin.
+            // Runs that have begun come before those behind them.
             let driven = &self.services.active_runs;
             entry.runs.make_contiguous().sort_by_cached_key(|row| (!driven.is_loaded(row.run), row.run));
             self.services.active_runs.line_up(entry.runs.iter().map(|row| &row.run));
@@ -119,7 +119,7 @@ impl RegistryState {
         let book = ledger.find(client).unwrap_or_default();
         let terms = book.terms();
         if let Some(credits) = change.credits {
-            // What is reserved for jobs, and what runs holds, cannot be taken back.
+            // Reserved and held credits cannot be withdrawn.
             let held = match self.services.scheduler.held(client) {
                 None if credits < 0 => return Err(ClientError::Restarting),
                 held => held.unwrap_or(0),
@@ -178,7 +178,7 @@ impl RegistryState {
         Ok(since)
     }
 
-    /// Puts an agent back into service. Runs that were set aside stay so until they are asked for by name.
+    /// Puts an agent back into service. Its suspended runs stay suspended until they are resumed by name.
     pub(super) fn release(&mut self, agent: &AgentId) -> Result<Position, ReleaseError> {
         let entry = self.agents.get(agent).filter(|entry| entry.registered);
         let entry = entry.ok_or_else(|| ReleaseError::Unknown(agent.clone()))?;
@@ -195,11 +195,11 @@ impl RegistryState {
         Ok(position)
     }
 
-    /// Writes a verdict down, of which the scores of the run are worked out from how they stand now.
+    /// Records a verdict, with the scores that follow from the run's present ones.
     pub(super) fn judge(&mut self, row: &RunRow, said: Said) -> Result<Position, EvaluationError> {
-        // Another verdict may have come in between.
+        // The scores may have changed through another verdict.
         let row = self.services.journal.run(row.run)?.ok_or(RunError::Unknown(row.run))?;
-        // Who got no answer says it again: it waits for what was written down then.
+        // A repeated verdict waits for its first record.
         if said.repeats(&verdicts(&**self.services.journal, &row)?) {
             return Ok(row.position);
         }
@@ -212,13 +212,13 @@ impl RegistryState {
         Ok(position)
     }
 
-    /// Writes down what an agent offers, if that is anything new.
+    /// Records an offer, if it is new.
     pub(super) fn offer(&mut self, agent: AgentId, offer: Box<Offer>) -> Result<Position, OfferRefused> {
         offer.check()?;
         let entry = self.agents.get(&agent).filter(|entry| entry.registered);
         let entry = entry.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
         self.services.evaluation.domains.check(offer.domain.as_deref())?;
-        // Who repeats it waits for what was written down then: it may not be durable yet.
+        // A repeated offer waits for its first record, which may not be durable yet.
         if let Some((_, position)) =
             self.services.market.offered(&agent).filter(|(known, _)| **known == *offer)
         {
@@ -228,7 +228,7 @@ impl RegistryState {
         Ok(self.append(&client, vec![Event::AgentOffered { agent, client: client.clone(), offer }])?)
     }
 
-    /// Writes down that a job gets on, if that follows from where it is.
+    /// Records a step of a job, if it follows from the job's stage.
     pub(super) fn market(&mut self, job: RunId, step: Box<MarketStep>) -> Result<Position, MarketError> {
         let client = self.services.market.admit(
             (&self.services.ledger, self.services.limits.jobs_open, self.services.journal.now()),
@@ -236,7 +236,7 @@ impl RegistryState {
             &step,
         )?;
         let position = self.append(&client, vec![Event::Market { job, step }])?;
-        // It may have been the end of what was reserved.
+        // The step may have ended a reservation.
         self.credits(client);
         Ok(position)
     }

@@ -1,21 +1,21 @@
-//! Runs whose client has no credits to spend. They need no actor for that; when there are credits again they are taken up some at a time, as long
-//! as there are: who has ten credits and a thousand runs does not read all of them for each.
+//! Runs that wait for credits without an actor. A client with ten credits and a thousand runs does not load all of them
+//! for each deposit.
 
 use std::collections::BTreeMap;
 
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 
-/// Runs that wait for credits, by client.
+/// Waiting runs by client.
 #[derive(Default)]
 pub(super) struct CreditWaitQueue(pub(super) BTreeMap<ClientId, Waiters>);
 
 #[derive(Default)]
 pub(super) struct Waiters {
-    /// Older runs first.
+    /// By age.
     pub(super) runs: BTreeMap<RunId, AgentId>,
-    /// How many are taken up together next.
+    /// Size of the next batch.
     pub(super) at_once: usize,
-    /// Some were taken up a moment ago; those after them wait a little.
+    /// A batch was resumed a moment ago.
     pub(super) is_paced: bool,
 }
 
@@ -24,7 +24,7 @@ impl CreditWaitQueue {
         self.0.entry(client).or_default().runs.insert(run, agent);
     }
 
-    /// The run is over, or somebody else sees to it.
+    /// Removes a run that is over or active.
     pub(super) fn forget(&mut self, client: &ClientId, run: RunId) {
         if let Some(waiters) = self.0.get_mut(client) {
             waiters.runs.remove(&run);

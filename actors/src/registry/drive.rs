@@ -1,4 +1,4 @@
-//! Which run an agent is to drive, and the actor that does it.
+//! Which run an agent drives, and requests to it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl RegistryState {
             let run = row.run;
             let first = entry.runs.front().map(|row| row.run);
             entry.push(row);
-            // It may have been set aside since that was asked for, and let go with it.
+            // The run may have been suspended and released since the request.
             self.services.active_runs.add(run, false);
             self.services.active_runs.line_up(first.iter().chain([&run]));
         }
@@ -38,8 +38,7 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Lets the machine of an agent take something in, and does what it says. Gives what it said, for the one who has more to
-    /// do about it.
+    /// Passes an input to an agent's state machine, performs the step and returns it.
     pub(super) fn take(
         &mut self,
         agent: &AgentId,
@@ -57,7 +56,8 @@ impl RegistryState {
         step
     }
 
-    /// An attempt ended whose run nobody drove. If that has been taken up meanwhile, its agent finds the end itself.
+    /// Records the result of an attempt whose run was inactive. If the run is active again, its driver finds the
+    /// result.
     pub(super) fn undelivered_result(&self, key: &AttemptKey) {
         let row = self.services.journal.run(key.run).ok().flatten();
         let entry = row.and_then(|row| self.agents.get(&row.agent));
@@ -66,22 +66,22 @@ impl RegistryState {
         }
     }
 
-    /// Every actor is gone with the old pool; those with work get a new one. What was told while this actor was down is looked for.
+    /// Starts actors in a new pool: all old ones are gone. Also collects what was sent while the registry was down.
     pub(super) fn pool_up(&mut self) -> Result<(), ActorProcessingErr> {
-        self.list_the_missing()?;
-        self.set_aside_the_unserved()?;
+        self.list_missing_runs()?;
+        self.suspend_unserved_runs()?;
         self.line = AdmissionQueue::default();
         self.services.attempts.all_ended().iter().for_each(|key| self.undelivered_result(key));
         let agents: Vec<AgentId> = self.agents.keys().cloned().collect();
         for agent in agents {
             self.take(&agent, Input::PoolUp);
         }
-        self.wake_unpaid();
+        self.wake_for_credits();
         Ok(())
     }
 
-    /// Runs that somebody wanted driven while this began and could not be reached: they are on no list yet.
-    fn list_the_missing(&mut self) -> Result<(), ActorProcessingErr> {
+    /// Lists runs that were to be driven while the registry was down.
+    fn list_missing_runs(&mut self) -> Result<(), ActorProcessingErr> {
         let listed = self.agents.values().flat_map(|entry| &entry.runs).map(|row| row.run);
         let listed: BTreeSet<RunId> = listed.collect();
         for run in self.services.active_runs.all().into_iter().filter(|run| !listed.contains(run)) {
@@ -95,8 +95,8 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Runs that were to be driven, or to be set aside, when this ended, and whose agents are out of service: nobody takes those up.
-    fn set_aside_the_unserved(&mut self) -> Result<(), JournalError> {
+    /// Suspends unfinished runs of quarantined agents.
+    fn suspend_unserved_runs(&mut self) -> Result<(), JournalError> {
         let mut unserved = Vec::new();
         for entry in self.agents.values_mut().filter(|entry| entry.is_quarantined()) {
             unserved.extend(entry.runs.drain(..));
@@ -104,27 +104,26 @@ impl RegistryState {
         unserved.iter().try_for_each(|row| unless_full(self.park(row, OUT_OF_SERVICE.to_owned())))
     }
 
-    /// The pool ended before the agent was up. If there is another by now, it is started there; else it is when
-    /// the next one is up.
+    /// Starts an agent whose pool ended in another pool, now or when there is one.
     pub(super) fn pool_gone(&mut self, agent: &AgentId, pool: u64) {
         let another = self.services.mailboxes.pool().is_some_and(|(_, number)| number > pool);
         self.take(agent, Input::PoolGone { another });
     }
 
-    /// Gives an actor the first run of its agent, and the requests that waited for that.
+    /// Sends an actor the first run of its agent, with the waiting requests.
     fn give(&mut self, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
         let Some(row) = self.agents.get(agent).and_then(|entry| entry.runs.front()) else { return };
-        // What was asked of it comes before anything of it starts.
+        // Requests take effect before attempts start.
         let asked = self.waiting.take(row.run);
         let _ = actor.cast(AgentMessage::Drive(Box::new(row.clone()), asked));
     }
 
-    /// Passes a request on; one that comes before its run's actor is live, or in whose way another run is, waits.
+    /// Forwards a request. A request whose run has no live actor, or is behind another run, waits.
     pub(super) fn ask(&mut self, agent: &AgentId, run: RunId, request: Request, reply: AskReply) {
         if let Request::Operate(operation @ Operation::Interject(_)) = &request
             && let Some(row) = self.queued(agent, run)
         {
-            // Whoever wants it held need not wait for its turn.
+            // Suspending a queued run need not wait for its turn.
             match suspended_runs::operate(&self.services, row, operation) {
                 Ok(position) => self.services.journal.reply_when_durable(position, vec![(reply, Ok(()))]),
                 Err(error) => drop(reply.send(Err(error))),
@@ -135,7 +134,7 @@ impl RegistryState {
         let behind = self.services.active_runs.held_up_by(run);
         let refused = match self.agents.get(agent).filter(|entry| entry.has(run)) {
             None => Some(RunError::Over),
-            // A person may take their time.
+            // A person may take long: the request is refused instead.
             Some(_) if behind.is_some() => behind.map(RunError::Behind),
             Some(entry) if !entry.drives(run) && self.waiting.len() >= most => Some(RunError::Crowded(most)),
             Some(_) => None,
@@ -152,8 +151,8 @@ impl RegistryState {
         }
     }
 
-    /// Asks once more what was asked about the runs behind the first of an agent.
-    pub(super) fn stands_still(&mut self, agent: &AgentId) {
+    /// Refuses requests to the runs behind an agent's first one, which now waits for a person.
+    pub(super) fn blocked_on_human(&mut self, agent: &AgentId) {
         let behind: Vec<RunId> = self
             .agents
             .get(agent)
@@ -170,7 +169,7 @@ impl RegistryState {
     }
 
     pub(super) fn done(&mut self, agent: &AgentId, run: RunId) {
-        // Told twice, it counts once: by now the actor is about the next run.
+        // A repeated message counts once: the actor may have the next run by now.
         let was_there = self.remove_run(agent, run).is_some();
         self.let_go(run);
         if was_there {
@@ -178,7 +177,7 @@ impl RegistryState {
         }
     }
 
-    pub(super) fn aside(
+    pub(super) fn suspend(
         &mut self,
         agent: &AgentId,
         run: RunId,
@@ -200,7 +199,7 @@ impl RegistryState {
         Ok(())
     }
 
-    /// A run that nobody drives yet: one behind the first of its agent's list, or of an agent that waits for a place.
+    /// A listed run that no actor drives: behind another run, or of an agent in line for a place.
     fn queued(&self, agent: &AgentId, run: RunId) -> Option<&RunRow> {
         let entry = self.agents.get(agent)?;
         let driven = usize::from(!entry.is_in_line());
@@ -208,9 +207,8 @@ impl RegistryState {
         queued.filter(|_| !self.services.attempts.knows_run(run))
     }
 
-    /// Nobody drives a run behind the first of its agent's list, or one whose agent waits for a place, and none of its attempts is
-    /// under way, but for one that was driven once and came behind another when the registry was started again: that is left to its
-    /// agent.
+    /// Cancels a queued run at once. A queued run has no attempts, except one that was driven before a restart of the
+    /// registry and came behind another: that is left to its agent.
     pub(super) fn cancel_queued(
         &mut self,
         agent: &AgentId,
@@ -229,7 +227,7 @@ impl RegistryState {
         Ok(Some(closed))
     }
 
-    /// Takes a run off the list of its agent.
+    /// Removes a run from its agent's list.
     pub(super) fn remove_run(&mut self, agent: &AgentId, run: RunId) -> Option<RunRow> {
         let entry = self.agents.get_mut(agent)?;
         let at = entry.runs.iter().position(|row| row.run == run)?;
@@ -241,8 +239,8 @@ impl RegistryState {
         row
     }
 
-    /// Lets the actor of a run go that has nothing to do before `until`, nor, if it is `unpaid`, before its client has credits; unless
-    /// a request is on its way to it: then it says so again afterwards.
+    /// Lets the actor of a waiting run end until `until`, or until the client has credits (`unpaid`). A request on its
+    /// way keeps the actor.
     pub(super) fn passivate(
         &mut self,
         agent: &AgentId,
@@ -252,7 +250,7 @@ impl RegistryState {
     ) {
         let client = self.agents.get(agent).filter(|_| unpaid).map(|entry| entry.client.clone());
         if client.as_ref().is_some_and(|client| self.may_go_on(client, run)) {
-            // There are credits again, of which the actor is about to hear.
+            // There are credits again, and the actor is about to learn of them.
             return;
         }
         if !matches!(self.take(agent, Input::Idle { run, asked }), Step::Stop(_)) {
@@ -274,7 +272,7 @@ impl RegistryState {
         }
     }
 
-    /// The run is driven no longer.
+    /// Ends the driving of a run.
     pub(super) fn let_go(&mut self, run: RunId) {
         suspended_runs::release(&self.services, run);
         for (_, reply) in self.waiting.take(run) {
@@ -282,7 +280,7 @@ impl RegistryState {
         }
     }
 
-    /// Wakes every run that needs no actor: it may have waited for room.
+    /// Wakes every passive run: it may have waited for disk space.
     pub(super) fn wake_all(&mut self) {
         let passive = self.agents.iter().filter_map(|(agent, entry)| Some((agent.clone(), entry.passive()?)));
         for (agent, run) in passive.collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! An agent as the registry keeps it.
+//! An agent in the registry.
 
 use std::collections::VecDeque;
 
@@ -10,24 +10,22 @@ use tokio::task::AbortHandle;
 use super::agent_lifecycle::{AgentLifecycle, Input, LifecycleContext, Phase, Step};
 use crate::messages::agent::AgentMessage;
 
-/// An agent: what it is, and what it has to do.
 pub(crate) struct AgentEntry {
     pub(crate) client: ClientId,
     pub(crate) weight: u32,
-    /// Whether it has a name of its own, written in the journal; else it goes with its run.
+    /// The agent has a name of its own, recorded in the journal; otherwise it ends with its run.
     pub(crate) registered: bool,
-    /// Where that stands in the journal.
+    /// Position of that record.
     pub(crate) since: Position,
     machine: AgentLifecycle<ActorRef<AgentMessage>>,
-    /// Why it is out of service, if it is.
+    /// Reason of the quarantine.
     pub(crate) reason: Option<String>,
-    /// First in, first out; the first is being driven, or passive.
+    /// Runs in order; the first is driven or passive.
     pub(crate) runs: VecDeque<RunRow>,
-    /// What wakes a passive run.
     alarm: Alarm,
 }
 
-/// Dropping this stops what would wake a run.
+/// Aborts the wake-up when it is dropped.
 #[derive(Default)]
 struct Alarm(Option<AbortHandle>);
 
@@ -57,7 +55,7 @@ impl AgentEntry {
         AgentEntry { registered: true, since, ..AgentEntry::new(client, weight) }
     }
 
-    /// One more run to do. Most agents have one and no other, so no room is made for more.
+    /// Appends a run. Most agents have only one, so no further capacity is reserved.
     pub(crate) fn push(&mut self, row: RunRow) {
         if self.runs.is_empty() {
             self.runs.reserve_exact(1);
@@ -69,12 +67,12 @@ impl AgentEntry {
         self.machine.phase()
     }
 
-    /// Its records say that it is out of service.
+    /// Restores a recorded quarantine.
     pub(crate) fn note_quarantined(&mut self, reason: String) {
         (self.machine, self.reason) = (AgentLifecycle::quarantined(), Some(reason));
     }
 
-    /// Its records say that it was put back into service.
+    /// Restores a recorded release.
     pub(crate) fn note_released(&mut self) {
         (self.machine, self.reason) = (AgentLifecycle::new(), None);
     }
@@ -83,7 +81,7 @@ impl AgentEntry {
         self.machine.is_quarantined()
     }
 
-    /// Lets its machine take something in.
+    /// Passes an input to the state machine.
     pub(crate) fn take(
         &mut self,
         input: Input<ActorRef<AgentMessage>>,
@@ -97,27 +95,27 @@ impl AgentEntry {
         step
     }
 
-    /// Its first run, if that needs no actor for now.
+    /// The first run, if it needs no actor now.
     pub(crate) fn passive(&self) -> Option<RunId> {
         self.runs.front().map(|row| row.run).filter(|_| self.machine.is_passive())
     }
 
-    /// Keeps what wakes its first run, which is passive.
+    /// Sets the wake-up of the passive run.
     pub(crate) fn set_alarm(&mut self, alarm: Option<AbortHandle>) {
         self.alarm = Alarm(alarm);
     }
 
-    /// Whether it waits for a place for its actor.
+    /// Whether the agent waits for a place.
     pub(crate) fn is_in_line(&self) -> bool {
         matches!(self.phase(), Phase::Waiting)
     }
 
-    /// Whether its actor is there and has this run.
+    /// Whether the live actor has this run.
     pub(crate) fn drives(&self, run: RunId) -> bool {
         matches!(self.phase(), Phase::Live { .. }) && self.runs.front().is_some_and(|row| row.run == run)
     }
 
-    /// Whether it has this run on its list.
+    /// Whether the run is on the list.
     pub(crate) fn has(&self, run: RunId) -> bool {
         self.runs.iter().any(|row| row.run == run)
     }

@@ -1,4 +1,4 @@
-//! Actors that end, agents that are quarantined, and runs that are suspended for that.
+//! Actors that end, quarantined agents, and runs suspended for that.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::base::paused_time::SPACE_RETRY;
 use crate::messages::registry::RegistryMessage;
 use crate::run::suspended_runs::{self, CHECKPOINTED};
 
-/// What had no room is done later.
+/// Accepts a full disk: the record is written later.
 pub(super) fn unless_full(done: Result<Position, JournalError>) -> Result<(), JournalError> {
     match done {
         Err(error) if !matches!(error, JournalError::Full(_)) => Err(error),
@@ -22,10 +22,10 @@ pub(super) fn unless_full(done: Result<Position, JournalError>) -> Result<(), Jo
     }
 }
 
-/// Why a run is set aside whose agent is.
+/// Reason of runs that are suspended with their agent.
 pub(super) const OUT_OF_SERVICE: &str = "its agent is quarantined";
 
-/// Times that a run may end the actor of its agent, without any progress between, before it is set aside.
+/// Actor ends of a run without progress before it is suspended.
 pub(super) const CRASHES_MAX: u32 = 3;
 
 impl RegistryState {
@@ -46,8 +46,7 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Sets the run aside that its agent was about, if that has ended the actor again and again without getting on: those
-    /// behind it go on without it.
+    /// Suspends the first run if it has ended the actor too often, so that the runs behind it continue.
     pub(super) fn crashed(&mut self, agent: &AgentId) -> Result<(), JournalError> {
         let Some(entry) = self.agents.get(agent).filter(|entry| matches!(entry.phase(), Phase::Live { .. }))
         else {
@@ -66,7 +65,7 @@ impl RegistryState {
         }
     }
 
-    /// What the last life of an agent had queued or was granted is nobody's any more.
+    /// Voids what the ended actor had queued or was granted.
     pub(super) fn unregister(&self, agent: &AgentId) {
         self.services.scheduler.unregister(agent);
     }
@@ -90,8 +89,7 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Sets aside a run that is on no agent's list any more. Where there is no room for that, it is done when there is: until then
-    /// nobody drives it.
+    /// Suspends an unlisted run. On a full disk the record waits for space, and no actor drives the run until then.
     pub(super) fn park(&mut self, row: &RunRow, reason: String) -> Result<Position, JournalError> {
         let parked = suspended_runs::park(&self.services, row, reason.clone());
         match &parked {
@@ -104,7 +102,7 @@ impl RegistryState {
                 let (services, row, position) = (Arc::clone(&self.services), row.clone(), *position);
                 tokio::spawn(async move {
                     if let Err(JournalError::Full(_)) = services.journal.durable(position).await {
-                        // A registry that starts meanwhile lists it again.
+                        // A registry that starts meanwhile lists the run again.
                         services.active_runs.add(row.run, false);
                         services.mailboxes.tell_registry(RegistryMessage::Park { row, reason });
                     }
@@ -122,7 +120,7 @@ impl RegistryState {
         parked
     }
 
-    /// The same of one that had to wait for that; it may be driven again by now.
+    /// Suspends a run whose record had to wait; it may be active again.
     pub(super) fn park_late(&mut self, row: RunRow, reason: String) -> Result<(), JournalError> {
         let is_listed = self.agents.get(&row.agent).is_some_and(|entry| entry.has(row.run));
         if is_listed || !self.services.active_runs.has(row.run) {

@@ -45,15 +45,12 @@ pub(crate) struct Registry;
 pub(crate) struct RegistryState {
     services: Arc<RunServices>,
     agents: BTreeMap<AgentId, AgentEntry>,
-    /// Those with a name of their own.
+    /// Named agents.
     registered: usize,
-    /// Last record of each client's stream, which only this actor appends to.
+    /// Last record of each client's stream, to which only this actor appends.
     heads: BTreeMap<StreamId, Seq>,
-    /// Requests that wait for their run's actor to be live.
     waiting: PendingRequests,
-    /// Agents that wait for a place.
     line: AdmissionQueue,
-    /// Runs that wait for credits.
     unpaid: CreditWaitQueue,
 }
 
@@ -88,15 +85,17 @@ impl Actor for Registry {
             RegistryMessage::Drive(row) => state.drive(row)?,
             RegistryMessage::Up { agent, actor } => state.up(&agent, actor),
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
-            RegistryMessage::SetAside { agent, run, reason, replies } => {
-                state.aside(&agent, run, reason, replies)?;
+            RegistryMessage::Suspend { agent, run, reason, replies } => {
+                state.suspend(&agent, run, reason, replies)?;
             }
             RegistryMessage::UndeliveredResult(key) => state.undelivered_result(&key),
-            // All after it in the tree is started again with it.
-            RegistryMessage::Undone => return Err("the disk was full, and some records were undone".into()),
-            RegistryMessage::Room => state.wake_all(),
+            // Everything after the registry in the tree restarts with it.
+            RegistryMessage::RolledBack => {
+                return Err("the disk was full, and some records were undone".into());
+            }
+            RegistryMessage::SpaceFound => state.wake_all(),
             RegistryMessage::Park { row, reason } => state.park_late(row, reason)?,
-            RegistryMessage::StandsStill { agent } => state.stands_still(&agent),
+            RegistryMessage::BlockedOnHuman { agent } => state.blocked_on_human(&agent),
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up()?,
@@ -105,7 +104,7 @@ impl Actor for Registry {
             RegistryMessage::NoPlace { agent, pool, called } => state.no_place(agent, pool, called),
             RegistryMessage::CallNext { pool } => state.call_next(pool),
             RegistryMessage::Credits { client } => state.credits(client),
-            RegistryMessage::TakeUpUnpaid { client } => state.take_up_unpaid(client),
+            RegistryMessage::ResumeForCredits { client } => state.resume_for_credits(client),
             RegistryMessage::Passivate { agent, run, until, unpaid, asked } => {
                 state.passivate(&agent, run, (until, unpaid), asked)
             }
@@ -150,7 +149,7 @@ impl RegistryState {
         entry.or_insert_with(|| AgentEntry::new(row.client.clone(), AGENT_WEIGHT))
     }
 
-    /// The actor of an agent is up.
+    /// The actor of an agent has started.
     fn up(&mut self, agent: &AgentId, actor: ActorRef<AgentMessage>) {
         self.services.measures.tell(Telemetry::AgentStarted, Some(agent), None);
         self.take(agent, Input::Up(actor));

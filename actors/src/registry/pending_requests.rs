@@ -1,4 +1,4 @@
-//! Requests that wait for the actor of their run to be live.
+//! Requests that wait for the actor of their run.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use ostler_kernel::id::RunId;
 
 use crate::messages::agent::{AskReply, Request};
 
-/// Requests by the run that they are about, each run's in the order they came.
+/// Requests by run, in order.
 #[derive(Default)]
 pub(crate) struct PendingRequests {
     by_run: BTreeMap<RunId, Vec<(Request, AskReply)>>,
-    /// All of them.
+    /// Number of requests.
     count: usize,
 }
 
 impl PendingRequests {
-    /// How many wait, for whatever run.
+    /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -25,7 +25,7 @@ impl PendingRequests {
         self.count += 1;
     }
 
-    /// Takes those of a run.
+    /// Takes the requests of a run.
     pub(crate) fn take(&mut self, run: RunId) -> Vec<(Request, AskReply)> {
         let taken = self.by_run.remove(&run).unwrap_or_default();
         self.count -= taken.len();

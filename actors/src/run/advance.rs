@@ -123,7 +123,7 @@ impl RunDriver {
         let is_new = mem::replace(&mut self.pause.blocked_on_human, waits) != waits;
         if is_new && self.services.active_runs.note_waits(self.opened.run, waits) && waits {
             let agent = self.arguments.owner.agent.clone();
-            self.services.mailboxes.tell_registry(RegistryMessage::StandsStill { agent });
+            self.services.mailboxes.tell_registry(RegistryMessage::BlockedOnHuman { agent });
         }
         is_new
     }

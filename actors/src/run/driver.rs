@@ -98,7 +98,7 @@ pub(super) struct Judges {
     pub(super) run: JudgeState,
 }
 
-/// What keeps the run from going on by itself.
+/// What stops a run from going on by itself.
 #[derive(Default)]
 pub(super) struct Pause {
     /// Callers that wait for the run to be suspended; nothing starts while there are any.

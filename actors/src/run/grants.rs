@@ -1,4 +1,4 @@
-//! What becomes of granted slots: start an attempt, or return the slot.
+//! Uses of granted slots: start an attempt, or return the slot.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::driver::{Recovery, RunDriver};
 use crate::base::keys::AttemptKey;
 use crate::messages::slots::{Granted, Ticket};
 
-/// What a granted node needs.
+/// The use of a granted slot.
 enum GrantUse {
     /// A new attempt.
     Start,
@@ -207,7 +207,7 @@ impl RunDriver {
         let lent = self
             .services
             .run_budgets
-            .with(self.opened.run, |purse| purse.must_wait(&(node.clone(), attempt)));
+            .with(self.opened.run, |run_budget| run_budget.must_wait(&(node.clone(), attempt)));
         !lent.unwrap_or(false)
     }
 

@@ -1,4 +1,4 @@
-//! How many attempts an agent executes inline in one turn.
+//! Budget of inline attempts in one turn.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) const SLOTS_IN_A_TURN: u32 = 256;
 /// Time for inline attempts in one turn; later attempts of the turn get tasks.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(2);
 
-/// What inline attempts have used of this turn.
+/// Inline attempts of this turn.
 #[derive(Default)]
 pub(super) struct InlineBudget {
     pub(super) started: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What the judge of results has said of a run.
+//! State of the judge.
 
 use ostler_kernel::evaluation::Judgement;
 use tokio::task::AbortHandle;

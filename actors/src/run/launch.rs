@@ -22,7 +22,7 @@ use crate::base::keys::AttemptKey;
 use crate::messages::slots::Ticket;
 use crate::storage::results::Unreadable;
 
-/// Why a node does not start.
+/// The reason why a node does not start.
 pub(super) enum Refusal {
     Failed(FailureCategory, String),
     /// The gate denied the call. The plan sees the same sentence for every reason.
@@ -123,7 +123,7 @@ impl RunDriver {
         self.run.is_same_work(&node.id, refs, self.services.gatekeeper.toolbox.executable_digest(node))
     }
 
-    /// Why a lost attempt does not run again by itself.
+    /// The reason why a lost attempt does not run again by itself.
     fn changed_since(&self, node: &Node) -> String {
         let tool = node.tool.as_deref().unwrap_or("what it does");
         let version = self.tool_version(node).map(|version| format!(", now version {version},"));

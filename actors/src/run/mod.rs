@@ -226,7 +226,7 @@ impl AgentState {
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             self.drive = None;
             let reason = CHECKPOINTED.to_owned();
-            self.arguments.services.mailboxes.tell_registry(RegistryMessage::SetAside {
+            self.arguments.services.mailboxes.tell_registry(RegistryMessage::Suspend {
                 agent,
                 run,
                 reason,

@@ -1,4 +1,4 @@
-//! The components that the actor of a run uses.
+//! The components of a run's actor.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ use crate::storage::results::ResultStore;
 use crate::storage::run_reader::RunReader;
 use crate::storage::step_logs::StepLogs;
 
-/// The components that the actor of a run uses; the registry starts the actors with them.
+/// The components of a run's actor; the registry passes them on.
 pub(crate) struct RunServices {
     pub(crate) journal: Arc<JournalClient>,
     pub(crate) runs: Arc<RunReader>,
@@ -45,18 +45,17 @@ pub(crate) struct RunServices {
     pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) measures: Measures,
     pub(crate) limits: Limits,
-    /// Held while a suspended run is read and written.
+    /// Held while an inactive run is read and appended to.
     pub(crate) suspended_writes: Mutex<()>,
 }
 
 impl RunServices {
-    /// Wakes the waiters for a run.
     pub(crate) fn notify_run_changed(&self, run: RunId) {
         self.active_runs.notify_changed(run);
         self.journal.status.notify_changed();
     }
 
-    /// When a run must be over, by the job that it is for.
+    /// Deadline of the run's market job, or of its parent's.
     pub(crate) fn deadline_for(
         &self,
         run: RunId,

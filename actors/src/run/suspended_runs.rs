@@ -1,4 +1,4 @@
-//! Runs that nobody drives: setting one aside, cancelling one, doing without a node of one.
+//! Changes of inactive runs: suspend, cancel, skip a node, record late results.
 
 use std::sync::Arc;
 
@@ -16,11 +16,10 @@ use crate::run::decided::Decided;
 use crate::run::services::RunServices;
 use crate::storage::run_reader;
 
-/// Why a run is set aside that somebody wanted to come to rest.
+/// Reason of a suspension on request.
 pub const CHECKPOINTED: &str = "it was checkpointed";
 
-/// Ends the activity of a run: nothing drives it any more. The ends of its attempts are recorded, and waiters are woken as
-/// their signal is dropped.
+/// Ends the driving of a run: records the ends of its attempts, and wakes callers by closing their signal.
 pub(crate) fn release(services: &Arc<RunServices>, run: RunId) {
     services.active_runs.remove(run);
     services.attempts.of_run(run).iter().for_each(|key| ended(services, key));
@@ -29,7 +28,7 @@ pub(crate) fn release(services: &Arc<RunServices>, run: RunId) {
     services.journal.status.notify_changed();
 }
 
-/// Sets a run aside: it is not driven any more until somebody asks for it by name. Gives where that is recorded.
+/// Suspends a run and returns the position of the record. The run is not driven again until it is resumed by name.
 pub(crate) fn park(
     services: &Arc<RunServices>,
     row: &RunRow,
@@ -37,10 +36,10 @@ pub(crate) fn park(
 ) -> Result<Position, JournalError> {
     let last = run_reader::last(&**services.journal, StreamId::run(&row.client, row.run))?;
     if last == Seq(0) {
-        // Its opening was undone: there is nothing to set aside, and who waits for it hears that.
+        // The opening was rolled back: nothing is left to suspend.
         return Ok(row.position);
     }
-    // It has come to its end since somebody wanted that.
+    // The run ended after the suspension was requested.
     let known = services.journal.run(row.run)?;
     if let Some(over) = known.filter(|row| matches!(row.status, RunRowStatus::Closed(_))) {
         return Ok(over.position);
@@ -48,8 +47,8 @@ pub(crate) fn park(
     append(services, row, last, vec![Event::Parked { reason }], Vec::new())
 }
 
-/// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;
-/// `None` if there is nothing left to cancel and it only waits to be closed.
+/// Cancels and closes a run without attempts in this process. Returns the position of the record; `None` if it only
+/// waits to be closed.
 pub(crate) fn cancel(
     services: &Arc<RunServices>,
     row: &RunRow,
@@ -64,9 +63,9 @@ pub(crate) fn cancel(
     })
 }
 
-/// Reads a suspended run and appends to it, alone among the writers of suspended runs.
+/// Reads an inactive run and appends to it, one caller at a time.
 ///
-/// An actor that is about to end, or that has just resumed the run, may still append between the two: then the run is read once more.
+/// A driver that is ending, or has just resumed the run, may still append in between: then the run is read once more.
 fn alone<T>(services: &RunServices, act: impl Fn() -> Result<T, RunError>) -> Result<T, RunError> {
     let _alone = lock(&services.suspended_writes);
     match act() {
@@ -75,8 +74,8 @@ fn alone<T>(services: &RunServices, act: impl Fn() -> Result<T, RunError>) -> Re
     }
 }
 
-/// Cancels or skips a node of a run of which no attempt is under way in this process, and the runs that it opened. Gives where
-/// that is recorded.
+/// Cancels or skips a node of a run without attempts in this process, and cancels its child runs. Returns the position
+/// of the record.
 pub(crate) fn operate(
     services: &Arc<RunServices>,
     row: &RunRow,
@@ -92,9 +91,8 @@ pub(crate) fn operate(
     })
 }
 
-/// An attempt ended whose run nobody drives: what it came to is written down, so that it is neither done again nor in doubt, and
-/// what it cost is not forgotten. Work that only looks or computes is stopped with its run, and is done again: only what
-/// that cost counts.
+/// Records the result of an attempt whose run is inactive, so that it neither runs again nor is in doubt, and its cost
+/// counts. Pure work is cancelled with its run and runs again: only its cost counts.
 pub(crate) fn ended(services: &Arc<RunServices>, key: &AttemptKey) {
     let Some((ended, acts)) = services.attempts.ended_acting(key) else { return };
     match alone(services, || record(services, key, ended.clone(), acts)) {
@@ -104,7 +102,7 @@ pub(crate) fn ended(services: &Arc<RunServices>, key: &AttemptKey) {
             services.run_budgets.abandon(key);
             return;
         }
-        // It was over before, or is not to be changed any more.
+        // The run was over before, or accepts no changes.
         Ok(None) | Err(RunError::Over) => {}
         Err(RunError::Journal(JournalError::Full(_))) => {
             let (services, key) = (Arc::clone(services), key.clone());
@@ -122,7 +120,7 @@ pub(crate) fn ended(services: &Arc<RunServices>, key: &AttemptKey) {
     services.run_budgets.abandon(key);
 }
 
-/// Gives where that is recorded, if there was anything to record.
+/// Returns the position of the record, if one was needed.
 fn record(
     services: &Arc<RunServices>,
     key: &AttemptKey,
@@ -139,7 +137,7 @@ fn record(
     let events = if was_stopped {
         vec![Event::LateResult(result)]
     } else {
-        // How sure it is nobody has looked at: where people watch, they are asked.
+        // The confidence was not checked, so people are asked where they watch.
         let unsure = run.plan().policy.oversight.is_some() && matches!(result.outcome, Outcome::Ok(_));
         let input = if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) };
         services.kernel.within(key.run, &mut run, |run, cx| run.decide(cx, input))
@@ -148,7 +146,7 @@ fn record(
     Ok(Some(append(services, &row, last, events, abandoned)?))
 }
 
-/// A run that is not over.
+/// An open run.
 fn open(services: &RunServices, row: &RunRow) -> Result<FoldedRun, RunError> {
     let folded = services.runs.fold(row, None, |_| {})?;
     if folded.closed.is_some() { Err(RunError::Over) } else { Ok(folded) }

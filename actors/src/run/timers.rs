@@ -1,4 +1,4 @@
-//! Arms the timers of a run.
+//! Timers of a run.
 
 use ostler_kernel::event::TimerKind;
 use ostler_kernel::id::{NodeId, Ticks};

@@ -14,8 +14,7 @@ pub(crate) struct SchedulerArguments {
 
 pub(crate) struct Scheduler;
 
-/// For as long as this is there, the queue is open, unless another epoch has opened it meanwhile: a supervisor may start that before
-/// this is dropped.
+/// Keeps the queue open until it is dropped, unless a later epoch has opened it: the supervisor may start that first.
 pub(crate) struct Open {
     scheduler: Arc<SchedulerHandle>,
     epoch: u64,
@@ -31,7 +30,7 @@ impl Actor for Scheduler {
         me: ActorRef<SchedulerMessage>,
         SchedulerArguments { slots, scheduler }: SchedulerArguments,
     ) -> Result<Open, ActorProcessingErr> {
-        // Should the queue break as soon as it is open, it is this epoch that hears of it.
+        // A queue that breaks at once must report to this epoch.
         scheduler.mailboxes().scheduler.point_to(me);
         let epoch = scheduler.open(slots)?;
         Ok(Open { scheduler, epoch })
@@ -48,7 +47,7 @@ impl Actor for Scheduler {
 }
 
 impl Drop for Open {
-    /// However it ends, what is owed to whom outlives it.
+    /// The accounts outlive any end of the actor.
     fn drop(&mut self) {
         self.scheduler.close(self.epoch);
     }

@@ -9,7 +9,6 @@ use crate::metrics::Measures;
 use crate::state::attempt_table::AttemptTable;
 use crate::state::ledger::Ledger;
 
-/// The components that the run queue uses.
 pub(crate) struct QueueContext {
     pub(crate) attempts: Arc<AttemptTable>,
     pub(crate) ledger: Arc<Ledger>,
@@ -17,6 +16,6 @@ pub(crate) struct QueueContext {
     pub(crate) measures: Measures,
     pub(crate) clock: Clock,
     pub(crate) status: Arc<SystemStatus>,
-    /// The most jobs in the queue.
+    /// Largest number of jobs.
     pub(crate) jobs_max: u32,
 }

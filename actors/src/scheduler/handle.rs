@@ -1,5 +1,5 @@
-//! The run queue as everybody reaches it: behind a lock, for as long as the scheduler's actor lives. What is asked for is done when
-//! the call returns; between calls every slot that can be given out is.
+//! The run queue behind a lock, open while the scheduler's actor lives. A call takes effect before it returns, and
+//! between calls every slot that can be granted is granted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,8 @@ use crate::metrics::QueueLook;
 use crate::scheduler::context::QueueContext;
 use crate::scheduler::rows::QueueShown;
 
-/// The run queue, if it is open. While it is closed nothing is granted and settled; whoever queued something is restarted
-/// after the scheduler, and queues it again.
+/// The run queue. While it is closed nothing is granted or settled; agents restart after the scheduler and queue their
+/// jobs again.
 pub(crate) struct SchedulerHandle {
     cx: QueueContext,
     slots: Mutex<Option<SlotAllocator>>,
@@ -36,26 +36,26 @@ impl SchedulerHandle {
         &self.cx.mailboxes
     }
 
-    /// Opens the queue: which epoch of the scheduler that is. What ends while its slot is taken over waits for that.
+    /// Opens the queue and returns its epoch. Settlements wait while running attempts are adopted.
     pub(crate) fn open(&self, slots: u32) -> Result<u64, ActorProcessingErr> {
         let mut held = lock(&self.slots);
         if let Some(grants) = held.take() {
             leave(&grants, &self.cx);
         }
         let grants = held.insert(SlotAllocator::adopting(&self.cx, slots)?);
-        // Attempts that go on hear of their slots from here.
+        // Resumed attempts receive their slots from here.
         grants.give_out(&self.cx, None);
         Ok(grants.epoch())
     }
 
-    /// Closes what this epoch has opened, and keeps what is owed to whom.
+    /// Closes the queue of this epoch and stores the accounts.
     pub(crate) fn close(&self, epoch: u64) {
         if let Some(grants) = lock(&self.slots).take_if(|grants| grants.epoch() == epoch) {
             leave(&grants, &self.cx);
         }
     }
 
-    /// Queues ready nodes of an agent's run; gives the slots that it gets at once. Those of others are sent.
+    /// Queues jobs of an agent and returns its immediate grants. Grants of others are sent.
     pub(crate) fn enqueue(
         &self,
         owner: &Arc<Owner>,
@@ -69,8 +69,8 @@ impl SchedulerHandle {
         granted.unwrap_or_default()
     }
 
-    /// Settles a slot of an attempt that its agent made itself: how the accounts stand then, and the slots that the agent gets now.
-    /// No accounts if the slot is of another epoch of the scheduler.
+    /// Settles an inline attempt; returns the accounts and the agent's new grants. `None` accounts: the slot is of
+    /// another epoch.
     pub(crate) fn settle(
         &self,
         owner: &Owner,
@@ -80,7 +80,7 @@ impl SchedulerHandle {
     ) -> (Option<Accounts>, Vec<Granted>) {
         let settled = self.with(|grants| {
             let accounts = grants.charge(&self.cx, ticket, cost);
-            // Whoever renews its terms meanwhile counts both or neither.
+            // Under the lock, a concurrent renewal of terms counts both or neither.
             self.cx.ledger.client(&owner.lane.client).spend(run, cost);
             Ok((accounts, grants.give_out(&self.cx, Some(&owner.agent))))
         });
@@ -90,7 +90,7 @@ impl SchedulerHandle {
         })
     }
 
-    /// Settles attempts that ended: which, and what they cost, stands in the effects table.
+    /// Settles ended attempts of the attempt table.
     pub(crate) fn settle_ended(&self) {
         self.tell(|grants| {
             grants.settle_ended(&self.cx, Vec::new());
@@ -98,7 +98,7 @@ impl SchedulerHandle {
         });
     }
 
-    /// An attempt that was granted never started.
+    /// Returns the slot of an attempt that never started.
     pub(crate) fn give_back(&self, ticket: Ticket) {
         self.tell(|grants| {
             grants.give_back(&self.cx, ticket);
@@ -106,7 +106,8 @@ impl SchedulerHandle {
         });
     }
 
-    /// An attempt only waits: others have its slot from here on. False while the scheduler is being restarted; it keeps its slot then.
+    /// Frees the slot of an attempt that only waits. `false` during a restart of the scheduler: the attempt keeps its
+    /// slot.
     pub(crate) fn yield_slot(&self, key: &AttemptKey) -> bool {
         let yielded = self.with(|grants| {
             grants.yield_slot(&self.cx, key);
@@ -116,8 +117,8 @@ impl SchedulerHandle {
         yielded.is_some()
     }
 
-    /// An attempt that has said so wants a slot again; false if there is no room in the queue. While the scheduler is being
-    /// restarted, that looks for it.
+    /// Queues an attempt that wants a slot again; `false` if the queue is full. A restarting scheduler finds it in the
+    /// table.
     pub(crate) fn reclaim(&self, key: &AttemptKey) -> bool {
         let reclaimed = self.with(|grants| {
             let has_room = grants.reclaim(&self.cx, key)?;
@@ -127,13 +128,13 @@ impl SchedulerHandle {
         reclaimed.unwrap_or(true)
     }
 
-    /// An attempt has its end to tell alone: it waits for no credits any more. A scheduler that is being restarted finds it so.
+    /// Requeues an attempt that only reports its end, so that it waits for no credits.
     pub(crate) fn drains(&self, key: &AttemptKey) {
         self.cx.attempts.drains(key);
         self.tell(|grants| grants.requeue(&self.cx, key));
     }
 
-    /// An agent was started: whatever an earlier epoch of it had queued is void, but for the jobs that still run.
+    /// Registers a started agent: voids what its earlier incarnation queued, except running jobs.
     pub(crate) fn register(&self, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
         self.tell(|grants| {
             grants.register(&self.cx, agent, actor);
@@ -141,7 +142,7 @@ impl SchedulerHandle {
         });
     }
 
-    /// The actor of an agent is gone for now: what it had queued is void, but for the jobs that still run.
+    /// Voids what an agent without an actor has queued, except running jobs.
     pub(crate) fn unregister(&self, agent: &AgentId) {
         self.tell(|grants| {
             grants.void(&self.cx, agent);
@@ -149,17 +150,17 @@ impl SchedulerHandle {
         });
     }
 
-    /// The terms of a client have changed.
+    /// Applies changed terms of a client.
     pub(crate) fn renew_terms(&self, client: &ClientId) {
         self.tell(|grants| grants.renew_terms(&self.cx, client));
     }
 
-    /// Credits that the attempts of a client hold that are under way; `None` while the scheduler is being restarted.
+    /// Credits held by running attempts of a client; `None` during a restart of the scheduler.
     pub(crate) fn held(&self, client: &ClientId) -> Option<u64> {
         self.with(|grants| Ok(grants.held(client)))
     }
 
-    /// No more grants.
+    /// Ends all granting.
     pub(crate) fn stop(&self) {
         self.tell(|grants| {
             grants.stop();
@@ -167,23 +168,23 @@ impl SchedulerHandle {
         });
     }
 
-    /// How the queue stands, for people and programs; `None` while the scheduler is being restarted.
+    /// State of the queue; `None` during a restart of the scheduler.
     pub(crate) fn show(&self) -> Option<QueueShown> {
         self.with(|grants| Ok(grants.show()))
     }
 
-    /// How the queue stands, for whoever measures.
+    /// Figures of the queue for metrics.
     pub(crate) fn look(&self) -> Option<QueueLook> {
         self.with(|grants| Ok(grants.look()))
     }
 
-    /// How the accounts of clients and agents stand: virtual times, what divisions left over, and balances.
+    /// Accounts of clients and agents as text: virtual times, remainders and balances.
     #[cfg(test)]
     pub(crate) fn accounts(&self) -> Option<Vec<String>> {
         self.with(|grants| Ok(grants.accounts()))
     }
 
-    /// Changes the queue, and sends out what can be granted then.
+    /// Changes the queue and sends the resulting grants.
     fn tell(&self, act: impl FnOnce(&mut SlotAllocator) -> Result<(), ActorProcessingErr>) {
         self.with(|grants| {
             act(grants)?;
@@ -192,8 +193,8 @@ impl SchedulerHandle {
         });
     }
 
-    /// Does something with the queue, if it is open. One that fails in the middle is closed: its actor ends, and the next epoch
-    /// reads everything again.
+    /// Runs `act` on an open queue. A failure closes the queue and ends its actor; the next epoch reads everything
+    /// again.
     fn with<T>(&self, act: impl FnOnce(&mut SlotAllocator) -> Result<T, ActorProcessingErr>) -> Option<T> {
         let mut held = lock(&self.slots);
         let grants = held.as_mut()?;

@@ -1,4 +1,4 @@
-//! A job as the run queue holds it.
+//! A job in the run queue.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,14 +7,13 @@ use crate::base::keys::{AttemptKey, Owner};
 use crate::messages::slots::Job;
 use crate::state::ledger::Books;
 
-/// What a job is queued as.
 #[derive(Clone)]
 pub(super) struct Queued {
     pub(super) job: Job,
     pub(super) owner: Arc<Owner>,
     pub(super) books: Books,
-    /// When, if that is measured.
+    /// Start of the wait, if metrics are on.
     pub(super) since: Option<Instant>,
-    /// The attempt that is under way and wants the slot to go on; `None`: it is for one that has not begun.
+    /// The running attempt that wants a slot again; `None` for a new attempt.
     pub(super) resumes: Option<AttemptKey>,
 }

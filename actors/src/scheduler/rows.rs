@@ -1,23 +1,22 @@
-//! The run queue as it is shown.
+//! The run queue, as shown.
 
 use std::collections::BTreeMap;
 
 use ostler_kernel::id::ClientId;
 
-/// The run queue, as it stands.
+/// State of the run queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct QueueRow {
-    /// Attempts that may run at once.
+    /// Number of slots.
     pub slots: u32,
-    /// Attempts that run.
+    /// Running attempts.
     pub running: u32,
     /// Attempts that wait for a slot.
     pub queued: u64,
-    /// Credits that the marketplace is owed by the contracted tier; below zero: it is ahead.
+    /// Credits owed to the marketplace by the contracted tier; negative: it is ahead.
     pub marketplace_owed: i64,
 }
 
-/// A client in the run queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Queueing {
     pub(crate) weight: Option<u32>,
@@ -28,5 +27,5 @@ pub(crate) struct Queueing {
     pub(crate) lag: i64,
 }
 
-/// What the scheduler tells of its queue.
+/// The queue and its clients.
 pub(crate) type QueueShown = (QueueRow, BTreeMap<ClientId, Queueing>);

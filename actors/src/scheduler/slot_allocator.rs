@@ -1,4 +1,4 @@
-//! What is queued and what is granted: for which jobs of which agents, and who hears of it.
+//! Queued and granted jobs, by agent, and who is notified.
 
 mod yielded_slots;
 
@@ -24,11 +24,11 @@ use crate::scheduler::rows::QueueShown;
 use crate::state::ledger::Books;
 
 pub(super) struct SlotAllocator {
-    /// Which epoch of the scheduler this is.
+    /// Epoch of the scheduler.
     epoch: u64,
     queue: RunQueue<Queued>,
     tenants: Tenants,
-    /// Agents that have jobs here.
+    /// Agents with jobs.
     agents: BTreeMap<AgentId, Known>,
     events: Vec<Event>,
     measures: QueueMeasures,
@@ -39,14 +39,13 @@ struct Known {
     owner: Arc<Owner>,
     lane: AgentHandle,
     books: Books,
-    /// The agent's present epoch: a grant goes to no other.
+    /// Present incarnation of the agent, the only one that receives grants.
     actor: ActorRef<AgentMessage>,
     jobs: BTreeSet<JobHandle>,
 }
 
 impl SlotAllocator {
-    /// A queue that takes up where an earlier epoch of the scheduler stopped: what runs still holds its slot, and the accounts stand
-    /// as they stood.
+    /// A queue that continues an earlier epoch: running attempts keep their slots, accounts their values.
     pub(super) fn adopting(cx: &QueueContext, slots: u32) -> Result<SlotAllocator, ActorProcessingErr> {
         let jobs_max = cx.jobs_max;
         let mut grants = SlotAllocator {
@@ -89,7 +88,7 @@ impl SlotAllocator {
             cx.attempts.hold(key, *slot);
         }
         self.tenants.restore_all(&mut self.queue, &cx.ledger)?;
-        // What ended while nobody was here, or was about to be settled.
+        // Attempts may have ended while no queue was open.
         self.settle_ended(cx, adopted.into_iter().map(|(key, _)| key).collect());
         self.reclaim_all(cx)
     }
@@ -117,7 +116,7 @@ impl SlotAllocator {
         if !refused.is_empty() {
             let _ = known.actor.cast(AgentMessage::NoRoom(refused));
         }
-        // Whoever comes to a client that is parked already hears of it here.
+        // A new job of a parked client is told at once.
         if known.books.client.is_parked() {
             let client = self.tenants.client(&owner.lane.client);
             let queued = client.and_then(|client| Some(self.queue.client(client).ok()?.queued));
@@ -127,11 +126,11 @@ impl SlotAllocator {
         if known.jobs.is_empty() {
             self.agents.remove(&owner.agent);
         }
-        // Waking moves a virtual time, so what was recorded comes after.
+        // Waking moves a virtual time, so recorded values are restored after it.
         self.tenants.restore_new(&mut self.queue, &mut self.events)
     }
 
-    /// Queues one job of an agent that is known: `None` if there is no room for it.
+    /// Queues one job of a known agent; `None` if the queue is full.
     fn push(
         &mut self,
         owner: &Arc<Owner>,
@@ -140,7 +139,7 @@ impl SlotAllocator {
     ) -> Result<Option<Ticket>, ActorProcessingErr> {
         let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(None) };
         let estimate = capped(job.estimate, self.queue.config().cost_max);
-        // What waits for no credits does not stand behind what may.
+        // A job that needs no credits goes before those that may wait for some.
         let priority = i32::from(estimate.credits == 0);
         let (rank, deadline) = (job.rank, Some(job.opened_ms));
         let new = NewJob { priority, rank, deadline, ..NewJob::of(estimate) };
@@ -156,7 +155,7 @@ impl SlotAllocator {
         }
     }
 
-    /// Makes sure that an agent is known; false if there is no room for its client.
+    /// Registers an agent; `false` if there is no room for its client.
     fn know(&mut self, cx: &QueueContext, owner: &Arc<Owner>, actor: &ActorRef<AgentMessage>) -> bool {
         if self.agents.get(&owner.agent).is_some_and(|known| known.owner == *owner) {
             return true;
@@ -169,7 +168,7 @@ impl SlotAllocator {
                 return false;
             }
         };
-        // One that had the name before, for somebody else, may still have jobs that run.
+        // Jobs of an earlier agent with this name may still run.
         let jobs = self.agents.remove(&owner.agent).map(|before| before.jobs).unwrap_or_default();
         let (owner, actor) = (Arc::clone(owner), actor.clone());
         let known = Known { owner, lane: lane.agent, books: lane.books, actor, jobs };
@@ -177,8 +176,8 @@ impl SlotAllocator {
         true
     }
 
-    /// Charges what attempts cost that have ended, frees their slots, and tells their agents: each of all its attempts
-    /// together. There are at most as many as slots; `these` may have ended as well.
+    /// Charges ended attempts, frees their slots, and notifies each agent once. `these` may have ended too; there are
+    /// at most as many as slots.
     pub(super) fn settle_ended(&mut self, cx: &QueueContext, these: Vec<AttemptKey>) {
         let mut ended: HashMap<ActorId, (ActorRef<AgentMessage>, Vec<AttemptKey>)> = HashMap::new();
         for key in these.into_iter().chain(std::iter::from_fn(|| cx.attempts.next_ended())) {
@@ -193,7 +192,7 @@ impl SlotAllocator {
         }
     }
 
-    /// Settles a slot: how the accounts stand then. `None` if the queue knows no such slot: it is of another epoch.
+    /// Settles a slot and returns the accounts; `None` if the slot is of another epoch.
     pub(super) fn charge(&mut self, cx: &QueueContext, ticket: Ticket, cost: u64) -> Option<Accounts> {
         let job = Some(ticket).filter(|ticket| ticket.epoch == self.epoch)?.job;
         let cost = cost.clamp(1, self.queue.config().cost_max);
@@ -207,17 +206,17 @@ impl SlotAllocator {
         Some(accounts)
     }
 
-    /// Frees a slot that was not used; one of another epoch is no more.
+    /// Frees an unused slot; one of another epoch is gone already.
     pub(super) fn give_back(&mut self, cx: &QueueContext, ticket: Ticket) {
         if ticket.epoch == self.epoch {
             self.free(cx, ticket.job);
         }
     }
 
-    /// The same: how the accounts stand then.
+    /// Frees a slot and returns the accounts.
     fn free(&mut self, cx: &QueueContext, job: JobHandle) -> Option<Accounts> {
         let settled = self.queue.give_back(job, &mut self.events).ok()?;
-        // What the grant was charged for is given back: that is how the accounts stand now.
+        // The refund of the estimate makes these the present accounts.
         let accounts = recorded(settled.accounts);
         cx.ledger.charged(&settled.payload.books, None, accounts);
         self.forget(&settled.payload.owner.agent, job);
@@ -231,8 +230,8 @@ impl SlotAllocator {
         self.void(cx, agent);
     }
 
-    /// Clears what an earlier epoch of an agent left: its queued jobs, and the granted ones that never started. What runs is
-    /// looked up here and now: slots that were adopted have other tickets than those who speak of them may know.
+    /// Voids queued jobs and unused grants of an agent's earlier incarnation. Running attempts are looked up now,
+    /// because adopted slots have new tickets.
     pub(super) fn void(&mut self, cx: &QueueContext, agent: &AgentId) {
         let Some(known) = self.agents.get(agent) else { return };
         let running = cx.attempts.slots();
@@ -269,7 +268,7 @@ impl SlotAllocator {
         self.tenants.client(client).and_then(|client| self.queue.held(client).ok()).unwrap_or(0)
     }
 
-    /// Which epoch of the scheduler this is.
+    /// Epoch of the scheduler.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -295,15 +294,14 @@ impl SlotAllocator {
         self.tenants.leave(&self.queue, &cx.ledger);
     }
 
-    /// SlotAllocator what can be granted, and tells who is concerned, each agent of all its slots together; `me` hears of its own
-    /// by what this gives.
+    /// Grants what can be granted and notifies each agent once; returns the grants of `me`.
     pub(super) fn give_out(&mut self, cx: &QueueContext, me: Option<&AgentId>) -> Vec<Granted> {
         if !self.stopped {
             self.queue.dispatch(u32::MAX, &mut self.events);
         }
         let (mut mine, mut others): (Vec<Granted>, BTreeMap<AgentId, Vec<Granted>>) = Default::default();
         let mut unwanted = Vec::new();
-        // A settlement may free the credits that the next grant takes: only what is so in the end is told.
+        // A settlement may free the credits of the next grant, so only the final state is told.
         let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
@@ -337,7 +335,7 @@ impl SlotAllocator {
         parked.into_iter().for_each(|(client, parked)| self.parked(cx, client, parked));
         for (agent, grants) in others {
             if let Some(known) = self.agents.get(&agent) {
-                // One that is gone gets its jobs voided, which gives these slots back.
+                // An actor that is gone gets its jobs voided, which returns these slots.
                 let _ = known.actor.cast(AgentMessage::Granted(grants));
             }
         }
@@ -361,7 +359,7 @@ impl SlotAllocator {
         let mut queued = 0;
         for known in its {
             let surplus = parked && queued >= UNPAID_QUEUED;
-            // What is granted does not keep the client parked.
+            // Granted jobs do not keep the client parked.
             queued += known.jobs.iter().filter(|job| self.queue.is_queued(**job)).count();
             let _ = known.actor.cast(AgentMessage::OutOfCredit { out: parked, surplus });
         }
@@ -377,8 +375,8 @@ impl SlotAllocator {
     }
 }
 
-/// Of a client that is out of credits, so many jobs stay in the queue with the actors that want them: they tell what it takes to go on, and
-/// go first. The other runs wait without an actor.
+/// Jobs of a parked client that stay queued with their actors: they show how many credits are needed, and go first.
+/// Other runs wait without an actor.
 const UNPAID_QUEUED: usize = 4;
 
 fn capped(Price { charge, credits, tokens }: Price, most: u64) -> Price {

@@ -1,5 +1,4 @@
-//! Clients and agents in the run queue: added when they first have work, on the terms of the ledger, with the accounts that
-//! they had when they were charged last.
+//! Clients and agents in the run queue, added with their first job, with the terms and accounts of the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +14,24 @@ use crate::scheduler::rows::{QueueRow, Queueing};
 use crate::state::estimates::ATTEMPT_CREDITS;
 use crate::state::ledger::{AgentBook, Books, ClientBook, Ledger};
 
-/// The clients and agents that the queue knows.
 #[derive(Default)]
 pub(super) struct Tenants {
     clients: BTreeMap<ClientId, ClientHandle>,
     names: BTreeMap<ClientHandle, ClientId>,
     lanes: BTreeMap<FairShareKey, AgentHandle>,
-    /// Those whose accounts are not restored yet.
+    /// Clients whose accounts are not restored yet.
     new_clients: Vec<(ClientHandle, Arc<ClientBook>)>,
     new_agents: Vec<(AgentHandle, ClientHandle, Books)>,
 }
 
-/// Where the jobs of an agent go.
+/// Place of an agent's jobs in the queue.
 pub(super) struct LaneOf {
     pub(super) agent: AgentHandle,
     pub(super) books: Books,
 }
 
 impl Tenants {
-    /// The lane of an agent's jobs, made if it is new. With `holding`, its jobs hold slots already, so what they cost
-    /// was paid.
+    /// Returns the place of an agent's jobs, added if it is new. `holding`: its jobs have slots that are paid for.
     pub(super) fn lane(
         &mut self,
         queue: &mut RunQueue<Queued>,
@@ -63,12 +60,11 @@ impl Tenants {
         Ok(LaneOf { agent, books })
     }
 
-    /// The client of this name.
     pub(super) fn client(&self, name: &ClientId) -> Option<ClientHandle> {
         self.clients.get(name).copied()
     }
 
-    /// Every client, by name.
+    /// All clients, by name.
     pub(super) fn clients(&self) -> impl Iterator<Item = (&ClientId, ClientHandle)> {
         self.clients.iter().map(|(name, client)| (name, *client))
     }
@@ -77,7 +73,7 @@ impl Tenants {
         self.names.get(&client)
     }
 
-    /// Brings the tiers back as they were, and then whoever holds slots.
+    /// Restores the tiers, then all holders of slots.
     pub(super) fn restore_all(
         &mut self,
         queue: &mut RunQueue<Queued>,
@@ -89,7 +85,7 @@ impl Tenants {
         self.restore_new(queue, &mut Vec::new())
     }
 
-    /// Brings the accounts of those back who were added since the last time.
+    /// Restores the accounts of clients added since the last call.
     pub(super) fn restore_new(
         &mut self,
         queue: &mut RunQueue<Queued>,
@@ -104,8 +100,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Notes how everybody stands, for the next epoch of the scheduler: since the last charge, slots may have been given back and
-    /// weights may have changed. And how far behind those with work are.
+    /// Stores all accounts for the next epoch, with the lag of those that have work: refunds and weights may have
+    /// changed them since the last charge.
     pub(super) fn leave(&self, queue: &RunQueue<Queued>, ledger: &Ledger) {
         let mut agents = BTreeMap::new();
         for (name, &client) in &self.clients {
@@ -136,7 +132,6 @@ impl Tenants {
         }
     }
 
-    /// Each client in the queue.
     pub(super) fn queueing(&self, queue: &RunQueue<Queued>) -> BTreeMap<ClientId, Queueing> {
         let views = queue.clients().into_iter().filter_map(|view| {
             let queueing = Queueing {
@@ -152,8 +147,8 @@ impl Tenants {
         views.collect()
     }
 
-    /// How the accounts of clients stand, and the virtual times of those that have work and of their agents that have. Who
-    /// wants nothing earns nothing: where it stands is settled when it comes back.
+    /// Accounts of clients, and virtual times of those with work. Idle clients earn nothing: their virtual time is set
+    /// when they wake.
     #[cfg(test)]
     pub(super) fn accounts(&self, queue: &RunQueue<Queued>) -> Vec<String> {
         let told = |view: ostler_scheduler::ClientView| {
@@ -174,7 +169,7 @@ impl Tenants {
         accounts
     }
 
-    /// Serves a client on its present terms.
+    /// Applies the present terms of a client.
     pub(super) fn renew(
         &mut self,
         queue: &mut RunQueue<Queued>,
@@ -197,7 +192,7 @@ impl Tenants {
     }
 }
 
-/// The queue as a whole.
+/// Figures of the whole queue.
 pub(super) fn queue(queue: &RunQueue<Queued>) -> QueueRow {
     QueueRow {
         slots: queue.config().slots,
@@ -215,7 +210,7 @@ fn add(
 ) -> Result<ClientHandle, ActorProcessingErr> {
     let paid = if holding { BALANCE_MAX } else { 0 };
     let balance = book.left().map(|left| left.max(paid).clamp(0, BALANCE_MAX));
-    // Whether it is parked is for this queue to find out.
+    // The new queue finds out itself whether the client is parked.
     book.park(false);
     let weight = book.terms().weight(now);
     let client =
@@ -226,8 +221,8 @@ fn add(
     Ok(client)
 }
 
-/// A client that was charged before goes on where it was: with its debt, and with what it was behind by, up to what
-/// a client with work can be behind by at all (theorem T1), or was when the scheduler ended: who has been idle earned nothing.
+/// Restores the account of a client: its debt, and its lag up to the bound of theorem T1 for clients with work when the
+/// scheduler ended. Idle clients earn nothing.
 fn restore_client(
     queue: &mut RunQueue<Queued>,
     client: ClientHandle,
@@ -235,7 +230,7 @@ fn restore_client(
     events: &mut Vec<Event>,
 ) -> Result<(), ActorProcessingErr> {
     let view = queue.client(client)?;
-    // What is deposited from here on comes with a message of its own.
+    // Later deposits come with their own message.
     let balance = view.balance.map(|balance| book.left().map_or(balance, |left| left - view.held as i64));
     let (vruntime, remainder, agents_vruntime) = match book.last() {
         None => (view.vruntime, view.remainder, view.agents_vruntime),
@@ -265,15 +260,14 @@ fn restore_agent(
     Ok(queue.restore_agent(agent, vruntime, last.agent_remainder.min(view.weight - 1), events)?)
 }
 
-/// Where somebody stands that stood at `then` when the queue's virtual time was `base`, now that it is `now`. What was
-/// recorded before a rebase is further ahead than it can be: its lead counts then.
+/// Moves a recorded virtual time to the queue's present base. A value from before a rebase keeps only its lead.
 fn placed(then: i64, base: i64, now: i64, lag_max: i64) -> i64 {
     let by_lead = now.saturating_add(then.saturating_sub(base));
     then.min(by_lead).max(now.saturating_sub(lag_max))
 }
 
-/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much.
-/// Here o is the most that an attempt holds, whatever it was expected to cost: another process knows of no more.
+/// Largest lag of a runnable client by theorem T1: D·o/w + 1 with D slots, each overcharged by o. Another process knows
+/// no estimate but the largest hold, so o is that.
 fn lag_max(queue: &RunQueue<Queued>, weight: u32) -> i64 {
     let config = queue.config();
     let over = i128::from(config.slots) * i128::from(ATTEMPT_CREDITS) * i128::from(config.scale);

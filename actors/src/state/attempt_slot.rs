@@ -1,4 +1,4 @@
-//! The slot of an attempt: an attempt that only waits gives it back, and wants one again to go on.
+//! The slot of an attempt. An attempt that only waits returns its slot, and asks for one again to continue.
 
 use std::sync::Arc;
 
@@ -9,23 +9,22 @@ use crate::base::keys::Owner;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Ticket;
 
-/// What an attempt has of a slot.
+/// State of an attempt's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// It holds one.
+    /// The attempt holds this slot.
     Held(Ticket),
-    /// It waits without; what it is expected to cost from here on.
+    /// The attempt waits without a slot; the price is its expected remaining cost.
     Yielded(Price),
-    /// It wants one again, and is not queued for it yet.
+    /// The attempt wants a slot again and is not queued yet.
     Wanted(Price),
-    /// It is queued for one.
+    /// The attempt is in the run queue.
     Queued(Ticket),
-    /// It has ended, and that is settled.
+    /// The attempt has ended and is settled.
     Settled,
 }
 
 impl Slot {
-    /// The slot that it holds.
     pub(crate) fn held(self) -> Option<Ticket> {
         match self {
             Slot::Held(ticket) => Some(ticket),
@@ -33,7 +32,7 @@ impl Slot {
         }
     }
 
-    /// What the run queue knows it by.
+    /// The ticket in the run queue, held or queued.
     pub(crate) fn ticket(self) -> Option<Ticket> {
         match self {
             Slot::Held(ticket) | Slot::Queued(ticket) => Some(ticket),
@@ -42,12 +41,12 @@ impl Slot {
     }
 }
 
-/// What an attempt leaves to the run queue, as it ends or waits.
+/// What an attempt returns to the run queue when it ends or waits.
 pub(crate) struct Leaves {
-    /// The slot that it held, or was queued for.
+    /// The slot, held or queued.
     pub(crate) ticket: Option<Ticket>,
     pub(crate) owner: Arc<Owner>,
-    /// What it cost that nobody was charged for yet.
+    /// Cost that was not charged yet.
     pub(crate) due: u64,
 }
 
@@ -55,6 +54,6 @@ pub(crate) struct Leaves {
 pub(crate) struct Wants {
     pub(crate) owner: Arc<Owner>,
     pub(crate) agent: ActorRef<AgentMessage>,
-    /// What it is expected to cost from here on.
+    /// Expected remaining cost.
     pub(crate) estimate: Price,
 }

@@ -1,5 +1,5 @@
-//! The effects table: every attempt that runs, or has ended and is not recorded yet. It belongs to the process, not
-//! to an actor, so an agent that is restarted finds its attempts here instead of paying for them again.
+//! The attempt table: every attempt that runs, or has ended without a durable record. The table belongs to the process,
+//! so a restarted agent finds its attempts here instead of paying for them again.
 
 mod sweep;
 mod yielding;
@@ -36,29 +36,29 @@ enum AttemptState {
 }
 
 struct AttemptEntry {
-    /// On whose behalf it runs.
+    /// The agent that pays.
     owner: Arc<Owner>,
-    /// The slot it holds, until the scheduler has settled its end.
+    /// The slot, until the scheduler has settled the end.
     slot: Slot,
-    /// Credits that were charged for it when it gave slots back.
+    /// Credits charged when the attempt returned slots.
     charged: u64,
     started: Instant,
     waited: Arc<PausedTime>,
-    /// Told when it has a slot again, or is to ask again.
-    stirs: Arc<Notify>,
-    /// The agent that waits for it.
+    /// Wakes the attempt when it has a slot, or must ask again.
+    slot_notify: Arc<Notify>,
+    /// The actor that receives the result.
     agent: ActorRef<AgentMessage>,
-    /// It does something to the world.
+    /// The attempt acts on the world.
     acts: bool,
-    /// It is not wanted any more, and has its end to tell alone.
+    /// The attempt is no longer wanted and only reports its end.
     drains: bool,
-    /// Its end is ordered up to there, and may be undone still: it is kept for that.
+    /// Position of the record of its end, which may still be rolled back.
     ordered: Option<Position>,
     state: AttemptState,
 }
 
 impl AttemptEntry {
-    /// What it came to, if it has ended and is settled.
+    /// The end, once it is settled.
     fn settled(&self) -> Option<&Ended> {
         match &self.state {
             AttemptState::Done(ended) if self.slot == Slot::Settled && self.ordered.is_none() => Some(ended),
@@ -67,26 +67,25 @@ impl AttemptEntry {
     }
 }
 
-/// Every attempt that runs or is not recorded yet: at most as many as there are slots, and those that drain; and of those that acted,
-/// the ones whose record is on its way to the disk.
+/// All attempts: at most the slots plus the draining ones, plus attempts that acted and whose records are not durable.
 pub(crate) struct AttemptTable {
     entries: DashMap<AttemptKey, AttemptEntry>,
-    /// Attempts that have ended and are not settled; whoever settles one settles them together.
+    /// Attempts that have ended and are not settled. One caller settles all of them.
     ended: SegQueue<AttemptKey>,
-    /// Told whenever an entry goes.
+    /// Wakes when an entry is removed.
     forgotten: Notify,
-    /// Lives of the scheduler so far.
+    /// Number of scheduler starts.
     epochs: AtomicU64,
-    /// Attempts that acted, whose end is ordered up to there: about in the order of these places.
+    /// Attempts that acted, by the position of their record, roughly ascending.
     kept: Mutex<VecDeque<(Position, AttemptKey)>>,
     journal: Arc<JournalClient>,
     active_runs: Arc<ActiveRuns>,
     mailboxes: Arc<Mailboxes>,
 }
 
-/// What the table knows of an attempt.
+/// State of an attempt in the table.
 pub(crate) enum Found {
-    /// Its agent will hear of its end.
+    /// The attempt runs; its agent will receive the result.
     UnderWay,
     Ended,
 }
@@ -102,7 +101,7 @@ impl AttemptTable {
         AttemptTable { entries, ended, forgotten, epochs, kept, journal, active_runs, mailboxes }
     }
 
-    /// Takes in an attempt that starts with a slot. Gives the token that stops it.
+    /// Adds an attempt that starts with a slot, and returns its cancellation token.
     pub(crate) fn start(
         &self,
         key: AttemptKey,
@@ -113,7 +112,7 @@ impl AttemptTable {
     ) -> CancellationToken {
         let cancel = CancellationToken::new();
         let state = AttemptState::Running { cancel: cancel.clone() };
-        let (started, slot, charged, stirs) = (Instant::now(), Slot::Held(slot), 0, Arc::default());
+        let (started, slot, charged, slot_notify) = (Instant::now(), Slot::Held(slot), 0, Arc::default());
         let (drains, ordered) = (false, None);
         let entry = AttemptEntry {
             owner,
@@ -121,7 +120,7 @@ impl AttemptTable {
             charged,
             started,
             waited,
-            stirs,
+            slot_notify,
             agent,
             acts,
             drains,
@@ -132,17 +131,17 @@ impl AttemptTable {
         cancel
     }
 
-    /// Removes an attempt that never began. Gives the slot that it held, if any; `None`: it was removed before.
+    /// Removes an attempt that never began. Returns its slot, if it held one; `None`: it was removed before.
     pub(crate) fn withdraw(&self, key: &AttemptKey) -> Option<Option<Ticket>> {
         let (_, entry) = self.entries.remove(key)?;
         self.forgotten.notify_waiters();
         Some(entry.slot.held())
     }
 
-    /// Keeps the outcome of an attempt until the scheduler has settled it; false if nothing waits for it any more.
+    /// Stores the outcome of an attempt until the scheduler has settled it; `false` if the entry is gone.
     pub(crate) fn finish(&self, key: &AttemptKey, ended: Ended) -> bool {
         let Some(mut entry) = self.entries.get_mut(key) else { return false };
-        // One that ends without a slot has paid for those it had.
+        // An attempt that ends without a slot has paid for those it had.
         let cost = if entry.slot.held().is_some() { ended.cost.max(entry.charged) } else { entry.charged };
         entry.state = AttemptState::Done(Ended { cost, ..ended });
         drop(entry);
@@ -150,7 +149,7 @@ impl AttemptTable {
         true
     }
 
-    /// An agent that was restarted takes its attempt up again.
+    /// Attaches a restarted agent to its attempt.
     pub(crate) fn attach(&self, key: &AttemptKey, agent: &ActorRef<AgentMessage>) -> Option<Found> {
         let mut entry = self.entries.get_mut(key)?;
         entry.agent = agent.clone();
@@ -159,23 +158,23 @@ impl AttemptTable {
         Some(if is_settled { Found::Ended } else { Found::UnderWay })
     }
 
-    /// What became of an attempt, if it has ended and is settled.
+    /// The end of an attempt, once it is settled.
     pub(crate) fn ended(&self, key: &AttemptKey) -> Option<Ended> {
         self.entries.get(key)?.settled().cloned()
     }
 
-    /// The same, and whether it acts on the world.
+    /// The same, and whether the attempt acts on the world.
     pub(crate) fn ended_acting(&self, key: &AttemptKey) -> Option<(Ended, bool)> {
         let entry = self.entries.get(key)?;
         Some((entry.settled()?.clone(), entry.acts))
     }
 
-    /// Every attempt that has ended and is settled.
+    /// All attempts that have ended and are settled.
     pub(crate) fn all_ended(&self) -> Vec<AttemptKey> {
         self.keys(|_, entry| entry.settled().is_some())
     }
 
-    /// Who was charged for attempts that are not recorded, or not any more; for which run, and how much.
+    /// Charges of attempts without a record, by client and run.
     pub(crate) fn unrecorded(&self) -> Vec<(ClientId, RunId, u64)> {
         let is_undone = |upto| matches!(self.journal.durable(upto).now_or_never(), Some(Err(_)));
         let charged = self.entries.iter().filter_map(|entry| {
@@ -190,7 +189,7 @@ impl AttemptTable {
         charged.filter(|(_, _, cost)| *cost > 0).collect()
     }
 
-    /// What is to be settled of an attempt. `None` if it runs, or that was done.
+    /// What to settle of an attempt; `None` if it runs, or was settled.
     pub(crate) fn to_settle(&self, key: &AttemptKey) -> Option<Leaves> {
         let entry = self.entries.get(key)?;
         match &entry.state {
@@ -203,7 +202,8 @@ impl AttemptTable {
         }
     }
 
-    /// The end of an attempt is settled. Gives the agent that is to hear of it; if nobody drives its run, the registry hears.
+    /// Marks the end of an attempt as settled, and returns the agent to notify; without a driven run, the registry is
+    /// notified instead.
     pub(crate) fn settled(
         &self,
         key: &AttemptKey,
@@ -214,7 +214,7 @@ impl AttemptTable {
         if let AttemptState::Done(ended) = &mut entry.state {
             ended.accounts = after;
         }
-        // Whoever takes the run up looks for the attempt after it is known to drive it: it finds it ended.
+        // A new driver looks for ended attempts after it has registered, so it cannot miss this one.
         if self.active_runs.has(key.run) {
             return Some(entry.agent.clone());
         }
@@ -228,12 +228,12 @@ impl AttemptTable {
         self.ended.pop()
     }
 
-    /// The scheduler begins another epoch: the number of it.
+    /// Starts a new epoch of the scheduler.
     pub(crate) fn next_epoch(&self) -> u64 {
         self.epochs.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The attempts that hold a slot of an earlier epoch of the scheduler: which, for whom, and who waits for them.
+    /// Attempts that hold a slot of an earlier epoch.
     pub(crate) fn holding(&self) -> Vec<(AttemptKey, Ticket, Arc<Owner>, ActorRef<AgentMessage>)> {
         let held = self.entries.iter().filter_map(|entry| {
             let held = entry.slot.held()?;
@@ -242,19 +242,19 @@ impl AttemptTable {
         held.collect()
     }
 
-    /// The slot that an attempt holds from now on.
+    /// Sets the slot of an attempt.
     pub(crate) fn hold(&self, key: &AttemptKey, slot: Ticket) {
         if let Some(mut entry) = self.entries.get_mut(key) {
             entry.slot = Slot::Held(slot);
         }
     }
 
-    /// Whether the attempt runs, or has ended and is not recorded yet.
+    /// Whether an attempt runs, or has ended without a record.
     pub(crate) fn knows(&self, key: &AttemptKey) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.ordered.is_none())
     }
 
-    /// Every such attempt of a run.
+    /// All attempts of a run.
     pub(crate) fn of_run(&self, run: RunId) -> Vec<AttemptKey> {
         self.keys(|key, entry| key.run == run && entry.ordered.is_none())
     }
@@ -264,12 +264,11 @@ impl AttemptTable {
         wanted.map(|entry| entry.key().clone()).collect()
     }
 
-    /// Whether there is any such attempt of the run.
     pub(crate) fn knows_run(&self, run: RunId) -> bool {
         self.knows_another(run, &[])
     }
 
-    /// Whether there is any such attempt of the run but these.
+    /// Whether the run has attempts other than these.
     pub(crate) fn knows_another(&self, run: RunId, these: &[AttemptKey]) -> bool {
         let is_another = |key: &AttemptKey, entry: &AttemptEntry| {
             key.run == run && entry.ordered.is_none() && !these.contains(key)
@@ -277,13 +276,13 @@ impl AttemptTable {
         self.entries.iter().any(|entry| is_another(entry.key(), &entry))
     }
 
-    /// The end of the attempt is in the journal.
+    /// Removes an attempt whose end is recorded.
     pub(crate) fn forget(&self, key: &AttemptKey) {
         self.entries.remove(key);
         self.forgotten.notify_waiters();
     }
 
-    /// Stops an attempt as far as that is possible; its end comes like any other.
+    /// Cancels an attempt; its end is reported like any other.
     pub(crate) fn cancel(&self, key: &AttemptKey) {
         if let Some(entry) = self.entries.get(key)
             && let AttemptState::Running { cancel } = &entry.state
@@ -292,7 +291,7 @@ impl AttemptTable {
         }
     }
 
-    /// Stops what only looks or computes of a run that nobody drives.
+    /// Cancels the pure attempts of a run that no actor drives.
     pub(crate) fn cancel_run(&self, run: RunId) {
         for entry in self.entries.iter().filter(|entry| entry.key().run == run && !entry.acts) {
             if let AttemptState::Running { cancel } = &entry.state {
@@ -301,8 +300,7 @@ impl AttemptTable {
         }
     }
 
-    /// Stops whatever only looks or computes, and forgets it: the process ends, which is no failure of theirs, and
-    /// they are done again when their run is taken up.
+    /// Cancels and forgets pure attempts at the end of the process: they run again when their run is resumed.
     pub(crate) fn stop_pure(&self) {
         self.entries.retain(|_, entry| match &entry.state {
             AttemptState::Running { cancel } if !entry.acts => {
@@ -313,25 +311,25 @@ impl AttemptTable {
         });
     }
 
-    /// Stops whatever acts on the world as far as that is possible, and gives it, with what has ended and is not recorded.
+    /// Cancels attempts that act on the world, and returns them with those that ended without a record.
     pub(crate) fn stop_acting(&self) -> Vec<InDoubt> {
         let acting = self.keys(|_, entry| entry.acts && entry.ordered.is_none());
         acting.iter().for_each(|key| self.cancel(key));
         acting.into_iter().map(|AttemptKey { run, node, .. }| InDoubt { run, node }).collect()
     }
 
-    /// Stops an attempt, and forgets it, as its process ends.
+    /// Cancels and forgets an attempt at the end of the process.
     pub(crate) fn leave(&self, key: &AttemptKey) {
         self.cancel(key);
         self.forget(key);
     }
 
-    /// Waits until no attempt that acts on the world runs, and the end of each is recorded.
+    /// Waits until no acting attempt runs and each end is recorded.
     pub(crate) async fn drained(&self) {
         self.none_left(|entry| entry.acts).await;
     }
 
-    /// Waits until nothing runs, and the end of everything is recorded.
+    /// Waits until the table is empty.
     #[cfg(test)]
     pub(crate) async fn emptied(&self) {
         self.none_left(|_| true).await;
@@ -350,11 +348,11 @@ impl AttemptTable {
     }
 }
 
-/// A step that was stopped while it acted on the world.
+/// An attempt that was stopped while it acted on the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InDoubt {
-    /// Of which run.
+    /// The run.
     pub run: RunId,
-    /// Which.
+    /// The node.
     pub node: NodeId,
 }

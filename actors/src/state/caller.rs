@@ -1,11 +1,11 @@
-//! On whose behalf an attempt calls tools.
+//! The authority of an attempt's tool calls.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use ostler_kernel::event::RunOpened;
 
-/// On whose behalf something is done.
+/// The authority of an attempt: client, agent, scope, intent and workspace.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) intent: u8,
@@ -14,7 +14,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// On behalf of whoever opened a run.
+    /// The authority of a run.
     pub(crate) fn of(opened: &RunOpened) -> Caller {
         let workspace = Path::new(&opened.workspace).into();
         Caller { intent: opened.intent, scope: opened.scope.clone(), workspace }

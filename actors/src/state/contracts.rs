@@ -1,4 +1,4 @@
-//! Contracts that were compiled: many nodes have the same one.
+//! Compiled contracts, shared by nodes with equal rules.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,24 +8,24 @@ use ostler_kernel::plan::Rule;
 
 use crate::base::lock::lock;
 
-/// Contracts that are found without being written down.
+/// Contracts that are found by pointer comparison.
 const RECENT_MAX: usize = 8;
 
-/// Contracts by their rules.
+/// Compiled contracts by their rules.
 #[derive(Default)]
 pub(crate) struct Contracts(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     by_text: BTreeMap<String, Arc<Contract>>,
-    /// What their texts and patterns take.
+    /// Bytes of their texts and patterns.
     bytes: usize,
-    /// The last that were looked for, by the very specs that their rules hold.
+    /// The last used contracts, with the rules they were asked for.
     recent: VecDeque<(Vec<Rule>, Arc<Contract>)>,
 }
 
 impl Contracts {
-    /// The compiled form of a contract. At most `most` are kept, whose texts and patterns take at most so many bytes.
+    /// Returns the compiled contract. At most `most` are cached, with at most `bytes` of texts and patterns.
     pub(crate) fn compiled(
         &self,
         rules: &[Rule],
@@ -60,8 +60,7 @@ impl Kept {
     }
 }
 
-/// Whether rules are the same and not only equal, which takes longer to see. Nodes of one tool share what it says of its
-/// results.
+/// Whether rules share their specs, which is cheaper to see than equality. Nodes of one tool share its result schema.
 fn are_same(some: &[Rule], others: &[Rule]) -> bool {
     let is_same = |(one, other): (&Rule, &Rule)| {
         let same_spec = match (&one.spec, &other.spec) {

@@ -1,4 +1,4 @@
-//! What attempts are expected to cost: what those before them did.
+//! Expected costs of attempts, from the costs of earlier ones.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,25 +8,25 @@ use ostler_scheduler::{COST_MAX, Price};
 
 use crate::state::toolbox::Toolbox;
 
-/// The most that an attempt holds of its client's credits (milliseconds of a slot) while it runs, and what one holds of which
-/// nothing is known: with less than that left it does not start.
+/// Most credits (milliseconds of a slot) that a running attempt holds, and what an attempt without history holds: a
+/// client with less does not start it.
 pub const ATTEMPT_CREDITS: u64 = 100;
 
-/// What it uses up of its client's share meanwhile. Too much would keep the client, and whoever comes after it, from the slots
-/// that they are entitled to, for as long as attempts run (theorem T1); what was too little is made up for at its end.
+/// Charge of an attempt without history. Too high a charge keeps the client, and later ones, from their entitled slots
+/// while it runs (theorem T1); too low a charge is corrected at settlement.
 const UNKNOWN_CHARGE: u64 = 1;
 
-/// What an attempt of which nothing is known is expected to cost.
+/// Price of an attempt without history.
 pub(crate) const UNKNOWN: Price = Price { charge: UNKNOWN_CHARGE, ..Price::flat(ATTEMPT_CREDITS) };
 
-/// How much the last cost counts among those before it, in tenths.
+/// Weight of the last cost in tenths.
 const ALPHA_TENTHS: u64 = 3;
 
-/// The cost of an attempt by its tool: an exponentially weighted mean of what attempts cost.
+/// Exponentially weighted mean cost, by tool.
 pub(crate) struct Estimates {
-    /// In thousandths of a credit, for each tool there is; 0: none has ended yet.
+    /// Thousandths of a credit; 0 before the first end.
     by_tool: BTreeMap<String, AtomicU64>,
-    /// For what uses no tool.
+    /// Nodes without a tool.
     other: AtomicU64,
 }
 
@@ -36,19 +36,19 @@ impl Estimates {
         Estimates { by_tool: by_tool.collect(), other: AtomicU64::new(0) }
     }
 
-    /// What an attempt of the node is expected to cost.
+    /// The price of an attempt of `node`.
     pub(crate) fn of(&self, node: &Node) -> Price {
         match self.mean(node).load(Ordering::Relaxed) {
             0 => UNKNOWN,
             mean => {
                 let charge = mean.div_ceil(1_000);
-                // Who has as much as this left may go on, however long others took with the same tool.
+                // The hold is capped, so a client with this much left continues, however slow the tool was for others.
                 Price { charge, ..Price::flat(charge.min(ATTEMPT_CREDITS)) }
             }
         }
     }
 
-    /// An attempt of the node has ended that cost so much.
+    /// Takes the cost of an ended attempt.
     pub(crate) fn learn(&self, node: &Node, cost: u64) {
         let mean = self.mean(node);
         let last = cost.clamp(1, COST_MAX) * 1_000;
@@ -56,7 +56,7 @@ impl Estimates {
             0 => last,
             before => (before * (10 - ALPHA_TENTHS) + last * ALPHA_TENTHS) / 10,
         };
-        // Of two that end at once one may be forgotten.
+        // A concurrent update may be lost; an estimate tolerates that.
         mean.store(after, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! By what runs are evaluated here: the weights of domains, the judge, and the standards of agents.
+//! What evaluates runs: weights of domains, the judge, and the standards of agents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::state::market::Market;
 use crate::state::profiles::Profiles;
 use crate::storage::run_reader;
 
-/// Lines of the table of runs that are over, in the order in which they were closed.
+/// Closed runs in the order of their closing.
 pub(crate) fn in_order(mut rows: Vec<RunRow>) -> Vec<RunRow> {
     rows.retain(|row| matches!(row.status, RunRowStatus::Closed(_)));
     rows.sort_by_key(|row| (row.closed_ms, row.run));
     rows
 }
 
-/// What people said of a run, the oldest first, and when.
+/// The verdicts on a run with their times, oldest first.
 pub(crate) fn verdicts(journal: &dyn Journal, row: &RunRow) -> Result<Vec<(Ticks, Verdict)>, JournalError> {
     let mut verdicts = Vec::new();
     run_reader::each(journal, StreamId::client(&row.client), None, |record| -> Result<(), JournalError> {
@@ -34,12 +34,12 @@ pub(crate) fn verdicts(journal: &dyn Journal, row: &RunRow) -> Result<Vec<(Ticks
     Ok(verdicts)
 }
 
-/// What runs are judged by.
+/// Configuration of the evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluating {
-    /// How much each dimension counts, by what the work is about.
+    /// Weights of the dimensions, by domain.
     pub domains: Domains,
-    /// Says how good the results of runs are; `None`: only people do.
+    /// Judges the quality of results; `None`: only people do.
     pub judge: Option<Arc<dyn Judge>>,
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct Evaluation {
 }
 
 impl Evaluation {
-    /// What the work of an agent is about: as it offers, else as it says of itself; `None`: neither says so.
+    /// The domain of an agent, from its offer or its profile.
     pub(crate) fn domain_of(&self, agent: &AgentId) -> Option<String> {
         let offered = self.market.offer(agent).and_then(|offer| offer.domain.clone());
         offered.or_else(|| self.profiles.of(agent).domain.clone())
     }
 
-    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
+    /// Mean reputation of agents by domain, in thousandths; domains without agents are left out.
     pub(crate) fn reputations(&self) -> Vec<(String, u16)> {
         let mut domains: BTreeMap<String, Vec<Reputation>> = BTreeMap::new();
         self.ledger.each_reputation(|agent, reputation| {
@@ -72,8 +72,7 @@ impl Evaluation {
         means.filter_map(|(domain, all)| Some((domain, Reputation::mean_pm(all)?))).collect()
     }
 
-    /// By what a run of an agent is judged: by its contract, if it is for a job of the market, else by what the agent offers or
-    /// says of itself.
+    /// The standard of a run: its contract if it is a market job, else the agent's offer or profile.
     pub(crate) fn standard(&self, agent: &AgentId, run: RunId) -> Standard {
         let standard = self.market.standard_for(run).unwrap_or_else(|| self.market.standard_of(agent));
         Standard { domain: standard.domain.or_else(|| self.domain_of(agent)), ..standard }

@@ -1,4 +1,4 @@
-//! The gate of this system: its tools, its policy, and the contracts that were compiled.
+//! The gate of this system: tools, policy and compiled contracts.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::state::caller::Caller;
 use crate::state::contracts::Contracts;
 use crate::state::toolbox::Toolbox;
 
-/// Decides about tool calls and compiles contracts.
 pub(crate) struct Gatekeeper {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) policy: GatePolicy,
@@ -60,7 +59,6 @@ impl Gatekeeper {
         self.toolbox.preview(&self.policy, caller, name, params, floor)
     }
 
-    /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         self.contracts.compiled(rules, self.limits.contracts_kept, self.limits.contracts_kept_bytes)
     }

@@ -1,4 +1,4 @@
-//! What the kernel needs to decide about a run: the plan settings of this system, and the time.
+//! What the kernel needs for a decision: the plan settings of this system, and the time.
 
 use std::sync::Arc;
 
@@ -10,22 +10,21 @@ use ostler_kernel::run::{DecisionContext, Run, StaticPlanner};
 use crate::base::clock::Clock;
 use crate::state::toolbox::Toolbox;
 
-/// The context of the kernel's decisions.
 pub(crate) struct KernelContext {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) domains: Arc<Domains>,
-    /// Slots of a run whose plan does not say.
+    /// Slots of a run whose plan sets no limit.
     pub(crate) run_slots: u32,
     pub(crate) clock: Clock,
 }
 
 impl KernelContext {
-    /// How plans are normalised and validated here.
+    /// Settings for normalising and validating plans.
     pub(crate) fn settings(&self) -> Settings<'_> {
         Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &*self.toolbox) }
     }
 
-    /// Makes a decision about a run as of now.
+    /// Decides about a run at the present time.
     pub(crate) fn within<T>(
         &self,
         id: RunId,
@@ -36,7 +35,7 @@ impl KernelContext {
         act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
     }
 
-    /// Whether only an answer of a person moves the run. A request whose deadline is past needs none.
+    /// Whether only a person's answer moves the run. An expired request needs none.
     pub(crate) fn waits_for_person(&self, run: &Run) -> bool {
         run.waits_for_person() && !run.human_timeout_due(self.clock.now())
     }

@@ -1,5 +1,5 @@
-//! The ledger: on what terms each client is served, and what it was charged. A cache of the journal that the registry,
-//! the evaluator and the scheduler keep up to date, and that outlives them: who starts anew goes on from here.
+//! The ledger: terms, charges and reservations of clients. A cache of the journal that outlives the actors, so a
+//! restarted scheduler continues from it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -16,66 +16,64 @@ use ostler_scheduler::Tier;
 use crate::base::keys::FairShareKey;
 use crate::base::lock::lock;
 
-/// A client as the configuration knows it. One that nobody configured has weight 100 in the marketplace, unless its
-/// records say otherwise.
+/// Terms of a client in the configuration. Other clients have weight 100 in the marketplace until their records change
+/// that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Its name.
+    /// Name of the client.
     pub name: ClientId,
-    /// Its entitlement among the clients of its tier.
+    /// Weight among the clients of the tier.
     pub weight: u32,
-    /// Whether it is served in the contracted tier.
+    /// Served in the contracted tier.
     pub contracted: bool,
 }
 
-/// All clients that anything is known of.
 #[derive(Default)]
 pub(crate) struct Ledger {
     configured: BTreeMap<ClientId, ClientTerms>,
     clients: Mutex<BTreeMap<ClientId, Arc<ClientBook>>>,
-    /// Charges so far: tells which of two is the later one.
+    /// Number of charges; orders concurrent ones.
     charges: AtomicU64,
 }
 
-/// What the scheduler knew of the tiers last.
+/// Tier accounts of the last scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tiers {
     pub(crate) vruntime: [i64; 2],
-    /// What the marketplace is owed.
+    /// Service owed to the marketplace.
     pub(crate) owed: i128,
 }
 
-/// One client.
 #[derive(Default)]
 pub(crate) struct ClientBook {
     terms: Mutex<ClientTerms>,
-    /// Credits that its attempts cost so far.
+    /// Credits that attempts have cost.
     spent: AtomicU64,
     last: Mutex<Option<Last>>,
     agents: Mutex<BTreeMap<Option<AgentId>, Arc<AgentBook>>>,
-    /// What jobs of the market have of its credits.
+    /// Credits reserved for market jobs.
     reservations: Mutex<Reservations>,
-    /// Nothing of it is dispatched, because its credits are used up.
+    /// Nothing is dispatched for lack of credits.
     parked: AtomicBool,
-    /// By how much it was behind, in virtual time, if it had work when the scheduler ended: that is owed still.
+    /// Virtual time that the client with work was behind when the scheduler ended; the next scheduler owes it.
     behind: AtomicI64,
 }
 
-/// How a client's accounts stood after its last charge; that of an agent counts for nothing here.
+/// Accounts of a client after its last charge. The agent's account counts nothing here.
 #[derive(Clone, Copy)]
 struct Last {
     charge: u64,
-    /// Where it was served then; `None`: where it is now, as far as anybody knows.
+    /// Tier of that charge; `None`: the present one.
     tier: Option<Tier>,
     accounts: Accounts,
 }
 
-/// One agent of a client, or all its agents without a name of their own.
+/// Account of one agent, or of all unnamed agents of a client.
 #[derive(Default)]
 pub(crate) struct AgentBook {
     last: Mutex<Option<Accounts>>,
     reputation: Mutex<Reputation>,
-    /// By how much it was behind, in virtual time, if it had work when the scheduler ended: that is owed still.
+    /// Virtual time that the agent with work was behind when the scheduler ended.
     behind: AtomicI64,
 }
 
@@ -87,8 +85,8 @@ pub(crate) struct Books {
 }
 
 impl Ledger {
-    /// The ledger of a system that starts: as its configuration and the journal's table of accounts say. The registry
-    /// reads the rest.
+    /// The ledger of a starting system, from its configuration and the journal's account table. The registry reads the
+    /// rest.
     pub(crate) fn new(configured: Vec<ClientConfig>, mut rows: Vec<AccountRow>) -> Ledger {
         let configured = configured.into_iter();
         let configured =
@@ -107,8 +105,8 @@ impl Ledger {
         ledger
     }
 
-    /// Counts again what clients spent: what is recorded, and what attempts cost that have ended and are not. Some of what was
-    /// recorded may have been undone. Nothing is charged meanwhile; reservations are read anew by whoever knows the jobs.
+    /// Recomputes what clients spent from the records, plus ended attempts without a record, after a rollback. No
+    /// charge runs meanwhile; reservations are read again by the market.
     pub(crate) fn recount(&self, rows: &[AccountRow], unrecorded: &[(ClientId, RunId, u64)]) {
         let mut spent: BTreeMap<&ClientId, u64> = BTreeMap::new();
         let recorded = rows.iter().map(|row| (&row.client, row.spent));
@@ -120,18 +118,18 @@ impl Ledger {
         }
     }
 
-    /// The book of a client that something is known of.
+    /// The book of a known client.
     pub(crate) fn find(&self, client: &ClientId) -> Option<Arc<ClientBook>> {
         lock(&self.clients).get(client).cloned()
     }
 
-    /// Whether there is room for a client among at most so many: it is known already, or not the first too many.
+    /// Whether the client is known, or fewer than `most` are.
     pub(crate) fn has_room(&self, client: &ClientId, most: usize) -> bool {
         let clients = lock(&self.clients);
         clients.len() < most || clients.contains_key(client)
     }
 
-    /// The book of a client, made if it is new.
+    /// The book of a client, created if needed.
     pub(crate) fn client(&self, client: &ClientId) -> Arc<ClientBook> {
         let mut clients = lock(&self.clients);
         if let Some(book) = clients.get(client) {
@@ -143,19 +141,19 @@ impl Ledger {
         book
     }
 
-    /// The books that the attempts of a lane are charged to.
+    /// The books that attempts of a share are charged to.
     pub(crate) fn books(&self, lane: &FairShareKey) -> Books {
         let client = self.client(&lane.client);
         let agent = Arc::clone(lock(&client.agents).entry(lane.agent.clone()).or_default());
         Books { client, agent }
     }
 
-    /// Sets what the scores of runs add up to, as the journal has it.
+    /// Sets a reputation from the journal.
     pub(crate) fn read_reputation(&self, AccountRow { client, agent, reputation, .. }: AccountRow) {
         *lock(&self.books(&FairShareKey { client, agent }).agent.reputation) = reputation;
     }
 
-    /// Shows what the scores of each agent add up to that has any.
+    /// Visits every reputation.
     pub(crate) fn each_reputation(&self, mut each: impl FnMut(Option<&AgentId>, Reputation)) {
         for (_, book) in self.clients() {
             for (agent, one) in lock(&book.agents).iter() {
@@ -167,31 +165,31 @@ impl Ledger {
         }
     }
 
-    /// What the scores of an agent's runs add up to.
+    /// Reputation of an agent's runs.
     pub(crate) fn reputation(&self, client: &ClientId, agent: Option<&AgentId>) -> Reputation {
         let book = self.find(client);
         let agent = book.and_then(|book| lock(&book.agents).get(&agent.cloned()).cloned());
         agent.map(|agent| *lock(&agent.reputation)).unwrap_or_default()
     }
 
-    /// All clients that anything is known of.
+    /// All known clients.
     pub(crate) fn clients(&self) -> Vec<(ClientId, Arc<ClientBook>)> {
         lock(&self.clients).iter().map(|(client, book)| (client.clone(), Arc::clone(book))).collect()
     }
 
-    /// Whether the configuration states the terms of a client.
+    /// Whether the configuration sets the client's terms.
     pub(crate) fn is_configured(&self, client: &ClientId) -> bool {
         self.configured.contains_key(client)
     }
 
-    /// Forgets the terms that were recorded: they are about to be read again.
+    /// Forgets recorded terms before they are read again.
     pub(crate) fn forget_terms(&self) {
         for (client, book) in lock(&self.clients).iter() {
             *lock(&book.terms) = self.configured.get(client).cloned().unwrap_or_default();
         }
     }
 
-    /// Lets a record of a client take effect. What the configuration states stays.
+    /// Applies a record of a client. Configured terms stay.
     pub(crate) fn record(&self, event: &Event, at_ms: Ticks) {
         match event {
             Event::ClientSet { client, .. } if self.is_configured(client) => {}
@@ -202,21 +200,20 @@ impl Ledger {
         }
     }
 
-    /// An attempt was charged: this is how the accounts stand.
+    /// Stores the accounts after a charge.
     pub(crate) fn charged(&self, books: &Books, tier: Option<Tier>, accounts: Accounts) {
         let charge = self.charges.fetch_add(1, Ordering::Relaxed);
         *lock(&books.client.last) = Some(Last { charge, tier, accounts });
         *lock(&books.agent.last) = Some(accounts);
     }
 
-    /// The scheduler ends: this is how a client stands, and by how much it is behind, if it has work.
+    /// Stores the accounts and the lag of a client when the scheduler ends.
     pub(crate) fn leave_client(&self, book: &ClientBook, tier: Tier, accounts: Accounts, behind: i64) {
         let charge = self.charges.fetch_add(1, Ordering::Relaxed);
         *lock(&book.last) = Some(Last { charge, tier: Some(tier), accounts });
         book.behind.store(behind, Ordering::Relaxed);
     }
 
-    /// What the scheduler knew of the tiers last.
     pub(crate) fn tiers(&self) -> Tiers {
         let clients = lock(&self.clients);
         let charges = clients.values().filter_map(|book| {
@@ -235,7 +232,6 @@ impl Ledger {
 }
 
 impl ClientBook {
-    /// On what terms it is served.
     pub(crate) fn terms(&self) -> ClientTerms {
         lock(&self.terms).clone()
     }
@@ -244,39 +240,39 @@ impl ClientBook {
         if lock(&self.terms).is_contracted() { Tier::Contracted } else { Tier::Marketplace }
     }
 
-    /// Credits that its attempts cost so far.
+    /// Credits that attempts have cost.
     pub(crate) fn spent(&self) -> u64 {
         self.spent.load(Ordering::Relaxed)
     }
 
-    /// Credits that are left when nothing of it runs; `None`: it is not metered.
+    /// Credits left apart from running attempts; `None`: not metered.
     pub(crate) fn left(&self) -> Option<i64> {
         lock(&self.terms).left(self.spent())
     }
 
-    /// An attempt of this run ended that cost so much.
+    /// Charges an ended attempt of a run.
     pub(crate) fn spend(&self, run: RunId, cost: u64) {
         self.spent.fetch_add(cost, Ordering::Relaxed);
         self.settle_reserved(run, cost);
     }
 
-    /// The same, of which only the reservation is not known yet.
+    /// The same for a charge whose reservation is not known yet.
     pub(crate) fn settle_reserved(&self, run: RunId, cost: u64) {
         lock(&self.reservations).settle(run, cost);
     }
 
-    /// What attempts of this run cost that nothing tells of is nobody's to pay.
+    /// Takes an unrecorded charge back.
     pub(crate) fn unspend(&self, run: RunId, cost: u64) {
         self.spent.fetch_sub(cost, Ordering::Relaxed);
         lock(&self.reservations).revert_settle(run, cost);
     }
 
-    /// A run was opened by another one: what is reserved for that is for this one as well.
+    /// Lets a child run use the reservation of its parent.
     pub(crate) fn adopt(&self, run: RunId, parent: RunId) {
         lock(&self.reservations).add_child(run, parent);
     }
 
-    /// Reserves credits for a job whose run, and those that it opened, have cost so much already; what is reserved stays as it is.
+    /// Reserves credits for a job of which `spent` is used already. An existing reservation stays.
     pub(crate) fn reserve(&self, job: RunId, budget: u64, spent: u64) {
         let mut reservations = lock(&self.reservations);
         if !reservations.is_reserved(job) {
@@ -284,27 +280,27 @@ impl ClientBook {
         }
     }
 
-    /// A job is over: what is left of its reservation is free.
+    /// Frees the rest of a closed job's reservation.
     pub(crate) fn refund(&self, job: RunId) {
         lock(&self.reservations).refund(job);
     }
 
-    /// Credits that are reserved for jobs and not spent.
+    /// Credits reserved for jobs and not spent.
     pub(crate) fn reserved(&self) -> u64 {
         lock(&self.reservations).outstanding()
     }
 
-    /// Credits that are neither spent nor reserved; `None`: it is not metered.
+    /// Credits neither spent nor reserved; `None`: not metered.
     pub(crate) fn balance(&self) -> Option<i64> {
         Some(self.left()?.saturating_sub_unsigned(self.reserved()))
     }
 
-    /// Whether what attempts of this run cost is set aside for it already: it waits for no credits.
+    /// Whether a reservation pays for the run, so that it waits for no credits.
     pub(crate) fn is_prepaid(&self, run: RunId) -> bool {
         lock(&self.reservations).is_reserved(run)
     }
 
-    /// Whether anything of this run may be started that its client pays for: what is reserved for others is not its to spend.
+    /// Whether attempts of the run may start: credits reserved for others do not count.
     pub(crate) fn may_start(&self, run: RunId) -> bool {
         let reservations = lock(&self.reservations);
         let reserved = reservations.outstanding();
@@ -312,7 +308,7 @@ impl ClientBook {
         reserved == 0 || reservations.is_reserved(run) || self.left().is_none_or(spare)
     }
 
-    /// Nothing of it is dispatched from here on, because its credits are used up; or it is again.
+    /// Sets whether the client lacks credits.
     pub(crate) fn park(&self, parked: bool) {
         self.parked.store(parked, Ordering::Relaxed);
     }
@@ -321,35 +317,35 @@ impl ClientBook {
         self.parked.load(Ordering::Relaxed)
     }
 
-    /// What the scores of its runs add up to, in thousandths: each agent counts by the number of its runs.
+    /// Mean reputation in thousandths; each agent counts by its runs.
     pub(crate) fn reputation_pm(&self) -> Option<u16> {
         Reputation::mean_pm(lock(&self.agents).values().map(|agent| *lock(&agent.reputation)))
     }
 
-    /// How its account stood after the last charge.
+    /// Accounts after the last charge.
     pub(crate) fn last(&self) -> Option<Accounts> {
         lock(&self.last).map(|last| last.accounts)
     }
 
-    /// By how much it was behind, in virtual time, if it had work when the scheduler ended; else 0.
+    /// Virtual time that the client with work was behind when the scheduler ended; else 0.
     pub(crate) fn behind(&self) -> i64 {
         self.behind.load(Ordering::Relaxed)
     }
 }
 
 impl AgentBook {
-    /// The scheduler ends: this is how it stands, and by how much it is behind, if it has work.
+    /// Stores the account and the lag when the scheduler ends.
     pub(crate) fn leave(&self, accounts: Accounts, behind: i64) {
         *lock(&self.last) = Some(accounts);
         self.behind.store(behind, Ordering::Relaxed);
     }
 
-    /// How its account stood after the last charge, or when the scheduler ended.
+    /// Account after the last charge, or at the end of the scheduler.
     pub(crate) fn last(&self) -> Option<Accounts> {
         *lock(&self.last)
     }
 
-    /// By how much it was behind, in virtual time, if it had work when the scheduler ended; else 0.
+    /// Virtual time that the agent with work was behind when the scheduler ended; else 0.
     pub(crate) fn behind(&self) -> i64 {
         self.behind.load(Ordering::Relaxed)
     }
@@ -359,7 +355,7 @@ impl AgentBook {
 mod tests {
     use super::*;
 
-    /// Memory that this process has, in bytes, as Linux tells.
+    /// Resident memory of this process in bytes, on Linux.
     fn resident() -> u64 {
         let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
         let pages = pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! What is known of the market: a cache of the records of clients that the registry keeps up to date.
+//! The market: a cache of the clients' records that the registry keeps current.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,58 +17,55 @@ use crate::messages::market::MarketError;
 use crate::state::ledger::Ledger;
 use crate::storage::run_reader;
 
-/// What is known of the market.
 #[derive(Default)]
 pub(crate) struct Market {
     book: Mutex<MarketBook>,
-    /// Jobs that a task takes on.
+    /// Jobs that a task of this process moves along.
     pursued: Mutex<BTreeSet<RunId>>,
 }
 
-/// Offers and jobs, as records tell.
+/// Offers and jobs.
 #[derive(Default)]
 pub(crate) struct MarketBook {
     offers: BTreeMap<AgentId, Offered>,
-    /// Those that stand in profiles.
+    /// Interned offers of profiles.
     alike: Interner<Offer>,
-    /// Agents out of service.
     quarantined: BTreeSet<AgentId>,
     jobs: BTreeMap<RunId, Entry>,
-    /// Jobs that are not over.
+    /// Number of open jobs.
     open: usize,
-    /// Those that are, in the order in which they ended.
+    /// Closed jobs in the order of their end.
     over: VecDeque<RunId>,
-    /// How many of these are kept.
+    /// Limit of `over`.
     kept_max: usize,
 }
 
-/// What an agent offers.
 struct Offered {
     client: ClientId,
     offer: Arc<Offer>,
-    /// Where that is written down.
+    /// Position of the record.
     position: Position,
 }
 
-/// A job.
+/// A job in the book.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) standing: JobState,
-    /// When it was posted.
+    /// Time of the posting.
     pub(crate) posted_ms: Ticks,
-    /// When it came to where it is.
+    /// Time of the present stage.
     pub(crate) since_ms: Ticks,
-    /// Where that is written down.
+    /// Position of the last record.
     pub(crate) position: Position,
 }
 
 impl MarketBook {
-    /// Nothing yet; of jobs that are over, so many are kept.
+    /// An empty book with a limit of closed jobs.
     pub(crate) fn keeping(kept_max: usize) -> MarketBook {
         MarketBook { kept_max, ..MarketBook::default() }
     }
 
-    /// Lets a record of a client take effect that stands there in the journal.
+    /// Applies a record of a client at a position of the journal.
     pub(crate) fn record(&mut self, event: &Event, at_ms: Ticks, position: Position) {
         match event {
             Event::AgentProfiled { agent, client, profile } => {
@@ -92,7 +89,7 @@ impl MarketBook {
         }
     }
 
-    /// Credits that jobs of a client may cost that have no contract yet.
+    /// Budgets of a client's jobs without a contract.
     fn unsigned(&self, client: &ClientId) -> u64 {
         let waits = |entry: &&Entry| {
             matches!(entry.standing, JobState::Job(_) | JobState::Proposed(_))
@@ -123,7 +120,7 @@ impl MarketBook {
     }
 }
 
-/// Nobody runs the plan of a job that is over any more; it stays in the records.
+/// Drops the plan of a closed job; the records keep it.
 fn without_plan(mut standing: JobState) -> JobState {
     match &mut standing {
         JobState::Evaluation(evaluation) => evaluation.contract.job.plan = Json::null(),
@@ -139,7 +136,7 @@ fn without_plan(mut standing: JobState) -> JobState {
 }
 
 impl Market {
-    /// Goes on from what the records say; what is reserved counts from here on.
+    /// Starts from the records, and counts reservations from here on.
     pub(crate) fn begin(
         &self,
         book: MarketBook,
@@ -161,7 +158,7 @@ impl Market {
         Ok(())
     }
 
-    /// Lets a record of a client take effect that was just appended.
+    /// Applies a record that was just appended.
     pub(crate) fn record(&self, event: &Event, at_ms: Ticks, position: Position, ledger: &Ledger) {
         let mut book = lock(&self.book);
         let known = match event {
@@ -178,7 +175,7 @@ impl Market {
         }
     }
 
-    /// Whether a step may be written down, and in the stream of which client.
+    /// Checks a step, and returns the client whose stream records it.
     pub(crate) fn admit(
         &self,
         (ledger, jobs_max, now): (&Ledger, usize, Ticks),
@@ -196,7 +193,7 @@ impl Market {
                 return Err(MarketError::TooMany(most));
             }
             job.check(now)?;
-            // Those before it have what they were posted with, though their contracts are not signed yet.
+            // Jobs without a contract have a claim on their budgets already.
             let besides = book.unsigned(&job.client);
             check_balance(ledger, &job.client, job.budget, besides)?;
             return Ok(job.client.clone());
@@ -210,24 +207,23 @@ impl Market {
         Ok(client.clone())
     }
 
-    /// A job, as it stands.
     pub(crate) fn entry(&self, job: RunId) -> Option<Entry> {
         lock(&self.book).jobs.get(&job).cloned()
     }
 
-    /// All jobs, by their id.
+    /// All jobs by id.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         lock(&self.book).jobs.values().cloned().collect()
     }
 
-    /// Jobs that are not over.
+    /// Open jobs.
     pub(crate) fn open(&self) -> Vec<RunId> {
         let book = lock(&self.book);
         let open = book.jobs.iter().filter(|(_, entry)| !entry.standing.stage().is_over());
         open.map(|(job, _)| *job).collect()
     }
 
-    /// How many jobs are at each stage.
+    /// Number of jobs at each stage.
     pub(crate) fn count(&self) -> Vec<(&'static str, usize)> {
         let mut counts = Stage::ALL.map(|stage| (stage.as_str(), 0));
         for entry in lock(&self.book).jobs.values() {
@@ -236,18 +232,17 @@ impl Market {
         counts.into()
     }
 
-    /// What an agent offers.
     pub(crate) fn offer(&self, agent: &AgentId) -> Option<Arc<Offer>> {
         self.offered(agent).map(|(offer, _)| offer)
     }
 
-    /// The same, and where it is written down.
+    /// An agent's offer with the position of its record.
     pub(crate) fn offered(&self, agent: &AgentId) -> Option<(Arc<Offer>, Position)> {
         let book = lock(&self.book);
         book.offers.get(agent).map(|offered| (Arc::clone(&offered.offer), offered.position))
     }
 
-    /// What the agents of the job's client propose for it, those in service that offer anything and take it; the best of them.
+    /// Proposals of the agents in service whose offers fit the job, and the best of them.
     pub(crate) fn proposals(
         &self,
         job: &Job,
@@ -271,12 +266,12 @@ impl Market {
         shortlist(job, proposals.collect(), now)
     }
 
-    /// By what the runs of an agent are judged that are for no contract.
+    /// The standard of an agent's runs without a contract.
     pub(crate) fn standard_of(&self, agent: &AgentId) -> Standard {
         self.offer(agent).map(|offer| offer.standard()).unwrap_or_default()
     }
 
-    /// By what a run is judged that is for a contract: the price is its target, and the time that was proposed.
+    /// The standard of a run with a contract: price and proposed time are the targets.
     pub(crate) fn standard_for(&self, run: RunId) -> Option<Standard> {
         let book = lock(&self.book);
         let contract = book.jobs.get(&run)?.standing.contract()?;
@@ -285,7 +280,7 @@ impl Market {
         Some(Standard { domain, target })
     }
 
-    /// When a run must be over, by the job that it is for: its own, or that of whoever opened it.
+    /// The deadline of a run: that of its job, or of its parent's.
     pub(crate) fn deadline_for(
         &self,
         journal: &dyn Journal,
@@ -304,34 +299,33 @@ impl Market {
         }
     }
 
-    /// Marks a job as taken on by a task of this process; false if it is already.
+    /// Marks a job as moved along by a task; `false` if another task has it.
     pub(crate) fn pursue(&self, job: RunId) -> bool {
         lock(&self.pursued).insert(job)
     }
 
-    /// Whether a task of this process takes a job on.
+    /// Whether a task moves the job along.
     pub(crate) fn is_pursued(&self, job: RunId) -> bool {
         lock(&self.pursued).contains(&job)
     }
 
-    /// Whether there is a job of this id that is not over.
+    /// Whether an open job has this id.
     pub(crate) fn has_open(&self, job: RunId) -> bool {
         lock(&self.book).jobs.get(&job).is_some_and(|entry| !entry.standing.stage().is_over())
     }
 
-    /// Jobs that tasks of this process take on.
+    /// Jobs that tasks move along.
     pub(crate) fn pursued(&self) -> Vec<RunId> {
         lock(&self.pursued).iter().copied().collect()
     }
 
-    /// Nobody takes the job on any more.
+    /// Ends the mark.
     pub(crate) fn stop_pursuing(&self, job: RunId) {
         lock(&self.pursued).remove(&job);
     }
 }
 
-/// Whether a client has so many credits that are neither spent nor reserved, `besides` what is to be reserved first; one that is not
-/// metered has any.
+/// Checks that a client can reserve `credits` after `besides`; an unmetered client can reserve any.
 pub(crate) fn check_balance(
     ledger: &Ledger,
     client: &ClientId,
@@ -352,7 +346,7 @@ fn spent_for(journal: &dyn Journal, job: RunId) -> Result<(u64, BTreeSet<RunId>)
     let (mut total, mut opened, mut open) = (0u64, BTreeSet::new(), vec![job]);
     while let Some(run) = open.pop() {
         let Some(row) = journal.run(run)? else { continue };
-        // What is left of its records does not add up, and counts as the audit counts it: not.
+        // Quarantined records do not add up; like the audit, this sum leaves them out.
         if matches!(row.status, RunRowStatus::Quarantined(_)) {
             continue;
         }
@@ -370,10 +364,10 @@ fn spent_for(journal: &dyn Journal, job: RunId) -> Result<(u64, BTreeSet<RunId>)
     Ok((total, opened))
 }
 
-/// The run whose attempt opened this one, by its records.
+/// The parent of a run, from its records.
 fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, JournalError> {
     let Some(row) = journal.run(run)? else { return Ok(None) };
-    // Its terms follow how it was opened.
+    // The terms are the second record.
     let records = journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
     Ok(match records.first().map(|record| &record.event) {
         Some(Event::RunTerms(terms)) => terms.parent.as_ref().map(|parent| parent.run),
@@ -381,7 +375,7 @@ fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, Journal
     })
 }
 
-/// Credits that the attempts of a run cost, by its records.
+/// Cost of a run's attempts, from its records.
 pub(crate) fn spent(journal: &dyn Journal, row: &RunRow) -> Result<u64, JournalError> {
     let mut spent = 0u64;
     let stream = StreamId::run(&row.client, row.run);

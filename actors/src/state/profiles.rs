@@ -1,4 +1,4 @@
-//! What agents say of themselves: a cache of the journal that outlives the registry.
+//! Profiles of agents: a cache of the journal that outlives the registry.
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -10,18 +10,18 @@ use ostler_kernel::json::Json;
 use crate::base::interner::Interner;
 use crate::base::lock::lock;
 
-/// The profiles of those agents that say anything.
+/// Profiles that are not empty.
 #[derive(Default)]
 pub(crate) struct Profiles {
     profiles: DashMap<AgentId, Arc<Profile>>,
     alike: Mutex<Interner<Profile>>,
 }
 
-/// What most agents say.
+/// The profile of most agents.
 static EMPTY: LazyLock<Arc<Profile>> = LazyLock::new(Arc::default);
 
 impl Profiles {
-    /// Keeps what an agent says from here on, as its record has it.
+    /// Stores the profile of an agent, as recorded.
     pub(crate) fn read(&self, agent: &AgentId, text: &Json) {
         let profile = lock(&self.alike).of(text, || serde_json::from_str::<Profile>(text.as_str()));
         match profile {
@@ -31,7 +31,7 @@ impl Profiles {
         }
     }
 
-    /// What an agent says; nothing, for one that nobody knows.
+    /// The profile of an agent; the empty one if the agent is unknown.
     pub(crate) fn of(&self, agent: &AgentId) -> Arc<Profile> {
         self.profiles.get(agent).map_or_else(|| Arc::clone(&EMPTY), |profile| Arc::clone(&profile))
     }

@@ -1,4 +1,4 @@
-//! The tools of a system, and the one way to them.
+//! The tools of a system, callable only through the gate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,36 +14,36 @@ use serde_json::{Map, Value};
 
 use crate::state::caller::Caller;
 
-/// The tools of a system by name.
+/// Tools by name.
 #[derive(Debug)]
 pub struct Toolbox {
     tools: BTreeMap<String, GatedTool>,
 }
 
-/// Bytes of the name of a tool.
+/// Longest name of a tool in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Why tools do not make a toolbox.
+/// Why a set of tools is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolboxError {
     /// Two tools have the same name.
     #[error("two tools are called {0}: rename one")]
     Twice(String),
-    /// The name of a tool is none.
+    /// A tool's name is malformed.
     #[error("{0:?} is no name of a tool: 1 to {NAME_BYTES_MAX} bytes, without control characters")]
     Name(String),
-    /// A tool's parameters are not described by a JSON Schema.
+    /// A tool's parameter schema is invalid.
     #[error("the parameters of tool {tool} are not described by a JSON Schema: {error}")]
     Schema {
-        /// Which tool.
+        /// The tool.
         tool: String,
-        /// What is wrong.
+        /// The fault of the schema.
         error: SchemaError,
     },
 }
 
 impl Toolbox {
-    /// Puts tools together, each with its schema compiled.
+    /// Checks the tools and compiles their schemas.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Toolbox, ToolboxError> {
         let mut named = BTreeMap::new();
         for tool in tools {
@@ -60,12 +60,12 @@ impl Toolbox {
         Ok(Toolbox { tools: named })
     }
 
-    /// What the tools say of themselves.
+    /// All tools by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.tools.values().map(GatedTool::tool)
     }
 
-    /// Leave to make a call, and the tool that takes it; or why not.
+    /// Returns the tool and a permit for a call, or the denial.
     pub(crate) fn gate(
         &self,
         policy: &GatePolicy,
@@ -84,7 +84,7 @@ impl Toolbox {
         }
     }
 
-    /// What such a call would come to, or why it may not be made.
+    /// Returns the class of a call, or the denial, without permitting it.
     pub(crate) fn preview(
         &self,
         policy: &GatePolicy,
@@ -121,12 +121,12 @@ impl Toolbox {
         }
     }
 
-    /// Whether a tool is told where to look or to write.
+    /// Whether a tool has path parameters.
     pub(crate) fn takes_paths(&self, name: &str) -> bool {
         self.tools.get(name).is_some_and(GatedTool::takes_paths)
     }
 
-    /// Whether a node is nothing but a wait.
+    /// Whether a node only waits.
     pub(crate) fn is_timer(&self, node: &Node) -> bool {
         let tool = node.tool.as_deref().and_then(|tool| self.tools.get(tool));
         tool.is_some_and(|tool| tool.tool().is_timer())

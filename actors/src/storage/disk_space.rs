@@ -1,4 +1,4 @@
-//! Whether there is room for what is written down: a full disk stops what goes on, and lets it go on when there is room.
+//! Disk space for records and results: a full disk suspends work, and free space resumes it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -6,41 +6,40 @@ use tokio::sync::watch;
 
 use crate::base::paused_time::{Pause, PausedTime};
 
-/// Whether there is room.
 #[derive(Default)]
 pub(crate) struct DiskSpace {
-    /// Why there is none, for records or for a result, as long as that is so.
+    /// Why there is no space, for records or for a result.
     full: watch::Sender<Option<String>>,
-    /// There is none for records: nothing goes on.
+    /// Records have no space: nothing goes on.
     stops: AtomicBool,
-    /// Results that wait for some. Whatever needs less goes on.
+    /// Results that wait for space; smaller writes go on.
     waiting: AtomicUsize,
 }
 
-/// A result that waits for room.
+/// A result that waits for space.
 pub(crate) struct SpaceWait<'a> {
-    room: &'a DiskSpace,
-    _span: Pause<'a>,
+    disk: &'a DiskSpace,
+    _pause: Pause<'a>,
 }
 
 impl Drop for SpaceWait<'_> {
     fn drop(&mut self) {
-        self.room.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.disk.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl DiskSpace {
-    /// Whether there is none for records.
+    /// Whether records have no space.
     pub(crate) fn is_full(&self) -> bool {
         self.stops.load(Ordering::SeqCst)
     }
 
-    /// Why there is none, for records or for a result; tells when that changes, and when it is for records or is not any more.
+    /// Watches the reason why there is no space, for records or for a result; `None` while there is.
     pub(crate) fn watch(&self) -> watch::Receiver<Option<String>> {
         self.full.subscribe()
     }
 
-    /// There is none for records: nothing goes on until there is, which is looked for from here on.
+    /// Records have no space: suspends work and starts looking for space.
     pub(crate) fn is_missing(&self, why: &str) {
         let is_new = !self.stops.swap(true, Ordering::SeqCst);
         if is_new {
@@ -49,13 +48,13 @@ impl DiskSpace {
         self.tell(why, is_new);
     }
 
-    /// A result waits for room, until what this gives is dropped.
+    /// Registers a result that waits for space, until the returned value is dropped.
     pub(crate) fn wait<'a>(&'a self, why: &str, waited: &'a PausedTime) -> SpaceWait<'a> {
         if self.waiting.fetch_add(1, Ordering::SeqCst) == 0 {
             tracing::warn!(why, "what was done waits for room on the disk");
         }
         self.tell(why, false);
-        SpaceWait { room: self, _span: waited.begin() }
+        SpaceWait { disk: self, _pause: waited.begin() }
     }
 
     fn tell(&self, why: &str, is_new: bool) {
@@ -66,7 +65,7 @@ impl DiskSpace {
         });
     }
 
-    /// There is space again. Calls `resume` if records had none; whatever waits for space goes on.
+    /// There is space again. Calls `resume` if records had none, and wakes all waits.
     pub(crate) fn is_found(&self, resume: impl FnOnce()) {
         let DiskSpace { full, stops, waiting } = self;
         let goes_on = stops.swap(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Following a run: its durable records, in order, from any place.
+//! Follows the durable records of a run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ostler_kernel::port::{JournalError, Recorded, RunRowStatus, Seq, StreamId, S
 use crate::storage::journal_client::JournalClient;
 use crate::storage::run_reader::READ_AT_ONCE;
 
-/// A place in the records of a run.
+/// A position in the records of a run.
 pub struct EventCursor {
     journal: Arc<JournalClient>,
     stream: StreamId,
@@ -24,8 +24,10 @@ impl EventCursor {
         EventCursor { journal, stream, after, read: VecDeque::new(), over: false }
     }
 
-    /// The next record, as soon as it is durable; `None` after the one that closes the run, and when there is none after the
-    /// last and the system has been shut down or has halted. Dropping the future loses nothing: the cursor stays where it is.
+    /// Returns the next record as soon as it is durable; `None` after the closing record, or when the system has ended
+    /// and no record is left.
+    ///
+    /// Dropping the future loses nothing: the cursor stays where it is.
     pub async fn next(&mut self) -> Option<Result<Recorded, JournalError>> {
         if self.over {
             return None;
@@ -64,11 +66,11 @@ impl EventCursor {
         self.next().await
     }
 
-    /// Reads on, or waits until there may be more; whether there may be.
+    /// Reads more records or waits for some; `false` if none will come.
     async fn fill(&mut self) -> Result<bool, JournalError> {
         let journal = &self.journal;
         let mut halted = self.journal.status.watch_halted();
-        // Asked before it is read: what comes last is there by then.
+        // Asked before the read, which then includes the last record.
         let is_last = halted.borrow_and_update().is_some() || self.is_closed()?;
         let found = journal.read(self.stream, self.after, READ_AT_ONCE)?;
         match found.last() {
@@ -79,7 +81,7 @@ impl EventCursor {
             },
             Some(last) => match journal.durable(last.position).await {
                 Ok(()) => self.read = found.into(),
-                // They were undone, and are read no more.
+                // A full disk rolled the records back.
                 Err(JournalError::Full(_)) => {}
                 Err(error) => return Err(error),
             },
@@ -87,7 +89,7 @@ impl EventCursor {
         Ok(true)
     }
 
-    /// Whether it follows a run that is closed.
+    /// Whether the cursor follows a closed run.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ impl JournalClient {
         self.append_batch(StreamBatch { stream, expected, at_ms: self.now(), events })
     }
 
-    /// The same, with a time of the caller.
+    /// The same at a given time.
     pub(crate) fn append_batch(&self, batch: StreamBatch) -> Result<Position, JournalError> {
         let appended = self.journal.append(vec![batch]);
         match &appended {
@@ -90,8 +90,8 @@ impl JournalClient {
         Position(self.last.load(Ordering::SeqCst))
     }
 
-    /// Handles a failure to make appended records durable. After a full disk the records were undone and their readers
-    /// read them again; any other failure halts the system.
+    /// Handles a failure to make appended records durable. A full disk has rolled them back, and their readers read
+    /// again; any other failure halts the system.
     pub(crate) fn not_durable(&self, error: &JournalError) {
         if !matches!(error, JournalError::Full(_)) {
             self.status.halt(&error.to_string());

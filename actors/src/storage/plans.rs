@@ -1,4 +1,4 @@
-//! The plans of the runs that go on here. Runs of one plan share it: what differs between them is where they stand.
+//! Plans of driven runs. Runs of one plan share it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,17 +10,16 @@ use ostler_kernel::plan::Plan;
 
 use crate::base::lock::lock;
 
-/// Entries below which nobody looks for plans that no run has any more.
+/// Entries below which unused plans are not swept.
 const SWEEP_AT_MIN: usize = 64;
 
-/// Nodes of the plans that are kept though no run may have them any more, since they are often run again: a plan of the
-/// size that plans have at most by default, and as much again.
+/// Nodes of recent plans that are kept without a run: twice the default limit of one plan.
 const RECENT_NODES_MAX: usize = 20_000;
 
-/// How many of them, at most.
+/// Number of such plans.
 const RECENT_PLANS_MAX: usize = 16;
 
-/// Plans by the digest of their text, as long as somebody holds them, and the most recent.
+/// Plans by the digest of their text: those in use, and the most recent.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<Held>);
 
@@ -32,7 +31,7 @@ struct Held {
     recent_nodes: usize,
 }
 
-/// A plan, and the text that spells it.
+/// A plan and its canonical text.
 #[derive(Clone)]
 struct Spelled {
     text: Json,
@@ -40,7 +39,7 @@ struct Spelled {
 }
 
 impl Plans {
-    /// The plan that a text spells: the one that another run has, if there is one.
+    /// Returns the plan of a text, shared with other runs.
     pub(crate) fn read(&self, text: &Json) -> Result<Arc<Plan>, serde_json::Error> {
         if let Some(plan) = self.recently_spelled(text) {
             return Ok(plan);
@@ -52,8 +51,7 @@ impl Plans {
         Ok(lock(&self.0).keep(key, text, Arc::new(serde_json::from_str(text.as_str())?)))
     }
 
-    /// The plan of a text that was spelled or read of late. Texts are compared as a whole, which takes less than a digest of one, and
-    /// while nobody waits for it.
+    /// Finds a recently used plan by its whole text: comparing is cheaper than hashing.
     fn recently_spelled(&self, text: &Json) -> Option<Arc<Plan>> {
         let text = text.as_str();
         let as_long: Vec<Spelled> = {
@@ -65,8 +63,8 @@ impl Plans {
         same.map(|same| same.plan)
     }
 
-    /// The text that spells a plan, which is kept for the run that is about to ask for it by that text. Written once for
-    /// a plan that is run again and again.
+    /// Returns the canonical text of a plan, and keeps the plan for the run that is about to read the text. A plan that
+    /// is submitted again is serialised once.
     pub(crate) fn spell(&self, mut plan: Arc<Plan>) -> Result<Json, JsonError> {
         let recent: Vec<Spelled> = {
             let held = lock(&self.0);
@@ -137,7 +135,7 @@ mod tests {
         let [one, same] = [(); 2].map(|()| plans.spell(Arc::new(Plan::clone(&plan))).unwrap());
         assert_eq!(one, text(0));
         assert!(std::ptr::eq(one.as_str(), same.as_str()));
-        // That very plan, too, and one that others have as well is not changed under them.
+        // The same plan again, and a shared plan is not changed in place.
         assert!(std::ptr::eq(plans.spell(Arc::clone(&plan)).unwrap().as_str(), one.as_str()));
         let mut other = Plan::clone(&plan);
         other.version = 2;

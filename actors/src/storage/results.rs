@@ -1,4 +1,4 @@
-//! Results: storing one, and reading it back where somebody needs it.
+//! Stores and loads results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use crate::base::paused_time::{PausedTime, SPACE_RETRY};
 use crate::base::system_status::SystemStatus;
 use crate::storage::disk_space::DiskSpace;
 
-/// Results up to this size stand in the record itself, larger ones in the artifact store.
+/// Largest result in bytes that is stored in its record; larger ones go to the artifact store.
 pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
 
-/// Stores and loads results: small ones in the record, large ones in the artifact store.
+/// Small results go into their record, large ones into the artifact store.
 pub(crate) struct ResultStore {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
-    /// The most bytes of a result.
+    /// Largest result in bytes.
     pub(crate) bytes_max: usize,
     pub(crate) status: Arc<SystemStatus>,
     pub(crate) disk: Arc<DiskSpace>,
 }
 
 impl ResultStore {
-    /// Stores a value: its digest, and the value itself where it is small.
+    /// Stores a value.
     pub(crate) async fn keep(&self, value: &Value) -> Result<Output, Failure> {
         Ok(self.store(&checked(value, self.bytes_max)?).await?)
     }
 
-    /// The same, with a limit of its own, of what was done and cannot be done again: where there is no room, it waits for some. Dropping
-    /// the future loses the value.
+    /// Stores the result of an action that cannot be repeated: waits while the disk is full. Dropping the future loses
+    /// the value.
     pub(crate) async fn keep_done(
         &self,
         value: &Value,
@@ -76,7 +76,7 @@ impl ResultStore {
         Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
     }
 
-    /// What each executed node published whose result an attempt of `node` needs; `null` where that is nothing.
+    /// Loads the results of executed nodes that an attempt of `node` needs; `null` for a node without one.
     pub(crate) async fn needed(
         &self,
         run: &Run,
@@ -96,7 +96,6 @@ impl ResultStore {
         Ok(results)
     }
 
-    /// Gives a stored value back.
     pub(crate) async fn load(&self, output: &Output) -> Result<Value, ArtifactError> {
         if let Some(inline) = &output.inline {
             return Ok(inline.value());
@@ -106,7 +105,7 @@ impl ResultStore {
             .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
     }
 
-    /// Whether a result says of itself that it may be wrong; so does one that cannot be read.
+    /// Whether a result reports low confidence, or cannot be read.
     pub(crate) async fn is_unsure(&self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Ok(output) => match self.load(output).await {
@@ -120,11 +119,11 @@ impl ResultStore {
 
 /// Why a value was not stored.
 enum Unkept {
-    /// It is no result.
+    /// The value is no valid result.
     Refused(Failure),
-    /// There is no room.
+    /// The disk is full.
     Full(String),
-    /// The store failed.
+    /// The artifact store failed.
     Failed(ArtifactError),
 }
 
@@ -135,7 +134,7 @@ impl From<Unkept> for Failure {
             Unkept::Full(why) => ArtifactError::Full(why),
             Unkept::Failed(error) => error,
         };
-        // What was done is done, and its result is lost.
+        // The action cannot be undone; only its result is lost.
         Failure {
             category: FailureCategory::Crash,
             message: format!("the result could not be stored: {error}"),
@@ -143,7 +142,7 @@ impl From<Unkept> for Failure {
     }
 }
 
-/// The canonical form of a value that may be kept.
+/// The canonical form of a valid value.
 fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
     let refused = |why: String| Unkept::Refused(invalid(why));
     let canonical = json::canonical(value).map_err(|error| refused(format!("the result: {error}")))?;
@@ -159,7 +158,7 @@ fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
     Ok(canonical)
 }
 
-/// A result that an attempt needs, and that cannot be read.
+/// A needed result that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the result of {node} cannot be read: {error}")]
 pub(crate) struct Unreadable {
@@ -167,7 +166,7 @@ pub(crate) struct Unreadable {
     pub(crate) error: ArtifactError,
 }
 
-/// No result, or not such a one as was asked for.
+/// The failure of a missing or malformed result.
 pub(crate) fn invalid(message: String) -> Failure {
     Failure { category: FailureCategory::InvalidOutput, message }
 }

@@ -1,4 +1,4 @@
-//! Reading the streams of the journal.
+//! Reads runs and streams from the journal.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::base::error::RunError;
 use crate::storage::journal_client::JournalClient;
 use crate::storage::plans::Plans;
 
-/// Records read from a stream at once.
+/// Records in one read.
 pub(crate) const READ_AT_ONCE: usize = 1_024;
 
-/// Hands the records of a stream to `take`, in order: all, or those up to `at`.
+/// Passes the records of a stream to `take` in order, all or up to `at`.
 pub(crate) fn each<E: From<JournalError>>(
     journal: &dyn Journal,
     stream: StreamId,
@@ -28,13 +28,12 @@ pub(crate) fn each<E: From<JournalError>>(
             }
             take(record)?;
         }
-        // A page may be short because what is in it is large.
+        // A page may be short because its records are large.
         let Some(last) = records.last() else { return Ok(()) };
         after = last.seq;
     }
 }
 
-/// The last record of a stream.
 pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, JournalError> {
     let mut last = Seq(0);
     while let Some(record) = journal.read(stream, last, READ_AT_ONCE)?.last() {
@@ -43,14 +42,13 @@ pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, Journ
     Ok(last)
 }
 
-/// Reads runs from the journal.
 pub(crate) struct RunReader {
     pub(crate) journal: Arc<JournalClient>,
     pub(crate) plans: Plans,
 }
 
 impl RunReader {
-    /// Folds the records of a run, all or those up to `at`; each is checked to follow from those before it, and shown to `see`.
+    /// Folds the records of a run, all or up to `at`. Each must follow from those before it; `see` is shown each.
     pub(crate) fn fold(
         &self,
         row: &RunRow,
@@ -64,7 +62,7 @@ impl RunReader {
             Ok(fold.record(record, &|plan| self.plans.read(plan))?)
         });
         read.map_err(|error| match (&row.status, error) {
-            // What is left of its records was set aside for that.
+            // The remains of a quarantined run are readable only in part.
             (RunRowStatus::Quarantined(why), RunError::Journal(JournalError::Damaged { .. })) => {
                 RunError::Quarantined(why.clone())
             }

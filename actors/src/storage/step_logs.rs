@@ -1,5 +1,4 @@
-//! What the attempts of a run noted of themselves, in a stream that all of them share. Only attempts of this process write there,
-//! each for itself and only while it is under way.
+//! Step logs of attempts: one stream for each run, written only by attempts of this process while they run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,7 @@ use crate::base::lock::lock;
 use crate::storage::journal_client::JournalClient;
 use crate::storage::run_reader;
 
-/// The notes of the runs that are driven, as far as anybody asked for them: a cache of the journal.
+/// Step logs of driven runs that were asked for: a cache of the journal.
 pub(crate) struct StepLogs {
     journal: Arc<JournalClient>,
     runs: DashMap<RunId, Arc<RunStepLog>>,
@@ -31,13 +30,13 @@ impl StepLogs {
         Arc::clone(&self.runs.entry(run).or_insert_with(|| RunStepLog::new(&self.journal, stream)))
     }
 
-    /// The same for who only looks: of a run that nobody drives nothing is kept.
+    /// The log of a run that no process drives; nothing is cached.
     pub(crate) fn peek(&self, stream: StreamId) -> Arc<RunStepLog> {
         let run = RunId(uuid::Uuid::from_bytes(stream.key));
         self.runs.get(&run).map_or_else(|| RunStepLog::new(&self.journal, stream), |notes| Arc::clone(&notes))
     }
 
-    /// Everything is read again: some records may have been undone.
+    /// Drops the cache: records may have been rolled back.
     pub(crate) fn read_again(&self) {
         self.runs.iter().for_each(|notes| notes.read_again());
     }
@@ -47,14 +46,14 @@ impl StepLogs {
     }
 }
 
-/// A piece of work: a node, its instance, and the patches applied so far.
+/// Node, generation and number of patches.
 type WorkKey = (NodeId, u32, u32);
 
 fn work_of(of: &AttemptRef) -> WorkKey {
     (of.node.clone(), of.generation, of.patch_count)
 }
 
-/// The notes of one run.
+/// The step log of one run.
 pub(crate) struct RunStepLog {
     journal: Arc<JournalClient>,
     stream: StreamId,
@@ -63,10 +62,10 @@ pub(crate) struct RunStepLog {
 
 #[derive(Default)]
 struct Known {
-    /// The last record of the stream; `None`: nobody has read it yet.
+    /// The last record of the stream; `None` before the first read.
     last: Option<Seq>,
     works: BTreeMap<WorkKey, StepHistory>,
-    /// Credits given to runs that were opened.
+    /// Credits given to child runs.
     granted: u64,
 }
 
@@ -105,7 +104,7 @@ impl RunStepLog {
         Arc::new(RunStepLog { journal: Arc::clone(journal), stream, known: Mutex::default() })
     }
 
-    /// Asks the notes of a piece of work.
+    /// Queries the history of one piece of work.
     pub(crate) fn ask<T>(
         &self,
         of: &AttemptRef,
@@ -116,7 +115,7 @@ impl RunStepLog {
         Ok(question(known.works.get(&work_of(of)).unwrap_or(&StepHistory::default())))
     }
 
-    /// The same, with the notes of the same node before each patch, the latest first.
+    /// Queries the history of one piece of work, and of the same node before each patch, latest first.
     pub(crate) fn ask_all<T>(
         &self,
         of: &AttemptRef,
@@ -129,19 +128,18 @@ impl RunStepLog {
         Ok(question(known.works.get(&own).unwrap_or(&StepHistory::default()), &mut earlier))
     }
 
-    /// Reads the stream again when it is asked next.
+    /// Makes the next query read the stream again.
     pub(crate) fn read_again(&self) {
         *lock(&self.known) = Known::default();
     }
 
-    /// Orders a record. Somebody else who writes to the stream is told from us by its number.
+    /// Appends a record. The expected sequence number detects other writers.
     pub(crate) fn append(&self, event: Event) -> Result<Position, AttemptLogError> {
         let (mut known, mut may_be_behind) = (lock(&self.known), true);
         loop {
             let expected = known.read(&self.journal, self.stream)?;
             match self.journal.append_events(self.stream, expected, vec![event.clone()]) {
-                // Notes that were forgotten while an attempt was under way are kept by that attempt: it reads what came
-                // meanwhile, once.
+                // An attempt keeps a log that was dropped from the cache: it reads the newer records once.
                 Err(JournalError::Conflict { .. }) if std::mem::take(&mut may_be_behind) => {
                     *known = Known::default();
                 }
@@ -155,14 +153,13 @@ impl RunStepLog {
         }
     }
 
-    /// Credits that were given to runs that attempts of this one opened.
     pub(crate) fn granted(&self) -> Result<u64, AttemptLogError> {
         let mut known = lock(&self.known);
         known.read(&self.journal, self.stream)?;
         Ok(known.granted)
     }
 
-    /// The runs that attempts at such work opened, by its node and the patches applied before, and that are not known to be over.
+    /// Child runs that attempts of this work opened and that are not known to be over.
     pub(crate) fn children(
         &self,
         is_such: impl Fn(&NodeId, u32) -> bool,
@@ -177,7 +174,7 @@ impl RunStepLog {
             .collect())
     }
 
-    /// The work is done: nobody asks for its notes again but for what acted, should a patch make it other work.
+    /// Forgets finished work, except steps that acted: a patch may ask for them.
     pub(crate) fn forget(&self, of: &AttemptRef) {
         let (mut known, work) = (lock(&self.known), work_of(of));
         if !known.works.get_mut(&work).is_some_and(StepHistory::retain_side_effects) {
@@ -186,7 +183,7 @@ impl RunStepLog {
     }
 }
 
-/// Whether an attempt of a run got further behind `at`: it finished a step, or told something that it had not told before.
+/// Whether an attempt made progress after `at`: it finished a step, or wrote a new token.
 pub(crate) fn made_progress(
     journal: &JournalClient,
     stream: StreamId,

@@ -1,4 +1,4 @@
-//! Whether the credits of clients add up, by their records: folded from the first one on, and held against what is told of them.
+//! Audit of credits: folds the records of clients from the first on, and compares them with the ledger.
 
 use std::collections::BTreeMap;
 
@@ -12,75 +12,75 @@ use crate::api::system::System;
 use crate::run::services::RunServices;
 use crate::storage::run_reader;
 
-/// The credits of a metered client, as its records tell.
+/// Credits of a metered client, from its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAudit {
-    /// Which.
+    /// The client.
     pub client: ClientId,
-    /// What its records come to.
+    /// The sums.
     pub credits: ClientCredits,
     /// What does not add up.
     pub violations: Vec<Violation>,
 }
 
-/// Something about credits that cannot be.
+/// An inconsistency of credits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// Balance, reserved and spent are not what was deposited.
+    /// Free, reserved and spent credits differ from the deposits.
     #[error(
         "what is free ({balance}), reserved ({reserved}) and spent ({spent}) is not what was deposited ({deposited})"
     )]
     Sum {
-        /// What is free.
+        /// Free credits.
         balance: i64,
-        /// What is reserved.
+        /// Reserved credits.
         reserved: u64,
-        /// What was spent.
+        /// Spent credits.
         spent: u64,
-        /// What was deposited.
+        /// Deposits.
         deposited: i64,
     },
-    /// A contract reserved what was not there, or twice.
+    /// A contract reserved missing credits, or reserved twice.
     #[error("the contract of job {job}: {error}")]
     Contract {
-        /// Which job.
+        /// The job.
         job: RunId,
-        /// What was wrong with it.
+        /// The error.
         error: CreditError,
     },
-    /// A job that is over holds credits, or one that is not has none.
+    /// A closed job holds credits, or an open one has none.
     #[error("job {job} closed without the {reserved} credits that were reserved for it: {error}")]
     Refund {
-        /// Which job.
+        /// The job.
         job: RunId,
-        /// What was reserved.
+        /// Reserved credits.
         reserved: u64,
-        /// What was wrong.
+        /// The error.
         error: CreditError,
     },
-    /// A job says that it cost something else than its run.
+    /// A job and its run disagree about the cost.
     #[error("job {job} is written down with {told} credits, the records of its run come to {found}")]
     Spent {
-        /// Which job.
+        /// The job.
         job: RunId,
-        /// What the job says.
+        /// Cost according to the job.
         told: u64,
-        /// What the run says.
+        /// Cost according to the run.
         found: u64,
     },
-    /// What is told of the client is not what its records say.
+    /// The ledger and the records disagree.
     #[error("{told} credits are told as {what}, its records come to {found}")]
     Told {
-        /// Of what.
+        /// The compared figure.
         what: &'static str,
-        /// What is told.
+        /// Value in the ledger.
         told: i64,
-        /// What the records say.
+        /// Value from the records.
         found: i64,
     },
 }
 
-/// What moved credits, and where that stands in the journal.
+/// A movement of credits.
 enum Move {
     Deposit { credits: i64, spent: u64 },
     Reserve { job: RunId, budget: u64 },
@@ -90,8 +90,8 @@ enum Move {
 }
 
 impl System {
-    /// Folds the credits of every metered client from its records, and holds them against what is told of it. Runs that were
-    /// removed count by what is written down of their charges. Reads all records of metered clients.
+    /// Recomputes the credits of every metered client from its records, and compares them with the ledger. Removed runs
+    /// count with their recorded charges. Reads all records of metered clients.
     ///
     /// # Errors
     ///
@@ -137,19 +137,19 @@ fn audit(services: &RunServices, client: ClientId, runs: &[RunId]) -> Result<Cli
             Ok(())
         })?;
     }
-    // What was charged and is not written down yet: looked for last, so that nothing of it is among the records.
+    // Unrecorded charges are read last, so that none of them is among the records.
     for (whose, run, cost) in services.attempts.unrecorded() {
         if whose == client {
             moves.push((Position(u64::MAX), Move::Settle { run, cost }));
             seen += cost;
         }
     }
-    // Of what happened at once, the order within its stream counts.
+    // Movements of one append keep the order of their stream.
     moves.sort_by_key(|(position, _)| *position);
     let Some(book) = services.ledger.find(&client) else {
         return Ok(ClientAudit { client, credits: ClientCredits::default(), violations: Vec::new() });
     };
-    // What runs cost that are not kept any more stands in the table alone.
+    // Charges of removed runs stand in the account table alone.
     let (credits, mut violations) = fold(moves, book.spent().saturating_sub(seen));
     for (job, told) in told {
         match found.get(&job) {
@@ -157,7 +157,7 @@ fn audit(services: &RunServices, client: ClientId, runs: &[RunId]) -> Result<Cli
             _ => {}
         }
     }
-    // While a job goes on, what it costs is known before it is written down.
+    // While a job runs, its cost is known before it is recorded.
     if services.market.open().into_iter().any(|job| services.active_runs.has(job)) {
         return Ok(ClientAudit { client, credits, violations });
     }
@@ -171,7 +171,7 @@ fn audit(services: &RunServices, client: ClientId, runs: &[RunId]) -> Result<Cli
     Ok(ClientAudit { client, credits, violations })
 }
 
-/// What the stream of a client says of its credits, and what each job of it is recorded to have cost.
+/// Movements in a client's stream, and the recorded cost of each job.
 fn client_moves(
     journal: &dyn Journal,
     client: &ClientId,
@@ -205,13 +205,13 @@ fn client_moves(
     Ok((moves, told))
 }
 
-/// What the moves come to, in their order, and then so many credits that were spent besides; and what was wrong with any of them.
+/// Adds up movements in order, then `besides` spent credits; returns the sums and what was wrong.
 fn fold(moves: Vec<(Position, Move)>, besides: u64) -> (ClientCredits, Vec<Violation>) {
     let (mut credits, mut violations) = (ClientCredits::default(), Vec::new());
     let mut reserved: BTreeMap<RunId, u64> = BTreeMap::new();
     let mut reservations = Reservations::default();
-    // What attempts had cost by the first deposit was free. Some of that may be removed: then what comes after it is free in its place,
-    // and it is paid last, with all that is removed. Until then more is free than there was, never less.
+    // Costs before the first deposit were free. If some of those records are removed, later costs are taken as free
+    // instead and paid last, with the removed ones: until then the sum is never too low.
     let mut free = moves.iter().find_map(|(_, moved)| match moved {
         Move::Deposit { spent, .. } => Some(*spent),
         _ => None,
@@ -233,7 +233,7 @@ fn fold(moves: Vec<(Position, Move)>, besides: u64) -> (ClientCredits, Vec<Viola
                 }
             }
             Move::Open { run, parent } => reservations.add_child(run, parent),
-            // What is reserved pays for all that it is reserved for: that began after the first deposit, and was never free.
+            // A reservation pays for its run from the start, which was after the first deposit.
             Move::Settle { run, cost } => match reservations.job_of(run) {
                 Some(job) => credits.settle(Some(job), cost),
                 None => credits.settle(None, paid(cost)),

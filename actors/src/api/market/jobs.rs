@@ -1,4 +1,4 @@
-//! Posting jobs, offering to do them, and how they stand.
+//! Posting jobs and offers, and their state.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,75 +18,74 @@ use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::SubmitError;
 use crate::state::market::{Entry, check_balance, spent};
 
-/// Work to be put up on the market.
+/// A job to post.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobRequest {
-    /// The id that it and its run are to have: who posts once more because no answer came posts the same job. `None`: a new one.
+    /// Id of the job and its run, which makes posting idempotent. `None`: a new id.
     pub id: Option<RunId>,
-    /// Who pays, and whose agents propose.
+    /// The client that pays, and whose agents propose.
     pub client: ClientId,
     /// One line for people.
     pub title: String,
-    /// What an agent must be able to do.
+    /// Required capabilities.
     pub capabilities: BTreeSet<String>,
-    /// What it is about: whose weights it is judged by; `None`: what the agent says of itself counts.
+    /// Domain whose weights judge the run; `None`: that of the agent.
     pub domain: Option<String>,
-    /// Credits that it may cost at most.
+    /// Most credits that it may cost.
     pub budget: u64,
-    /// When it must be over, in milliseconds since the Unix epoch; `None`: whenever.
+    /// Deadline in milliseconds since the Unix epoch.
     pub deadline: Option<Ticks>,
-    /// How closely people watch.
+    /// Oversight of the run.
     pub oversight: Oversight,
-    /// What is to be done.
+    /// The plan.
     pub plan: PlanDraft,
-    /// The most impact it may have, 0..=2.
+    /// Highest allowed impact, 0 to 2.
     pub intent: u8,
-    /// The scope it acts in.
+    /// Name of the scope.
     pub scope: String,
-    /// The folder its tools may touch.
+    /// The folder that the tools may touch.
     pub workspace: PathBuf,
 }
 
-/// A job, as it stands.
+/// State of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRow {
-    /// The job, and its run.
+    /// Id of the job and its run.
     pub job: RunId,
-    /// Who pays.
+    /// The client that pays.
     pub client: ClientId,
     /// One line for people.
     pub title: String,
-    /// Where it is.
+    /// Present stage.
     pub stage: Stage,
-    /// What agents propose, as long as none has the contract; then what the winner proposed.
+    /// All proposals before the contract, then that of the winner.
     pub proposals: Vec<Proposal>,
-    /// Who has the contract.
+    /// The agent with the contract.
     pub winner: Option<AgentId>,
-    /// What the winner asked for, in credits.
+    /// Price of the winner in credits.
     pub price: Option<u64>,
-    /// Credits that it may cost at most.
+    /// Most credits that it may cost.
     pub budget: u64,
-    /// When it must be over.
+    /// Deadline.
     pub deadline: Option<Ticks>,
-    /// How closely people watch.
+    /// Oversight of the run.
     pub oversight: Oversight,
-    /// Credits that it cost so far.
+    /// Cost so far in credits.
     pub spent: u64,
-    /// How its run ended.
+    /// Outcome of the run.
     pub outcome: Option<String>,
-    /// How well it was done, in thousandths, by its run's records or by a person since.
+    /// Score of the run in thousandths, verdicts included.
     pub composite_pm: Option<u16>,
-    /// Why it failed, if it did.
+    /// Reason of a failure.
     pub reason: Option<String>,
-    /// When it was posted.
+    /// Time of the posting.
     pub posted_ms: Ticks,
-    /// When it came to where it is.
+    /// Time of the present stage.
     pub since_ms: Ticks,
 }
 
 impl System {
-    /// Lets an agent offer something from here on, instead of what it offered before. Durable when it returns; dropping the
-    /// future may or may not have offered it.
+    /// Replaces the offer of an agent. Durable when it returns; dropping the future may or may not have replaced it.
     ///
     /// # Errors
     ///
@@ -98,13 +97,13 @@ impl System {
         Ok(self.services.journal.durable(position).await?)
     }
 
-    /// What an agent offers; `None`: nothing.
+    /// The offer of an agent; `None` without one.
     pub fn offered(&self, agent: &str) -> Option<Offer> {
         self.services.market.offer(&agent.into()).map(|offer| (*offer).clone())
     }
 
-    /// Posts a job, and takes it from stage to stage. The job is durable when this returns; dropping the future may or may not
-    /// have posted it.
+    /// Posts a job and moves it along. The job is durable when this returns; dropping the future may or may not have
+    /// posted it.
     ///
     /// # Errors
     ///
@@ -136,7 +135,7 @@ impl System {
         let position = match self.posted_before(&job)? {
             Some(position) => position,
             None => match self.post_anew(&job).await {
-                // Whoever posted the same meanwhile posted it as well.
+                // A concurrent post of the same job counts as this one.
                 Err(MarketError::Taken(_)) => self.posted_before(&job)?.ok_or(MarketError::Taken(id))?,
                 posted => posted?,
             },
@@ -146,7 +145,7 @@ impl System {
         Ok(id)
     }
 
-    /// Where it is written down how a job stands that was posted before; `None`: it was not.
+    /// Position of the last record of an equal job; `None` if there is none.
     fn posted_before(&self, job: &Job) -> Result<Option<Position>, MarketError> {
         match self.services.market.entry(job.id) {
             Some(Entry { standing, position, .. }) if is_same(standing.job(), job) => Ok(Some(position)),
@@ -155,7 +154,7 @@ impl System {
         }
     }
 
-    /// Posts a job that nobody has posted, and gives where that is written down.
+    /// Posts a new job, and returns the position of its record.
     async fn post_anew(&self, job: &Job) -> Result<Position, MarketError> {
         let id = job.id;
         job.check(self.services.journal.now())?;
@@ -168,7 +167,7 @@ impl System {
         asked.ok_or(MarketError::Restarting)?
     }
 
-    /// All jobs, the oldest first.
+    /// All jobs, oldest first.
     ///
     /// # Errors
     ///
@@ -181,23 +180,23 @@ impl System {
     ///
     /// # Errors
     ///
-    /// There is none, or the journal cannot be read.
+    /// The job is unknown, or the journal cannot be read.
     pub fn job(&self, job: RunId) -> Result<JobRow, MarketError> {
         self.job_row(self.services.market.entry(job).ok_or(MarketError::Unknown(job))?)
     }
 
-    /// Takes a job on that is not over, unless that is done already; the run of one that is late is cancelled first. Dropping the future
-    /// may leave both to the next who asks.
+    /// Moves an open job along, unless a task does so already; a late job's run is cancelled first. Dropping the future
+    /// may leave both to the next caller.
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// The job is unknown.
     pub async fn resume_job(&self, job: RunId) -> Result<(), MarketError> {
         let entry = self.services.market.entry(job).ok_or(MarketError::Unknown(job))?;
         if !self.services.market.has_open(job) {
             return Ok(());
         }
-        // Who is told that it goes on is not to find its run under way when it is late already.
+        // A late run must not be found running after this returns.
         let deadline = entry.standing.job().deadline;
         if deadline.is_some_and(|deadline| deadline <= self.services.journal.now())
             && let Err(error) = self.cancel_by(job, Canceller::Deadline).await
@@ -208,32 +207,32 @@ impl System {
         Ok(())
     }
 
-    /// Waits until a job is at this stage or beyond, or nothing takes it on any more; what it tells of that is durable. Dropping
-    /// the future loses nothing.
+    /// Waits until a job has reached this stage, or no task moves it along; what it returns is durable. Dropping the
+    /// future loses nothing.
     ///
     /// # Errors
     ///
-    /// There is none, or the journal cannot be read or written.
+    /// The job is unknown, or the journal failed.
     pub async fn job_at(&self, job: RunId, stage: Stage) -> Result<JobRow, MarketError> {
-        let mut stirs = self.services.journal.status.watch_changes();
+        let mut changes = self.services.journal.status.watch_changes();
         loop {
-            stirs.mark_unchanged();
+            changes.mark_unchanged();
             let is_pursued = self.services.market.is_pursued(job);
             let entry = self.services.market.entry(job).ok_or(MarketError::Unknown(job))?;
             if entry.standing.stage() >= stage || !is_pursued {
                 self.services.journal.durable(entry.position).await?;
                 return self.job_row(entry);
             }
-            let _ = stirs.changed().await;
+            let _ = changes.changed().await;
         }
     }
 
-    /// Waits until a job is over, or nothing takes it on any more; what it tells of that is durable. Dropping the future loses
+    /// Waits until a job is over, or no task moves it along; what it returns is durable. Dropping the future loses
     /// nothing.
     ///
     /// # Errors
     ///
-    /// There is none, or the journal cannot be read or written.
+    /// The job is unknown, or the journal failed.
     pub async fn job_over(&self, job: RunId) -> Result<JobRow, MarketError> {
         self.job_at(job, Stage::Evaluation).await
     }
@@ -281,7 +280,7 @@ impl System {
     }
 }
 
-/// Whether a job is posted once more; one that is over has its plan in the records only.
+/// Whether a posted job equals a known one; a closed job's plan is only in the records.
 fn is_same(known: &Job, job: &Job) -> bool {
     let plan = if known.plan == json::Json::null() { known.plan.clone() } else { job.plan.clone() };
     *known == Job { plan, ..job.clone() }

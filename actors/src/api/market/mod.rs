@@ -1,5 +1,5 @@
-//! The market: what agents offer, which jobs there are, and what takes them on. The kernel knows what may follow what; the registry
-//! writes it down; a task of its own takes each job from stage to stage.
+//! The market: offers, jobs, and the tasks that move jobs from stage to stage. The kernel decides which stage may
+//! follow; the registry records it.
 
 mod audit;
 mod jobs;

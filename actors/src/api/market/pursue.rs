@@ -1,4 +1,4 @@
-//! Taking a job from stage to stage, as far as it gets.
+//! Moves a job from stage to stage.
 
 use std::path::PathBuf;
 
@@ -19,23 +19,23 @@ use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::{Submission, SubmitError};
 use crate::state::market::spent;
 
-/// Wait before a step that could not be written down is tried again, while actors are restarted.
+/// Delay before a step that was not recorded is tried again, while actors restart.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Times that it is.
+/// Number of such tries.
 const TRIES_MAX: usize = 500;
 
-/// Times that a shutdown looks whether jobs are closed whose runs are over.
+/// Tries of a shutdown to see jobs closed whose runs are over.
 const CLOSING_TRIES_MAX: usize = 50;
 
-/// Wait before a run that is late is cancelled once more.
+/// Delay before a late run is cancelled again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(200);
 
-/// The longest that a deadline is waited for at once.
+/// Longest single wait for a deadline.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl System {
-    /// Takes a job on, in a task of its own, unless one does already.
+    /// Moves a job along in a task, unless one does already.
     pub(crate) fn pursue(&self, job: RunId) {
         if !self.services.market.pursue(job) {
             return;
@@ -54,21 +54,21 @@ impl System {
         });
     }
 
-    /// Whether what was not done for want of room, or was undone for that, may be done in a while.
+    /// Whether a step failed for lack of disk space, or was rolled back for it.
     fn may_have_room(&self, error: &MarketError) -> bool {
         let is_about_room =
             matches!(error, MarketError::Journal(JournalError::Full(_) | JournalError::Conflict { .. }));
         is_about_room
             && !self.services.journal.status.is_stopping()
-            && self.services.journal.status.has_halted() == false
+            && !self.services.journal.status.has_halted()
     }
 
-    /// Takes on every job that is not over.
+    /// Moves every open job along.
     pub(crate) fn pursue_all(&self) {
         self.services.market.open().into_iter().for_each(|job| self.pursue(job));
     }
 
-    /// Waits a moment for jobs whose runs are over to be closed as well: that is only a record.
+    /// Waits briefly until jobs of closed runs are closed too, which is only a record.
     pub(crate) async fn close_jobs(&self) {
         let is_closed = |job: &RunId| {
             let row = self.services.journal.run(*job).ok().flatten();
@@ -106,13 +106,13 @@ impl System {
         Ok(())
     }
 
-    /// Writes a step down. Durable when it returns. One that did not follow from where the job is has changed nothing.
+    /// Records a step, durable when it returns. A step that does not follow from the job's stage changes nothing.
     pub(super) async fn get_on(&self, job: RunId, step: MarketStep) -> Result<(), MarketError> {
         for _ in 0..TRIES_MAX {
             let again = Box::new(step.clone());
             match self.ask_registry(|reply| RegistryMessage::Market { job, step: again, reply }).await {
                 Some(Ok(position)) => return Ok(self.services.journal.durable(position).await?),
-                // What was free when it was chosen is not any more.
+                // The credits were spent after the choice.
                 Some(Err(MarketError::Credits(error))) if step.stage() == Stage::Contract => {
                     return Box::pin(self.get_on(job, failed(Stage::Contract, error.to_string(), 0))).await;
                 }
@@ -126,7 +126,7 @@ impl System {
 
     async fn propose(&self, job: &Job) -> MarketStep {
         let services = &self.services;
-        // What is wrong with the plan itself is told when it is split up.
+        // The decomposition reports faults of the plan.
         let plan = self.valid(read(&job.plan)).await.ok();
         let takes = |agent: &AgentId| {
             plan.as_ref().is_none_or(|it| services.evaluation.profiles.of(agent).takes(it).is_ok())
@@ -151,7 +151,7 @@ impl System {
         }
     }
 
-    /// Splits the job up: its plan, with the approvals that its oversight asks for.
+    /// Prepares the plan, with the approvals that its oversight asks for.
     async fn decompose(&self, contract: &Contract) -> MarketStep {
         let Contract { job, oversight, .. } = contract;
         let draft = read(&job.plan).map(|mut draft| {
@@ -172,10 +172,10 @@ impl System {
         self.judge_plan(draft?).await.map_err(told)
     }
 
-    /// Opens the run, under the id of the job: it is the same one, however often it is opened.
+    /// Opens the run under the id of the job, which makes it idempotent.
     async fn execute(&self, decomposition: &Decomposition) -> Result<MarketStep, MarketError> {
         let Decomposition { contract: Contract { job, winner, budget, .. }, plan, .. } = decomposition;
-        // Where a process ended in between it is there, and the job's, whatever would be refused today.
+        // A run that a dead process opened is the job's, even if it would be refused today.
         let opened = self.services.journal.run(job.id)?;
         if opened.is_some_and(|row| row.client == job.client && row.agent == *winner)
             && self.has_opened(job.id).await?
@@ -207,10 +207,10 @@ impl System {
     async fn evaluate(&self, execution: &Execution) -> Result<Option<MarketStep>, MarketError> {
         let Contract { job, deadline, .. } = &execution.contract;
         let services = &self.services;
-        let mut stirs = services.journal.status.watch_changes();
+        let mut changes = services.journal.status.watch_changes();
         let mut is_late = false;
         loop {
-            stirs.mark_unchanged();
+            changes.mark_unchanged();
             let row = services.journal.run(job.id)?;
             match row.as_ref().map(|row| &row.status) {
                 None => {
@@ -228,7 +228,7 @@ impl System {
                     if !is_late && left.is_some_and(|left| left <= 0) {
                         match self.cancel_by(job.id, Canceller::Deadline).await {
                             Ok(()) => is_late = true,
-                            // It is tried again: what fails does so because something is being restarted.
+                            // Tried again: failures here come from restarts.
                             Err(error) => {
                                 tracing::warn!(job = %job.id, %error, "it is late, and cannot be cancelled yet");
                                 tokio::time::sleep(CANCEL_AGAIN).await;
@@ -239,7 +239,7 @@ impl System {
                     let left = left.filter(|_| !is_late).map_or(LONGEST_WAIT, |left| {
                         Duration::from_millis(left.unsigned_abs()).min(LONGEST_WAIT)
                     });
-                    let _ = tokio::time::timeout(left, stirs.changed()).await;
+                    let _ = tokio::time::timeout(left, changes.changed()).await;
                     continue;
                 }
             }

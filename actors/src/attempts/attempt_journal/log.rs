@@ -1,4 +1,4 @@
-//! What the code of an attempt notes: its steps, its progress, the runs that it opens.
+//! Records that the code of an attempt makes: steps, progress, child runs.
 
 use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
@@ -63,8 +63,7 @@ impl AttemptLog for AttemptJournal {
             if self.over.load(Ordering::SeqCst) {
                 return Err(AttemptLogError::AttemptEnded);
             }
-            // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
-            // about it at the same time cannot have finished it in between.
+            // Taken before the history is asked: a concurrent call of the same step cannot finish in between.
             let around = AROUND.try_get().ok().flatten();
             let open = Open { key: key.clone(), acts: acting.is_some(), waits: false, around };
             match lock(&self.steps).open.entry(step.to_owned()) {
@@ -86,7 +85,7 @@ impl AttemptLog for AttemptJournal {
                 }
                 StepLookup::InDoubt | StepLookup::ChangedByPatch(_) => {
                     drop(opened);
-                    // Whatever else ends the attempt before that is written: it ends in doubt.
+                    // If anything else ends the attempt before the record, its outcome is unknown.
                     self.in_doubt.store(true, Ordering::SeqCst);
                     let (of, step) = (of.clone(), step.to_owned());
                     self.append_durably(Event::StepInDoubt { of, step: step.clone() }).await?;
@@ -125,7 +124,7 @@ impl AttemptLog for AttemptJournal {
         Box::pin(async move {
             let open = lock(&self.steps).open.get(step).map(|open| (open.key.clone(), open.acts));
             let Some((key, acts)) = open else { return Err(AttemptLogError::AttemptEnded) };
-            // What came of it may wait for room: it is under way for as long as that is not written down.
+            // The step counts as running until its result is recorded, which may wait for space.
             let _opened = Opened { log: self, step: Some(step) };
             let outcome = match ended {
                 Ok(value) => {
@@ -139,7 +138,7 @@ impl AttemptLog for AttemptJournal {
                 }
                 Err(failure) => {
                     self.tell(Telemetry::StepFailed);
-                    // Of one that acted and may have been done, nothing is known still.
+                    // A step that acted and may be done has no known failure.
                     if !acts || failure.category.is_loss() {
                         return Ok(());
                     }
@@ -164,7 +163,7 @@ impl AttemptLog for AttemptJournal {
         let mut steps = lock(&self.steps);
         steps.open.remove(step);
         if steps.waiting > 0 {
-            // It may have been in a task of its own, and what is left may only wait.
+            // The step may have run in another task, and the rest may only wait.
             self.signs.notify_one();
         }
         self.lulls.notify_waiters();
@@ -179,7 +178,7 @@ impl AttemptLog for AttemptJournal {
     }
 }
 
-/// A step whose beginning or end is not written down yet: unless it begins then, nobody is about it when this is dropped.
+/// A step whose start or end is not recorded yet. Unless it starts, dropping this removes the step.
 struct Opened<'a> {
     log: &'a AttemptJournal,
     step: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! The slot of an attempt and its time: while it only waits for runs that it opened others have its slot, and it costs nothing.
+//! Slot and time of an attempt: while it only waits for child runs, it has no slot and costs nothing.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -13,10 +13,10 @@ use super::{AttemptJournal, Late};
 use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
 
-/// Time until the run queue is asked again that had no room, or was being restarted.
+/// Delay before a full or restarting run queue is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A step waits for the end of a run, until this is dropped.
+/// A step that waits for a child run, until this is dropped.
 pub(crate) struct WaitsForRun<'a> {
     log: &'a AttemptJournal,
     step: &'a str,
@@ -29,13 +29,13 @@ impl Drop for WaitsForRun<'_> {
 }
 
 impl AttemptJournal {
-    /// The attempt that this is the log of.
+    /// The attempt of this journal.
     pub(crate) fn key(&self) -> AttemptKey {
         let of = &self.site.of;
         AttemptKey { run: self.site.run, node: of.node.clone(), attempt: of.attempt }
     }
 
-    /// A step does nothing but wait for the end of a run from here on, until what this gives is dropped.
+    /// Marks a step as waiting for a child run, until the returned value is dropped.
     pub(crate) fn waits_for_run<'a>(&'a self, step: &'a str) -> WaitsForRun<'a> {
         self.note_waits(step, true);
         WaitsForRun { log: self, step }
@@ -47,13 +47,13 @@ impl AttemptJournal {
         if let Some(open) = steps.open.get_mut(step) {
             open.waits = waits;
         }
-        // It may wait in a task of its own.
+        // The step may wait in another task.
         self.signs.notify_one();
         self.lulls.notify_waiters();
     }
 
-    /// Goes on with a call. Whenever it has nothing to do and all its steps that are under way wait for runs, others have its slot;
-    /// when nothing waits any more, it goes on once it has one again.
+    /// Polls a call. While nothing but waits for child runs is left, the slot is yielded; the call continues once the
+    /// attempt has a slot again.
     pub(super) async fn lending<T>(&self, call: impl Future<Output = T>) -> T {
         let (mut call, mut again) = (pin!(call), None);
         let mut slot: Option<BoxFuture<'_, ()>> = None;
@@ -80,15 +80,15 @@ impl AttemptJournal {
         .await
     }
 
-    /// Whether the slot was given back for runs that nobody waits for any more. Said once.
+    /// Whether the slot was yielded for waits that were given up. Reported once.
     fn gave_up_waiting(&self) -> bool {
         let mut steps = lock(&self.steps);
         steps.waiting == 0 && std::mem::take(&mut steps.lent)
     }
 
-    /// Gives the slot back if nothing is done with it; false if it could not be given back.
+    /// Yields an idle slot; `false` if that is impossible now.
     fn yield_slot(&self) -> bool {
-        // Whoever takes a step up says so under this lock before it looks for a slot.
+        // A step that begins is registered under this lock before it asks for a slot.
         let mut steps = lock(&self.steps);
         if !steps.only_wait() {
             return true;
@@ -102,17 +102,17 @@ impl AttemptJournal {
         yielded
     }
 
-    /// Waits until the attempt has a slot again, if it gave it back: that is no time of its own. When this process is to end, that does
-    /// not come.
+    /// Waits for a slot, if the attempt yielded its own; this does not count as its time. Never completes during a
+    /// shutdown.
     pub(crate) async fn reclaim(&self) {
         let (executor, key) = (&self.executor, self.key());
         if !executor.attempts.is_without_slot(&key) {
             return;
         }
         let _still = self.waited.begin();
-        while let Some(stirs) = executor.attempts.want(&key) {
-            let mut stirred = pin!(stirs.notified());
-            stirred.as_mut().enable();
+        while let Some(slot_notify) = executor.attempts.want(&key) {
+            let mut notified = pin!(slot_notify.notified());
+            notified.as_mut().enable();
             let has_room = executor.scheduler.reclaim(&key);
             if !executor.attempts.is_without_slot(&key) {
                 return;
@@ -124,20 +124,20 @@ impl AttemptJournal {
                 }
             };
             tokio::select! {
-                () = stirred => {}
+                () = notified => {}
                 () = again => {}
                 never = self.ends_with_process() => match never {},
             }
         }
     }
 
-    /// When this process is to end, the attempt ends as if with it, once no step of it acts on the world. Else this does not end.
+    /// Completes during a shutdown, once no step acts on the world: the attempt ends with its process.
     pub(crate) async fn ends_with_process(&self) -> Infallible {
         self.executor.journal.status.stopped().await;
         loop {
             let mut lull = pin!(self.lulls.notified());
             lull.as_mut().enable();
-            // Without a slot nothing is done, and what is about to begin does not any more.
+            // Without a slot nothing runs, and nothing begins any more.
             if self.executor.attempts.is_without_slot(&self.key()) || !lock(&self.steps).any_acts() {
                 break;
             }
@@ -147,20 +147,20 @@ impl AttemptJournal {
         std::future::pending().await
     }
 
-    /// Does the work within its time, and within what is set aside for it of the budget of its run: more is, as long as there is any.
-    /// A millisecond of a slot is a credit.
+    /// Does the work within its timeout and its share of the run's budget, extended while the budget lasts. One
+    /// millisecond of a slot is one credit.
     pub(crate) async fn within<T>(&self, timeout_ms: u64, work: impl Future<Output = T>) -> Result<T, Late> {
         let (begun, of) = (Instant::now(), (self.site.of.node.clone(), self.site.of.attempt));
         let mut work = pin!(work);
-        // Most of what computes is done at once.
+        // Most pure work completes at its first poll.
         if let Poll::Ready(ended) = futures::poll!(&mut work) {
             return Ok(ended);
         }
         let ask =
             |act: &dyn Fn(&mut RunBudget) -> Option<u64>| self.executor.run_budgets.with(self.site.run, act);
-        let mut held = ask(&|purse| Some(purse.reserved(&of))).flatten();
+        let mut held = ask(&|run_budget| Some(run_budget.reserved(&of))).flatten();
         loop {
-            // What the clock cannot add never comes.
+            // A time beyond the clock's range never comes.
             let in_time = || self.waited.end_of(begun, Duration::from_millis(timeout_ms));
             let paid = || {
                 let ms = held.filter(|held| *held < timeout_ms)?;
@@ -173,14 +173,14 @@ impl AttemptJournal {
             if let Ok(ended) = ended {
                 return Ok(ended);
             }
-            // It may have waited meanwhile.
+            // The work may have waited meanwhile.
             let now = Instant::now();
             let is_past = |until: Option<Instant>| until.is_some_and(|until| until <= now);
             if is_past(in_time()) {
                 return Err(Late { ms: timeout_ms, spent: false });
             }
             if is_past(paid()) {
-                match ask(&|purse| purse.reserve(&of, timeout_ms)).flatten() {
+                match ask(&|run_budget| run_budget.reserve(&of, timeout_ms)).flatten() {
                     Some(more) => held = Some(more),
                     None => return Err(Late { ms: held.unwrap_or(0), spent: true }),
                 }

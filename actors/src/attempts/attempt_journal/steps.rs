@@ -1,32 +1,31 @@
-//! The steps of an attempt that are under way.
+//! The running steps of an attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::event::StepKey;
 
-/// Steps that are under way.
 #[derive(Default)]
 pub(super) struct Steps {
     pub(super) open: BTreeMap<String, Open>,
-    /// Runs whose end is waited for.
+    /// Child runs that are waited for.
     pub(super) waiting: u32,
-    /// The slot was given back for that, and nobody has seen to it since.
+    /// The slot was yielded for that, and not asked back.
     pub(super) lent: bool,
 }
 
-/// A step that is under way.
+/// A running step.
 pub(super) struct Open {
     pub(super) key: StepKey,
     pub(super) acts: bool,
-    /// It does nothing but wait for the end of a run that it opened.
+    /// The step only waits for a child run.
     pub(super) waits: bool,
-    /// The step that it is taken in.
+    /// The step that encloses it.
     pub(super) around: Option<Arc<str>>,
 }
 
 impl Steps {
-    /// Whether a run is waited for, and each step that is under way does nothing but that, or is around one that does.
+    /// Whether a child run is waited for, and every running step waits for one or encloses one that does.
     pub(super) fn only_wait(&self) -> bool {
         if self.waiting == 0 {
             return false;
@@ -35,18 +34,18 @@ impl Steps {
         self.open.iter().all(|(id, open)| open.waits || around.contains(id.as_str()))
     }
 
-    /// Whether a step acts on the world that is under way and does more than that.
+    /// Whether a running step acts on the world and does more than wait.
     pub(super) fn any_acts(&self) -> bool {
         let around = self.around_waiting();
         self.open.iter().any(|(id, open)| open.acts && !open.waits && !around.contains(id.as_str()))
     }
 
-    /// The steps around those that wait for a run.
+    /// Steps that enclose waiting ones.
     fn around_waiting(&self) -> BTreeSet<&str> {
         let mut waiting = BTreeSet::new();
         for open in self.open.values().filter(|open| open.waits) {
             let mut around = open.around.as_deref();
-            // Whatever is around one that was seen was seen, too.
+            // Steps around one that was visited were visited too.
             while let Some(step) = around.filter(|step| waiting.insert(*step)) {
                 around = self.open.get(step).and_then(|open| open.around.as_deref());
             }

@@ -1,5 +1,4 @@
-//! Programs one after the other. They are kept as a flat list, so it makes no difference in which order they were put together:
-//! neither to what they give, nor to the names of their steps.
+//! Composition of programs. Stages are a flat list, so grouping changes neither results nor the names of steps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,36 +12,36 @@ use super::context::ProgramContext;
 use super::routine::{Routine, Shape, structural};
 use super::step::Step;
 
-/// A piece of a program.
+/// A stage of a composed program.
 #[derive(Clone)]
 pub(super) enum Stage {
-    /// Code of its own.
+    /// Code.
     Routine(Routine),
-    /// What makes the output of one piece the input of the next.
+    /// Maps one stage's output to the next one's input.
     Mapping(Mapping),
-    /// What is said of all pieces together.
+    /// A declaration about the whole program.
     Whole(Whole),
 }
 
-/// What is said of a program that is put together of several, beside what its pieces say.
+/// A declaration about a composed program, beside those of its stages.
 #[derive(Clone)]
 pub(super) enum Whole {
-    /// What stands before it must be like this: the input, if nothing does.
+    /// Schema of the value before it; of the input, if it comes first.
     Input(Shape),
-    /// The same of the output.
+    /// Schema of the output.
     Output(Shape),
-    /// It does at least this.
+    /// Least class of effects.
     Class(CallClass),
 }
 
-/// What is made of a value, or what is wrong with it.
+/// A map of values; the error says what is wrong with its input.
 type Map = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
 
-/// Makes the output of one program the input of another. Pure: it is called again by each attempt.
+/// Maps the output of one program to the input of the next. Pure: each attempt calls it again.
 #[derive(Clone)]
 pub struct Mapping {
     pub(super) name: String,
-    /// `None`: the value as it is.
+    /// `None`: the identity.
     pub(super) map: Option<Arc<Map>>,
 }
 
@@ -53,7 +52,7 @@ impl fmt::Debug for Mapping {
 }
 
 impl Mapping {
-    /// A map with a name for people; the error says what is wrong with the value that it was given.
+    /// A map with a name for people; its error says what is wrong with the value.
     pub fn new(
         name: impl Into<String>,
         map: impl Fn(Value) -> Result<Value, String> + Send + Sync + 'static,
@@ -61,7 +60,7 @@ impl Mapping {
         Mapping { name: name.into(), map: Some(Arc::new(map)) }
     }
 
-    /// Hands the value on as it is.
+    /// The identity.
     pub fn none() -> Mapping {
         Mapping { name: String::new(), map: None }
     }
@@ -78,7 +77,7 @@ fn joined(stages: &[Stage], part: impl Fn(&Routine) -> &str) -> String {
     routines(stages).map(part).collect::<Vec<_>>().join("-")
 }
 
-/// What a program of these pieces says of itself.
+/// The tool spec of composed stages.
 pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
     let any = || json!({"type": "object", "additionalProperties": true});
     let named = |text: String, none: &str| if text.is_empty() { none.to_owned() } else { text };
@@ -104,7 +103,7 @@ pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
     }
 }
 
-/// What a program of these pieces does, all together.
+/// The combined class of composed stages.
 pub(super) fn class(stages: &[Stage]) -> CallClass {
     let none = CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural };
     stages.iter().fold(none, |all, stage| match stage {
@@ -114,7 +113,7 @@ pub(super) fn class(stages: &[Stage]) -> CallClass {
     })
 }
 
-/// Runs the pieces in order.
+/// Runs the stages in order.
 pub(super) async fn run(stages: &[Stage], agent: &ProgramContext, input: Value) -> ToolResult {
     let count = routines(stages).count();
     let mut value = input;
@@ -144,7 +143,7 @@ pub(super) async fn run(stages: &[Stage], agent: &ProgramContext, input: Value) 
     Ok(value)
 }
 
-/// Runs one piece. `at`: its number, if there are others. What the last one gives is the result of the attempt, and kept as such.
+/// Runs one stage; `at` is its number if there are others. The result of the last one is that of the attempt.
 async fn piece(
     routine: &Routine,
     agent: &ProgramContext,
@@ -162,7 +161,7 @@ async fn piece(
     let inside = inside.called_by(step.as_deref());
     let run = async {
         let output = (routine.code)(inside, input.clone()).await;
-        // What a step found wrong counts, whatever the code has made of it: nothing is kept of this piece, and none comes after it.
+        // A fatal step error counts whatever the code returns: neither this stage nor a later one is recorded.
         if let Some(failure) = agent.fatal() {
             return Err(failure);
         }

@@ -1,4 +1,4 @@
-//! What a program has at hand while it runs.
+//! The context of a running program.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -17,21 +17,20 @@ use serde_json::Value;
 use super::step::{Step, StepError};
 use crate::attempts::attempt_journal::AROUND;
 
-/// What a program has at hand while it runs: its steps, its signs of life, its workspace. Cloning it gives another handle to the
-/// same attempt.
+/// The context of a running program: steps, progress, workspace. A clone is another handle of the same attempt.
 #[derive(Clone)]
 pub struct ProgramContext {
     log: Arc<dyn AttemptLog>,
     workspace: Arc<Path>,
-    /// What a receiver can recognise a repetition of the attempt's work by.
+    /// Idempotency key of the attempt's work.
     key: Digest,
-    /// What stands before the ids of its steps.
+    /// Prefix of step ids.
     stage: Arc<str>,
-    /// The step that its steps are taken in, if it is given to one, in whatever task they are.
+    /// The step that encloses steps of this handle, in any task.
     around: Option<Arc<str>>,
     version: Arc<str>,
     class: CallClass,
-    /// What ends the attempt, whatever the program makes of it.
+    /// The error that ends the attempt, whatever the program returns.
     fatal: Arc<OnceLock<StepError>>,
 }
 
@@ -49,13 +48,13 @@ impl ProgramContext {
         }
     }
 
-    /// The same for a piece of the program.
+    /// The context of one stage.
     pub(super) fn within(&self, stage: Option<&str>, version: &str, class: CallClass) -> ProgramContext {
         let stage = stage.map_or_else(String::new, |stage| format!("{stage}/"));
         ProgramContext { stage: stage.into(), version: version.into(), class, ..self.clone() }
     }
 
-    /// The same for what is called by a step.
+    /// The context of a call inside a step.
     pub(super) fn called_by(self, step: Option<&str>) -> ProgramContext {
         ProgramContext { around: step.map(Arc::from), ..self }
     }
@@ -64,18 +63,18 @@ impl ProgramContext {
         self.fatal.get().cloned().map(Failure::from)
     }
 
-    /// Does a step, or gives what came of it before, without calling it. A result is kept by the id of the step, the version of
-    /// the program and the step's input, for as long as the run is; `null` is a result. What fails is not kept: the next attempt
-    /// calls it again.
+    /// Runs a step, or returns its recorded result without calling it. Results are keyed by step id, program version
+    /// and input, and kept as long as the run; `null` is a result. Failures are not kept: the next attempt calls the
+    /// step again.
     ///
-    /// The result of a step that acts, or of a program that does, is durable when this returns. Dropping the future drops the
-    /// call; of a step that acts it is not known then whether it was done.
+    /// The result of a step that acts, or of a program that does, is durable when this returns. Dropping the future
+    /// drops the call; a dropped step that acts has an unknown outcome.
     ///
     /// # Errors
     ///
-    /// See [`StepError`]. All but [`StepError::Failed`] end the attempt, even if the program goes on: a step of the same id
-    /// was recorded with another input or by another version, or its result is lost and it may not be called twice. Each step
-    /// after that gives the same error, and calls nothing.
+    /// See [`StepError`]. All but [`StepError::Failed`] end the attempt, even if the program continues: the id was
+    /// recorded with another input or version, or its result is lost and it may not be called twice. Every later step
+    /// returns the same error and calls nothing.
     pub async fn step<T, F, R>(&self, step: impl Into<Step>, call: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
@@ -115,7 +114,7 @@ impl ProgramContext {
         let mut open = Open { log: &*self.log, id: Some(&id) };
         let called = AROUND.scope(Some(Arc::clone(&id)), call()).await;
         let kept = match &called {
-            // What is given is what is recorded, as each attempt after this one is given it.
+            // The first call returns the recorded form, as every later attempt gets it.
             Ok(value) => Some(as_recorded::<T>(value).map_err(|why| shape("result", why))?),
             Err(_) => None,
         };
@@ -128,8 +127,7 @@ impl ProgramContext {
         }
     }
 
-    /// What a receiver can recognise a repetition of a step by: the same for every attempt, and for a step that acted before its
-    /// node was patched the same as then.
+    /// Idempotency key of a step, the same for every attempt; a step that acted keeps its key when its node is patched.
     pub fn idempotency_key(&self, step: &str) -> Digest {
         let step = format!("{}{step}", self.stage);
         // A log that cannot be read lets no step begin.
@@ -137,16 +135,16 @@ impl ProgramContext {
         before.unwrap_or_else(|| lineage::step_key(self.key, &step))
     }
 
-    /// Opens a run as a step, and waits for its end. Doing it again finds the same run. It has at most the budget that is left
-    /// to the run of this attempt, what both scopes allow, and at most the same impact; it is cancelled with this attempt's node.
+    /// Opens a child run as a step, and waits for its end. A repetition finds the same run. The child has at most the
+    /// free budget, the common scope and the impact of this attempt, and is cancelled with its node.
     ///
-    /// While an attempt only waits for runs it has no slot and costs nothing, and the waiting counts as a sign of life; the timeout of
-    /// its node goes on. Within a step, this is to be awaited in the task of that step: what a step does in another task counts as
-    /// work of its own, which keeps the slot. Dropping the future leaves the run as it is.
+    /// While an attempt only waits for child runs it has no slot and costs nothing; the wait is a sign of life and
+    /// counts against the node's timeout. Inside a step, await this in the step's own task: other tasks count as work,
+    /// which keeps the slot. Dropping the future leaves the run as it is.
     ///
     /// # Errors
     ///
-    /// See [`StepError`]. How the run ended is no error: see [`ChildRunResult`].
+    /// See [`StepError`]. The outcome of the run is no error: see [`ChildRunResult`].
     pub async fn spawn(&self, id: &str, child: ChildRunSpec) -> Result<ChildRunResult, StepError> {
         let ChildRunSpec { plan, budget, scope, intent } = &child;
         let input = serde_json::json!({"plan": plan, "budget": budget, "scope": scope, "intent": intent});
@@ -157,7 +155,7 @@ impl ProgramContext {
         .await
     }
 
-    /// What was reported last, by this attempt or by one before it that failed or died.
+    /// The last token that this attempt or an earlier one reported.
     ///
     /// # Errors
     ///
@@ -166,7 +164,7 @@ impl ProgramContext {
         self.log.resume_token()
     }
 
-    /// Reports how far it has come: a sign of life, and what the next attempt is given if this one fails. At most 4 KiB.
+    /// Reports progress: a sign of life, and the token for the next attempt if this one fails. At most 4 KiB.
     ///
     /// # Errors
     ///
@@ -175,18 +173,18 @@ impl ProgramContext {
         self.log.progress(token.into())
     }
 
-    /// A sign of life.
+    /// Gives a sign of life.
     pub fn beat(&self) {
         self.log.heartbeat();
     }
 
-    /// The folder that it may touch.
+    /// The workspace.
     pub fn workspace(&self) -> &Path {
         &self.workspace
     }
 }
 
-/// A value as it is recorded, and read back from that; or why it cannot be.
+/// Converts a value to its recorded form and back; the error says why that is impossible.
 fn as_recorded<T: Serialize + DeserializeOwned>(value: &T) -> Result<(Value, T), String> {
     let value = serde_json::to_value(value).map_err(|error| error.to_string())?;
     let value = json::canonical(&value).map_err(|error| error.to_string())?.value();
@@ -197,7 +195,7 @@ fn as_recorded<T: Serialize + DeserializeOwned>(value: &T) -> Result<(Value, T),
     Ok((value, given))
 }
 
-/// A step that is being called: if that is given up, nobody is about it any more.
+/// A step that is being called; dropping it removes the step.
 struct Open<'a> {
     log: &'a dyn AttemptLog,
     id: Option<&'a str>,

@@ -1,5 +1,5 @@
-//! Agents written as code. A program is a tool: it is called with a permit, from plans, takes a slot, is charged, tried again and
-//! journaled like any other. What tells it from others is that it remembers which of its steps are done.
+//! Agents written as code. A program is a tool: plans call it, and it passes the gate, takes a slot, is charged,
+//! retried and journaled like any tool. Beyond that it remembers its finished steps.
 
 mod compose;
 mod context;
@@ -46,11 +46,11 @@ use routine::{Routine, Shape, structural};
 #[derive(Clone)]
 pub struct Program {
     stages: Vec<Stage>,
-    /// What it says of itself as a tool.
+    /// The tool spec.
     spec: ToolSpec,
-    /// A name that was given to it, whatever its stages are called.
+    /// Name of the whole program, independent of its stages.
     named: Option<String>,
-    /// What was said of all of it.
+    /// Description of the whole program.
     described: Option<String>,
 }
 
@@ -61,11 +61,11 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// A program of this name and version. The version is that of its code: give it another one whenever its steps do something
-    /// else, or come in another order. It takes any object, gives anything, and does nothing to the world, until it says more.
+    /// A program with this name and version. Change the version whenever steps do something else or come in another
+    /// order. By default it takes any object, returns anything and does not change the world.
     ///
-    /// `code` is called once for each attempt, with what the attempt may do and its input. Whatever it does outside of steps
-    /// is done again by each attempt.
+    /// `code` runs once for each attempt, with its context and input. Each attempt repeats whatever it does outside of
+    /// steps.
     pub fn new<I, O, F, R>(name: impl Into<String>, version: impl Into<String>, code: F) -> Program
     where
         I: DeserializeOwned + Send + 'static,
@@ -98,7 +98,7 @@ impl Program {
         Program { stages, spec, named: None, described: None }
     }
 
-    /// Says something of the only piece of code of this program; of several, `whole` is said beside what they say themselves.
+    /// Applies a declaration to the only stage, or to a composed program as a whole.
     fn with(mut self, change: impl FnOnce(&mut Routine), whole: impl FnOnce(&mut Vec<Stage>)) -> Program {
         match &mut self.stages[..] {
             [Stage::Routine(routine)] => change(routine),
@@ -120,7 +120,7 @@ impl Program {
         self.described = described;
     }
 
-    /// One line for people and models.
+    /// Sets one line for people and models.
     pub fn description(mut self, description: impl Into<String>) -> Program {
         let description = description.into();
         if let [Stage::Routine(routine)] = &mut self.stages[..] {
@@ -130,8 +130,7 @@ impl Program {
         self
     }
 
-    /// The JSON Schema of its input, an object: whoever calls it is held to it. Of programs that are put together, the first is held
-    /// to its own as well.
+    /// Sets the JSON Schema of the input, an object. The first stage of a composed program keeps its own schema too.
     pub fn input(self, schema: Value) -> Program {
         let shape = Shape::new(schema);
         let whole = shape.clone();
@@ -141,15 +140,15 @@ impl Program {
         )
     }
 
-    /// The JSON Schema of its output: it is held to it. Of programs that are put together, the last is held to its own as well.
+    /// Sets the JSON Schema of the output. The last stage of a composed program keeps its own schema too.
     pub fn output(self, schema: Value) -> Program {
         let shape = Shape::new(schema);
         let whole = shape.clone();
         self.with(|routine| routine.output = shape, |stages| stages.push(Stage::Whole(Whole::Output(whole))))
     }
 
-    /// What it does to the world, all its steps together. What writes or reaches out has impact 1. Programs that are put together do
-    /// at least what each of them does.
+    /// Sets the effect of all steps together; `write` and `external` have impact 1. A composed program has at least the
+    /// effects of its stages.
     pub fn effect(self, effect: Effect) -> Program {
         let impact = u8::from(effect.acts());
         let class = CallClass { impact, effect, idem: Idempotency::Natural };
@@ -162,8 +161,7 @@ impl Program {
         )
     }
 
-    /// The most impact that it has: 0 observes, 1 operates, 2 controls. Programs that are put together have at least that of each
-    /// of them.
+    /// Sets the impact: 0 observes, 1 operates, 2 controls. A composed program has at least that of its stages.
     pub fn impact(self, impact: u8) -> Program {
         let class = CallClass { impact: impact.min(2), effect: Effect::None, idem: Idempotency::Natural };
         self.with(
@@ -172,7 +170,7 @@ impl Program {
         )
     }
 
-    /// Another name, by which plans call it. Its steps are known by the same names as before.
+    /// Sets another name for plans. Steps keep their names.
     pub fn named(mut self, name: impl Into<String>) -> Program {
         let name = name.into();
         self.spec.name.clone_from(&name);
@@ -180,12 +178,12 @@ impl Program {
         self
     }
 
-    /// The name by which plans call it.
+    /// The name for plans.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Its version: those of all its pieces of code.
+    /// The versions of all stages.
     pub fn version(&self) -> &str {
         &self.spec.version
     }
@@ -199,16 +197,16 @@ impl Program {
 }
 
 impl Program {
-    /// The program that gives what it is given.
+    /// The program that returns its input.
     pub fn identity() -> Program {
         Program::of(Vec::new())
     }
 
-    /// This program, and then another, which is given what `map` makes of the output. The value between is held to the input
-    /// of the other, and what each piece gave is kept: an attempt goes on where the one before it was.
+    /// This program, then `next` on the mapped output. The value between them must fit the input schema of `next`, and
+    /// the result of each stage is recorded: a later attempt continues after it.
     ///
-    /// `a.then(f, b).then(g, c)` is `a.then(f, b.then(g, c))`, and [`Program::identity`] before or behind, with
-    /// [`Mapping::none`], changes nothing.
+    /// `a.then(f, b).then(g, c)` equals `a.then(f, b.then(g, c))`, and [`Program::identity`] with [`Mapping::none`]
+    /// changes nothing.
     pub fn then(self, map: Mapping, next: Program) -> Program {
         let mut stages = self.stages;
         stages.extend(map.map.is_some().then_some(Stage::Mapping(map)));

@@ -1,4 +1,4 @@
-//! One piece of a program: its code, and the shapes of its input and output.
+//! One stage of a program: code with its schemas.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::context::ProgramContext;
 
-/// What a program does with its input.
+/// The code of a program.
 pub(super) type Code = Arc<dyn Fn(ProgramContext, Value) -> BoxFuture<'static, ToolResult> + Send + Sync>;
 
-/// One piece of code with what it takes and gives.
+/// Code with its schemas.
 #[derive(Clone)]
 pub(super) struct Routine {
     pub(super) name: String,
@@ -27,7 +27,7 @@ pub(super) struct Routine {
     pub(super) class: CallClass,
 }
 
-/// What a value must be like.
+/// A schema of values.
 #[derive(Clone)]
 pub(super) struct Shape {
     pub(super) schema: Value,
@@ -39,7 +39,7 @@ impl Shape {
         Shape { schema, compiled: Arc::default() }
     }
 
-    /// What is wrong with a value, if anything is.
+    /// Says what is wrong with a value.
     pub(super) fn judge(&self, value: &Value) -> Result<(), String> {
         let compiled = self.compiled.get_or_init(|| {
             let rule = Rule { method: Method::Schema, p: None, spec: Some(Arc::new(self.schema.clone())) };

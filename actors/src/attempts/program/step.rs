@@ -1,4 +1,4 @@
-//! A step of a program: what is done once, and remembered.
+//! Steps of a program: done once, and remembered.
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::json::{self, Json, JsonError};
@@ -7,8 +7,8 @@ use ostler_kernel::port::{ArtifactError, AttemptLogError};
 use ostler_kernel::run::FailureCategory;
 use serde::Serialize;
 
-/// A step that is to be taken. Unless it says that it acts, it may be repeated without harm: it is called again if its process
-/// dies before its result is written down.
+/// A step. By default repeating it is harmless, and it is called again if its process died before its result was
+/// recorded.
 #[derive(Debug, Clone)]
 pub struct Step {
     pub(super) id: String,
@@ -17,12 +17,12 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of this id, of which there is one in the program.
+    /// A step with an id that is unique in the program.
     pub fn new(id: impl Into<String>) -> Step {
         Step { id: id.into(), input: Ok(Json::null()), acting: None }
     }
 
-    /// What it is done with. The same id with another input is an error, not another step: what has many inputs needs many ids.
+    /// Sets the input. The same id with another input is an error, not another step: many inputs need many ids.
     pub fn input(self, input: &(impl Serialize + ?Sized)) -> Step {
         let value = serde_json::to_value(input).map_err(|error| error.to_string());
         let input =
@@ -30,9 +30,9 @@ impl Step {
         Step { input, ..self }
     }
 
-    /// It does something to the world: that it is about to is written down before it does, and `idem` says what may be done
-    /// if its process dies before it has told what came of it. `Natural` and `Keyed`: it is called again, under the same
-    /// [idempotency key](super::ProgramContext::idempotency_key). `None`: never; a person is asked.
+    /// Declares that the step changes the world: its intent is recorded first, and `idem` decides what happens when its
+    /// result is lost. `Natural` and `Keyed`: it is called again under the same [idempotency
+    /// key](super::ProgramContext::idempotency_key). `None`: never; a person settles it.
     pub fn effect(self, idem: Idempotency) -> Step {
         Step { acting: Some(idem), ..self }
     }
@@ -50,20 +50,20 @@ impl From<String> for Step {
     }
 }
 
-/// Why there is no result of a step.
+/// Why a step has no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StepError {
-    /// It was called and failed; the next attempt calls it again.
+    /// The call failed; the next attempt repeats it.
     #[error("{}", .0.message)]
     Failed(Failure),
-    /// Its input or its result is no JSON, or its result is none of the type that is asked for.
+    /// The input or the result is no JSON, or has another type.
     #[error("step {step:?}: its {what} is not as it must be: {why}")]
     Shape {
-        /// Which step.
+        /// The step.
         step: String,
         /// `input` or `result`.
         what: &'static str,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// It acts, and its program says that it does not.
@@ -71,14 +71,14 @@ pub enum StepError {
         "step {0:?} acts on the world, and its program says that it does not: give the program an effect"
     )]
     Undeclared(String),
-    /// It was not called, or what came of it is not kept.
+    /// The log refused the step, or its result could not be recorded.
     #[error(transparent)]
     Log(#[from] AttemptLogError),
 }
 
 impl StepError {
-    /// Whether the attempt is over whatever its program makes of it: something was recorded that does not go with what is done
-    /// now, or nobody knows what was done. No step begins after it.
+    /// Whether the error ends the attempt, whatever the program returns: recorded and present steps disagree, or an
+    /// outcome is unknown. No step begins after it.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
             StepError::Failed(_) => false,

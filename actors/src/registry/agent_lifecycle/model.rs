@@ -1,5 +1,5 @@
-//! The machine in a small world, with everything that can happen there in every order: runs and requests come, actors crash,
-//! are given up and released, the pool ends and is started again.
+//! Model checker: the state machine in a small world where runs and requests come, actors crash, are given up and
+//! released, and the pool ends and restarts, in every order.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -7,13 +7,13 @@ use uuid::Uuid;
 
 use super::*;
 
-/// A run, by its number.
+/// Number of a run.
 type Number = u8;
 
-/// Tells the starts of actors apart.
+/// Number of an actor's start.
 type Birth = u8;
 
-/// What the registry is told, in the order in which it comes.
+/// Messages to the registry, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Message {
     Drive(Number),
@@ -37,11 +37,11 @@ enum ToActor {
     Ask(Number),
 }
 
-/// What the pool keeps of the agent.
+/// The pool's view of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Child {
     None,
-    /// It crashed, and is brought up again.
+    /// The child crashed and is being restarted.
     Restarting,
     Up(Actor),
 }
@@ -51,13 +51,13 @@ struct Actor {
     birth: Birth,
     mailbox: VecDeque<ToActor>,
     run: Option<Number>,
-    /// There is nothing to do about its run for long.
+    /// The run needs no actor for long.
     is_idle: bool,
     asked: u64,
     is_to_stop: bool,
 }
 
-/// How often something may still happen that nothing else leads to.
+/// How often each spontaneous event may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Left {
     runs: u8,
@@ -65,7 +65,7 @@ struct Left {
     crashes: u8,
     pool_crashes: u8,
     releases: u8,
-    /// Times that there is no place for an actor that is to start.
+    /// Starts that the full pool refuses.
     full: u8,
 }
 
@@ -78,15 +78,14 @@ struct World {
     waiting: Vec<Number>,
     inbox: VecDeque<Message>,
     child: Child,
-    /// The pool that the registry knows, and whether it still runs.
+    /// The pool that the registry knows, and whether it runs.
     pool: (u8, bool),
-    /// Starts that are under way, by the pool they are for.
+    /// Pending starts by their pool.
     starts: Vec<u8>,
-    /// It stands in line for a place.
     in_line: bool,
-    /// Runs that were accepted, and are neither over nor set aside.
+    /// Accepted runs that are neither over nor suspended.
     open: BTreeSet<Number>,
-    /// The passive run that time may wake.
+    /// The passive run with a deadline.
     alarm: Option<Number>,
     left: Left,
 }
@@ -116,7 +115,7 @@ impl World {
         }
     }
 
-    /// As the registry does it.
+    /// As the registry does.
     fn take(&mut self, input: Input<Birth>) -> Step<Birth> {
         let around = LifecycleContext { first: self.runs.front().map(|&run| id(run)), pool: true };
         let step = self.machine.take(input, around);
@@ -146,7 +145,7 @@ impl World {
         step
     }
 
-    /// To an actor that is gone, nothing is sent: whoever asked hears that.
+    /// A message to an ended actor is lost; its sender learns that.
     fn send(&mut self, birth: Birth, message: ToActor) {
         if let Child::Up(actor) = &mut self.child
             && actor.birth == birth
@@ -165,10 +164,10 @@ impl World {
         }
     }
 
-    /// As the registry does it.
+    /// As the registry does.
     fn deliver(&mut self, message: Message) {
         match message {
-            // It is set aside.
+            // A quarantined agent's run is suspended.
             Message::Drive(run) if self.machine.is_quarantined() => drop(self.open.remove(&run)),
             Message::Drive(run) => {
                 self.runs.push_back(run);
@@ -214,7 +213,7 @@ impl World {
     }
 
     fn born(&mut self) {
-        // Numbers are used again, or there would be worlds without end.
+        // Reusing numbers keeps the number of worlds finite.
         let is_free = |birth: &Birth| {
             !matches!(self.machine.phase(), Phase::Live { actor, .. } if actor == birth)
                 && !self.inbox.contains(&Message::Up(*birth))
@@ -225,7 +224,7 @@ impl World {
         self.inbox.push_back(Message::Up(birth));
     }
 
-    /// Everything that goes on by itself, and what it leads to.
+    /// All events that follow by themselves, and the worlds after them.
     fn inner(&self) -> Vec<(String, World)> {
         let mut next = Vec::new();
         let mut then = |what: String, change: &dyn Fn(&mut World)| {
@@ -263,7 +262,7 @@ impl World {
                 Child::Up(_) => then("it is there already".to_owned(), &|world| {
                     world.starts.remove(at);
                 }),
-                // It is on its way: the start is tried again.
+                // The start is repeated.
                 Child::Restarting => {}
             }
         }
@@ -302,7 +301,7 @@ impl World {
         next
     }
 
-    /// The actor handles a message; `active`: then there is something to do about its run.
+    /// The actor handles a message; `active`: the run has work then.
     fn handle(&mut self, active: bool) {
         let Child::Up(actor) = &mut self.child else { return };
         match actor.mailbox.pop_front() {
@@ -326,7 +325,7 @@ impl World {
         }
     }
 
-    /// Everything that may happen or not.
+    /// All spontaneous events.
     fn outer(&self) -> Vec<(String, World)> {
         let mut next = Vec::new();
         let mut then = |what: String, change: &dyn Fn(&mut World)| {
@@ -412,7 +411,7 @@ impl World {
         next
     }
 
-    /// What is wrong, if nothing goes on by itself any more.
+    /// The violated property of a world where nothing follows by itself.
     fn fault(&self) -> Option<&'static str> {
         let first = self.runs.front();
         let is_passive = self.machine.is_passive();
@@ -446,10 +445,10 @@ impl World {
     }
 }
 
-/// Tries everything; gives how many worlds there are.
+/// Explores all worlds and returns their number.
 fn explore(left: Left) -> usize {
     let mut known: HashMap<World, usize> = HashMap::new();
-    // How each was reached first: from which, by what.
+    // How each world was reached first.
     let mut ways: Vec<(usize, String)> = vec![(0, "start".to_owned())];
     let mut open = VecDeque::from([World::new(left)]);
     known.insert(World::new(left), 0);

@@ -1,4 +1,4 @@
-//! Attempts that give their slot back while they wait, and want one again to go on.
+//! Attempts that yield their slot while they wait, and want one again.
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::RunId;
@@ -12,14 +12,14 @@ use crate::scheduler::context::QueueContext;
 use crate::state::attempt_slot::{Leaves, Wants};
 
 impl SlotAllocator {
-    /// An attempt waits from here on: what it cost so far is charged, and its slot is free.
+    /// Charges an attempt that waits, and frees its slot.
     pub(in crate::scheduler) fn yield_slot(&mut self, cx: &QueueContext, key: &AttemptKey) {
         if let Some(leaves) = cx.attempts.yield_slot(key) {
             self.take_leave(cx, key.run, leaves);
         }
     }
 
-    /// Takes an attempt out of the queue, and charges what it owes: how the accounts stand then, if it held a slot.
+    /// Removes an attempt from the queue and charges what it owes; returns the accounts if it held a slot.
     pub(super) fn take_leave(
         &mut self,
         cx: &QueueContext,
@@ -32,14 +32,14 @@ impl SlotAllocator {
             self.forget(&owner.agent, ticket.job);
             None
         } else if due == 0 {
-            // It was paid for when it gave up the slot before.
+            // Yielding had paid for it.
             self.free(cx, ticket.job)
         } else {
             self.charge(cx, ticket, due)
         }
     }
 
-    /// Queues an attempt that wants a slot to go on; false if there is no room. What is under way goes before what has not begun.
+    /// Queues an attempt that wants a slot again, before jobs that have not begun; `false` if the queue is full.
     pub(in crate::scheduler) fn reclaim(
         &mut self,
         cx: &QueueContext,
@@ -68,7 +68,7 @@ impl SlotAllocator {
         Ok(pushed.is_some())
     }
 
-    /// Queues an attempt anew that is queued to go on, as it waits for no credits any more.
+    /// Queues an attempt again on terms that need no credits.
     pub(in crate::scheduler) fn requeue(
         &mut self,
         cx: &QueueContext,
@@ -82,7 +82,7 @@ impl SlotAllocator {
         Ok(())
     }
 
-    /// Queues whatever wants a slot to go on, in an earlier epoch of the scheduler or since.
+    /// Queues every attempt that wants a slot again.
     pub(super) fn reclaim_all(&mut self, cx: &QueueContext) -> Result<(), ActorProcessingErr> {
         for key in cx.attempts.all_wanting() {
             if !self.reclaim(cx, &key)? {

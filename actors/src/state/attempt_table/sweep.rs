@@ -1,4 +1,4 @@
-//! Attempts that acted on the world stay in the table until their end is durable: it would not be done again.
+//! Attempts that acted stay in the table until their end is durable, because they must not run again.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use crate::base::lock::lock;
 use crate::messages::registry::RegistryMessage;
 
 impl AttemptTable {
-    /// The end of the attempt is ordered, up to there. What acted on the world is kept until that is durable, as it would not be done
-    /// again.
+    /// Notes the position of the record of an end. The entry of an attempt that acted stays until that is durable.
     pub(crate) fn ordered(&self, key: AttemptKey, upto: Position) {
         let acts = self.entries.get_mut(&key).is_some_and(|mut entry| {
             entry.ordered = entry.acts.then_some(upto);
@@ -26,17 +25,17 @@ impl AttemptTable {
         self.forgotten.notify_waiters();
     }
 
-    /// Where the last end is ordered of those that are kept for it.
+    /// Position of the last record that entries wait for.
     pub(crate) fn last_kept(&self) -> Option<Position> {
         lock(&self.kept).iter().map(|(upto, _)| *upto).max()
     }
 
-    /// Lets go of what is kept and durable by now. Gives those whose end was undone: it is not ordered any more.
+    /// Removes entries with durable records. Returns attempts whose record was rolled back.
     fn take_undone(&self) -> Vec<AttemptKey> {
         let mut undone = Vec::new();
         let mut kept = lock(&self.kept);
         while let Some((upto, key)) = kept.front() {
-            // What was ordered anew meanwhile, or taken up again, has another place, or none.
+            // An entry that was recorded again or attached has another position, or none.
             match self.journal.durable(*upto).now_or_never() {
                 None => break,
                 Some(Ok(())) => drop(self.entries.remove_if(key, |_, entry| entry.ordered == Some(*upto))),
@@ -55,25 +54,24 @@ impl AttemptTable {
         undone
     }
 
-    /// Forgets attempts that acted and whose end is durable by now. An end that was undone is recorded anew, by whatever
-    /// drives the run then.
+    /// Removes attempts with durable records. A rolled back end is recorded again by the run's driver.
     pub(crate) fn sweep(&self) {
         self.take_undone().into_iter().for_each(|key| self.undelivered_result(key));
     }
 
-    /// The same, once all that is kept by now is durable.
+    /// The same, once all present entries can be durable.
     pub(crate) fn sweep_when_durable(self: &Arc<AttemptTable>) {
         let Some(last) = self.last_kept() else { return };
         let table = Arc::clone(self);
         tokio::spawn(async move {
-            // The sweep finds out whether it is, or was undone.
+            // The sweep decides whether the records are durable or were rolled back.
             let _ = table.journal.durable(last).await;
             table.sweep();
         });
     }
 
-    /// The end of an attempt reached an agent that drives another run: the agent of its run finds the end itself, and for
-    /// a run that is not active the registry records it.
+    /// Handles a result that reached an agent with another run: a driver finds its results itself, and the registry
+    /// records those of inactive runs.
     pub(crate) fn undelivered_result(&self, key: AttemptKey) {
         if !self.active_runs.has(key.run) {
             self.mailboxes.tell_registry(RegistryMessage::UndeliveredResult(key));

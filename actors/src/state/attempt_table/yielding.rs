@@ -1,5 +1,4 @@
-//! The slot of an attempt: one that only waits gives it back, and wants one again to go on. Whatever changes here is told the run
-//! queue under its lock, so that the two agree.
+//! Yielding a slot while an attempt only waits. The run queue is told under its lock, so both agree.
 
 use std::sync::Arc;
 
@@ -13,25 +12,25 @@ use crate::messages::slots::Ticket;
 use crate::state::attempt_slot::{Leaves, Slot, Wants};
 
 impl AttemptTable {
-    /// The slots that attempts hold, and those that they are queued for to go on.
+    /// Slots that attempts hold or are queued for.
     pub(crate) fn slots(&self) -> Vec<Ticket> {
         self.entries.iter().filter_map(|entry| entry.slot.ticket()).collect()
     }
 
-    /// Whether an attempt has given its slot back, and has none again.
+    /// Whether an attempt has yielded its slot and has none again.
     pub(crate) fn is_without_slot(&self, key: &AttemptKey) -> bool {
         let is_without = |slot| matches!(slot, Slot::Yielded(_) | Slot::Wanted(_) | Slot::Queued(_));
         self.entries.get(key).is_some_and(|entry| is_without(entry.slot))
     }
 
-    /// Whether an attempt that runs has a slot to give back, or wants one that it need not have.
+    /// Whether a running attempt has a slot to yield, or wants one that it no longer needs.
     pub(crate) fn may_yield(&self, key: &AttemptKey) -> bool {
         let Some(entry) = self.entries.get(key) else { return false };
         let has = matches!(entry.slot, Slot::Held(_) | Slot::Wanted(_) | Slot::Queued(_));
         has && matches!(entry.state, AttemptState::Running { .. })
     }
 
-    /// An attempt that runs waits without a slot from here on: what it leaves.
+    /// Takes the slot of an attempt that waits from now on.
     pub(crate) fn yield_slot(&self, key: &AttemptKey) -> Option<Leaves> {
         let mut entry = self.entries.get_mut(key)?;
         if !matches!(entry.state, AttemptState::Running { .. }) {
@@ -53,23 +52,23 @@ impl AttemptTable {
         Some(Leaves { ticket, owner: Arc::clone(&entry.owner), due })
     }
 
-    /// An attempt wants a slot again. Gives what tells it that it has one.
+    /// Marks that an attempt wants a slot again, and returns its signal.
     pub(crate) fn want(&self, key: &AttemptKey) -> Option<Arc<Notify>> {
         let mut entry = self.entries.get_mut(key)?;
         if let Slot::Yielded(left) = entry.slot {
             entry.slot = Slot::Wanted(left);
         }
-        Some(Arc::clone(&entry.stirs))
+        Some(Arc::clone(&entry.slot_notify))
     }
 
-    /// An attempt has its end to tell alone: whatever slot it wants from here on waits for no credits.
+    /// Marks that an attempt only reports its end: its further slots need no credits.
     pub(crate) fn drains(&self, key: &AttemptKey) {
         if let Some(mut entry) = self.entries.get_mut(key) {
             entry.drains = true;
         }
     }
 
-    /// An attempt that is queued for a slot wants it on other terms: what it leaves.
+    /// Takes the queued slot of an attempt, to queue it on other terms.
     pub(crate) fn unqueue(&self, key: &AttemptKey) -> Option<Leaves> {
         let mut entry = self.entries.get_mut(key)?;
         let Slot::Queued(ticket) = entry.slot else { return None };
@@ -77,7 +76,7 @@ impl AttemptTable {
         Some(Leaves { ticket: Some(ticket), owner: Arc::clone(&entry.owner), due: 0 })
     }
 
-    /// What an attempt wants a slot for that is not queued for one in this epoch of the scheduler.
+    /// What an attempt wants a slot for, unless it is queued in this epoch.
     pub(crate) fn wants(&self, key: &AttemptKey, epoch: u64) -> Option<Wants> {
         let entry = self.entries.get(key)?;
         let estimate = match entry.slot {
@@ -91,19 +90,19 @@ impl AttemptTable {
         runs.then(|| Wants { owner: Arc::clone(&entry.owner), agent: entry.agent.clone(), estimate })
     }
 
-    /// Every attempt that wants a slot again.
+    /// All attempts that want a slot again.
     pub(crate) fn all_wanting(&self) -> Vec<AttemptKey> {
         self.keys(|_, entry| matches!(entry.slot, Slot::Wanted(_) | Slot::Queued(_)))
     }
 
-    /// An attempt is queued for a slot.
+    /// Marks an attempt as queued.
     pub(crate) fn queued(&self, key: &AttemptKey, ticket: Ticket) {
         if let Some(mut entry) = self.entries.get_mut(key) {
             entry.slot = Slot::Queued(ticket);
         }
     }
 
-    /// An attempt has the slot that it was queued for; false if it wants none.
+    /// Gives an attempt its queued slot; `false` if it wants none.
     pub(crate) fn granted(&self, key: &AttemptKey, ticket: Ticket) -> bool {
         let Some(mut entry) = self.entries.get_mut(key) else { return false };
         if entry.slot != Slot::Queued(ticket) {
@@ -111,23 +110,23 @@ impl AttemptTable {
         }
         entry.slot = Slot::Held(ticket);
         entry.waited.with_slot();
-        entry.stirs.notify_waiters();
+        entry.slot_notify.notify_waiters();
         true
     }
 
-    /// There was no room for an attempt in the run queue: it is to ask again.
+    /// Wakes an attempt that the full run queue rejected, to ask again.
     pub(crate) fn ask_again(&self, key: &AttemptKey) {
         if let Some(entry) = self.entries.get(key) {
-            entry.stirs.notify_waiters();
+            entry.slot_notify.notify_waiters();
         }
     }
 }
 
-/// What is left of an estimate.
+/// The rest of an estimate.
 fn less(Price { charge, credits, tokens }: Price, used: u64) -> Price {
     Price {
         charge: charge.saturating_sub(used).max(1),
-        // None at all means that a reservation pays for it: whoever has used up its estimate waits for credits still.
+        // No credits at all mark a reservation; otherwise at least one keeps the attempt waiting for credits.
         credits: credits.saturating_sub(used).max(credits.min(1)),
         tokens: tokens.saturating_sub(used),
     }
