@@ -4,14 +4,14 @@
 
 #[path = "../examples/legal_analysis/main.rs"]
 mod example;
-mod held;
+mod kill_at_gate;
 
 use std::path::Path;
 
 use example::case_studies::analyst::Trouble;
 use example::case_studies::asked::Asked;
 use example::{Analysed, analyse};
-use held::Held;
+use kill_at_gate::Held;
 
 /// Runs the analysis; returns the result and the output.
 async fn played(data: &Path, trouble: Option<(&str, Trouble)>) -> (Analysed, String) {
@@ -114,7 +114,7 @@ async fn failures_of_legal_work_are_met_as_the_paper_says() {
 /// The worker process.
 #[test]
 fn worker() {
-    let Some(data) = held::folder() else { return };
+    let Some(data) = kill_at_gate::folder() else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let asked = Asked { unattended: true, ..Asked::default() };
     runtime.block_on(analyse(&asked, &data, &mut Held::new())).map(drop).unwrap();
@@ -124,7 +124,7 @@ fn worker() {
 async fn an_analysis_that_is_killed_at_a_gate_goes_on_there() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    held::kill_at_first_gate(&data);
+    kill_at_gate::kill_at_first_gate(&data);
     let (analysed, told) = played(&data, None).await;
     assert!(goes_on(&told), "{told}");
     // A node interrupted by the kill is resolved by a person, if it had started.
@@ -139,7 +139,7 @@ async fn an_analysis_that_is_killed_at_a_gate_goes_on_there() {
 async fn the_open_analysis_of_another_contract_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    held::kill_at_first_gate(&data);
+    kill_at_gate::kill_at_first_gate(&data);
     let other = folder.path().join("other.txt");
     std::fs::write(&other, "1. Liability\nThe vendor is liable for nothing.\n").unwrap();
     let (analysed, told) =

@@ -4,7 +4,7 @@
 
 #[path = "../examples/security_audit/main.rs"]
 mod example;
-mod held;
+mod kill_at_gate;
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use example::case_studies::analyst::Trouble;
 use example::case_studies::asked::Asked;
 use example::folder::plant;
 use example::{Audited, audit};
-use held::Held;
+use kill_at_gate::Held;
 
 const REPORT: &str = "\
 # 10 findings in 6 files
@@ -135,7 +135,7 @@ async fn the_run_is_judged_as_security_and_the_vector_of_the_paper_comes_to_what
 /// The worker process.
 #[test]
 fn worker() {
-    let Some(place) = held::folder() else { return };
+    let Some(place) = kill_at_gate::folder() else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // The author of the report is silent, so that the held approval is not answered before the kill.
     let trouble = Some(("synthesis".to_owned(), Trouble::Silence));
@@ -148,7 +148,7 @@ fn worker() {
 async fn an_audit_that_is_killed_goes_on_and_scans_nothing_twice() {
     let place = tempfile::tempdir().unwrap();
     plant(&place.path().join("folder")).unwrap();
-    held::kill_at_first_gate(place.path());
+    kill_at_gate::kill_at_first_gate(place.path());
     let (audited, told) = audited(place.path(), None).await;
     assert!(told.starts_with("run   security-audit: goes on where it was\n"), "{told}");
     assert!(!told.contains("gate  "), "what was answered is not asked again: {told}");
@@ -159,7 +159,7 @@ async fn an_audit_that_is_killed_goes_on_and_scans_nothing_twice() {
 async fn the_open_audit_of_another_folder_is_left_alone() {
     let place = tempfile::tempdir().unwrap();
     plant(&place.path().join("folder")).unwrap();
-    held::kill_at_first_gate(place.path());
+    kill_at_gate::kill_at_first_gate(place.path());
     let (data, clean) = (place.path().join("data"), place.path().join("clean"));
     std::fs::create_dir(&clean).unwrap();
     let asked = Asked { unattended: true, ..Asked::default() };
