@@ -87,9 +87,9 @@ async fn silence_cancels_the_run_and_a_run_that_rests_is_held_as_well() {
     assert_eq!(states(&second, run).await, "interjection-1 waiting_human, s running, say blocked");
     let before = tokio::time::Instant::now();
     second.resume(run).await.unwrap();
-    let mut stirs = second.stirs();
+    let mut changes = second.watch_changes();
     while second.outcome(run).await.unwrap() == RunStatus::Waiting {
-        stirs.changed().await.unwrap();
+        changes.changed().await.unwrap();
     }
     assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Cancelled);
     assert!(before.elapsed() <= HOUR);

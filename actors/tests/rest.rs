@@ -37,9 +37,9 @@ async fn a_run_that_only_waits_keeps_no_actor_and_goes_on_when_its_time_has_come
     resting(&system).await;
     assert_eq!(states(&system, run).await, "a waiting_human, s executed");
     let before = tokio::time::Instant::now();
-    let mut stirs = system.stirs();
+    let mut changes = system.watch_changes();
     while system.outcome(run).await.unwrap() == RunStatus::Waiting {
-        stirs.changed().await.unwrap();
+        changes.changed().await.unwrap();
     }
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     assert_eq!(before.elapsed().as_secs(), 3_600);
