@@ -1,8 +1,8 @@
-//! What supervision costs, as ratios to bare ractor in the same run.
+//! The cost of supervision, as ratios to bare ractor in the same run.
 //!
-//! `cargo bench -p ostler-supervisor` prints one line per figure, and with `-- spawns` only those of that part: restarts,
-//! calls, spawns or scale. What is compared is measured in turns, in many short samples,
-//! and what counts is the median of the ratios: a machine that is busy with something else then slows both sides.
+//! `cargo bench -p ostler-supervisor` prints one line for each figure, and with `-- spawns` only those of that part:
+//! restarts, calls, spawns or scale. Both sides are measured in turns, in many short samples, and the median of the
+//! ratios counts: other load on the machine then slows both sides.
 
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that measures and prints")]
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const SIBLINGS: usize = 20_000;
 const TOGETHER: usize = 200;
-/// Of each sample, and how many samples there are.
+/// Restarts in a sample, and number of samples.
 const RESTARTS: usize = 1_000;
 const SPAWNS: usize = 2_000;
 const CALLS: usize = 10_000;
@@ -53,7 +53,7 @@ impl Actor for Leaf {
     }
 }
 
-/// Bare ractor: a parent that spawns a fresh leaf whenever one fails.
+/// Bare ractor: a parent that spawns a new leaf whenever one fails.
 struct Parent;
 
 impl Actor for Parent {
@@ -85,14 +85,13 @@ impl Actor for Parent {
 
 type Fresh = UnboundedReceiver<ActorRef<Msg>>;
 
-/// The middle one.
+/// The median.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_unstable_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 
-/// Prints the median of the ratios of pairs, beside what it must not exceed (or fall below, if it is a rate), and what
-/// is aimed at.
+/// Prints the median of the ratios of pairs, beside the required and the desired value.
 fn tell(figure: &str, (must, aim): (f64, f64), pairs: &[(f64, f64)], unit: &str) {
     let ratio = median(pairs.iter().map(|(ours, theirs)| ours / theirs).collect());
     let ours = median(pairs.iter().map(|pair| pair.0).collect());
@@ -100,14 +99,14 @@ fn tell(figure: &str, (must, aim): (f64, f64), pairs: &[(f64, f64)], unit: &str)
     println!("| {figure:<68} | {must:>5} | {aim:>5} | {ratio:>6.2} | {ours:.1} ÷ {theirs:.1} {unit} |");
 }
 
-/// A leaf that crashes over and over, and where its successors come from.
+/// A leaf that crashes repeatedly, and the channel of its successors.
 struct Crashing {
     leaf: ActorRef<Msg>,
     up: Fresh,
 }
 
 impl Crashing {
-    /// The middle and the 99th hundredth of the microseconds from a crash until the next leaf is up.
+    /// Median and 99th percentile of the microseconds from a crash until the next leaf runs.
     async fn restarts(&mut self) -> (f64, f64) {
         let mut times = Vec::with_capacity(RESTARTS);
         for _ in 0..RESTARTS {
@@ -122,7 +121,7 @@ impl Crashing {
     }
 }
 
-/// Crashes all `leaves` at once and waits until as many are up again: microseconds.
+/// Crashes all `leaves` at once and waits until as many run again: microseconds.
 async fn together(leaves: &mut Vec<ActorRef<Msg>>, up: &mut Fresh) -> f64 {
     let start = Instant::now();
     for leaf in leaves.drain(..) {
@@ -143,7 +142,7 @@ async fn call_rate(leaf: &ActorRef<Msg>) -> f64 {
     CALLS as f64 / (start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// The same through a stable reference.
+/// Calls per millisecond through a stable reference.
 async fn stable_call_rate(leaf: &StableRef<Msg>) -> f64 {
     let start = Instant::now();
     for _ in 0..CALLS {
@@ -164,7 +163,7 @@ fn restarted_to(up: UnboundedSender<ActorRef<Msg>>) -> Arc<impl Fn(&Event<'_>) +
     })
 }
 
-/// A supervisor of so many, the first of which is to crash.
+/// A supervisor of `count` children, the first of which crashes.
 async fn tree_of(count: usize) -> (SupervisorRef, Crashing) {
     let (to, up) = unbounded_channel();
     let spec = SupervisorSpec {
@@ -176,7 +175,7 @@ async fn tree_of(count: usize) -> (SupervisorRef, Crashing) {
     (root, Crashing { leaf, up })
 }
 
-/// A pool of so many, the first of which is to crash.
+/// A pool of `count` children, the first of which crashes.
 async fn pool_of(count: usize) -> (Pool, Crashing) {
     let (to, up) = unbounded_channel();
     let pool = empty_pool(Some(to)).await;
@@ -195,7 +194,7 @@ async fn empty_pool(to: Option<UnboundedSender<ActorRef<Msg>>>) -> Pool {
     }
 }
 
-/// Bare ractor: a parent, its leaves, and where fresh ones come from.
+/// Bare ractor: a parent, its leaves, and the channel of new ones.
 async fn bare_of(count: usize) -> (ActorRef<()>, Vec<ActorRef<Msg>>, Fresh) {
     let (to, up) = unbounded_channel();
     let (parent, _) = Parent::spawn(None, Parent, to).await.unwrap();
@@ -206,7 +205,7 @@ async fn bare_of(count: usize) -> (ActorRef<()>, Vec<ActorRef<Msg>>, Fresh) {
     (parent, leaves, up)
 }
 
-/// Spawns per millisecond with `width` callers at a time.
+/// Spawns per millisecond with `width` concurrent callers.
 async fn pool_spawns(width: usize) -> f64 {
     let pool = empty_pool(None).await;
     let start = Instant::now();
@@ -238,12 +237,12 @@ async fn bare_spawns(width: usize) -> f64 {
     futures::future::join_all(callers).await;
     let rate = SPAWNS as f64 / (start.elapsed().as_secs_f64() * 1e3);
     parent.kill();
-    // Bare children outlive their parent for a while and would disturb the next measurement.
+    // Bare children outlive their parent briefly and would disturb the next measurement.
     tokio::time::sleep(Duration::from_millis(60)).await;
     rate
 }
 
-/// Milliseconds to terminate so many children of a pool one by one; and to start them and stop the pool.
+/// Milliseconds to terminate `count` children of a pool one by one, and to start them and stop the pool.
 async fn goings(count: usize) -> (f64, f64) {
     let pool = empty_pool(None).await;
     let ms = |since: Instant| since.elapsed().as_secs_f64() * 1e3;

@@ -1,5 +1,5 @@
-//! A branch that cannot be mended from within: it gives up, and is started anew as a whole; when that does not help either,
-//! the root gives up and tells the chain of failures.
+//! A branch that cannot recover by itself gives up and is restarted as a whole; when that does not help, the root gives
+//! up and reports the chain of failures.
 //!
 //! ```console
 //! $ cargo run -p ostler-supervisor --example escalation
@@ -14,7 +14,7 @@ use ostler_supervisor::{
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-/// Ends with an error when it is told anything.
+/// Fails at any message.
 struct Fragile;
 
 impl Actor for Fragile {
@@ -48,11 +48,11 @@ fn tell(branches: &[Branch], depth: usize) {
     }
 }
 
-/// Lets the present `log` of the branch crash, if there is one.
+/// Crashes the present `log` of the branch, if there is one.
 async fn crash(root: &SupervisorRef) {
     let log = root.supervisor("storage").and_then(|storage| storage.child::<Fragile>("log"));
     if let Some(log) = log {
-        // It may be gone by now: then this has happened already.
+        // An error means that the log has crashed already.
         let _ = log.send_message(());
     }
     tokio::task::yield_now().await;
@@ -60,7 +60,7 @@ async fn crash(root: &SupervisorRef) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `log` may crash once a minute, then its branch ends; and that may happen once.
+    // `log` may crash once a minute, then its branch ends; and the branch may end once.
     let storage = family(Strategy::RestForOne, 1, vec![fragile("log"), fragile("index")]);
     let children = vec![ChildSpec::supervisor("storage", storage), fragile("web")];
     let root = Supervisor::start(family(Strategy::OneForOne, 1, children)).await?;

@@ -1,4 +1,4 @@
-//! A pool of sessions that come and go. One of them crashes again and again: it is given up, and the others do not notice.
+//! A pool of sessions. One of them crashes repeatedly: the pool gives it up, and the others are not affected.
 //!
 //! ```console
 //! $ cargo run -p ostler-supervisor --example sessions
@@ -13,7 +13,7 @@ use ostler_supervisor::{ChildSpec, Event, Exit, Intensity, Pool, PoolSpec, Resta
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc::unbounded_channel;
 
-/// Serves one guest. There is a guest whom nobody can serve.
+/// Serves one guest. One guest makes it crash.
 struct Session {
     guest: &'static str,
 }
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let spec = PoolSpec {
         max_children: 100,
-        // Each session may crash twice a minute. The pool as a whole puts up with anything.
+        // Each session may crash twice a minute; the pool has no limit of its own.
         child_intensity: Some(Intensity::new(2, Duration::from_secs(60))),
         intensity: Intensity::UNLIMITED,
         ..PoolSpec::default()

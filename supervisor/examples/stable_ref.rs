@@ -1,4 +1,4 @@
-//! A worker that crashes, and a client that does not notice: it holds a reference that stays the same.
+//! A worker that crashes, and a client that holds a stable reference and does not notice.
 //!
 //! ```console
 //! $ cargo run -p ostler-supervisor --example stable_ref
@@ -11,7 +11,7 @@ use std::time::Duration;
 use ostler_supervisor::{ChildSpec, Intensity, StableRef, Strategy, Supervisor, SupervisorSpec, Unreachable};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
-/// Divides a hundred, and crashes if that cannot be done.
+/// Divides a hundred, and crashes on a zero.
 struct Divider;
 
 struct Divide {
@@ -53,12 +53,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Supervisor::start(spec).await?;
 
     for by in [4, 0, 5] {
-        // In the moment of a restart, this waits.
+        // Waits during a restart.
         divider.up().await?;
         match divider.call(|reply| Divide { by, reply }).await {
             Ok(quotient) => println!("100 / {by} = {quotient}"),
             Err(Unreachable::Unanswered) => println!("100 / {by}: the divider did not survive that"),
-            // It may have died since it was waited for.
+            // The worker may have crashed since.
             Err(Unreachable::Restarting) => println!("100 / {by}: not now"),
             Err(Unreachable::Ended) => return Err(Unreachable::Ended.into()),
         }

@@ -1,8 +1,8 @@
 //! The children of a pool, shared by its handles and its task.
 //!
-//! A start runs where it was asked for: in the caller's task, or in a task of its own for a restart.
-//! It reserves its place in the book first and comes up, or not, in one step afterwards. Nothing of
-//! the embedding program (hooks, observers, drops of specs) runs while the book is locked.
+//! A start runs where it was requested: in the caller's task, or in a task of its own for a restart. It reserves its
+//! entry first and completes it, or removes it, in one step afterwards. No code of the embedding program (hooks,
+//! observers, drops of specs) runs while the table is locked.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -23,12 +23,12 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Book {
     pub(crate) places: Places,
-    /// The pool ends and takes no more children.
+    /// The pool is ending and takes no more children.
     pub(crate) closed: bool,
     births: u64,
 }
 
-/// What the handles of a pool share with its task.
+/// State shared by a pool's handles and its task.
 pub(crate) struct Shared {
     pub(crate) book: RwLock<Book>,
     pub(crate) voice: Voice,
@@ -37,13 +37,13 @@ pub(crate) struct Shared {
     pub(crate) family: Arc<Family<PoolMessage>>,
 }
 
-/// What a request for a child comes to at first.
+/// First result of a request for a child.
 pub(crate) enum Reserved {
-    /// The place is reserved; run this.
+    /// The entry is reserved; run this start.
     Start(Ticket),
-    /// Another start or a stop of it is under way: ask again when that is over, unless told why not.
+    /// A start or stop of the child is under way: repeat the request afterwards, unless told why not.
     Wait(ChildSpec, oneshot::Receiver<StartChildError>),
-    /// Refused because of a child that may be gone: ask again when the pool has caught up.
+    /// Refused because of a child that may have ended: repeat the request once the pool has caught up.
     Doubtful(ChildSpec, StartChildError),
 }
 
@@ -56,7 +56,7 @@ impl Shared {
         self.book.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves a place for a new child.
+    /// Reserves an entry for a new child.
     pub(crate) fn reserve(self: &Arc<Self>, spec: ChildSpec) -> Result<Reserved, StartChildError> {
         let faults = spec.faults(AutoShutdown::Never);
         if !faults.is_empty() {
@@ -85,15 +85,15 @@ impl Shared {
         Ok(Reserved::Start(ticket))
     }
 
-    /// Waits until the pool has dealt with every end that could be seen before.
+    /// Waits until the pool has handled every end that was visible before.
     pub(crate) async fn catch_up(&self) {
         let (reply, done) = oneshot::channel();
         let _ = self.family.mailbox.send(PoolMessage::CatchUp { ends: self.untold(), reply });
-        // A pool that ends does not answer, but its book is closed by then.
+        // A pool that is ending does not answer, but its table is closed by then.
         let _ = done.await;
     }
 
-    /// The ends that may have been seen and that the pool is still to be told.
+    /// Ends that may be visible and that the pool has not handled.
     fn untold(&self) -> Vec<Arc<Completion>> {
         if !self.family.doubts.any() {
             return Vec::new();
@@ -107,7 +107,7 @@ impl Shared {
         self.read().places.iter().filter_map(end).collect()
     }
 
-    /// Makes a ticket for one start, and what the book says of the child from here on; `None` if the pool is gone.
+    /// Creates the guard of one start and updates the entry; `None` if the pool is gone.
     fn ticket(
         self: &Arc<Self>,
         place: Place,
@@ -131,8 +131,7 @@ impl Shared {
         Some((ticket, state))
     }
 
-    /// Notes that the child that ended as `ended` starts again; `None` if something else has become
-    /// of it meanwhile.
+    /// Marks the child that ended as `ended` for a restart; `None` if its entry has changed since.
     pub(crate) fn restart(self: &Arc<Self>, place: Place, ended: u64) -> Option<Ticket> {
         let Book { places, births, .. } = &mut *self.write();
         let entry = places.get_mut(place)?;
@@ -146,7 +145,7 @@ impl Shared {
         Some(ticket)
     }
 
-    /// Begins to stop a child; the answer comes when it is gone.
+    /// Begins to stop a child; the reply is sent when it is gone.
     pub(crate) fn terminate(
         self: &Arc<Self>,
         id: ChildId,
@@ -188,7 +187,7 @@ impl Shared {
                 Stopping { birth, completion, running: None, waiting: vec![reply], turns: Vec::new() }
             }
             State::Starting(mut starting) => {
-                // It is gone and that news was read, so no other will come.
+                // The child is gone and its event was read: no other will come.
                 drop(book);
                 refuse(std::mem::take(&mut starting.turns), &id);
                 starting.break_off();
@@ -211,7 +210,7 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Runs a stop beside the pool; the child's token reports success, this reports failure.
+    /// Runs a stop beside the pool. The child's token reports success, this reports failure.
     fn watch_stop(&self, stop: impl Future<Output = bool> + Send + 'static, place: Place, birth: u64) {
         let mailbox = self.family.mailbox.clone();
         tokio::spawn(async move {
@@ -221,7 +220,7 @@ impl Shared {
         });
     }
 
-    /// The running child `id`, unless it is dead and that is not noticed yet.
+    /// The running child `id`, unless it has ended unnoticed.
     pub(crate) fn get(&self, id: &str) -> Option<ChildRef> {
         let book = self.read();
         let child = match &book.places.get(book.places.of(id)?)?.state {
@@ -253,10 +252,10 @@ pub(crate) fn killed(id: &ChildId) -> StartChildError {
     StartChildError::Failed { id: id.clone(), exit: Exit::Killed }
 }
 
-/// The child is terminated, and with it those that were to be started in its place before that.
+/// Refuses the callers that wait for a terminated child's id.
 fn refuse(turns: Vec<Turn>, id: &ChildId) {
     for turn in turns {
-        // Whoever no longer waits is not missed.
+        // A caller that no longer waits needs no answer.
         let _ = turn.send(killed(id));
     }
 }

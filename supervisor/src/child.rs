@@ -1,4 +1,4 @@
-//! One child: how it starts, what refers to it while it runs, how it is stopped.
+//! One child: its start, its references, its stop.
 
 use std::any::Any;
 use std::fmt;
@@ -25,11 +25,11 @@ use crate::{
     supervisor,
 };
 
-/// How long a killed worker may go on before its supervisor gives up waiting for it. Only code that
-/// never yields to the runtime can outlive a kill this long.
+/// Time that a killed worker may keep running before its supervisor abandons it. Only code that never yields to the
+/// runtime outlives a kill this long.
 pub const KILL_GRACE: Duration = Duration::from_secs(5);
 
-/// A reference to a running child. Stale after the child's next restart.
+/// A reference to a running child; stale after the child's next restart.
 #[derive(Clone)]
 pub enum ChildRef {
     /// A worker; see [`ChildRef::actor`] for the typed reference.
@@ -41,12 +41,12 @@ pub enum ChildRef {
 }
 
 impl ChildRef {
-    /// The typed reference, if this is a worker that takes the messages of `A`.
+    /// The typed reference of a worker of type `A`.
     pub fn actor<A: Actor>(&self) -> Option<ActorRef<A::Msg>> {
         self.takes::<A::Msg>()
     }
 
-    /// The typed reference, if this is a worker that takes such messages.
+    /// The typed reference of a worker with this message type.
     pub(crate) fn takes<M: Message>(&self) -> Option<ActorRef<M>> {
         match self {
             ChildRef::Actor(cell) => {
@@ -57,7 +57,7 @@ impl ChildRef {
         }
     }
 
-    /// The handle, if this is a supervisor.
+    /// The handle of a supervisor.
     pub fn supervisor(&self) -> Option<SupervisorRef> {
         match self {
             ChildRef::Supervisor(supervisor) => Some(supervisor.clone()),
@@ -65,7 +65,7 @@ impl ChildRef {
         }
     }
 
-    /// The handle, if this is a pool.
+    /// The handle of a pool.
     pub fn pool(&self) -> Option<Pool> {
         match self {
             ChildRef::Pool(pool) => Some(pool.clone()),
@@ -73,7 +73,7 @@ impl ChildRef {
         }
     }
 
-    /// Whether it can still take messages.
+    /// Whether the child still accepts messages.
     pub(crate) fn is_live(&self) -> bool {
         match self {
             ChildRef::Actor(cell) => cell.get_status() < ActorStatus::Stopping,
@@ -109,32 +109,32 @@ impl fmt::Debug for ChildRef {
     }
 }
 
-/// What a child is given at its start.
+/// Inputs of a start.
 pub(crate) struct Birth<'a> {
     pub(crate) token: Token,
-    /// The voice of its supervisor.
+    /// Event sink of the supervisor.
     pub(crate) voice: &'a Voice,
     pub(crate) id: &'a ChildId,
 }
 
 impl Birth<'_> {
-    /// The voice with which a supervisor born this way speaks of its own children.
+    /// The event sink of a supervisor started this way.
     pub(crate) fn inner_voice(&self) -> Voice {
         self.voice.below(self.id)
     }
 }
 
-/// What a start gives.
+/// Result of a start.
 pub(crate) struct Begun {
     pub(crate) child: ChildRef,
-    /// The actor's task; supervisors say themselves how they ended.
+    /// The actor's task; supervisors report their exits themselves.
     pub(crate) task: Option<JoinHandle<()>>,
 }
 
-/// Why a start gave nothing. By then everything it made is dropped.
+/// A failed start. Everything it had made is dropped by then.
 pub(crate) enum NotStarted {
     Ignored,
-    /// It ended this way; `causes` are the failures below it, deepest first.
+    /// The exit, and the failures below it, deepest first.
     Failed {
         exit: Exit,
         causes: Vec<Cause>,
@@ -142,22 +142,21 @@ pub(crate) enum NotStarted {
 }
 
 impl NotStarted {
-    /// A failure with nothing below it.
+    /// A failure without failures below it.
     pub(crate) fn failed(exit: Exit) -> Self {
         NotStarted::Failed { exit, causes: Vec::new() }
     }
 }
 
-/// What a start came to.
 pub(crate) type Outcome = Result<Begun, NotStarted>;
 
-/// Starts a child, again and again. Dropping the future undoes the start.
+/// Starts a child, repeatedly. Dropping the future undoes the start.
 pub(crate) trait Start: Send + Sync {
-    /// Run it as an [`Attempt`]: factories, hooks and drops of the embedding program may panic in it.
+    /// Starts the child. Run it as an [`Attempt`]: factories, hooks and drops of the embedding program may panic.
     fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome>;
 }
 
-/// One start under way. A panic in it is a failed start, and one as it is broken off is logged.
+/// A start under way. A panic is a failed start; a panic while the start is being dropped is logged.
 pub(crate) struct Attempt(Option<BoxFuture<'static, Outcome>>);
 
 impl Attempt {
@@ -217,12 +216,12 @@ fn not_started(error: SpawnErr) -> NotStarted {
         Ok(Hurt::Error(error)) if error.is::<Ignore>() => NotStarted::Ignored,
         Ok(Hurt::Error(error)) => NotStarted::failed(Exit::StartFailed(clip(error.to_string()))),
         Ok(Hurt::Exit(exit)) => NotStarted::failed(exit),
-        // The start hook has not run to its end.
+        // The start hook did not finish.
         Err(_) => NotStarted::failed(Exit::Killed),
     }
 }
 
-/// Starts a supervisor from a spec made for the occasion.
+/// Starts a supervisor from a fresh spec.
 pub(crate) struct TreeStart<F> {
     pub(crate) init: F,
 }
@@ -262,7 +261,7 @@ fn branch_failed(error: &StartError, causes: Vec<Cause>) -> NotStarted {
     NotStarted::Failed { exit: Exit::StartFailed(clip(error.to_string())), causes }
 }
 
-/// What stops a child: its reference and the signal of its end.
+/// Stops a child: its reference and the signal of its end.
 #[derive(Clone)]
 pub(crate) struct Leash {
     pub(crate) child: ChildRef,
@@ -270,7 +269,8 @@ pub(crate) struct Leash {
 }
 
 impl Leash {
-    /// The child's end, if it may have been seen and its supervisor is still to be told. A branch is gone only when that is told.
+    /// The child's completion, if its end may be visible and the supervisor has not handled it. A branch is gone only
+    /// when it is handled.
     pub(crate) fn untold(&self) -> Option<Arc<Completion>> {
         let seen = match &self.child {
             ChildRef::Actor(cell) => self.completion.is_ending() || cell.get_status() == ActorStatus::Stopped,
@@ -279,9 +279,9 @@ impl Leash {
         (seen && !self.completion.is_gone()).then(|| self.completion.clone())
     }
 
-    /// Stops the child as `shutdown` says and waits until it is gone.
+    /// Stops the child as `shutdown` says, and waits until it is gone.
     ///
-    /// Returns whether it is; a killed child that never yields is disowned after [`KILL_GRACE`].
+    /// Returns whether it is gone; a killed child that never yields is abandoned after [`KILL_GRACE`].
     pub(crate) async fn stop(&self, shutdown: Shutdown, clock: &dyn Clock) -> bool {
         if shutdown == Shutdown::Brutal {
             return self.kill(clock).await;
@@ -296,19 +296,19 @@ impl Leash {
         in_time || self.kill(clock).await
     }
 
-    /// Kills the child and waits until it is gone; returns whether it is.
+    /// Kills the child and waits; returns whether it is gone.
     pub(crate) async fn kill(&self, clock: &dyn Clock) -> bool {
         self.child.kill();
         let grace = match &self.child {
             ChildRef::Actor(_) => KILL_GRACE,
-            // A supervisor disowns its own children, so its end is sure to come.
+            // A supervisor abandons its own children, so it always ends.
             ChildRef::Supervisor(_) | ChildRef::Pool(_) => Duration::MAX,
         };
         gone_within(&self.completion, grace, clock).await
     }
 }
 
-/// Waits until a child is gone, disowning it after `grace`; returns whether it is.
+/// Waits until a child is gone, and abandons it after `grace`; returns whether it is gone.
 pub(crate) async fn gone_within(completion: &Completion, grace: Duration, clock: &dyn Clock) -> bool {
     tokio::select! {
         biased;
@@ -320,7 +320,7 @@ pub(crate) async fn gone_within(completion: &Completion, grace: Duration, clock:
     }
 }
 
-/// A child that runs, as its supervisor keeps it. Dropping it kills the child.
+/// A running child, as its supervisor keeps it. Dropping it kills the child.
 pub(crate) struct Running {
     pub(crate) birth: u64,
     pub(crate) leash: Leash,
@@ -333,7 +333,7 @@ impl Running {
         Running { birth, leash, task: begun.task }
     }
 
-    /// How the child ended; call once it is gone. Dropping this future loses nothing.
+    /// The child's exit; call it once the child is gone. Dropping the future loses nothing.
     pub(crate) async fn exit(&mut self) -> Exit {
         if let Some(end) = poll_fn(|context| self.poll_silent_end(context)).await {
             end.record();
@@ -341,7 +341,7 @@ impl Running {
         self.leash.completion.exit().cloned().unwrap_or(Exit::Cancelled)
     }
 
-    /// The end of a child that did not say how it ended; `None` if it did. Its task is about to finish.
+    /// The end of a child that reported no exit; `None` if it did. Its task is about to finish.
     pub(crate) fn poll_silent_end(&mut self, context: &mut Context<'_>) -> Poll<Option<SilentEnd>> {
         let completion = &self.leash.completion;
         if completion.exit().is_some() {
@@ -355,25 +355,25 @@ impl Running {
         Poll::Ready(Some(SilentEnd { task, completion: completion.clone() }))
     }
 
-    /// The failures behind the child's exit, deepest first.
+    /// The failures behind the exit, deepest first.
     pub(crate) fn causes(&self) -> Vec<Cause> {
         self.leash.completion.causes().to_vec()
     }
 
-    /// Drops the child's task, as a runtime that goes away does; returns whether it has one of its own.
+    /// Aborts the child's task, like a runtime that shuts down; returns whether it has one.
     pub(crate) fn abort(&self) -> bool {
         self.task.as_ref().map(JoinHandle::abort).is_some()
     }
 }
 
-/// The end of a child that did not say how: it was killed, or its task was dropped.
+/// The end of a child without a reported exit: it was killed, or its task was dropped.
 pub(crate) struct SilentEnd {
     task: Option<Result<(), JoinError>>,
     completion: Arc<Completion>,
 }
 
 impl SilentEnd {
-    /// Finds out and records how the child ended.
+    /// Finds out the exit and records it.
     pub(crate) fn record(self) {
         let exit = match self.task {
             Some(Ok(())) => Exit::Killed,

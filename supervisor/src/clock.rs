@@ -1,22 +1,22 @@
-//! Where time comes from: restart windows and shutdown limits never look at a clock of their own.
+//! The source of time for restart windows and shutdown limits.
 
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
-/// A monotonic clock that restart windows and shutdown limits are measured on.
+/// A monotonic clock for restart windows and shutdown limits.
 ///
 /// [`SystemClock`] is the real one; tests use [`crate::testing::ManualClock`].
 pub trait Clock: Send + Sync {
-    /// The present moment; never goes back.
+    /// The present time; never goes back.
     fn now(&self) -> Instant;
 
-    /// Completes once [`Clock::now`] has reached `at`. Dropping the future gives the wait up.
+    /// Completes once [`Clock::now`] has reached `at`. Dropping the future cancels the wait.
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
 }
 
-/// The clock of the tokio runtime, which follows `tokio::time::pause` as well. The runtime needs its timers (`enable_time`):
-/// without them a supervisor panics when it is to wait for a child that stops, and its children are killed.
+/// The clock of the tokio runtime, which also follows `tokio::time::pause`. The runtime needs timers (`enable_time`):
+/// without them a supervisor panics when it waits for a stopping child, and its children are killed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -30,7 +30,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Waits for `span` on `clock`; a span too long for the clock to express never ends.
+/// Waits for `span`; a span beyond the clock's range never ends.
 pub(crate) async fn pass(clock: &dyn Clock, span: Duration) {
     match clock.now().checked_add(span) {
         Some(at) => clock.sleep_until(at).await,

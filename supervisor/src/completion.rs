@@ -1,8 +1,8 @@
-//! When a child is gone for good: a token that the child holds and a signal that others wait on.
+//! The end of a child: a token that the child holds, and a signal for others.
 //!
-//! An actor runtime reports the end of an actor before its state is dropped, and the end of a
-//! parent while its children still run. Here the end of a child is the drop of its last [`Token`],
-//! which lives beside its state and, for a supervisor, in every child as well.
+//! An actor runtime reports an actor's end before its state is dropped, and a parent's end while children still run.
+//! Here a child has ended when its last [`Token`] is dropped; tokens live beside the child's state and, for a
+//! supervisor, in every child.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ use crate::strategy::Place;
 use crate::tree::TreeMessage;
 use crate::{Clock, places};
 
-/// What is known about the end of one start of a child.
+/// The end of one start of a child.
 pub(crate) struct Completion {
     exit: OnceLock<Exit>,
     causes: OnceLock<Vec<Cause>>,
@@ -28,49 +28,49 @@ pub(crate) struct Completion {
     doubted: AtomicBool,
     gone: AtomicBool,
     changed: Notify,
-    /// How many tokens there are.
+    /// Number of tokens.
     tokens: AtomicU64,
     report: Report,
-    /// Keeps its supervisor from being gone.
+    /// Its supervisor waits for it.
     holds: AtomicBool,
 }
 
 impl Completion {
-    /// Records how the child ended; the first record wins.
+    /// Records the exit; the first record wins.
     pub(crate) fn record(&self, exit: Exit) {
-        // A later cause is a consequence of the first one.
+        // A later cause is a consequence of the first.
         let _ = self.exit.set(exit);
     }
 
-    /// Records the chain of failures behind the exit, deepest first.
+    /// Records the failures behind the exit, deepest first.
     pub(crate) fn record_causes(&self, causes: Vec<Cause>) {
         let _ = self.causes.set(causes);
     }
 
-    /// How the child ended, if it said so.
+    /// The reported exit.
     pub(crate) fn exit(&self) -> Option<&Exit> {
         self.exit.get()
     }
 
-    /// The chain of failures behind the exit, deepest first.
+    /// The failures behind the exit, deepest first.
     pub(crate) fn causes(&self) -> &[Cause] {
         self.causes.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Marks that the supervisor wants the child to stop.
+    /// Notes that the supervisor has asked the child to stop.
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Release);
         self.changed.notify_waiters();
     }
 
-    /// Whether the supervisor wants the child to stop.
+    /// Whether the supervisor has asked the child to stop.
     pub(crate) fn asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Notes that the child may from here on be seen to have stopped before its state is dropped.
+    /// Notes that the child may be seen as stopped before its state is dropped.
     pub(crate) fn doubt(&self) {
-        // Only one at a time notes this: the child's task, and at last who drops the last token.
+        // One caller at a time: the child's task, and at last the one that drops the last token.
         if let Report::Parent { to, .. } = &self.report
             && !self.doubted.load(Ordering::Relaxed)
         {
@@ -79,7 +79,7 @@ impl Completion {
         }
     }
 
-    /// Notes that there is no doubt: the child has not ended, or its supervisor is told.
+    /// Removes the doubt: the child has not ended, or its supervisor knows.
     pub(crate) fn trust(&self) {
         if let Report::Parent { to, .. } = &self.report
             && self.doubted.load(Ordering::Relaxed)
@@ -89,13 +89,13 @@ impl Completion {
         }
     }
 
-    /// Notes that the child ends: its hooks are over, and its state is dropped next.
+    /// Notes that the hooks are over, and the state is dropped next.
     pub(crate) fn end(&self) {
         self.doubt();
         self.ending.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the child ends or has ended.
+    /// Whether the child is ending or has ended.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed)
     }
@@ -110,7 +110,7 @@ impl Completion {
         self.until(|| self.is_gone()).await;
     }
 
-    /// Completes once the supervisor wants the child to stop.
+    /// Completes once the supervisor has asked the child to stop.
     pub(crate) async fn when_asked(&self) {
         self.until(|| self.asked()).await;
     }
@@ -140,47 +140,46 @@ impl Completion {
         self.hold().then(|| Token(self.clone()))
     }
 
-    /// Counts a further token; `false` if there is none any more.
+    /// Adds a token; `false` if the child is gone.
     fn hold(&self) -> bool {
         let more = |count: u64| (count > 0).then_some(count + 1);
         self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Counts a token less.
     fn release(&self) {
         if self.tokens.fetch_sub(1, Ordering::Release) == 1 {
-            // What the other holders did before they let go happens before the end.
+            // The work of the other holders happens before the end.
             fence(Ordering::Acquire);
             self.finish();
         }
     }
 
-    /// The last token is dropped.
+    /// Handles the drop of the last token.
     fn finish(&self) {
         if let Report::Parent { to, birth, .. } = &self.report {
             to.tell(*birth);
         }
         self.trust();
-        // Who sees that the child is gone may rely on its supervisor having been told.
+        // A caller that sees the child gone may rely on its supervisor having been told.
         self.gone.store(true, Ordering::Release);
         self.changed.notify_waiters();
         self.disown();
     }
 }
 
-/// Whom to tell when a child is gone.
+/// Receiver of a child's end.
 pub(crate) enum Report {
-    /// Nobody: the child is a root, and those who care wait on the completion.
+    /// None: the child is a root, and callers wait on the completion.
     Root,
-    /// Its supervisor or pool.
+    /// The supervisor or pool.
     Parent { to: Parent, birth: u64 },
 }
 
-/// What the children of one supervisor or pool share: where their ends are told, and whom they keep from being gone.
+/// State shared by the children of one supervisor or pool: the receiver of their ends, and the parent they keep alive.
 pub(crate) struct Family<M> {
     pub(crate) mailbox: UnboundedSender<M>,
     pub(crate) doubts: Doubts,
-    /// The supervisor's own end; not a token, so that a handle does not keep it from being gone.
+    /// The parent's own completion; not a token, so that a handle does not keep it alive.
     pub(crate) completion: Arc<Completion>,
 }
 
@@ -190,16 +189,16 @@ impl<M> Family<M> {
     }
 }
 
-/// Where the end of a child is told.
+/// The parent of a child.
 pub(crate) enum Parent {
-    /// To a supervisor, which keeps it at this place.
+    /// A supervisor, and the child's place in it.
     Tree(Arc<Family<TreeMessage>>, Place),
-    /// To a pool, which keeps it at this place.
+    /// A pool, and the child's place in it.
     Pool(Arc<Family<PoolMessage>>, places::Place),
 }
 
 impl Parent {
-    /// Tells of an end. One that is gone already does not need to hear.
+    /// Reports an end. A parent that is gone needs no report.
     fn tell(&self, birth: u64) {
         match self {
             Parent::Tree(to, place) => drop(to.mailbox.send(TreeMessage::Exited { place: *place, birth })),
@@ -222,11 +221,11 @@ impl Parent {
     }
 }
 
-/// How many actors of one supervisor may have ended without its being told: those whose start or stop hook runs, and
-/// those that end.
+/// Number of a supervisor's actors that may have ended unnoticed: those in a start or stop hook, and those that are
+/// ending.
 ///
-/// An actor is seen to have stopped before its state is dropped, so there may be calls about it before its supervisor hears
-/// of its end: they are answered when it has. While nothing is in doubt, nobody looks for such ends.
+/// An actor looks stopped before its state is dropped, so calls about it may arrive before its supervisor knows of its
+/// end; such calls wait. Without doubts, no call looks for such ends.
 #[derive(Default)]
 pub(crate) struct Doubts(AtomicU64);
 
@@ -236,7 +235,7 @@ impl Doubts {
     }
 }
 
-/// Waits until the supervisor is told of all `ends`, but not for ever: others may keep the state of an actor that has ended.
+/// Waits until the supervisor knows of all `ends`, within a limit: others may hold the state of an ended actor.
 pub(crate) async fn told(ends: &[Arc<Completion>], clock: &dyn Clock) {
     let all = async {
         for end in ends {
@@ -250,7 +249,7 @@ pub(crate) async fn told(ends: &[Arc<Completion>], clock: &dyn Clock) {
     }
 }
 
-/// Held by everything that belongs to one start of a child; the drop of the last is the child's end.
+/// Held by everything that belongs to one start of a child; dropping the last is the child's end.
 pub(crate) struct Token(Arc<Completion>);
 
 impl Token {
@@ -259,7 +258,7 @@ impl Token {
         Token::first(Report::Root)
     }
 
-    /// The first token of the start `birth` of a child; `None` if its supervisor is gone.
+    /// The first token of start `birth` of a child; `None` if its supervisor is gone.
     pub(crate) fn child(to: Parent, birth: u64) -> Option<Token> {
         to.completion().hold().then(|| Token::first(Report::Parent { to, birth }))
     }
@@ -279,7 +278,7 @@ impl Token {
         }))
     }
 
-    /// What is known about the end of this child.
+    /// The end of this child.
     pub(crate) fn completion(&self) -> &Arc<Completion> {
         &self.0
     }
@@ -287,7 +286,7 @@ impl Token {
 
 impl Clone for Token {
     fn clone(&self) -> Self {
-        // There is one already, so the count cannot reach zero meanwhile.
+        // One token exists, so the count cannot reach zero meanwhile.
         self.0.tokens.fetch_add(1, Ordering::Relaxed);
         Token(self.0.clone())
     }

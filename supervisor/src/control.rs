@@ -1,4 +1,4 @@
-//! What every handle of a supervisor or pool shares with its task.
+//! State shared by the handles of a supervisor or pool and its task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -10,18 +10,18 @@ use crate::completion::{Completion, Family};
 use crate::tree::TreeMessage;
 use crate::{Cause, ChildId, Exit};
 
-/// How urgently a supervisor is wanted to end; it only ever grows.
+/// How urgently a supervisor must end; only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Demand {
-    /// Not at all.
+    /// Keep running.
     Run,
-    /// In an orderly way.
+    /// Stop in order.
     Stop,
-    /// At once, children included.
+    /// Kill at once, with all children.
     Kill,
 }
 
-/// Completes once the demand has reached `level`, never if nobody can demand it any more.
+/// Completes once the demand has reached `level`; never if all handles are gone.
 pub(crate) async fn demanded(demand: &watch::Receiver<Demand>, level: Demand) {
     let mut demand = demand.clone();
     if demand.wait_for(|now| *now >= level).await.is_err() {
@@ -29,14 +29,14 @@ pub(crate) async fn demanded(demand: &watch::Receiver<Demand>, level: Demand) {
     }
 }
 
-/// Does not complete once a kill is demanded: what would follow is not begun, and who waits for the kill hears of it next.
+/// Never completes once a kill is demanded: the kill comes next instead of what would follow.
 pub(crate) async fn unless_killed(demand: &watch::Receiver<Demand>) {
     if *demand.borrow() == Demand::Kill {
         std::future::pending::<()>().await;
     }
 }
 
-/// The part of a supervisor's handle that does not need its task to answer.
+/// The part of a handle that works without the supervisor's task.
 pub(crate) struct Control {
     pub(crate) demand: watch::Sender<Demand>,
     pub(crate) completion: Arc<Completion>,
@@ -58,13 +58,13 @@ impl Control {
         self.completion.exit().cloned().unwrap_or(Exit::Cancelled)
     }
 
-    /// The chain of failures that made it give up, deepest first.
+    /// The failures that made it give up, deepest first.
     pub(crate) fn causes(&self) -> Vec<Cause> {
         self.completion.causes().to_vec()
     }
 }
 
-/// What is known of the children that run without asking the supervisor's task.
+/// Running children, readable without the supervisor's task.
 pub(crate) struct Published {
     live: RwLock<HashMap<ChildId, Leash>>,
     pub(crate) family: Arc<Family<TreeMessage>>,
@@ -87,15 +87,14 @@ impl Published {
         self.live.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// The running child `id`; `None` while it is down, being restarted, or dead and not yet
-    /// noticed.
+    /// The running child `id`; `None` while it is down, restarting, or ended unnoticed.
     pub(crate) fn get(&self, id: &str) -> Option<ChildRef> {
         let live = self.read();
         let child = &live.get(id)?.child;
         child.is_live().then(|| child.clone())
     }
 
-    /// The end of `id`, or all ends, that may have been seen and that the supervisor is still to be told.
+    /// Ends, of `id` or of all, that may be visible and that the supervisor has not handled.
     pub(crate) fn untold(&self, id: Option<&ChildId>) -> Vec<Arc<Completion>> {
         match id {
             Some(id) => self.read().get(id).and_then(Leash::untold).into_iter().collect(),

@@ -1,4 +1,4 @@
-//! One child of a pool as the book keeps it: what it is, and what it is doing.
+//! One child of a pool in the table.
 
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
@@ -12,26 +12,26 @@ use crate::intensity::Window;
 use crate::status::ChildState;
 use crate::{Cause, ChildSpec, ChildStatus, Exit, StartChildError, TerminateChildError};
 
-/// One child as its pool keeps it.
+/// A child of a pool.
 pub(crate) struct Entry {
     pub(crate) spec: ChildSpec,
-    /// Its first birth, and so its place in the order of first starts.
+    /// Number of its first start, which orders the children.
     pub(crate) ordinal: u64,
     pub(crate) generation: u64,
-    /// How often it was brought up again.
+    /// Number of restarts.
     pub(crate) restarts: u32,
-    /// How it ended last.
+    /// Last exit.
     pub(crate) last_exit: Option<Box<Exit>>,
-    /// Made at its first crash, if children have windows of their own.
+    /// Created at the first crash, if children have windows of their own.
     pub(crate) window: Option<Box<Window>>,
     pub(crate) state: State,
 }
 
-/// What a child is doing.
+/// State of a child.
 pub(crate) enum State {
     Starting(Starting),
     Up(Running),
-    /// It ended this way, because of what is below; the restart of that `birth` is due.
+    /// Ended this way, because of the failures below; the restart of `birth` is due.
     Restarting {
         birth: u64,
         exit: Exit,
@@ -41,7 +41,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The start `birth`, if this is it.
+    /// The start with this number, if it is under way.
     pub(crate) fn as_start(&mut self, birth: u64) -> Option<&mut Starting> {
         match self {
             State::Starting(starting) if starting.birth == birth => Some(starting),
@@ -54,17 +54,17 @@ impl State {
 pub(crate) struct Starting {
     pub(crate) birth: u64,
     pub(crate) completion: Arc<Completion>,
-    /// Callers that want a child of the same id.
+    /// Callers that want the same id.
     pub(crate) turns: Vec<Turn>,
     /// Whether this is a restart.
     pub(crate) again: bool,
-    /// The child ended before it was noted as up.
+    /// The child ended before its start was recorded.
     pub(crate) gone: bool,
     pub(crate) progress: Progress,
 }
 
 impl Starting {
-    /// Breaks the start off. If it is polled at this moment, or over, whoever has the ticket finds out next.
+    /// Breaks the start off. A start that is being polled, or is over, notices next.
     pub(crate) fn break_off(&mut self) {
         if let Progress::Parked(attempt, waker) = std::mem::take(&mut self.progress) {
             drop(attempt);
@@ -73,37 +73,36 @@ impl Starting {
     }
 }
 
-/// How far a start has come.
+/// Progress of a start.
 #[derive(Default)]
 pub(crate) enum Progress {
-    /// It is still to be polled, or is polled.
+    /// To be polled, or being polled.
     #[default]
     Polled,
-    /// It waits for something. Kept here, so that it can be broken off whether or not its caller polls on; in a mutex that is never
-    /// locked, because the book is shared and a future is not.
+    /// Waiting. Kept here, so that it can be broken off even if its caller never polls again; the mutex is never
+    /// locked, it only makes the shared table `Sync`.
     Parked(Mutex<Attempt>, Waker),
-    /// The child is up and is being announced.
+    /// The child runs and is being announced.
     Announced(ChildRef),
 }
 
-/// A stop under way, or an end that is still to be told.
+/// A stop under way, or an end that is still to be reported.
 pub(crate) struct Stopping {
     pub(crate) birth: u64,
     pub(crate) completion: Arc<Completion>,
     /// The child, unless its start was broken off, or it ended by itself.
     pub(crate) running: Option<Running>,
     pub(crate) waiting: Vec<oneshot::Sender<Result<(), TerminateChildError>>>,
-    /// Callers that want a child of the same id.
+    /// Callers that want the same id.
     pub(crate) turns: Vec<Turn>,
 }
 
-/// Of a caller that wants the id of a child whose start or stop is under way: dropped when that is over, so that the caller
-/// asks again, and told why it need not if the child is terminated meanwhile.
+/// The turn of a caller that wants the id of a child whose start or stop is under way. Dropped when that is over, so
+/// that the caller repeats its request; answered if the child is terminated meanwhile.
 pub(crate) type Turn = oneshot::Sender<StartChildError>;
 
 impl Entry {
-    /// What somebody hears who asks for another child of its id. Copies the spec, which is not to be dropped while the book is
-    /// locked.
+    /// The refusal of a second child with the same id. Copies the spec, which must not be dropped under the lock.
     pub(crate) fn refuse(&mut self, spec: &ChildSpec) -> Result<Reserved, StartChildError> {
         let id = spec.id.clone();
         match &mut self.state {
@@ -123,7 +122,7 @@ impl Entry {
         }
     }
 
-    /// Lets those go who wait for its place.
+    /// Dismisses the callers that wait for the entry.
     pub(crate) fn dismiss(&mut self) {
         match &mut self.state {
             State::Starting(Starting { turns, .. }) | State::Stopping(Stopping { turns, .. }) => {

@@ -1,30 +1,30 @@
-//! What can go wrong: one enum per operation.
+//! Errors, one enum for each operation.
 
 use crate::{ChildId, ChildRef, Exit};
 
-/// Why a supervisor or a pool did not start. Nothing is left running.
+/// Why a supervisor or pool did not start. Nothing is left running.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The spec is faulty; no child ran. Carries every fault.
+    /// The spec has these faults; no child ran.
     #[error("the spec is faulty: {}", list(.0))]
     Invalid(Vec<SpecError>),
-    /// This child failed to start; those started before it were stopped again, in reverse order.
+    /// A child failed to start; earlier ones were stopped in reverse order.
     #[error("child {id} did not start: {exit}")]
     Child {
         /// The child.
         id: ChildId,
-        /// How its start ended.
+        /// The exit of its start.
         exit: Exit,
     },
-    /// The start was interrupted: the supervisor was told to end, or its runtime is going away.
+    /// The supervisor was told to end, or its runtime is shutting down.
     #[error("the start was interrupted")]
     Interrupted,
 }
 
-/// Why `start_child` did not give a fresh child.
+/// Why `start_child` did not start a child.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartChildError {
-    /// A child with this id already runs; here it is.
+    /// A child with this id runs.
     #[error("child {id} already runs")]
     AlreadyStarted {
         /// The id.
@@ -32,13 +32,13 @@ pub enum StartChildError {
         /// The running child.
         child: ChildRef,
     },
-    /// A child with this id is known but down, or being restarted.
+    /// A child with this id is down, or restarting.
     #[error("child {id} is already known, expected a new id")]
     AlreadyPresent {
         /// The id.
         id: ChildId,
     },
-    /// The spec is faulty. Carries every fault.
+    /// The spec has these faults.
     #[error("the child spec is faulty: {}", list(.0))]
     Invalid(Vec<SpecError>),
     /// The child failed to start; its spec is not kept and no restart was charged.
@@ -46,16 +46,16 @@ pub enum StartChildError {
     Failed {
         /// The id.
         id: ChildId,
-        /// How its start ended.
+        /// The exit of its start.
         exit: Exit,
     },
-    /// The child declined to run. A supervisor keeps its spec as down unless it is temporary.
+    /// The child declined to run. A supervisor keeps its spec as down, unless it is temporary.
     #[error("child {id} declined to run")]
     Ignored {
         /// The id.
         id: ChildId,
     },
-    /// The most children are there already; nothing was started.
+    /// The maximal number of children runs.
     #[error("there are {max} children already, which is the most")]
     MaxChildren {
         /// The limit.
@@ -66,10 +66,10 @@ pub enum StartChildError {
     Ended,
 }
 
-/// Why `terminate_child` did nothing.
+/// Why `terminate_child` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TerminateChildError {
-    /// There is no such child.
+    /// No child has this id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
@@ -80,36 +80,36 @@ pub enum TerminateChildError {
     Ended,
 }
 
-/// Why `restart_child` did not start the child.
+/// Why `restart_child` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestartChildError {
-    /// There is no such child.
+    /// No child has this id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
         id: ChildId,
     },
-    /// It runs; only a child that is down can be restarted by hand.
+    /// The child runs; only a child that is down can be restarted by hand.
     #[error("child {id} runs, expected it to be down")]
     Running {
         /// The id.
         id: ChildId,
     },
-    /// The supervisor is trying to restart it already.
+    /// The supervisor is restarting it already.
     #[error("child {id} is being restarted, expected it to be down")]
     Restarting {
         /// The id.
         id: ChildId,
     },
-    /// It failed to start; its spec is kept as down and no restart was charged.
+    /// The child failed to start; its spec is kept as down and no restart was charged.
     #[error("child {id} did not start: {exit}")]
     Failed {
         /// The id.
         id: ChildId,
-        /// How its start ended.
+        /// The exit of its start.
         exit: Exit,
     },
-    /// It declined to run; its spec is kept as down.
+    /// The child declined to run; its spec is kept as down.
     #[error("child {id} declined to run")]
     Ignored {
         /// The id.
@@ -120,22 +120,22 @@ pub enum RestartChildError {
     Ended,
 }
 
-/// Why `delete_child` kept the spec.
+/// Why `delete_child` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteChildError {
-    /// There is no such child.
+    /// No child has this id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
         id: ChildId,
     },
-    /// It runs; terminate it first.
+    /// The child runs; terminate it first.
     #[error("child {id} runs, expected it to be down")]
     Running {
         /// The id.
         id: ChildId,
     },
-    /// It is being restarted; terminate it first.
+    /// The child is restarting; terminate it first.
     #[error("child {id} is being restarted, expected it to be down")]
     Restarting {
         /// The id.
@@ -146,10 +146,10 @@ pub enum DeleteChildError {
     Ended,
 }
 
-/// Why `get_spec` has no spec to show.
+/// Why `get_spec` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GetSpecError {
-    /// There is no such child.
+    /// No child has this id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
@@ -167,16 +167,16 @@ fn list(faults: &[SpecError]) -> String {
 /// A fault in a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// Two children share this id.
+    /// Two children have this id.
     #[error("child id {id} is used twice, expected ids to be unique")]
     DuplicateId {
         /// The id.
         id: ChildId,
     },
-    /// An id is empty or too long.
+    /// The id is empty or too long.
     #[error("a child id has {length} bytes, expected 1 to {max}")]
     IdLength {
-        /// Its length in bytes.
+        /// Length in bytes.
         length: usize,
         /// [`crate::CHILD_ID_BYTES_MAX`].
         max: usize,
@@ -196,16 +196,16 @@ pub enum SpecError {
         /// The child.
         id: ChildId,
     },
-    /// Nothing would come of the significance.
+    /// Significance without auto-shutdown has no effect.
     #[error("child {id} is significant, but its supervisor never shuts down by itself")]
     SignificantWithoutAutoShutdown {
         /// The child.
         id: ChildId,
     },
-    /// More children than a supervisor holds.
+    /// The supervisor has too many children.
     #[error("{count} children, expected at most {max}")]
     TooManyChildren {
-        /// How many there are.
+        /// Their number.
         count: usize,
         /// [`crate::SUPERVISOR_CHILDREN_MAX`].
         max: usize,

@@ -1,11 +1,11 @@
-//! How a child ended: one typed enum, never a string to be parsed.
+//! Exits of children: a typed enum, never a string to be parsed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ChildId;
 
-/// Longest text an [`Exit`] carries, in bytes; longer texts are cut at a character boundary.
+/// Longest text of an [`Exit`] in bytes; longer texts are cut at a character boundary.
 pub const EXIT_TEXT_BYTES_MAX: usize = 4096;
 
 /// How a child (or a whole supervisor) ended.
@@ -22,29 +22,29 @@ pub const EXIT_TEXT_BYTES_MAX: usize = 4096;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Exit {
-    /// It stopped by itself, its work done.
+    /// The child stopped by itself, its work done.
     #[error("normal")]
     Normal,
-    /// It was asked to stop, or its supervisor gave up in an orderly way.
+    /// The child was asked to stop, or its supervisor gave up in order.
     #[error("shutdown")]
     Shutdown,
     /// As [`Exit::Shutdown`], with the reason.
     #[error("shutdown: {0}")]
     ShutdownWith(String),
-    /// It was killed: no stop hook ran.
+    /// Killed: no stop hook ran.
     #[error("killed")]
     Killed,
-    /// A hook or handler panicked with this text, or the drop of the state of one that was killed. A panic as the
-    /// state of any other is dropped changes nothing: it had ended before.
+    /// A hook or handler panicked with this text, or the drop of a killed child's state did. A panic in the drop of any
+    /// other state changes nothing: the child had ended before.
     #[error("panicked: {0}")]
     Panicked(String),
     /// A hook or handler returned this error.
     #[error("failed: {0}")]
     Failed(String),
-    /// The runtime dropped its task.
+    /// The runtime dropped the task.
     #[error("cancelled")]
     Cancelled,
-    /// Its start hook returned this error, so it never ran.
+    /// The start hook returned this error, so the child never ran.
     #[error("start failed: {0}")]
     StartFailed(String),
 }
@@ -60,7 +60,7 @@ impl Exit {
         }
     }
 
-    /// The exit of an actor whose running hook returned `error`: the exit it named, else `Failed`.
+    /// The exit of an actor whose hook returned `error`: the exit inside it, else `Failed`.
     pub(crate) fn of_error(error: ractor::ActorProcessingErr) -> Exit {
         match error.downcast::<Exit>() {
             Ok(exit) => exit.clipped(),
@@ -94,7 +94,7 @@ impl Exit {
     }
 }
 
-/// Drops what somebody has panicked with, which may panic as well.
+/// Drops a panic payload, which may panic as well.
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
@@ -113,19 +113,19 @@ pub(crate) fn clip(mut text: String) -> String {
     text
 }
 
-/// One link of the chain that made a supervisor give up: this child, ended this way.
+/// One link in the chain of failures that made a supervisor give up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// The child whose end used up the restart window of its supervisor, or whose failed start made that of its
-    /// supervisor fail.
+    /// The child whose end exhausted its supervisor's restart window, or whose failed start made its supervisor's start
+    /// fail.
     pub id: ChildId,
-    /// How that child ended.
+    /// Its exit.
     pub exit: Exit,
 }
 
-/// Returned as the error of an actor's `pre_start`, says "do not run me, and that is fine".
+/// Returned as the error of an actor's `pre_start`: the actor declines to run, without failure.
 ///
-/// The child is then listed as down; a temporary one is forgotten.
+/// The child is listed as down; a temporary one is forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("ignored")]
 pub struct Ignore;

@@ -1,17 +1,17 @@
-//! How many restarts are too many: a sliding window, decided without a clock of its own.
+//! Restart intensity: a sliding window, without a clock of its own.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How many restarts a supervisor allows within a period before it gives up.
+/// Restarts that a supervisor allows within a period before it gives up (OTP's `intensity` and `period`).
 ///
-/// `restarts` within `period` are allowed, the next one is not. The window slides, and its bound is
-/// inclusive: a restart exactly `period` old still counts.
+/// `restarts` within `period` are allowed, the next one is not. The window slides, and its bound is inclusive: a
+/// restart exactly `period` old still counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intensity {
-    /// Restarts allowed within the period. 0 means that the first failure is final.
+    /// Restarts within the period; 0 makes the first failure final.
     pub restarts: u32,
-    /// How far back restarts are counted. Zero is refused by the spec checks.
+    /// Length of the window; zero is refused by the spec checks.
     pub period: Duration,
 }
 
@@ -19,7 +19,7 @@ impl Intensity {
     /// Never gives up, and remembers nothing: for pools that rely on the windows of their children.
     pub const UNLIMITED: Intensity = Intensity { restarts: u32::MAX, period: Duration::MAX };
 
-    /// `restarts` allowed within `period`.
+    /// `restarts` within `period`.
     pub fn new(restarts: u32, period: Duration) -> Self {
         Intensity { restarts, period }
     }
@@ -32,17 +32,16 @@ impl Default for Intensity {
     }
 }
 
-/// Whether one more restart fits.
+/// Result of charging a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charge {
-    /// It fits and is now remembered.
+    /// Allowed and remembered.
     Allowed,
-    /// It does not; nothing was remembered.
+    /// Refused; nothing was remembered.
     Exhausted,
 }
 
-/// The restarts that still count. Holds at most `restarts` instants, and a charge costs amortised
-/// constant time however long the history is.
+/// The restarts in the window: at most `restarts` instants; a charge costs amortised constant time.
 #[derive(Debug, Clone)]
 pub struct Window {
     limit: Intensity,
@@ -50,14 +49,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// An empty window under `limit`.
+    /// An empty window.
     pub fn new(limit: Intensity) -> Self {
         Window { limit, charged: VecDeque::new() }
     }
 
-    /// Charges one restart at `now`, or says that the window is full.
+    /// Charges one restart at `now`.
     ///
-    /// `now` must not go back between calls; if it does, older charges simply still count.
+    /// `now` must not go back between calls; if it does, older charges keep counting.
     pub fn charge(&mut self, now: Instant) -> Charge {
         if self.limit.restarts == u32::MAX {
             return Charge::Allowed;
@@ -75,12 +74,11 @@ impl Window {
         Charge::Allowed
     }
 
-    /// How many restarts are remembered at present.
+    /// Number of remembered restarts.
     pub fn len(&self) -> usize {
         self.charged.len()
     }
 
-    /// Whether no restart is remembered.
     pub fn is_empty(&self) -> bool {
         self.charged.is_empty()
     }
@@ -92,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Charges at `seconds` and returns which were allowed, as a word of `y` and `n`.
+    /// Charges at `seconds` and compares the results, as a word of `y` and `n`.
     fn check(restarts: u32, period: u64, seconds: &[u64], expected: &str) {
         let start = Instant::now();
         let mut window = Window::new(Intensity::new(restarts, Duration::from_secs(period)));

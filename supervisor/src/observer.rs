@@ -1,4 +1,4 @@
-//! What the outside may hear: every start, exit and surrender, as it happens.
+//! Observers of a tree: every start, exit and surrender.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -34,62 +34,62 @@ impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {
     }
 }
 
-/// Something that happened to a child.
+/// An event of a child.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
-    /// The path of its supervisor: `/` for the root, `/agents/` for the root's child `agents`.
+    /// Path of the supervisor: `/` for the root, `/agents/` for the root's child `agents`.
     pub tree: &'a str,
     /// The child.
     pub id: &'a ChildId,
-    /// Which start of the child this is about: 1 for the first, one more for every attempt.
+    /// Number of the start, from 1, failed attempts included.
     pub generation: u64,
-    /// What happened.
+    /// The event.
     pub what: What<'a>,
 }
 
-/// What happened to a child.
+/// Kinds of events.
 #[derive(Debug, Clone, Copy)]
 pub enum What<'a> {
-    /// It is up for the first time, or was started by hand.
+    /// The child runs for the first time, or was started by hand.
     Started {
-        /// The fresh reference.
+        /// The new reference.
         child: &'a ChildRef,
     },
-    /// Its supervisor has brought it up again.
+    /// The supervisor restarted the child.
     Restarted {
-        /// The fresh reference.
+        /// The new reference.
         child: &'a ChildRef,
     },
-    /// It declined to run.
+    /// The child declined to run.
     Ignored,
-    /// It did not come up.
+    /// The child failed to start.
     StartFailed {
-        /// How its start ended.
+        /// The exit of its start.
         exit: &'a Exit,
     },
-    /// It is gone, its state dropped.
+    /// The child is gone, its state dropped.
     Exited {
-        /// How it ended.
+        /// Its exit.
         exit: &'a Exit,
-        /// Whether its supervisor had asked it to stop.
+        /// The supervisor had asked it to stop.
         asked: bool,
     },
-    /// It was killed and still runs after [`crate::KILL_GRACE`]: some code of it never yields.
-    /// Its supervisor goes on without it.
+    /// The child still runs [`crate::KILL_GRACE`] after a kill: some of its code never yields. Its supervisor continues
+    /// without it.
     Unkillable,
-    /// It used up its own restart window in a pool and leaves the pool.
+    /// The child exhausted its own restart window in a pool and leaves the pool.
     GivenUp {
-        /// How it ended last.
+        /// Its last exit.
         exit: &'a Exit,
     },
-    /// It used up the restart window of its supervisor, which therefore ends.
+    /// The child exhausted its supervisor's restart window; the supervisor ends.
     Escalated {
-        /// How it ended last.
+        /// Its last exit.
         exit: &'a Exit,
     },
 }
 
-/// One supervisor's voice: its path and the observer of the whole tree.
+/// The event sink of one supervisor: its path, and the observer of the tree.
 #[derive(Clone)]
 pub(crate) struct Voice {
     observer: Option<Arc<dyn Observer>>,
@@ -97,12 +97,12 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
-    /// The voice of a root supervisor.
+    /// The sink of a root supervisor.
     pub(crate) fn root(observer: Option<Arc<dyn Observer>>) -> Self {
         Voice { observer, tree: "/".into() }
     }
 
-    /// The voice of the child supervisor `id`.
+    /// The sink of the child supervisor `id`.
     pub(crate) fn below(&self, id: &ChildId) -> Self {
         Voice { observer: self.observer.clone(), tree: format!("{}{id}/", self.tree).into() }
     }
@@ -112,19 +112,19 @@ impl Voice {
         self.observer.is_some()
     }
 
-    /// Says that a child is up again, and whose end led to it: its own, or that of a sibling of its group.
+    /// Reports a restart and the end that caused it: the child's own, or that of a sibling in its group.
     pub(crate) fn say_restarted(&self, id: &ChildId, generation: u64, child: &ChildRef, cause: &Cause) {
         let (tree, because_of, exit) = (&*self.tree, &cause.id, &cause.exit);
         tracing::info!(tree, %id, generation, %because_of, %exit, "child restarted");
         self.say(id, generation, What::Restarted { child });
     }
 
-    /// Says what happened, to the log and to the observer.
+    /// Reports an event to the log and the observer.
     pub(crate) fn say(&self, id: &ChildId, generation: u64, what: What<'_>) {
         let tree = &*self.tree;
         match what {
             What::Started { .. } => tracing::debug!(tree, %id, generation, "child started"),
-            // Told by `say_restarted`, which knows why.
+            // Reported by `say_restarted`, which knows the cause.
             What::Restarted { .. } => {}
             What::Ignored => tracing::debug!(tree, %id, generation, "child declined to run"),
             What::StartFailed { exit } => {
@@ -149,7 +149,7 @@ impl Voice {
     }
 }
 
-/// Runs a hook of the embedding program; its panic must not take the tree down.
+/// Runs a hook of the embedding program; its panic must not end the tree.
 pub(crate) fn shielded(hook: &'static str, run: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         discard(payload);

@@ -1,7 +1,6 @@
-//! The children of a pool: each has an id and, as long as the pool keeps it, a place.
+//! The slab of a pool's children: each has an id and, while the pool keeps it, a place.
 //!
-//! Whoever knows the place of a child finds it there without a look at its id. A place is taken again once it is free, so what is
-//! said of a child names its birth as well.
+//! A place finds the child without comparing ids. Places are reused, so messages name the number of the start as well.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{self, VacantEntry};
@@ -9,7 +8,7 @@ use std::collections::hash_map::{self, VacantEntry};
 use crate::ChildId;
 use crate::entry::Entry;
 
-/// The place of a child in its pool.
+/// Place of a child in its pool.
 pub(crate) type Place = usize;
 
 #[derive(Default)]
@@ -24,7 +23,7 @@ impl Places {
         self.by_id.len()
     }
 
-    /// Where the child `id` is.
+    /// The place of child `id`.
     pub(crate) fn of(&self, id: &str) -> Option<Place> {
         self.by_id.get(id).copied()
     }
@@ -42,7 +41,7 @@ impl Places {
         self.entries.iter().flatten()
     }
 
-    /// The child `id`, or a place for it.
+    /// The child `id`, or a free place for it.
     pub(crate) fn find(&mut self, id: ChildId) -> Result<&mut Entry, Vacancy<'_>> {
         match self.by_id.entry(id) {
             hash_map::Entry::Occupied(at) => {
@@ -54,14 +53,13 @@ impl Places {
         }
     }
 
-    /// Puts back, at its place, what was removed last.
+    /// Puts back the entry that was removed last.
     pub(crate) fn put_back(&mut self, entry: Entry) {
         if let Err(vacancy) = self.find(entry.spec.id.clone()) {
             vacancy.fill(entry);
         }
     }
 
-    /// Forgets the child at `place`.
     pub(crate) fn remove(&mut self, place: Place) -> Option<Entry> {
         let entry = self.entries.get_mut(place)?.take()?;
         self.by_id.remove(&entry.spec.id);
@@ -69,13 +67,12 @@ impl Places {
         Some(entry)
     }
 
-    /// Forgets all children.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
         std::mem::take(self).entries.into_iter().flatten()
     }
 }
 
-/// A place that is free, and the id it is for.
+/// A free place, and the id it is for.
 pub(crate) struct Vacancy<'a> {
     id: VacantEntry<'a, ChildId, Place>,
     entries: &'a mut Vec<Option<Entry>>,

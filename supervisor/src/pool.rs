@@ -1,4 +1,4 @@
-//! A dynamic pool as others see it: how to start one, and the handle to talk to it.
+//! A dynamic pool: its start and its handle.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -18,13 +18,11 @@ use crate::{
     TerminateChildError,
 };
 
-/// A handle to a pool of children that come and go. Cheap to clone; dropping it does not stop the
-/// pool.
+/// A handle of a pool of dynamic children. Cheap to clone; dropping it does not stop the pool.
 ///
-/// Children are independent of each other: each is restarted alone, they start and stop in
-/// parallel, and a child that ends for good leaves the pool. Lists, and starts that stand against a child
-/// that ends, wait until the pool has heard of every end that could be seen before, though no longer than
-/// [`crate::KILL_GRACE`]. After the pool has ended, calls fail with `Ended` and lists are empty.
+/// Children are independent: each is restarted alone, they start and stop in parallel, and a child that ends for good
+/// leaves the pool. Lists, and starts that conflict with an ending child, wait until the pool has handled every visible
+/// end, for at most [`crate::KILL_GRACE`]. After the pool has ended, calls fail with `Ended` and lists are empty.
 #[derive(Clone)]
 pub struct Pool {
     control: Arc<Control>,
@@ -44,7 +42,7 @@ impl Pool {
         launch(spec, token, Voice::root(None))
     }
 
-    /// As [`Pool::start`]; `observer` hears everything that happens in the pool.
+    /// As [`Pool::start`], with an observer of all events.
     ///
     /// # Errors
     /// As [`Pool::start`].
@@ -53,13 +51,13 @@ impl Pool {
         launch(spec, token, Voice::root(Some(observer)))
     }
 
-    /// Starts a child and waits until it is up. Starts of different children run in parallel, each in
-    /// its caller's task: it stands still while this future is not polled, and dropping it breaks the start off.
+    /// Starts a child and waits until it runs. Different children start in parallel, each in its caller's task: the
+    /// start pauses while this future is not polled, and dropping the future breaks it off.
     ///
     /// # Errors
-    /// [`StartChildError`]; a child that fails to start or declines is not kept. While another start of the same id is under
-    /// way, this waits for it: if that comes up, it says `AlreadyStarted`, if not, the child is started. While a child of
-    /// that id is terminated, this waits until it is gone. Whatever waits when a child is terminated ends as that does.
+    /// [`StartChildError`]; a child that fails to start or declines is not kept. While another start of the same id is
+    /// under way, this waits for it, and then returns `AlreadyStarted` or starts the child. While a child of that id is
+    /// being terminated, this waits until it is gone. Callers that wait when a child is terminated are refused.
     pub async fn start_child(&self, mut spec: ChildSpec) -> Result<ChildRef, StartChildError> {
         let mut caught_up = false;
         loop {
@@ -82,46 +80,45 @@ impl Pool {
         }
     }
 
-    /// Stops a child, waits until it is gone, and forgets it. Its shutdown limit holds; a start or
-    /// restart under way is broken off. Dropping this future does not undo the stop.
+    /// Stops a child within its shutdown limit, waits until it is gone, and forgets it; a start or restart under way is
+    /// broken off. Dropping this future does not undo the stop.
     ///
     /// # Errors
     /// [`TerminateChildError`].
     pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<(), TerminateChildError> {
         let done = self.shared.terminate(id.into())?;
-        // The pool ends with all its children, so this one is stopped as well.
+        // The pool is ending with all its children, this one included.
         done.await.unwrap_or(Err(TerminateChildError::Ended))
     }
 
-    /// All children, in the order in which they were first started.
+    /// All children in the order of their first starts.
     pub async fn which_children(&self) -> Vec<ChildStatus> {
         self.shared.catch_up().await;
         self.shared.list()
     }
 
-    /// How many children there are.
+    /// Numbers of children.
     pub async fn count_children(&self) -> Counts {
         self.shared.catch_up().await;
         self.shared.counts()
     }
 
-    /// The present reference to the worker `id`, which takes the messages of `A`.
+    /// The present reference of the worker `id` with the message type of `A`.
     ///
-    /// `None` while it is being started or restarted, or if it is no such worker. Does not wait for
-    /// the pool.
+    /// `None` while it is starting or restarting, or if it has another type. Does not wait for the pool.
     pub fn child<A: Actor>(&self, id: impl AsRef<str>) -> Option<ActorRef<A::Msg>> {
         self.child_ref(id)?.actor::<A>()
     }
 
-    /// The present reference to the child `id`, whatever it is; see [`Pool::child`].
+    /// The present reference of the child `id`; see [`Pool::child`].
     pub fn child_ref(&self, id: impl AsRef<str>) -> Option<ChildRef> {
         self.shared.get(id.as_ref())
     }
 
-    /// Stops all children in parallel, then the pool, and waits until all are gone. Starts and restarts
-    /// under way are broken off at once, whatever the shutdown limit of the child.
+    /// Stops all children in parallel, then the pool, and waits until all are gone. Starts and restarts under way are
+    /// broken off at once, whatever the shutdown limit of the child.
     ///
-    /// May be called more than once and at the same time; every call waits for the end.
+    /// May be called repeatedly and concurrently; every call waits for the end.
     pub async fn stop(&self) -> Exit {
         self.control.raise(Demand::Stop);
         self.control.wait_exit().await
@@ -138,8 +135,7 @@ impl Pool {
         self.control.wait_exit().await
     }
 
-    /// Why the pool gave up: the chain of failures, deepest first. Empty if it was stopped or still
-    /// runs.
+    /// Why the pool gave up: the chain of failures, deepest first. Empty if it was stopped or still runs.
     pub fn causes(&self) -> Vec<Cause> {
         self.control.causes()
     }
@@ -155,7 +151,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Starts a pool's task.
+/// Starts the task of a pool.
 pub(crate) fn launch(spec: PoolSpec, token: Token, voice: Voice) -> Result<Pool, StartError> {
     spec.check().map_err(StartError::Invalid)?;
     let (mailbox, inbox) = unbounded_channel();

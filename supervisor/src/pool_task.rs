@@ -1,4 +1,4 @@
-//! The task of a pool: hears of ends and failed restarts, and decides what becomes of each child.
+//! The task of a pool: handles ends and failed restarts of children.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -18,26 +18,26 @@ use crate::observer::{Voice, What};
 use crate::places::Place;
 use crate::{Cause, ChildId, Clock, Exit, Intensity, PoolSpec, Shutdown, strategy};
 
-/// What a pool's task is told.
+/// Messages to the task of a pool.
 pub(crate) enum PoolMessage {
-    /// The child started as `birth` is gone.
+    /// The child's start `birth` has ended.
     Exited { place: Place, birth: u64 },
-    /// It is time to try again what failed as `birth`.
+    /// Repeat the restart that failed as `birth`.
     Retry { place: Place, birth: u64 },
-    /// The child started as `birth` was killed and does not go.
+    /// The child's start `birth` was killed and keeps running.
     Unkillable { place: Place, birth: u64 },
-    /// Somebody waits until all that came before is dealt with, and these ends, which are still to be told.
+    /// A caller waits until everything before this, and these ends, are handled.
     CatchUp { ends: Vec<Arc<Completion>>, reply: oneshot::Sender<()> },
 }
 
-/// The state of a pool's task.
+/// State of the task.
 pub(crate) struct PoolTask {
     shared: Arc<Shared>,
     window: Window,
     child_intensity: Option<Intensity>,
     demand: watch::Receiver<Demand>,
     token: Token,
-    /// The children, once the pool ends, until they have ended.
+    /// Children of a pool that is ending.
     leaving: Vec<Option<Entry>>,
 }
 
@@ -58,7 +58,7 @@ impl PoolTask {
         }
     }
 
-    /// Runs the pool to its end. By then every child is gone; the drop of `self` says so.
+    /// Runs the pool to its end. Every child is gone by then, which dropping `self` reports.
     pub(crate) async fn run(mut self, inbox: UnboundedReceiver<PoolMessage>) {
         let demand = self.demand.clone();
         let exit = tokio::select! {
@@ -100,17 +100,17 @@ impl PoolTask {
             }
         };
         self.close();
-        // Lets go of those who wait: a child of the pool may be among them.
+        // Dismisses waiting callers: a child of the pool may be among them.
         drop(inbox);
         unless_killed(&demand).await;
         self.end_all(false).await;
         exit
     }
 
-    /// Answers whoever waits for the pool to have dealt with `ends`.
+    /// Answers a caller once the pool has handled `ends`.
     fn catch_up(&self, ends: Vec<Arc<Completion>>, reply: oneshot::Sender<()>) {
         if ends.is_empty() {
-            // Whoever no longer waits is not missed.
+            // A caller that no longer waits needs no answer.
             let _ = reply.send(());
             return;
         }
@@ -121,7 +121,7 @@ impl PoolTask {
         });
     }
 
-    /// A child is gone, unless the news is stale.
+    /// Handles the end of a child, unless the message is stale.
     async fn exited(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         self.record_silent_end(place, birth).await;
         let mut book = self.shared.write();
@@ -165,7 +165,7 @@ impl PoolTask {
         }
     }
 
-    /// Records how a child ended that does not say so itself.
+    /// Records the exit of a child that reported none.
     async fn record_silent_end(&self, place: Place, birth: u64) {
         let silent = poll_fn(|context| {
             match self.shared.write().places.get_mut(place).map(|entry| &mut entry.state) {
@@ -182,14 +182,14 @@ impl PoolTask {
         }
     }
 
-    /// Starts the child that ended as `birth` again, or gives it up, or gives the pool up.
+    /// Restarts the child that ended as `birth`, gives it up, or gives the pool up.
     fn restart(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         let now = self.shared.clock.now();
         let mut book = self.shared.write();
         let Some(entry) = book.places.get_mut(place) else { return ControlFlow::Continue(()) };
         let (exit, mut causes) = match &entry.state {
             State::Restarting { birth: due, exit, causes } if *due == birth => (exit.clone(), causes.clone()),
-            // Somebody terminated it meanwhile.
+            // The child was terminated meanwhile.
             _ => return ControlFlow::Continue(()),
         };
         let (id, generation) = (entry.spec.id.clone(), entry.generation);
@@ -235,7 +235,7 @@ impl PoolTask {
         ControlFlow::Continue(())
     }
 
-    /// Notes that a child whose end is told is brought up again; false if it was terminated since it ended.
+    /// Marks an ended child for its restart; `false` if it was terminated since.
     fn is_to_restart(&self, place: Place, birth: u64, exit: Exit, causes: Vec<Cause>) -> bool {
         let mut book = self.shared.write();
         let Some(entry) = book.places.get_mut(place) else { return false };
@@ -249,25 +249,24 @@ impl PoolTask {
         true
     }
 
-    /// A child that has ended leaves the book, now that its end is told: nobody had its place before, so nobody hears that it is up
-    /// again before that.
+    /// Removes an ended child, after its end was reported: no later child with its place can be reported before that.
     fn stopped(&self, place: Place, birth: u64) {
         let entry = self.remove(place, |state| matches!(state, State::Stopping(s) if s.birth == birth));
         let Some(Entry { state: State::Stopping(stopping), .. }) = entry else { return };
         for reply in stopping.waiting {
-            // Whoever no longer waits is not missed.
+            // A caller that no longer waits needs no answer.
             let _ = reply.send(Ok(()));
         }
     }
 
-    /// Takes a child out of the book if it is doing this. Whoever gets it drops it, as the book is not locked then.
+    /// Removes a child in this state. The caller drops the entry, outside the lock.
     fn remove(&self, place: Place, is: impl FnOnce(&State) -> bool) -> Option<Entry> {
         let mut book = self.shared.write();
         let does = book.places.get(place).is_some_and(|entry| is(&entry.state));
         if does { book.places.remove(place) } else { None }
     }
 
-    /// Takes all children out of the book and lets no more in.
+    /// Removes all children and refuses new ones.
     fn close(&mut self) {
         let mut book = self.shared.write();
         book.closed = true;
@@ -279,7 +278,7 @@ impl PoolTask {
         }
     }
 
-    /// Stops or kills all children in parallel and waits until they are gone.
+    /// Stops or kills all children in parallel, and waits until they are gone.
     async fn end_all(&mut self, kill: bool) {
         self.close();
         let (clock, voice) = (&*self.shared.clock, &self.shared.voice);
@@ -287,7 +286,7 @@ impl PoolTask {
             if let Some(entry) = slot {
                 end(entry, kill, clock, voice).await;
             }
-            // A kill while others are still stopped does not end it once more.
+            // A kill during the stop must not end this child again.
             *slot = None;
         });
         futures::future::join_all(ends).await;
@@ -305,7 +304,7 @@ async fn end(entry: &mut Entry, kill: bool, clock: &dyn Clock, voice: &Voice) {
             return;
         }
         State::Starting(starting) => {
-            // Breaks the start off; if it is over already, the closed book makes it fail.
+            // A start that is over already fails at the closed table.
             starting.break_off();
             gone_within(&starting.completion, KILL_GRACE, clock).await;
             return;
@@ -316,7 +315,7 @@ async fn end(entry: &mut Entry, kill: bool, clock: &dyn Clock, voice: &Voice) {
     end_running(&entry.spec.id, entry.generation, running, limit, clock, voice).await;
 }
 
-/// Ends a child that runs, waits until it is gone, and tells how it ended.
+/// Ends a running child, waits until it is gone, and reports its exit.
 pub(crate) async fn end_running(
     id: &ChildId,
     generation: u64,
@@ -337,7 +336,7 @@ pub(crate) async fn end_running(
 
 impl Drop for PoolTask {
     fn drop(&mut self) {
-        // If the task was dropped before its end, its handles must not keep its children alive.
+        // If the task is dropped early, its handles must not keep the children alive.
         self.close();
         for entry in self.leaving.iter_mut().flatten() {
             if let State::Starting(starting) = &mut entry.state {

@@ -1,4 +1,4 @@
-//! What to supervise and how: child specs, supervisor specs, pool specs, and their checks.
+//! Specs of children, supervisors and pools, and their checks.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -14,16 +14,16 @@ use crate::child::{ActorStart, ChildRef, PoolStart, Start, TreeStart};
 use crate::observer::shielded;
 use crate::{Clock, Intensity, SpecError, StableRef, SystemClock};
 
-/// Longest child id, in bytes.
+/// Longest child id in bytes.
 pub const CHILD_ID_BYTES_MAX: usize = 256;
-/// Most children one [`crate::Supervisor`] holds, running or not.
+/// Largest number of children of one [`crate::Supervisor`], running or not.
 pub const SUPERVISOR_CHILDREN_MAX: usize = 100_000;
-/// How many children a [`PoolSpec`] allows unless it says otherwise.
+/// Default largest number of children of a [`PoolSpec`].
 pub const POOL_CHILDREN_DEFAULT: u32 = 1_000_000;
-/// How long a worker may take to stop unless its spec says otherwise.
+/// Default time for a worker to stop.
 pub const SHUTDOWN_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Names a child among its siblings. Cheap to clone.
+/// Name of a child among its siblings. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChildId(Arc<str>);
 
@@ -82,7 +82,7 @@ impl fmt::Display for ChildId {
     }
 }
 
-/// When a child that ended by itself is started again.
+/// When a child that ended by itself is restarted (OTP's restart type).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Restart {
     /// Always.
@@ -90,24 +90,25 @@ pub enum Restart {
     Permanent,
     /// Only after an abnormal exit; see [`crate::Exit::is_abnormal`].
     Transient,
-    /// Never; its spec is forgotten as soon as it ends.
+    /// Never; its spec is forgotten when it ends.
     Temporary,
 }
 
-/// How a child is stopped. A supervisor that is told to stop while it starts a child gives the start as long: a worker may
-/// still come up and is then stopped, a branch starts nothing more and stops what it has. A pool breaks starts off at once.
+/// How a child is stopped. A supervisor that is told to stop while it starts a child gives the start as much time: a
+/// worker may finish its start and is stopped then, a branch starts no more children and stops those it has. A pool
+/// breaks starts off at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shutdown {
-    /// Killed at once; its stop hook does not run.
+    /// Killed at once; the stop hook does not run.
     Brutal,
-    /// Asked to stop, and killed if it still runs after this long.
+    /// Asked to stop, and killed after this long.
     Timeout(Duration),
-    /// Asked to stop, and waited for however long it takes.
+    /// Asked to stop, without a limit.
     Infinity,
 }
 
 impl Shutdown {
-    /// How long it may take until the child is killed.
+    /// Time until the child is killed.
     pub(crate) fn patience(self) -> Duration {
         match self {
             Shutdown::Brutal => Duration::ZERO,
@@ -125,14 +126,14 @@ pub enum Strategy {
     OneForOne,
     /// All of them.
     OneForAll,
-    /// Those that were listed after it.
+    /// The later ones.
     RestForOne,
 }
 
 /// Whether the end of significant children ends their supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AutoShutdown {
-    /// It does not.
+    /// Never.
     #[default]
     Never,
     /// The first significant child to end for good ends it.
@@ -141,7 +142,7 @@ pub enum AutoShutdown {
     AllSignificant,
 }
 
-/// What a child is; decides its default shutdown and where it is counted.
+/// Kind of a child: decides its default shutdown, and how it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A leaf of the tree.
@@ -150,11 +151,10 @@ pub enum Kind {
     Supervisor,
 }
 
-/// Called with each fresh reference to a child, before any later sibling starts.
+/// Called with each new reference of a child, before any later sibling starts.
 pub(crate) type OnStart = Captured<dyn Fn(&ChildRef) + Send + Sync>;
 
-/// What the embedding program has given for the starts of a child. A panic as it is dropped is logged: wherever the last copy of a spec
-/// goes, it must not take others down.
+/// Code of the embedding program in a spec. A panic while it is dropped is logged: it must not affect other children.
 pub(crate) struct Captured<T: ?Sized>(Option<Arc<T>>);
 
 impl<T: ?Sized> Captured<T> {
@@ -198,13 +198,13 @@ impl<T: ?Sized> Drop for Captured<T> {
 /// ```
 #[derive(Clone)]
 pub struct ChildSpec {
-    /// Its name among its siblings.
+    /// Name among its siblings.
     pub id: ChildId,
-    /// When it is started again. Default: permanent.
+    /// When it is restarted. Default: permanent.
     pub restart: Restart,
-    /// How it is stopped. Default: five seconds for a worker, infinity for a supervisor.
+    /// How it is stopped. Default: five seconds for a worker, no limit for a supervisor.
     pub shutdown: Shutdown,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Whether its end may end the supervisor; see [`AutoShutdown`]. Default: no.
     pub significant: bool,
@@ -213,8 +213,8 @@ pub struct ChildSpec {
 }
 
 impl ChildSpec {
-    /// A worker: both factories run at every start, on the supervisor's task (in a pool: on the
-    /// caller's), so keep them cheap; real initialisation belongs into `pre_start`.
+    /// A worker. Both factories run at every start, in the supervisor's task (in a pool: the caller's), so keep them
+    /// cheap; real initialisation belongs into `pre_start`.
     pub fn actor<A: Actor>(
         id: impl Into<ChildId>,
         actor: impl Fn() -> A + Send + Sync + 'static,
@@ -223,19 +223,19 @@ impl ChildSpec {
         Self::new(id.into(), Kind::Worker, Arc::new(ActorStart { actor, args }))
     }
 
-    /// A supervisor, started from a copy of `spec` every time: children added while it ran are not
-    /// revived.
+    /// A supervisor, started from a copy of `spec` each time: children added at run time are not restored.
     pub fn supervisor(id: impl Into<ChildId>, spec: SupervisorSpec) -> Self {
         Self::branch(id.into(), move || Some(spec.clone()))
     }
 
-    /// A supervisor whose spec is made at every start; `None` means "do not run me". The children of the last spec are kept
-    /// beside it until the next is made.
+    /// A supervisor with a fresh spec at every start; `None` declines the start. The children of the last spec are kept
+    /// until the next is made.
     pub fn supervisor_with(
         id: impl Into<ChildId>,
         init: impl Fn() -> Option<SupervisorSpec> + Send + Sync + 'static,
     ) -> Self {
-        // A stable reference leads somewhere as long as a spec is kept. These are, until the branch starts again or is forgotten.
+        // A stable reference is valid while a spec is kept: these specs are, until the branch starts again or is
+        // forgotten.
         let last = Mutex::new(Vec::new());
         Self::branch(id.into(), move || {
             let spec = init()?;
@@ -264,7 +264,7 @@ impl ChildSpec {
         ChildSpec { id, restart, shutdown, kind, significant: false, start, on_start: None }
     }
 
-    /// Sets when it is started again.
+    /// Sets when it is restarted.
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
         self
@@ -282,9 +282,9 @@ impl ChildSpec {
         self
     }
 
-    /// Hands every fresh reference to `hook`, after the child is up and before a later sibling
-    /// starts: the place to refresh what dependants hold. The hook runs where the factories run and
-    /// must not block; a panic in it is logged and otherwise ignored. A further hook runs after the earlier ones.
+    /// Calls `hook` with every new reference, once the child runs and before a later sibling starts: the place to
+    /// refresh what dependants hold. The hook runs where the factories run and must not block; a panic in it is logged
+    /// and otherwise ignored. Further hooks run after earlier ones.
     pub fn on_start(mut self, hook: impl Fn(&ChildRef) + Send + Sync + 'static) -> Self {
         self.on_start = Some(match self.on_start.take() {
             None => Captured::new(Arc::new(hook)),
@@ -296,9 +296,9 @@ impl ChildSpec {
         self
     }
 
-    /// Lets `stable` lead to this worker, through all its restarts, as long as this spec or a copy of it is kept, or another
-    /// that was given `stable`: a supervisor drops it when it ends or forgets the worker. Ignored by a child that does not
-    /// take such messages.
+    /// Points `stable` to this worker through all restarts, as long as this spec, a copy, or another spec with `stable`
+    /// is kept: a supervisor drops the spec when it ends or forgets the worker. Ignored for a child with another
+    /// message type.
     pub fn stable_ref<M: ractor::Message>(self, stable: &StableRef<M>) -> Self {
         let pointer = stable.pointer();
         self.on_start(move |child| {
@@ -308,7 +308,7 @@ impl ChildSpec {
         })
     }
 
-    /// Every fault in this spec, for a supervisor with this auto-shutdown rule.
+    /// Every fault of this spec under a supervisor with this rule.
     pub(crate) fn faults(&self, auto_shutdown: AutoShutdown) -> Vec<SpecError> {
         let id = || self.id.clone();
         let length = self.id.as_str().len();
@@ -341,18 +341,18 @@ impl fmt::Debug for ChildSpec {
     }
 }
 
-/// An ordered family of children and the rules they live under.
+/// Ordered children and the rules of their supervisor.
 #[derive(Clone)]
 pub struct SupervisorSpec {
     /// Which siblings share a restart. Default: one for one.
     pub strategy: Strategy,
-    /// How many restarts are too many. Default: more than one in five seconds.
+    /// Restart intensity. Default: one in five seconds.
     pub intensity: Intensity,
     /// Whether significant children end the supervisor. Default: never.
     pub auto_shutdown: AutoShutdown,
-    /// The children, in start order.
+    /// The children in start order.
     pub children: Vec<ChildSpec>,
-    /// What windows and shutdown limits are measured on. Default: [`SystemClock`].
+    /// Clock of windows and shutdown limits. Default: [`SystemClock`].
     pub clock: Arc<dyn Clock>,
 }
 
@@ -369,7 +369,7 @@ impl Default for SupervisorSpec {
 }
 
 impl SupervisorSpec {
-    /// A supervisor with this strategy and these children, otherwise the defaults.
+    /// A supervisor with this strategy and these children, otherwise with defaults.
     pub fn new(strategy: Strategy, children: Vec<ChildSpec>) -> Self {
         SupervisorSpec { strategy, children, ..Self::default() }
     }
@@ -377,7 +377,7 @@ impl SupervisorSpec {
     /// Checks the spec without starting anything.
     ///
     /// # Errors
-    /// Every fault found.
+    /// Every fault.
     pub fn check(&self) -> Result<(), Vec<SpecError>> {
         let mut faults = period_fault(&self.intensity);
         if self.children.len() > SUPERVISOR_CHILDREN_MAX {
@@ -406,19 +406,18 @@ impl fmt::Debug for SupervisorSpec {
     }
 }
 
-/// The rules of a dynamic pool: one for one, children come and go on demand.
+/// The rules of a dynamic pool: one for one, with children added at run time.
 #[derive(Clone)]
 pub struct PoolSpec {
-    /// Most children at a time, those being started, restarted or stopped included.
-    /// Default: [`POOL_CHILDREN_DEFAULT`].
+    /// Largest number of children, those being started, restarted or stopped included. Default:
+    /// [`POOL_CHILDREN_DEFAULT`].
     pub max_children: u32,
-    /// How many restarts of all children together end the pool. Default: more than one in five
-    /// seconds.
+    /// Intensity of all restarts together; exceeding it ends the pool. Default: one in five seconds.
     pub intensity: Intensity,
-    /// How many restarts of one child are too many. A child that exceeds it is given up: it leaves
-    /// the pool, the observer hears of it, and the pool goes on without a charge. Default: none.
+    /// Intensity of one child's restarts. A child that exceeds it leaves the pool, the observer is told, and nothing is
+    /// charged to the pool. Default: none.
     pub child_intensity: Option<Intensity>,
-    /// What windows and shutdown limits are measured on. Default: [`SystemClock`].
+    /// Clock of windows and shutdown limits. Default: [`SystemClock`].
     pub clock: Arc<dyn Clock>,
 }
 
@@ -437,7 +436,7 @@ impl PoolSpec {
     /// Checks the spec without starting anything.
     ///
     /// # Errors
-    /// Every fault found.
+    /// Every fault.
     pub fn check(&self) -> Result<(), Vec<SpecError>> {
         let mut faults = period_fault(&self.intensity);
         faults.extend(self.child_intensity.iter().flat_map(period_fault));

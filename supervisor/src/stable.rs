@@ -1,4 +1,4 @@
-//! A reference that stays the same while the worker behind it is restarted.
+//! Stable references: valid across restarts of the worker behind them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,44 +39,44 @@ pub struct StableRef<M> {
     way: Arc<watch::Sender<Way<M>>>,
 }
 
-/// The way to a worker.
+/// The state of a stable reference.
 struct Way<M> {
     now: Now<M>,
-    /// How many specs of the worker are kept that were not copied from each other.
+    /// Number of kept specs that are not copies of each other.
     specs: usize,
 }
 
-/// Where a stable reference leads.
+/// Target of a stable reference.
 enum Now<M> {
-    /// Nothing was started yet.
+    /// Nothing has started yet.
     Down,
-    /// To the last start that came up, which may have died since.
+    /// The last start, which may have ended since.
     To(ActorRef<M>),
-    /// The spec is gone: nothing will be started again.
+    /// The spec is gone: nothing will start again.
     Ended,
 }
 
 /// Why a worker could not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unreachable {
-    /// It is not up at the moment. Nothing was sent; try again, or wait with [`StableRef::up`].
+    /// The worker is restarting. Nothing was sent; try again, or wait with [`StableRef::up`].
     #[error("the worker is restarting")]
     Restarting,
-    /// It ended before it had answered. Whether it did what it was asked for is not known.
+    /// The worker ended before it answered; it may have handled the message.
     #[error("the worker ended before it had answered")]
     Unanswered,
-    /// Its supervisor has ended for good or has forgotten it: it will not come up any more.
+    /// The supervisor has ended for good or has forgotten the worker.
     #[error("the worker has ended for good")]
     Ended,
 }
 
 impl<M: Message> StableRef<M> {
-    /// A reference to a worker that is still to be specified.
+    /// A reference without a worker yet.
     pub fn new() -> Self {
         StableRef { way: Arc::new(watch::Sender::new(Way { now: Now::Down, specs: 0 })) }
     }
 
-    /// The worker as it runs now, for a moment's use: it may be gone at the next restart.
+    /// The present worker, for immediate use: it may be gone at the next restart.
     ///
     /// # Errors
     /// [`Unreachable::Restarting`] and [`Unreachable::Ended`].
@@ -84,7 +84,7 @@ impl<M: Message> StableRef<M> {
         self.way.borrow().now.live().cloned()
     }
 
-    /// Sends a message. That it is accepted does not mean that it will be handled: it is lost if the worker dies first.
+    /// Sends a message. An accepted message is lost if the worker ends before it handles it.
     ///
     /// # Errors
     /// As [`StableRef::get`]; the message is dropped then.
@@ -93,7 +93,7 @@ impl<M: Message> StableRef<M> {
         way.now.live()?.send_message(message).map_err(|_| Unreachable::Restarting)
     }
 
-    /// Sends a message and waits for the answer to it.
+    /// Sends a message and waits for its answer.
     ///
     /// # Errors
     /// As [`StableRef::send`], and [`Unreachable::Unanswered`].
@@ -106,8 +106,8 @@ impl<M: Message> StableRef<M> {
         answer.await.map_err(|_| Unreachable::Unanswered)
     }
 
-    /// Waits until the worker is up, at once if it is. Has no limit of its own: a worker that cannot be started, in a tree that
-    /// does not give it up, is waited for.
+    /// Waits until the worker runs. No limit of its own: in a tree that never gives up, a worker that cannot start is
+    /// waited for.
     ///
     /// # Errors
     /// [`Unreachable::Ended`].
@@ -125,13 +125,13 @@ impl<M: Message> StableRef<M> {
         }
     }
 
-    /// Leads to `worker` from here on. For a worker that is to be found while its start hook still runs; all others are
-    /// pointed to when they are up.
+    /// Points to `worker` now. For a worker that must be found while its start hook runs; others are pointed to once
+    /// they run.
     pub fn point_to(&self, worker: ActorRef<M>) {
         self.way.send_modify(|way| way.now = Now::To(worker));
     }
 
-    /// What points this reference to every start of a worker, as long as its spec is kept anywhere.
+    /// Points this reference to every start of a worker while its spec is kept.
     pub(crate) fn pointer(&self) -> Pointer<M> {
         self.way.send_modify(|way| {
             way.specs += 1;
@@ -176,7 +176,7 @@ impl<M> fmt::Debug for StableRef<M> {
     }
 }
 
-/// Held by a spec: the drop of the last is the end of the worker for good.
+/// Held by a spec: dropping the last is the worker's end for good.
 pub(crate) struct Pointer<M>(StableRef<M>);
 
 impl<M: Message> Pointer<M> {

@@ -1,55 +1,56 @@
-//! What a supervisor tells about its children.
+//! What a supervisor reports about its children.
 
 use futures::future::{BoxFuture, join_all};
 
 use crate::{ChildId, ChildRef, Exit, Kind, Restart};
 
-/// Whether a child runs.
+/// State of a child.
 #[derive(Debug, Clone)]
 pub enum ChildState {
-    /// Its spec is kept, nothing runs.
+    /// The spec is kept, nothing runs.
     Down,
-    /// It is being started for the first time (pools only).
+    /// Being started for the first time (pools only).
     Starting,
-    /// It failed to come up again; another try is due or running.
+    /// A restart failed; another try is due or running.
     Restarting,
-    /// It runs.
+    /// Running.
     Running(ChildRef),
-    /// It was asked to stop and is not gone yet (pools only).
+    /// Asked to stop, and not gone yet (pools only).
     Stopping,
 }
 
-/// One child as listed by `which_children`.
+/// A child, as listed by `which_children`.
 #[derive(Debug, Clone)]
 pub struct ChildStatus {
-    /// Its id.
+    /// The id.
     pub id: ChildId,
-    /// Whether it runs.
+    /// The state.
     pub state: ChildState,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// When it is restarted.
     pub restart: Restart,
-    /// How many times it was started, failed attempts included.
+    /// Number of starts, failed ones included.
     pub generation: u64,
-    /// How many times its supervisor has brought it up again.
+    /// Number of restarts.
     pub restarts: u64,
-    /// How it ended last, if it did.
+    /// Last exit.
     pub last_exit: Option<Exit>,
 }
 
-/// A child and what is below it.
+/// A child with its children.
 #[derive(Debug, Clone)]
 pub struct Branch {
     /// The child.
     pub child: ChildStatus,
-    /// How many children it has.
+    /// Number of its children.
     pub width: usize,
     /// The children, or the first of them.
     pub branches: Vec<Branch>,
 }
 
-/// What is below `children`; at most `most` of each supervisor and pool. One that ends meanwhile has none.
+/// The branches of `children`, with at most `most` children of each supervisor and pool. A supervisor that ends
+/// meanwhile has none.
 pub(crate) fn grow(children: Vec<ChildStatus>, most: usize) -> BoxFuture<'static, Vec<Branch>> {
     Box::pin(join_all(children.into_iter().map(move |child| async move {
         let mut below = match &child.state {
@@ -67,21 +68,20 @@ pub(crate) fn grow(children: Vec<ChildStatus>, most: usize) -> BoxFuture<'static
     })))
 }
 
-/// How many children there are.
+/// Numbers of children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// All that are known, running or not.
+    /// All specs, running or not.
     pub specs: u32,
-    /// Those that run.
+    /// Running children.
     pub active: u32,
-    /// Those that are supervisors or pools, running or not.
+    /// Supervisors and pools, running or not.
     pub supervisors: u32,
-    /// Those that are workers, running or not.
+    /// Workers, running or not.
     pub workers: u32,
 }
 
 impl Counts {
-    /// Counts one more child.
     pub(crate) fn add(&mut self, kind: Kind, active: bool) {
         self.specs += 1;
         self.active += u32::from(active);

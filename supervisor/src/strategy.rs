@@ -1,38 +1,37 @@
-//! What to do when a child ends: pure functions from a table and an event to actions.
+//! What to do when a child ends: pure functions from a table and an event to actions, after OTP's `supervisor`.
 //!
-//! Nothing here knows about actors, tasks or time. The supervisor performs the actions in order and
-//! stops at the first that cannot be done: a refused charge ends the supervisor, a failed start
-//! leaves the rest for a later [`on_retry`].
+//! Nothing here knows actors, tasks or time. The supervisor performs the actions in order and stops at the first that
+//! fails: a refused charge ends the supervisor, a failed start leaves the rest for a later [`on_retry`].
 
 use std::collections::BTreeMap;
 
 use crate::{AutoShutdown, Exit, Restart, Strategy};
 
-/// A child's place in the start order; places are never used twice.
+/// Place in the start order; never used twice.
 pub type Place = u64;
 
-/// Whether a member runs.
+/// Presence of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// Its spec is kept, nothing runs.
+    /// The spec is kept, nothing runs.
     Down,
     /// A restart failed and another try is due.
     Restarting,
-    /// It runs.
+    /// Running.
     Up,
 }
 
-/// What a decision needs to know about a child.
+/// The facts about a child that a decision needs.
 pub trait Member {
     /// When it is restarted.
     fn restart(&self) -> Restart;
     /// Whether its end may end the supervisor.
     fn significant(&self) -> bool;
-    /// Whether it runs.
+    /// Its presence.
     fn presence(&self) -> Presence;
 }
 
-/// The rules one supervisor decides by.
+/// The rules of one supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Which siblings share a restart.
@@ -41,22 +40,22 @@ pub struct Rules {
     pub auto_shutdown: AutoShutdown,
 }
 
-/// One thing to do; actions are performed in order.
+/// An action; actions are performed in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Count one restart; if the window is full, give up instead of going on.
+    /// Charge one restart; if the window is full, give up.
     Charge,
-    /// Stop this child and wait until it is gone; one that is restarting is down from then on.
+    /// Stop the child and wait until it is gone; a restarting one is down from then on.
     Stop(Place),
-    /// Drop this child's spec.
+    /// Drop the child's spec.
     Forget(Place),
-    /// Start this child and wait until it is up.
+    /// Start the child and wait until it runs.
     Start(Place),
-    /// End the supervisor in an orderly way.
+    /// End the supervisor in order.
     ShutDown,
 }
 
-/// Whether a child of this type is started again after `exit`.
+/// Whether a child of this type is restarted after `exit`.
 pub fn restarts(restart: Restart, exit: &Exit) -> bool {
     match restart {
         Restart::Permanent => true,
@@ -67,7 +66,7 @@ pub fn restarts(restart: Restart, exit: &Exit) -> bool {
 
 /// The actions after the child at `place` ended by itself with `exit`.
 ///
-/// `table` must show that child as down already. An unknown place needs nothing.
+/// `table` must show that child as down already. An unknown place needs no action.
 pub fn on_exit<M: Member>(
     rules: Rules,
     table: &BTreeMap<Place, M>,
@@ -88,10 +87,9 @@ pub fn on_exit<M: Member>(
     actions
 }
 
-/// The actions that restart the child at `place` together with the siblings its strategy names:
-/// one charge, stops in reverse order, starts in order. Members that are down are revived with
-/// their group, temporary ones are stopped and forgotten. A restart of a member that is still due is
-/// called off by its stop: from here on it comes with the group.
+/// The actions that restart the child at `place` with the siblings of its strategy: one charge, stops in reverse order,
+/// starts in order. Members that are down start with their group; temporary ones are stopped and forgotten. Stopping a
+/// member whose restart is due cancels that restart: the member starts with the group.
 pub fn on_retry<M: Member>(rules: Rules, table: &BTreeMap<Place, M>, place: Place) -> Vec<Action> {
     let first = match rules.strategy {
         Strategy::OneForOne => return vec![Action::Charge, Action::Start(place)],
@@ -155,9 +153,8 @@ mod tests {
         })
     }
 
-    /// The actions for a table written as letters: p, t, m are permanent, transient and temporary
-    /// members; upper case runs, lower case is down, R is a permanent one that is restarting. The member at
-    /// `place` panics.
+    /// The actions for a table written as letters: p, t, m are permanent, transient and temporary members; upper case
+    /// runs, lower case is down, R is a permanent one that is restarting. The member at `place` panics.
     fn check(strategy: Strategy, letters: &str, place: Place, expected: Expect) {
         let table = (0..)
             .zip(letters.chars())
@@ -247,7 +244,7 @@ mod tests {
                     Strategy::OneForAll => {}
                 }
             }
-            // Whatever was stopped comes back, unless it is temporary.
+            // Stopped members start again, except temporary ones.
             prop_assert!(stops.iter().all(|at| starts.contains(at) || forgets.contains(at)));
         }
 

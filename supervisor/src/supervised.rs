@@ -1,5 +1,5 @@
-//! The wrapper around a user's actor: it records how the actor ended and keeps the token beside
-//! the state, so that the end is heard only when the state is gone.
+//! The wrapper around a user's actor: records the exit, and keeps the token beside the state, so that the end is
+//! reported only when the state is gone.
 
 use std::future::{Future, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,19 +13,19 @@ use crate::exit::Exit;
 
 /// A user's actor under supervision.
 ///
-/// The fields drop in order, so the token outlives the actor.
+/// Fields drop in order, so the token outlives the actor.
 pub(crate) struct Supervised<A> {
     actor: A,
     token: Token,
 }
 
-/// A user's state under supervision; the token outlives the state.
+/// A user's state under supervision; the token outlives it.
 pub(crate) struct Held<A: Actor> {
     state: A::State,
     end: End<A::Msg>,
 }
 
-/// What is to be told of an actor's end.
+/// The report of an actor's end.
 struct End<M> {
     myself: ActorRef<M>,
     /// The orderly exit that a hook asked for, until the stop hook has run.
@@ -39,8 +39,8 @@ impl<A: Actor> Supervised<A> {
     }
 }
 
-/// Runs a hook to its end; a panic becomes an exit. Neither this nor what calls it is an `async fn`, each of which would hold
-/// the hook, and what it is given, once more: the future of a message is moved several times before it is polled.
+/// Runs a hook to its end; a panic becomes an exit. Neither this nor its callers are `async fn`s, which would hold the
+/// hook and its arguments once more: the future of a message is moved several times before it is polled.
 fn guarded<T, F>(hook: impl FnOnce() -> F) -> impl Future<Output = Result<T, Hurt>>
 where
     F: Future<Output = Result<T, ActorProcessingErr>>,
@@ -56,7 +56,7 @@ where
     })
 }
 
-/// How a hook went wrong.
+/// A failed hook.
 #[derive(Debug)]
 pub(crate) enum Hurt {
     Error(ActorProcessingErr),
@@ -65,21 +65,21 @@ pub(crate) enum Hurt {
 
 impl<A: Actor> Held<A> {
     fn new(state: A::State, myself: ActorRef<A::Msg>, token: Token) -> Self {
-        // Until the start hook is over it can be killed without a trace.
+        // Until the start hook is over, a kill leaves no trace.
         token.completion().doubt();
         Held { state, end: End { myself, leaving: None, token } }
     }
 }
 
 impl<M: Message> End<M> {
-    /// The hooks are over, and the actor ends this way.
+    /// Records the exit after the hooks.
     fn note(&self, exit: Exit) {
         self.token.completion().record(exit);
         self.token.completion().end();
     }
 
-    /// Turns the outcome of a running hook into what the actor runtime should see: an orderly exit
-    /// is a stop request, so that the stop hook runs; anything else ends the actor at once.
+    /// Translates a hook's result for the actor runtime: an orderly exit is a stop request, so that the stop hook runs;
+    /// anything else ends the actor at once.
     fn settle(&mut self, outcome: Result<(), Hurt>) -> Result<(), ActorProcessingErr> {
         let exit = match outcome {
             Ok(()) => return Ok(()),
@@ -95,7 +95,7 @@ impl<M: Message> End<M> {
         Ok(())
     }
 
-    /// The stop hook is over.
+    /// Handles the end of the stop hook.
     fn stopped(&mut self, outcome: Result<(), Hurt>) {
         let exit = match outcome {
             Ok(()) => match self.leaving.take() {
@@ -165,7 +165,7 @@ impl<A: Actor> Actor for Supervised<A> {
         myself: ActorRef<A::Msg>,
         Held { state, end }: &mut Self::State,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
-        // From here on it can be killed without a trace.
+        // From here on a kill leaves no trace.
         end.token.completion().doubt();
         let hook = guarded(move || self.actor.post_stop(myself, state));
         hook.map(move |outcome| {
@@ -177,12 +177,12 @@ impl<A: Actor> Actor for Supervised<A> {
 
 impl<A: Actor> Drop for Held<A> {
     fn drop(&mut self) {
-        // It may have been killed: then no hook has told.
+        // After a kill no hook has reported the end.
         self.end.token.completion().end();
     }
 }
 
-/// A start hook went wrong; tells it apart from one that was not let run to its end.
+/// A failed start hook, as opposed to one that was not run to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the start hook went wrong")]
 pub(crate) struct NotUp(pub(crate) Hurt);

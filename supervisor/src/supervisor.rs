@@ -23,13 +23,13 @@ use crate::{
 pub struct Supervisor;
 
 impl Supervisor {
-    /// Starts the children of `spec` in order and keeps them alive from then on.
+    /// Starts the children of `spec` in order, and keeps them running.
     ///
-    /// The tree runs until it is stopped or gives up, whether or not the reference is kept. Dropping
-    /// this future before it completes kills whatever was started.
+    /// The tree runs until it is stopped or gives up, whether or not the reference is kept. Dropping this future before
+    /// it completes kills everything it has started.
     ///
     /// # Errors
-    /// [`StartError`]; by then nothing is running any more.
+    /// [`StartError`]; nothing is running then.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -37,7 +37,7 @@ impl Supervisor {
         Self::start_root(spec, None).await
     }
 
-    /// As [`Supervisor::start`]; `observer` hears everything that happens in the whole tree.
+    /// As [`Supervisor::start`], with an observer of all events in the tree.
     ///
     /// # Errors
     /// As [`Supervisor::start`].
@@ -57,7 +57,7 @@ impl Supervisor {
     }
 }
 
-/// Starts a supervisor's task and waits until its children are up.
+/// Starts a supervisor's task and waits until its children run.
 pub(crate) async fn launch(
     spec: SupervisorSpec,
     token: Token,
@@ -94,7 +94,7 @@ pub(crate) async fn launch(
     Err(failed)
 }
 
-/// Kills a supervisor that nobody waits for any more: until its start has returned, nobody else could.
+/// Kills a supervisor whose start was abandoned: no other handle exists yet.
 struct Abandoned(Option<Arc<Control>>);
 
 impl Drop for Abandoned {
@@ -105,13 +105,13 @@ impl Drop for Abandoned {
     }
 }
 
-/// A handle to a running supervisor. Cheap to clone; dropping it does not stop the supervisor.
+/// A handle of a running supervisor. Cheap to clone; dropping it does not stop the supervisor.
 ///
-/// The calls are answered in order, between restarts, and after every end that could be seen before: who has waited for a
-/// child to stop finds it restarted, down or forgotten, as its restart type says. Calls about a child, and lists, wait until its
-/// state is dropped, though no longer than [`crate::KILL_GRACE`]. Dropping the future of a call does not undo
-/// it. Once the supervisor ends, calls fail with `Ended` and lists are empty: a child that asks as it
-/// stops is not kept waiting.
+/// Calls are answered in order, between restarts, and after every end that was visible before: a caller that has waited
+/// for a child's stop finds it restarted, down or forgotten, as its restart type says. Calls about a child, and lists,
+/// wait until its state is dropped, for at most [`crate::KILL_GRACE`]. Dropping the future of a call does not undo the
+/// call. Once the supervisor is ending, calls fail with `Ended` and lists are empty, so a child that calls during its
+/// stop does not wait.
 #[derive(Clone)]
 pub struct SupervisorRef {
     control: Arc<Control>,
@@ -129,8 +129,8 @@ impl SupervisorRef {
         started.unwrap_or(Err(StartChildError::Ended))
     }
 
-    /// Stops a child and waits until it is gone. Its spec is kept as down unless it is temporary.
-    /// A child that is down already stays so; a pending restart is called off.
+    /// Stops a child and waits until it is gone. Its spec is kept as down, unless it is temporary. A child that is down
+    /// stays so; a pending restart is cancelled.
     ///
     /// # Errors
     /// [`TerminateChildError`].
@@ -140,7 +140,7 @@ impl SupervisorRef {
         done.unwrap_or(Err(TerminateChildError::Ended))
     }
 
-    /// Starts a child that is down. Nothing is charged to the restart window.
+    /// Starts a child that is down, without a charge to the restart window.
     ///
     /// # Errors
     /// [`RestartChildError`].
@@ -165,15 +165,15 @@ impl SupervisorRef {
         self.call_of_all(Call::Which).await.unwrap_or_default()
     }
 
-    /// The whole tree below, in start order; of each supervisor and pool at most the first `most` children. Not a moment of
-    /// the whole: each supervisor tells how it stands when it is asked.
+    /// The whole tree in start order, with at most `most` children of each supervisor and pool. Not a snapshot: each
+    /// supervisor reports its state when it is asked.
     pub async fn tree(&self, most: usize) -> Vec<Branch> {
         let mut children = self.which_children().await;
         children.truncate(most);
         grow(children, most).await
     }
 
-    /// How many children there are. Supervisors and workers are counted whether they run or not.
+    /// Numbers of children; supervisors and workers count whether they run or not.
     pub async fn count_children(&self) -> Counts {
         self.call_of_all(Call::Count).await.unwrap_or_default()
     }
@@ -188,32 +188,32 @@ impl SupervisorRef {
         spec.unwrap_or(Err(GetSpecError::Ended))
     }
 
-    /// The present reference to the worker `id`, which takes the messages of `A`.
+    /// The present reference of the worker `id` with the message type of `A`.
     ///
-    /// `None` while it is down or being restarted, or if it is no such worker. Does not wait for the
-    /// supervisor. Get a fresh one after every restart, or let [`ChildSpec::on_start`] hand it out.
+    /// `None` while it is down or restarting, or if it has another type. Does not wait for the supervisor. Fetch it
+    /// again after every restart, or use [`ChildSpec::on_start`].
     pub fn child<A: Actor>(&self, id: impl AsRef<str>) -> Option<ActorRef<A::Msg>> {
         self.child_ref(id)?.actor::<A>()
     }
 
-    /// The present handle of the supervisor `id`, under the rules of [`SupervisorRef::child`].
+    /// The present handle of the supervisor `id`; see [`SupervisorRef::child`].
     pub fn supervisor(&self, id: impl AsRef<str>) -> Option<SupervisorRef> {
         self.child_ref(id)?.supervisor()
     }
 
-    /// The present handle of the pool `id`, under the rules of [`SupervisorRef::child`].
+    /// The present handle of the pool `id`; see [`SupervisorRef::child`].
     pub fn pool(&self, id: impl AsRef<str>) -> Option<Pool> {
         self.child_ref(id)?.pool()
     }
 
-    /// The present reference to the child `id`, whatever it is; see [`SupervisorRef::child`].
+    /// The present reference of the child `id`; see [`SupervisorRef::child`].
     pub fn child_ref(&self, id: impl AsRef<str>) -> Option<ChildRef> {
         self.published.get(id.as_ref())
     }
 
     /// Stops the children in reverse order, then the supervisor, and waits until all are gone.
     ///
-    /// May be called more than once and at the same time; every call waits for the end.
+    /// May be called repeatedly and concurrently; every call waits for the end.
     pub async fn stop(&self) -> Exit {
         self.control.raise(Demand::Stop);
         self.control.wait_exit().await
@@ -230,8 +230,7 @@ impl SupervisorRef {
         self.control.wait_exit().await
     }
 
-    /// Why the supervisor gave up: the chain of failures, deepest first. Empty if it was stopped or
-    /// still runs.
+    /// Why the supervisor gave up: the chain of failures, deepest first. Empty if it was stopped or still runs.
     pub fn causes(&self) -> Vec<Cause> {
         self.control.causes()
     }
@@ -254,7 +253,7 @@ impl SupervisorRef {
         self.call(self.published.untold(None), call).await
     }
 
-    /// Sends a call that is to be answered when `ends` are dealt with.
+    /// Sends a call that is answered once `ends` are handled.
     async fn call<T>(
         &self,
         ends: Vec<Arc<Completion>>,

@@ -1,4 +1,4 @@
-//! For tests of trees: a clock that moves only when told to, and faults on demand.
+//! Tools for tests of trees: a manual clock, and faults on demand.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::tree::Call;
 use crate::{ChildId, Clock, SupervisorRef};
 
-/// A clock that stands still until it is advanced. Clones share the time.
+/// A clock that moves only when it is advanced. Clones share the time.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -39,13 +39,13 @@ struct Time {
 }
 
 impl ManualClock {
-    /// A clock that starts now and stands still.
+    /// A clock at the present time.
     pub fn new() -> Self {
         let shared = Shared { start: Instant::now(), time: Mutex::default(), slept: Notify::new() };
         ManualClock { shared: Arc::new(shared) }
     }
 
-    /// Moves the clock forward and wakes all whose time has come.
+    /// Moves the clock forward and wakes all sleeps that are over.
     pub fn advance(&self, by: Duration) {
         let mut time = self.shared.lock();
         time.elapsed += by;
@@ -54,18 +54,18 @@ impl ManualClock {
             time.sleepers.iter().filter(|(_, (at, _))| *at <= now).map(|(key, _)| *key).collect();
         for key in due {
             if let Some((_, wake)) = time.sleepers.remove(&key) {
-                // A sleeper that was dropped meanwhile does not mind.
+                // The sleeper may have been dropped.
                 let _ = wake.send(());
             }
         }
     }
 
-    /// How far the clock has been moved since it was made.
+    /// Time that the clock was moved since it was created.
     pub fn elapsed(&self) -> Duration {
         self.shared.lock().elapsed
     }
 
-    /// Waits until at least `count` sleeps are pending, so that advancing the clock reaches them.
+    /// Waits until at least `count` sleeps are pending, so that an advance reaches them.
     pub async fn sleeping(&self, count: usize) {
         loop {
             let mut slept = std::pin::pin!(self.shared.slept.notified());
@@ -115,7 +115,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A pending sleep; leaves the clock when it is dropped.
+/// A pending sleep, removed when it is dropped.
 struct Sleeper {
     key: u64,
     shared: Arc<Shared>,
@@ -127,7 +127,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// Drops the task of the running worker `id`, as a runtime that goes away does; the worker ends as
+/// Aborts the task of the running worker `id`, like a runtime that shuts down; the worker ends as
 /// [`crate::Exit::Cancelled`]. Returns whether there was such a worker.
 pub async fn cancel_child(supervisor: &SupervisorRef, id: impl Into<ChildId>) -> bool {
     let id = id.into();

@@ -1,4 +1,4 @@
-//! One start of a child of a pool, from the reservation of its place until it is up or has given the place back.
+//! One start of a pool's child, from the reservation of its entry until it runs or has freed the entry.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,15 +17,14 @@ use crate::{Cause, ChildId, ChildSpec, Exit, Shutdown, StartChildError};
 
 pub(crate) type StartAnswer = Result<ChildRef, StartChildError>;
 
-/// The right to start one child once. Dropped before it has run to its end, it gives the place back, or leaves a restart to be
-/// tried again.
+/// The right to start one child once. Dropped early, it frees the entry, or leaves a restart to be tried again.
 pub(crate) struct Ticket {
     shared: Arc<Shared>,
     id: ChildId,
     place: Place,
     birth: u64,
     generation: u64,
-    /// How it ended before, if this is a restart.
+    /// The last exit, if this is a restart.
     again: Option<Exit>,
     start: Captured<dyn Start>,
     on_start: Option<OnStart>,
@@ -56,7 +55,7 @@ impl Ticket {
         }
     }
 
-    /// Starts the child and notes what came of it. A child that is to stop meanwhile does not come up.
+    /// Runs the start and records its result. A child that was told to stop meanwhile does not come up.
     pub(crate) async fn run(mut self) -> StartAnswer {
         let Some(token) = self.token.take() else { return Err(StartChildError::Ended) };
         let completion = token.completion().clone();
@@ -93,7 +92,7 @@ impl Ticket {
         }
     }
 
-    /// Polls the start. Between two polls the book has it; if the child is to stop by then, it is broken off here.
+    /// Polls the start. Between polls the table holds it; a child that was told to stop by then is broken off here.
     fn poll(&self, mut attempt: Attempt, context: &mut Context<'_>) -> Poll<Outcome> {
         let polled = Pin::new(&mut attempt).poll(context);
         if polled.is_pending() {
@@ -109,7 +108,7 @@ impl Ticket {
         polled
     }
 
-    /// Takes the start out of the book; `None` if it is broken off.
+    /// Takes the start out of the table; `None` if it was broken off.
     fn unpark(&self) -> Option<Attempt> {
         match std::mem::take(&mut self.find(&mut self.shared.write())?.progress) {
             Progress::Parked(attempt, _) => {
@@ -119,12 +118,13 @@ impl Ticket {
         }
     }
 
-    /// This start, as long as the book shows it as under way.
+    /// This start, while the table shows it as under way.
     fn find<'book>(&self, book: &'book mut Book) -> Option<&'book mut Starting> {
         book.places.get_mut(self.place)?.state.as_start(self.birth)
     }
 
-    /// Notes the child as up. It is announced before, so that nobody hears of its end first; those who hear find it.
+    /// Records the child as running. The start is announced first, so that no observer sees its end before; observers
+    /// can find the child.
     fn came_up(&self, running: Running) -> StartAnswer {
         let child = running.leash.child.clone();
         if (self.on_start.is_some() || self.shared.voice.is_heard())
@@ -169,7 +169,8 @@ impl Ticket {
         }
     }
 
-    /// Kills a child that came up when its pool had ended or it was terminated. The pool is not gone before that is told.
+    /// Kills a child that came up after its pool had ended or it was terminated. The pool is not gone before that is
+    /// reported.
     fn end_late(&self, mut running: Running) {
         let (shared, id, generation) = (self.shared.clone(), self.id.clone(), self.generation);
         let token = shared.family.completion.token();
@@ -179,7 +180,7 @@ impl Ticket {
         });
     }
 
-    /// Gives the place back, to those first who wait for it.
+    /// Frees the entry, for waiting callers first.
     fn gave_up(&self) {
         let mut book = self.shared.write();
         let entry = self.find(&mut book).is_some().then(|| book.places.remove(self.place));
@@ -187,7 +188,7 @@ impl Ticket {
         drop(entry);
     }
 
-    /// Leaves the next attempt to the pool, behind what is already queued there.
+    /// Queues the next attempt in the pool, behind earlier messages.
     fn try_again_later(&self, exit: &Exit, causes: Vec<Cause>) {
         let mut book = self.shared.write();
         if self.find(&mut book).is_none() {

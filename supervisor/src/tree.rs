@@ -1,8 +1,8 @@
-//! The task of a supervisor: takes one event at a time, lets `strategy` and `intensity` decide,
-//! and performs what they say.
+//! The task of a supervisor: takes one event at a time, lets `strategy` and `intensity` decide, and performs the
+//! actions.
 //!
-//! Exits, retries and calls share one queue, so neither a flood of crashes nor a child that fails
-//! to start again and again can keep a caller waiting for ever.
+//! Exits, retries and calls share one queue, so neither a flood of crashes nor a child that keeps failing to start can
+//! hold a caller for ever.
 
 mod calls;
 
@@ -27,19 +27,19 @@ use crate::{
     RestartChildError, StartChildError, StartError, SupervisorSpec, TerminateChildError,
 };
 
-/// What a supervisor's task is told.
+/// Messages to the task of a supervisor.
 pub(crate) enum TreeMessage {
-    /// The child started at `place` as `birth` is gone.
+    /// The start `birth` of the child at `place` has ended.
     Exited { place: Place, birth: u64 },
-    /// It is time to try again what failed as `birth`.
+    /// Repeat the restart that failed as `birth`.
     Retry { place: Place, birth: u64 },
-    /// Somebody wants an answer.
+    /// A call.
     Call(Call),
-    /// Somebody wants an answer who may have seen these ends, which are still to be told.
+    /// A call whose caller may have seen these ends, which are not handled yet.
     CallAfter { ends: Vec<Arc<Completion>>, call: Call },
 }
 
-/// What can be asked of a supervisor.
+/// Calls to a supervisor.
 pub(crate) enum Call {
     StartChild { spec: ChildSpec, reply: oneshot::Sender<Result<ChildRef, StartChildError>> },
     Terminate { id: ChildId, reply: oneshot::Sender<Result<(), TerminateChildError>> },
@@ -51,23 +51,23 @@ pub(crate) enum Call {
     Abort { id: ChildId, reply: oneshot::Sender<bool> },
 }
 
-/// One child as its supervisor keeps it.
+/// One child of a supervisor.
 pub(crate) struct Row {
     pub(crate) spec: ChildSpec,
     pub(crate) generation: u64,
-    /// How often it was brought up again.
+    /// Number of restarts.
     pub(crate) restarts: u64,
-    /// How it ended last.
+    /// Last exit.
     pub(crate) last_exit: Option<Exit>,
     pub(crate) state: State,
 }
 
-/// What a child is doing.
+/// State of a child.
 pub(crate) enum State {
     Down,
-    /// Its start hook runs.
+    /// The start hook runs.
     Starting(Arc<Completion>),
-    /// Its restart failed this way, because of what is below; the retry of that `birth` is queued.
+    /// The restart failed this way, because of the failures below; the retry of `birth` is queued.
     Restarting {
         birth: u64,
         exit: Exit,
@@ -94,15 +94,15 @@ impl Member for Row {
     }
 }
 
-/// Why a child is started; decides what the observer hears.
+/// Purpose of a start: decides what observers are told.
 #[derive(Clone, Copy)]
 enum Purpose<'a> {
     First,
-    /// It is brought up again after this.
+    /// A restart after this end.
     Again(&'a Cause),
 }
 
-/// The state of a supervisor's task.
+/// State of the task.
 pub(crate) struct Tree {
     rules: Rules,
     window: Window,
@@ -140,7 +140,7 @@ impl Tree {
         }
     }
 
-    /// Runs the supervisor to its end. By then every child is gone; the drop of `self` says so.
+    /// Runs the supervisor to its end. Every child is gone by then, which dropping `self` reports.
     pub(crate) async fn run(
         mut self,
         inbox: UnboundedReceiver<TreeMessage>,
@@ -170,7 +170,7 @@ impl Tree {
         children: Vec<ChildSpec>,
         started: oneshot::Sender<Result<(), StartError>>,
     ) -> Exit {
-        // Whoever leaves before the start is told of demands a kill.
+        // A caller that leaves before the start is over demands a kill.
         let outcome = self.start_all(children).await;
         if let Err(error) = outcome {
             self.stop_all().await;
@@ -192,7 +192,7 @@ impl Tree {
                 break exit;
             }
         };
-        // Lets go of those who wait: a child may be among them.
+        // Dismisses waiting callers: a child may be among them.
         drop(inbox);
         self.stop_all().await;
         exit
@@ -236,7 +236,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A child ended by itself, unless the news is stale.
+    /// Handles the end of a child, unless the message is stale.
     async fn exited(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         let Some(row) = self.rows.get_mut(&place) else { return ControlFlow::Continue(()) };
         let State::Up(running) = &mut row.state else { return ControlFlow::Continue(()) };
@@ -254,7 +254,7 @@ impl Tree {
         self.perform(actions, place, causes).await
     }
 
-    /// A failed restart is due again, unless somebody has dealt with it.
+    /// Repeats a failed restart, unless the child's state has changed.
     async fn retry(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         let Some(row) = self.rows.get(&place) else { return ControlFlow::Continue(()) };
         let State::Restarting { birth: due, exit, causes } = &row.state else {
@@ -269,8 +269,8 @@ impl Tree {
         self.perform(actions, place, causes).await
     }
 
-    /// Performs what was decided about the child at `place`. Ends early when the supervisor is told
-    /// to stop: it restarts nothing during its own shutdown.
+    /// Performs the actions decided for the child at `place`. Ends early when the supervisor is told to stop: it
+    /// restarts nothing during its own shutdown.
     async fn perform(&mut self, actions: Vec<Action>, place: Place, causes: Vec<Cause>) -> ControlFlow<Exit> {
         for action in actions {
             if self.is_stopping() {
@@ -306,7 +306,7 @@ impl Tree {
         ControlFlow::Break(Exit::Shutdown)
     }
 
-    /// Queues another try behind whatever callers are already waiting for.
+    /// Queues another attempt behind waiting calls.
     fn try_again_later(&mut self, place: Place, exit: Exit, causes: Vec<Cause>) {
         let birth = self.next_birth;
         if let Some(row) = self.rows.get_mut(&place) {
@@ -339,8 +339,8 @@ impl Tree {
         }
     }
 
-    /// Starts the child at `place` and waits until it is up. A failure leaves it down; a temporary
-    /// child that declines is forgotten.
+    /// Starts the child at `place` and waits until it runs. A failure leaves it down; a temporary child that declines
+    /// is forgotten.
     async fn start_row(&mut self, place: Place, purpose: Purpose<'_>) -> Result<ChildRef, NotStarted> {
         self.next_birth += 1;
         let birth = self.next_birth;
@@ -402,7 +402,7 @@ impl Tree {
         }
     }
 
-    /// Stops the child at `place`, if it runs, and waits until it is gone. Its spec stays.
+    /// Stops the child at `place`, if it runs, and waits until it is gone. The spec stays.
     async fn stop_row(&mut self, place: Place) {
         let Some(row) = self.rows.get_mut(&place) else { return };
         if let State::Up(running) = &mut row.state {
@@ -461,7 +461,8 @@ async fn kill(row: &mut Row, clock: &dyn Clock, voice: &Voice) {
     }
 }
 
-/// Completes `patience` after the supervisor was told to stop. A branch is told at once, so that it starts no more children.
+/// Completes `patience` after the supervisor was told to stop. A branch is told at once, so that it starts no more
+/// children.
 async fn overdue(
     demand: &watch::Receiver<Demand>,
     completion: &Completion,

@@ -1,11 +1,11 @@
-//! What a supervisor answers to those who ask.
+//! Answers to calls.
 
 use super::*;
 use crate::spec::SUPERVISOR_CHILDREN_MAX;
 use crate::status::ChildState;
 
 impl Tree {
-    /// Answers one call. Whoever no longer waits for the answer is not missed.
+    /// Answers one call. A caller that no longer waits needs no answer.
     pub(super) async fn answer(&mut self, call: Call) {
         match call {
             Call::StartChild { spec, reply } => {
