@@ -84,11 +84,9 @@ type Unquoted = BTreeMap<usize, usize>;
 pub struct Source {
     name: String,
     text: String,
-    /// Start offset of each line.
     lines: Vec<usize>,
     /// Characters before each block, so that computing a column in a line of megabytes stays cheap.
     blocks: Vec<usize>,
-    /// Finds plain scalars, if the format has any.
     find_unquoted: Option<fn(&str) -> Unquoted>,
     /// Cached result of `find_unquoted`.
     unquoted: OnceLock<Unquoted>,
@@ -106,7 +104,6 @@ impl Source {
         Source { name, text, lines, blocks, find_unquoted: None, unquoted: OnceLock::new() }
     }
 
-    /// Sets the finder of plain scalars.
     pub(crate) fn with_unquoted(self, find: fn(&str) -> Unquoted) -> Source {
         Source { find_unquoted: Some(find), ..self }
     }
@@ -215,7 +212,6 @@ fn harmless_text(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// Adapter from a finding to a miette diagnostic.
 struct Report<'a> {
     finding: &'a Finding,
     excerpt: Option<Excerpt>,
@@ -273,7 +269,6 @@ impl Diagnostic for Report<'_> {
 struct Excerpt {
     name: String,
     text: String,
-    /// Index of the first line.
     first: usize,
     lines: usize,
     /// Marked range within `text`.

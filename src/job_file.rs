@@ -117,7 +117,7 @@ pub enum JobFileError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The content is invalid.
-    #[error("{}", .findings.iter().map(|finding| format!("{}: {}", finding.detail, finding.help)).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", .findings.iter().map(|finding| format!("{}; {}", finding.detail, finding.help)).collect::<Vec<_>>().join("\n"))]
     Content {
         /// The text.
         source_text: Box<Source>,
@@ -165,8 +165,8 @@ impl JobFile {
                         Some(number) => drop(job.params.insert(name.to_owned(), number.to_owned())),
                         None => wrong.push((
                             Pointer::root().key("params").key(name),
-                            format!("its parameter {name} is a number that JSON would write otherwise"),
-                            "write it in quotes, as the text that is meant".to_owned(),
+                            format!("parameter {name} is a number that JSON writes differently"),
+                            "write it in quotes".to_owned(),
                         )),
                     }
                 }
@@ -186,13 +186,12 @@ impl JobFile {
         Err(JobFileError::Content { source_text: source, findings })
     }
 
-    /// Checks of well-shaped content: place, problem and help.
     fn check(&self, file: &TypedFile<JobFile>, domains: Option<&Domains>) -> Vec<(Pointer, String, String)> {
         let key = |key: &str| Pointer::root().key(key);
         let mut wrong = Vec::new();
         if !is_name(&self.client) {
-            let detail = format!("{:?} cannot be the name of a client", self.client);
-            wrong.push((key("client"), detail, format!("a name is {NAME_RULE}")));
+            let detail = format!("{:?} is not a client name", self.client);
+            wrong.push((key("client"), detail, format!("use {NAME_RULE}")));
         }
         let terms = JobTerms {
             title: &self.title,
@@ -205,38 +204,38 @@ impl JobFile {
         for fault in terms.faults(0) {
             let (place, help) = match &fault {
                 JobFault::Title(_) | JobFault::ControlCharacter(_) => {
-                    (key("title"), "say in one line what is to be done")
+                    (key("title"), "describe the job in one line")
                 }
                 JobFault::Capability(capability) => {
                     let list = key("capabilities");
                     let item = file.position("capabilities", capability).map(|at| list.item(at));
                     (item.unwrap_or(list), "write it as a name, such as contracts")
                 }
-                JobFault::TooMany(_) => (key("capabilities"), "leave some out"),
+                JobFault::TooMany(_) => (key("capabilities"), "remove some"),
                 // A malformed name is an unknown domain too, and reported below.
                 JobFault::Domain(_) if domains.is_some() => continue,
                 JobFault::Domain(_) => (key("domain"), "write it as a name, such as legal"),
-                JobFault::Budget(_) => (key("budget"), "give it the credits that the job may cost at most"),
-                JobFault::Deadline { .. } => (key("deadline"), "give one that is still to come, such as 1h"),
+                JobFault::Budget(_) => (key("budget"), "set the most credits the job may cost"),
+                JobFault::Deadline { .. } => (key("deadline"), "set a later deadline, such as 1h"),
             };
             let detail = match &fault {
                 // The text of the fault includes its own help, for callers without a file.
-                JobFault::Deadline { .. } => "its deadline is in the past".to_owned(),
+                JobFault::Deadline { .. } => "the deadline is in the past".to_owned(),
                 _ => fault.to_string(),
             };
             wrong.push((place, detail, help.to_owned()));
         }
         if self.deadline.is_some_and(|span| span.ticks(1_000) > TIMEOUT_MS_MAX) {
-            let detail = "its deadline is more than ten years away".to_owned();
-            wrong.push((key("deadline"), detail, "give one that is nearer, such as 1h".to_owned()));
+            let detail = "the deadline is more than ten years away".to_owned();
+            wrong.push((key("deadline"), detail, "set an earlier deadline, such as 1h".to_owned()));
         }
         let unknown = domains.and_then(|domains| domains.check(self.domain.as_deref()).err());
         if let Some(UnknownDomain { domain, known }) = unknown {
             let help = match closest_name(&domain, known.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean {meant:?}?"),
-                None => format!("weights are set for {}", known.join(", ")),
+                None => format!("known domains: {}", known.join(", ")),
             };
-            wrong.push((key("domain"), format!("there is no domain {domain:?}"), help));
+            wrong.push((key("domain"), format!("unknown domain {domain:?}"), help));
         }
         wrong
     }
@@ -279,28 +278,22 @@ mod tests {
                      may cost at most",
                 ),
             ),
-            (
-                "deadline: 0s",
-                Some("3:11 its deadline is in the past; give one that is still to come, such as 1h"),
-            ),
-            (
-                "deadline: -5m",
-                Some("3:11 its deadline is in the past; give one that is still to come, such as 1h"),
-            ),
+            ("deadline: 0s", Some("3:11 the deadline is in the past; set a later deadline, such as 1h")),
+            ("deadline: -5m", Some("3:11 the deadline is in the past; set a later deadline, such as 1h")),
             ("deadline: 3660d", None),
             (
                 "deadline: 3661d",
-                Some("3:11 its deadline is more than ten years away; give one that is nearer, such as 1h"),
+                Some("3:11 the deadline is more than ten years away; set an earlier deadline, such as 1h"),
             ),
             (
                 "deadline: 1e300",
-                Some("3:11 its deadline is more than ten years away; give one that is nearer, such as 1h"),
+                Some("3:11 the deadline is more than ten years away; set an earlier deadline, such as 1h"),
             ),
-            ("domain: lega", Some("3:9 there is no domain \"lega\"; did you mean \"legal\"?")),
+            ("domain: lega", Some("3:9 unknown domain \"lega\"; did you mean \"legal\"?")),
             (
                 "domain: poetry",
                 Some(
-                    "3:9 there is no domain \"poetry\"; weights are set for dashboard, default, legal, security, \
+                    "3:9 unknown domain \"poetry\"; known domains: dashboard, default, legal, security, \
                      web-testing",
                 ),
             ),
@@ -314,17 +307,14 @@ mod tests {
                 many.as_str(),
                 Some("3:1 it asks for 65 capabilities, CAPABILITIES_MAX allows 64; leave some out"),
             ),
-            (
-                "client: a/b",
-                Some("3:9 \"a/b\" cannot be the name of a client; a name is 1 to 64 of A-Z a-z 0-9 . _ -"),
-            ),
+            ("client: a/b", Some("3:9 \"a/b\" is not a client name; a name is 1 to 64 of A-Z a-z 0-9 . _ -")),
             (
                 long.as_str(),
-                Some("3:8 its title has 201 bytes, expected 1 to 200; say in one line what is to be done"),
+                Some("3:8 its title has 201 bytes, expected 1 to 200; describe the job in one line"),
             ),
             (
                 "title: \"read it\\nand more\"",
-                Some("3:8 its title has '\\n' in it, expected one line; say in one line what is to be done"),
+                Some("3:8 its title has '\\n' in it, expected one line; describe the job in one line"),
             ),
         ] {
             let key = line.split(':').next().unwrap_or_default();
@@ -401,7 +391,7 @@ mod tests {
         }
         for value in ["0x10", "017", "1_000", "+5", "5.", "*v"] {
             let text = format!("title: x\nbudget: 1\nplan: p\nparams: {{v: &v 1.10, count: {value}}}\n");
-            let expected = "4:29 its parameter count is a number that JSON would write otherwise; write it in quotes, as the \
+            let expected = "4:29 parameter count is a number that JSON writes differently; write it in quotes, as the \
                             text that is meant";
             assert_eq!(told(Format::Yaml, &text), [expected], "{value}");
         }

@@ -56,7 +56,6 @@ pub use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, StageSpec};
 pub use ostler_kernel::port::{ChildRunSpec, ChildRunResult};
 pub use ostler_kernel::run::{RunStatus, WaitReason};
 
-/// Pages with doc tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

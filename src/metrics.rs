@@ -24,13 +24,10 @@ use tokio::task::JoinHandle;
 /// Maximum age of a cached response: gauges of all clients and agents are costly.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Interval for sorting samples into buckets without scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Grace period for responses at shutdown.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Content type of the Prometheus text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A bound listener and a recorder, created before the system starts.
@@ -137,7 +134,6 @@ async fn upkeep(recorded: PrometheusHandle) {
 struct Page {
     system: System,
     recorded: PrometheusHandle,
-    /// The cached response, and its time.
     last: Mutex<Option<(Instant, String)>>,
 }
 

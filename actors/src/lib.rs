@@ -41,9 +41,9 @@ mod tests;
 
 pub use crate::metrics::{Measures, SharedRecorder, metric};
 pub use api::approval::{Approval, ApprovalId, ApprovalIdError, ApprovalPage};
-pub use api::clients::ClientRow;
+pub use api::clients::{ClientRow, ClientTier};
 pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
-pub use api::market::{ClientAudit, JobRequest, JobRow, Violation};
+pub use api::market::{ClientAudit, JobRequest, JobRow, ProposalRow, Violation};
 pub use api::outcome::Settled;
 pub use api::pipeline_handle::{Heard, PipelineEnd, PipelineHandle};
 pub use api::publisher::Publisher;
@@ -69,7 +69,7 @@ pub use messages::submission::{Submission, SubmitError, Term};
 pub use messages::verdict::{EvaluationError, VerdictRequest};
 pub use ostler_scheduler::AGENT_WEIGHT;
 pub use pipelines::{
-    Gap, Outbox, PipelineError, PipelineEvent, PipelineRow, PublishError, Stage, StageError, StageRow,
+    DeadLetterRow, Gap, Outbox, PipelineError, PipelineEvent, PipelineRow, PublishError, Stage, StageError, StageRow,
 };
 pub use run::suspended_runs::CHECKPOINTED;
 pub use scheduler::QueueRow;

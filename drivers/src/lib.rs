@@ -1,7 +1,6 @@
-//! The outside of Ostler: what stands behind the kernel's ports. [`tool`] has the built-in tools.
+//! Implementations of the kernel's ports that touch the outside world. [`tool`] holds the built-in tools.
 //!
-//! Nothing here decides whether a call may be made: a tool takes a `Permit`, which only the kernel's gate can
-//! make.
+//! A driver decides nothing: a tool runs only with a `Permit`, which only the kernel's gate constructs.
 #![forbid(unsafe_code)]
 
 pub mod tool;

@@ -1,31 +1,31 @@
-//! On what terms a client is served, as its records tell: weight, tier, credits.
+//! The terms of a client by its records: weight, tier, credits.
 
 use std::collections::BTreeMap;
 
 use crate::event::Event;
 use crate::id::Ticks;
 
-/// Weight of a client of whom nothing is said, and of one with [`REFERENCE_CREDITS`] deposited in the period.
+/// Weight of a client without records, and of a client with [`REFERENCE_CREDITS`] deposited in the period.
 pub const REFERENCE_WEIGHT: u32 = 100;
 
-/// Credits of the period that are worth the reference weight.
+/// Deposits of one period that give the reference weight.
 pub const REFERENCE_CREDITS: i64 = 1_000;
 
-/// The least weight that comes of credits.
+/// Lowest weight by deposits.
 pub const CREDIT_WEIGHT_MIN: u32 = 10;
 
-/// The most weight that comes of credits.
+/// Highest weight by deposits.
 pub const CREDIT_WEIGHT_MAX: u32 = 10_000;
 
-/// Days for which a deposit counts for the weight, its own among them.
+/// Length of the period, in days: a deposit counts on its own day and the days after.
 pub const DEPOSIT_PERIOD_DAYS: i64 = 30;
 
-/// The most credits that can be deposited in all, and in one deposit: so many can be counted one by one in a double.
+/// Most credits in all deposits together, and in one: 2^53, so a double holds every count exactly.
 pub const CREDITS_MAX: i64 = 1 << 53;
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
-/// On what terms a client is served.
+/// The terms of a client.
 ///
 /// ```
 /// use ostler_kernel::event::Event;
@@ -39,50 +39,48 @@ const DAY_MS: i64 = 24 * 3_600 * 1_000;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientTerms {
-    /// What an operator chose; `None`: it comes of credits.
+    /// The weight that an operator chose; `None`: the weight follows from deposits.
     weight: Option<u32>,
     contracted: bool,
-    /// All that was ever deposited; `None`: it is not metered.
+    /// Sum of all deposits; `None`: the client is not metered.
     deposited: Option<i64>,
-    /// What its attempts had cost before it was metered.
+    /// Cost of attempts before the client was metered.
     free: u64,
-    /// What was deposited on the days that may still count.
+    /// Deposits of the days that may still count, by day.
     days: BTreeMap<i64, i64>,
 }
 
-/// Why credits cannot be deposited or taken back.
+/// A deposit or withdrawal that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DepositError {
-    /// There is nothing to deposit: a client would be metered without credits.
-    #[error("an amount of 0 is no deposit: give one above 0, or one below 0 to take credits back")]
+    /// Zero credits: the client would be metered without credits.
+    #[error("amount 0: give a positive amount to deposit, or a negative one to withdraw")]
     Nothing,
-    /// The sum would be more than can be counted.
-    #[error(
-        "it has {deposited} credits deposited: {credits} more would be over the limit CREDITS_MAX of {CREDITS_MAX}"
-    )]
+    /// The sum would exceed [`CREDITS_MAX`].
+    #[error("{deposited} credits deposited: {credits} more exceed the limit CREDITS_MAX of {CREDITS_MAX}")]
     TooMany {
-        /// All that was deposited so far.
+        /// Sum of all deposits so far.
         deposited: i64,
-        /// What was to be.
+        /// Credits of the refused deposit.
         credits: i64,
     },
-    /// More would be taken back than is left.
-    #[error("{left} of its credits are left: {credits} cannot be taken back")]
+    /// The withdrawal exceeds the remaining credits.
+    #[error("{left} credits left: {credits} cannot be withdrawn")]
     TooFew {
-        /// What is left.
+        /// Remaining credits.
         left: i64,
-        /// What was to be taken back.
+        /// Credits of the refused withdrawal.
         credits: i64,
     },
 }
 
 impl ClientTerms {
-    /// Terms that an operator's configuration states.
+    /// Terms from an operator's configuration.
     pub fn configured(weight: u32, contracted: bool) -> ClientTerms {
         ClientTerms { weight: Some(weight), contracted, ..ClientTerms::default() }
     }
 
-    /// Lets a record of the client, of this time, take effect.
+    /// Applies a record of the client that was written at `at_ms`.
     pub fn apply(&mut self, event: &Event, at_ms: Ticks) {
         match event {
             Event::ClientSet { weight, contracted, .. } => {
@@ -103,8 +101,8 @@ impl ClientTerms {
         }
     }
 
-    /// Its entitlement at a time: what was chosen for it, else what the credits deposited in the [`DEPOSIT_PERIOD_DAYS`] up to
-    /// then are worth. What is left of them does not count.
+    /// Weight of the client at `now`: the chosen weight, else by the deposits of the last [`DEPOSIT_PERIOD_DAYS`] days.
+    /// Spent credits count as well.
     pub fn weight(&self, now: Ticks) -> u32 {
         if let Some(weight) = self.weight {
             return weight;
@@ -118,34 +116,34 @@ impl ClientTerms {
         weight.clamp(CREDIT_WEIGHT_MIN.into(), CREDIT_WEIGHT_MAX.into()) as u32
     }
 
-    /// What an operator chose as its weight, if anything.
+    /// The weight that an operator chose; `None`: the weight follows from deposits.
     pub fn chosen_weight(&self) -> Option<u32> {
         self.weight
     }
 
-    /// Whether it is served in the contracted tier.
+    /// True for a client of the contracted tier.
     pub fn is_contracted(&self) -> bool {
         self.contracted
     }
 
-    /// All that was ever deposited for it; `None`: it is not metered.
+    /// Sum of all deposits; `None`: the client is not metered.
     pub fn deposited(&self) -> Option<i64> {
         self.deposited
     }
 
-    /// What is left of its credits when its attempts have cost so much in all, those among it that cost nothing because
-    /// it was not metered yet; `None`: it is not metered.
+    /// Remaining credits if the client's attempts have cost `spent` in all, free ones included; `None`: the client is not
+    /// metered.
     pub fn left(&self, spent: u64) -> Option<i64> {
         self.deposited.map(|deposited| deposited.saturating_sub_unsigned(self.paid(spent)))
     }
 
-    /// What was spent of its credits when its attempts have cost so much in all: not what they cost before it was metered. Of one
-    /// that is not, all of it.
+    /// The part of `spent` that the client pays for: everything since the first deposit. For a client that is not metered,
+    /// all of `spent`.
     pub fn paid(&self, spent: u64) -> u64 {
         spent.saturating_sub(self.free)
     }
 
-    /// Whether so many credits may be deposited, or taken back if they are below zero, when so many were spent.
+    /// Checks a deposit of `credits` (negative: a withdrawal) after costs of `spent`.
     pub fn check_deposit(&self, credits: i64, spent: u64) -> Result<(), DepositError> {
         if credits == 0 {
             return Err(DepositError::Nothing);

@@ -1,4 +1,4 @@
-//! Names of things, each its own type: a bare string or integer never crosses a function.
+//! Typed ids and names. A bare string or integer never crosses a function.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes of a name.
+/// Longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// What a name is, in words: see [`is_name`].
+/// The rule of [`is_name`] in words.
 pub const NAME_RULE: &str = "1 to 64 of A-Z a-z 0-9 . _ -";
 
-/// Whether a text may name a node, an agent, a client, a pipeline, a stage or a type of events.
+/// True if `text` may name a node, an agent, a client, a pipeline, a stage or an event type.
 ///
 /// ```
 /// use ostler_kernel::id::is_name;
@@ -25,7 +25,7 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// The client of whoever names none.
+/// The client of requests without a client.
 pub const CLIENT_DEFAULT: &str = "local";
 
 macro_rules! name {
@@ -36,7 +36,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl PartialEq for $name {
-            /// Most names that are compared are clones of one, whose text needs no look.
+            /// Compares pointers first: most compared names are clones of one another.
             fn eq(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
             }
@@ -49,7 +49,7 @@ macro_rules! name {
         }
 
         impl $name {
-            /// Wraps `text` as it is; whoever accepts outside input checks it first.
+            /// Wraps `text` without a check; code that reads outside input checks with [`is_name`].
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
@@ -87,24 +87,24 @@ macro_rules! name {
 }
 
 name! {
-    /// A node of a plan: `[A-Za-z0-9_.-]{1,64}`, never reused within a run.
+    /// A node of a plan. Never reused within a run.
     NodeId
 }
 name! {
-    /// A tenant: who pays and whose weight counts.
+    /// A client: the tenant that pays, with a weight in the fair queue.
     ClientId
 }
 name! {
-    /// An agent: what runs submissions, one at a time.
+    /// An agent: executes runs one at a time.
     AgentId
 }
 
 name! {
-    /// A pipeline: `[A-Za-z0-9_.-]{1,64}`.
+    /// A pipeline.
     PipelineId
 }
 name! {
-    /// A stage of a pipeline, as its pipeline knows it.
+    /// A stage, unique within its pipeline.
     StageId
 }
 name! {
@@ -112,20 +112,19 @@ name! {
     EventType
 }
 
-/// One execution of a plan: a UUID, version 7 in real runs (so ids sort by creation), version 8 in those that attempts open (a
-/// hash, so that whichever attempt asks opens the same run); nil in a simulation.
+/// Id of a run: a UUID. Clients choose version 7, so ids sort by creation. A child run has version 8, a hash of the step
+/// that opens the run: repeated attempts open the same run. Simulations use the nil UUID.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub uuid::Uuid);
 
 impl RunId {
-    /// Version of the UUIDs that whoever opens a run may choose for it.
+    /// UUID version of ids that clients choose.
     pub const CHOSEN_VERSION: usize = 7;
 
-    /// Version of the UUIDs that are hashes.
     const HASHED_VERSION: usize = 8;
 
-    /// The id that a hash stands for.
+    /// The id of a child run, from the first half of a digest.
     ///
     /// ```
     /// use ostler_kernel::id::{Digest, RunId};
@@ -142,12 +141,12 @@ impl RunId {
         RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
 
-    /// Whether it is a hash: an attempt has opened the run.
+    /// True for the id of a child run.
     pub fn is_hashed(self) -> bool {
         self.0.get_version_num() == RunId::HASHED_VERSION
     }
 
-    /// Whether somebody may choose it for a run that they open.
+    /// True for an id that a client may choose.
     pub fn may_be_chosen(self) -> bool {
         self.0.get_version_num() == RunId::CHOSEN_VERSION
     }
@@ -173,7 +172,7 @@ impl FromStr for RunId {
     }
 }
 
-/// 32 bytes of BLAKE3: lower-case hex where people read it, raw bytes in the journal.
+/// A BLAKE3 digest: lower-case hex for people, raw bytes in the journal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
@@ -189,7 +188,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Why a text is no digest.
+/// A text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is 64 hex digits, found {found:?}")]
 pub struct ParseDigestError {
@@ -235,8 +234,8 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// A point or a span of time: ticks in a simulation, milliseconds (since the Unix epoch, for points) in a
-/// real run. The kernel only compares and adds.
+/// A point or a span of time: milliseconds in real runs (points since the Unix epoch), ticks in simulations. The kernel
+/// compares and adds only.
 pub type Ticks = i64;
 
 #[cfg(test)]

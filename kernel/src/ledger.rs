@@ -1,20 +1,17 @@
-//! The credits of a client, as its records tell: what was deposited is what is free, what is reserved for contracts and what was
-//! spent, after every record.
+//! Double-entry bookkeeping of a client's credits. After every record: deposits = balance + reservations + costs.
 
 use std::collections::BTreeMap;
 
 use crate::id::RunId;
 
-/// Credits that are reserved for jobs of the market, and what of them was spent: by the run of the job, and by those that it opened,
-/// at whatever remove.
+/// Credits reserved for market jobs, and their use by the job's run and all runs below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reservations {
     holds: BTreeMap<RunId, Hold>,
-    /// Runs that were opened for a job that is not over, by its run or by another of them.
+    /// Child runs of jobs, at any depth, with the job that pays.
     opened: BTreeMap<RunId, RunId>,
 }
 
-/// What is reserved for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Hold {
     budget: u64,
@@ -22,31 +19,31 @@ struct Hold {
 }
 
 impl Reservations {
-    /// Reserves credits for a job of which so many are spent already, by runs that it opened too.
+    /// Reserves credits for a job after costs of `spent`.
     pub fn reserve(&mut self, job: RunId, budget: u64, spent: u64) {
         self.holds.insert(job, Hold { budget, spent });
     }
 
-    /// A run was opened by another one: what is reserved for that, or for the job that it was opened for, is for this one as well.
+    /// Records a child run: the job that pays for the parent pays for the child too.
     pub fn add_child(&mut self, run: RunId, parent: RunId) {
         if let Some(job) = self.job_of(parent).filter(|job| *job != run) {
             self.opened.insert(run, job);
         }
     }
 
-    /// The job whose reservation pays for this run.
+    /// The job with the reservation for a run; `None`: the client's balance pays.
     pub fn job_of(&self, run: RunId) -> Option<RunId> {
         if self.holds.contains_key(&run) { Some(run) } else { self.opened.get(&run).copied() }
     }
 
-    /// An attempt of this run ended that cost so much; of a run without a reservation, nothing happens.
+    /// Charges the cost of an attempt to the reservation of its run, if any.
     pub fn settle(&mut self, run: RunId, cost: u64) {
         if let Some(hold) = self.hold(run) {
             hold.spent = hold.spent.saturating_add(cost);
         }
     }
 
-    /// What was settled last of this run is not written down, and void.
+    /// Reverts the last charge of a run after its record was lost.
     pub fn revert_settle(&mut self, run: RunId, cost: u64) {
         if let Some(hold) = self.hold(run) {
             hold.spent = hold.spent.saturating_sub(cost);
@@ -57,19 +54,19 @@ impl Reservations {
         self.holds.get_mut(&self.job_of(run)?)
     }
 
-    /// The job is over: what is left of its reservation is free again.
+    /// Ends a job and frees the rest of its reservation.
     pub fn refund(&mut self, job: RunId) {
         if self.holds.remove(&job).is_some() {
             self.opened.retain(|_, of| *of != job);
         }
     }
 
-    /// Whether credits are reserved for this run, or for the job that it was opened for.
+    /// True if a reservation pays for the run.
     pub fn is_reserved(&self, run: RunId) -> bool {
         self.job_of(run).is_some()
     }
 
-    /// What is still reserved, of all jobs.
+    /// Credits that are still reserved, for all jobs together.
     pub fn outstanding(&self) -> u64 {
         self.holds.values().map(|hold| hold.budget.saturating_sub(hold.spent)).fold(0, u64::saturating_add)
     }
@@ -95,43 +92,43 @@ impl Reservations {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientCredits {
     deposited: i64,
-    /// What is neither reserved nor spent; below zero where attempts cost more than there was.
+    /// Credits that are neither reserved nor spent; negative if attempts cost more than was left.
     balance: i64,
     spent: u64,
     held: BTreeMap<RunId, u64>,
 }
 
-/// Why credits cannot be moved.
+/// A movement of credits that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CreditError {
-    /// More is to be reserved than is free.
+    /// The balance is smaller than the reservation.
     #[error("{wanted} credits cannot be reserved: {balance} are free")]
     BeyondBalance {
-        /// What is free.
+        /// The balance.
         balance: i64,
-        /// What was to be reserved.
+        /// Credits to reserve.
         wanted: u64,
     },
-    /// Something is reserved for this job already.
+    /// The job has a reservation already.
     #[error("credits are reserved for job {0} already")]
     ReservedTwice(RunId),
-    /// Nothing is reserved for this job.
+    /// The job has no reservation.
     #[error("nothing is reserved for job {0}")]
     NotReserved(RunId),
 }
 
 impl ClientCredits {
-    /// Credits come in, or are taken back if below zero.
+    /// Adds a deposit; negative for a withdrawal.
     pub fn deposit(&mut self, credits: i64) {
         self.deposited = self.deposited.saturating_add(credits);
         self.balance = self.balance.saturating_add(credits);
     }
 
-    /// Sets credits aside for a job, out of the balance.
+    /// Reserves credits of the balance for a job.
     ///
     /// # Errors
     ///
-    /// There are not as many, or the job has some already; nothing has changed then.
+    /// The balance is too small, or the job has a reservation. Nothing has changed.
     pub fn reserve(&mut self, job: RunId, wanted: u64) -> Result<(), CreditError> {
         if self.held.contains_key(&job) {
             return Err(CreditError::ReservedTwice(job));
@@ -144,8 +141,8 @@ impl ClientCredits {
         Ok(())
     }
 
-    /// An attempt cost so much: of a job's run, its reservation pays first, and the balance the rest. Late results and discarded
-    /// ones are paid for like any other.
+    /// Charges an attempt: the reservation of its job pays first, the balance pays the rest. Late and discarded results are
+    /// charged like any other.
     pub fn settle(&mut self, job: Option<RunId>, cost: u64) {
         let held = job.and_then(|job| self.held.get_mut(&job));
         let from_held = held.map_or(0, |held| {
@@ -157,38 +154,38 @@ impl ClientCredits {
         self.spent = self.spent.saturating_add(cost);
     }
 
-    /// A job is over: what is left of its reservation goes back to the balance. Gives how much.
+    /// Ends a job: the rest of its reservation returns to the balance. Returns the returned credits.
     ///
     /// # Errors
     ///
-    /// It has none.
+    /// The job has no reservation.
     pub fn refund(&mut self, job: RunId) -> Result<u64, CreditError> {
         let left = self.held.remove(&job).ok_or(CreditError::NotReserved(job))?;
         self.balance = self.balance.saturating_add_unsigned(left);
         Ok(left)
     }
 
-    /// All that was deposited.
+    /// Sum of all deposits.
     pub fn deposited(&self) -> i64 {
         self.deposited
     }
 
-    /// What is neither reserved nor spent.
+    /// Credits that are neither reserved nor spent.
     pub fn balance(&self) -> i64 {
         self.balance
     }
 
-    /// What is reserved for jobs.
+    /// Credits reserved for jobs.
     pub fn reserved(&self) -> u64 {
         self.held.values().sum()
     }
 
-    /// What attempts cost.
+    /// Cost of all attempts.
     pub fn spent(&self) -> u64 {
         self.spent
     }
 
-    /// Whether balance + reserved + spent = deposited.
+    /// True if deposits = balance + reservations + costs.
     pub fn adds_up(&self) -> bool {
         let parts = i128::from(self.balance) + i128::from(self.reserved()) + i128::from(self.spent);
         parts == i128::from(self.deposited)
@@ -209,13 +206,11 @@ mod tests {
     enum Op {
         Deposit(i64),
         Reserve(u8, u64),
-        /// A run opens another.
         Open(u8, u8),
         Settle(u8, u64),
         Refund(u8),
     }
 
-    /// Jobs, and runs that are for no contract or that others open.
     const RUNS: u8 = 12;
 
     fn op() -> impl Strategy<Value = Op> {
@@ -223,7 +218,7 @@ mod tests {
             (-500i64..2_000).prop_map(Op::Deposit),
             (0u8..4, 0u64..1_500).prop_map(|(job, credits)| Op::Reserve(job, credits)),
             (0..RUNS, 4..RUNS).prop_map(|(parent, run)| Op::Open(parent, run)),
-            // Of jobs that are over too: late results.
+            // Includes jobs that have ended: late results.
             (0..RUNS, 0u64..900).prop_map(|(run, cost)| Op::Settle(run, cost)),
             (0u8..4).prop_map(Op::Refund),
         ]
@@ -274,7 +269,6 @@ mod tests {
     }
 
     proptest! {
-        /// balance + reserved + spent = deposited after every record, and what is told by running totals is the same.
         #[test]
         fn credits_add_up_after_every_record(ops in proptest::collection::vec(op(), 0..60)) {
             let (mut credits, mut reservations) = (ClientCredits::default(), Reservations::default());
@@ -288,7 +282,7 @@ mod tests {
                         Ok(()) => reservations.reserve(job(at), amount, 0),
                         Err(_) => prop_assert_eq!(&credits, &before),
                     },
-                    // A run is opened once, before it does anything, and by one that is older.
+                    // A run is opened once, before anything else, by an older run.
                     Op::Open(parent, run) if parent < run && !parents.contains_key(&job(run)) => {
                         parents.insert(job(run), job(parent));
                         reservations.add_child(job(run), job(parent));

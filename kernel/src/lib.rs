@@ -1,8 +1,9 @@
-//! The pure decisions of Ostler: what a plan may be, what a run does next, who may call what, what a
-//! result is. No clock, no randomness, no threads, no IO: time, random bits and ids arrive as
-//! arguments, so the same inputs give the same bytes on every replay.
+//! The pure decisions of Ostler: validation of plans, the next steps of a run, permission for calls, contracts of results.
 //!
-//! The one exception is [`port`]: the traits the outside implements.
+//! The crate has no clock, no randomness, no threads and no IO. Time, random bits and ids arrive as arguments, so equal
+//! inputs give equal bytes on every replay. The one exception is [`port`]: the traits that the outside implements.
+//!
+//! Start with [`run`] for the state machine of a run, [`plan`] for plan files, and [`port`] to add tools, judges or storage.
 #![forbid(unsafe_code)]
 
 pub mod agent;

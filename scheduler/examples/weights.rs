@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (_, estimate, actual) = CLIENTS[number];
             // The client's next job comes with the end of this one, so it always has work.
             let next = vec![(grant.agent, NewJob::flat(estimate), number)];
-            queue.settle_then(grant.job, actual.into(), next, &mut events)?;
+            queue.settle_and_enqueue(grant.job, actual.into(), next, &mut events)?;
         }
     }
     let clients = queue.clients();

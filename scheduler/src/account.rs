@@ -2,8 +2,9 @@
 
 /// Virtual times stop here, so that nothing below can overflow.
 pub(crate) const VRUNTIME_MIN: i64 = -(1 << 62);
-/// Highest virtual time an account can be restored to.
-pub(crate) const VRUNTIME_MAX: i64 = 1 << 62;
+/// Highest virtual time an account can be restored to: `rebase_at` at most, and as far above that as charges and
+/// reweighing can take one.
+pub(crate) const VRUNTIME_MAX: i64 = (1 << 61) + (1 << 53);
 
 /// The virtual time of a client or an agent.
 pub(crate) struct Account {
@@ -50,7 +51,6 @@ impl Account {
         self.weight = weight;
     }
 
-    /// Moves the virtual time as a whole.
     pub(crate) fn shift(&mut self, by: i64) {
         self.vruntime = self.vruntime.saturating_add(by).max(VRUNTIME_MIN);
     }

@@ -1,11 +1,11 @@
 //! An agent: the queue within a client that jobs stand in.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::account::Account;
+use crate::agent_order::AgentKey;
 use crate::backlog::Backlog;
-use crate::bucket::Gate;
-use crate::tournament::Key;
+use crate::bucket::TokenDemand;
 
 /// An agent of a client; it lasts as long as its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,9 +21,11 @@ pub(crate) struct Agent {
     pub(crate) number: u32,
     pub(crate) backlog: Backlog,
     /// What its first job needs of a bucket, if anything.
-    pub(crate) gate: Option<Gate>,
-    /// Its key among those of its client whose first job costs no credits.
-    pub(crate) free: Option<Key>,
+    pub(crate) demand: Option<TokenDemand>,
+    /// Its key in the client's [`AgentOrder`](crate::agent_order::AgentOrder), while it stands there.
+    pub(crate) queued_under: Option<AgentKey>,
+    /// The client is metered, and the first job costs no credits.
+    pub(crate) is_free: bool,
 }
 
 impl Agent {
@@ -33,13 +35,15 @@ impl Agent {
             client,
             number,
             backlog: Backlog::default(),
-            gate: None,
-            free: None,
+            demand: None,
+            queued_under: None,
+            is_free: false,
         }
     }
 
-    /// Its place among the client's agents.
-    pub(crate) fn key(&self) -> Key {
-        if self.account.runnable { Key::new(self.account.vruntime, self.account.seq) } else { Key::ABSENT }
+    /// Its position among the client's agents; `None` unless it is runnable.
+    pub(crate) fn key(&self) -> Option<AgentKey> {
+        let Account { vruntime, seq, runnable, .. } = self.account;
+        NonZeroU64::new(seq).filter(|_| runnable).map(|seq| AgentKey { vruntime, seq })
     }
 }

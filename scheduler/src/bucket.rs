@@ -1,16 +1,16 @@
-//! Token buckets of models and providers: a job is admitted while its model's bucket holds its tokens.
+//! Token buckets of models and providers: a job is admitted while its model's bucket contains its tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::BucketConfig;
-use crate::job::{ModelHandle, Terms};
+use crate::job::{ModelHandle, Attributes};
 
 /// Levels count thousandths of a token, so that a rate per second fills by whole numbers each millisecond.
 const THOUSANDTHS: i64 = 1000;
 
 /// What an agent's first job needs of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gate {
+pub(crate) struct TokenDemand {
     model: ModelHandle,
     level: i64,
 }
@@ -59,33 +59,33 @@ impl Buckets {
         (model.0 as usize) < self.buckets.len()
     }
 
-    /// What `terms` need: their tokens, or a full bucket if they are more than it can hold.
-    pub(crate) fn gate(&self, terms: &Terms) -> Option<Gate> {
-        let model = terms.model?;
+    /// What `attributes` need: their tokens, or a full bucket if they are more than it can hold.
+    pub(crate) fn demand(&self, attributes: &Attributes) -> Option<TokenDemand> {
+        let model = attributes.model?;
         let full = self.buckets[model.0 as usize].full;
-        Some(Gate { model, level: (terms.price.tokens as i64 * THOUSANDTHS).min(full) })
+        Some(TokenDemand { model, level: (attributes.price.tokens as i64 * THOUSANDTHS).min(full) })
     }
 
-    pub(crate) fn admits(&self, gate: Gate) -> bool {
-        self.buckets[gate.model.0 as usize].level >= gate.level
+    pub(crate) fn admits(&self, demand: TokenDemand) -> bool {
+        self.buckets[demand.model.0 as usize].level >= demand.level
     }
 
-    /// Notes that `agent` waits at another gate than before.
-    pub(crate) fn move_agent(&mut self, agent: u32, from: Option<Gate>, to: Option<Gate>) {
-        if let Some(gate) = from {
-            self.buckets[gate.model.0 as usize].waiting.remove(&(gate.level, agent));
+    /// Notes that `agent` waits at another demand than before.
+    pub(crate) fn move_waiting(&mut self, agent: u32, from: Option<TokenDemand>, to: Option<TokenDemand>) {
+        if let Some(demand) = from {
+            self.buckets[demand.model.0 as usize].waiting.remove(&(demand.level, agent));
         }
-        if let Some(gate) = to {
-            self.buckets[gate.model.0 as usize].waiting.insert((gate.level, agent));
+        if let Some(demand) = to {
+            self.buckets[demand.model.0 as usize].waiting.insert((demand.level, agent));
         }
     }
 
-    /// Takes tokens out (or puts them back), and appends every agent whose gate opened or closed to `changed`.
+    /// Takes tokens out (or puts them back), and appends every agent whose demand opened or closed to `changed`.
     pub(crate) fn take(&mut self, model: ModelHandle, tokens: i64, changed: &mut Vec<u32>) {
         self.buckets[model.0 as usize].change(-tokens * THOUSANDTHS, changed);
     }
 
-    /// Fills every bucket for `ms` milliseconds, and appends every agent whose gate opened to `changed`.
+    /// Fills every bucket for `ms` milliseconds, and appends every agent whose demand opened to `changed`.
     pub(crate) fn advance(&mut self, ms: u64, changed: &mut Vec<u32>) {
         for bucket in &mut self.buckets {
             bucket.change(bucket.rate.saturating_mul(i64::try_from(ms).unwrap_or(i64::MAX)), changed);

@@ -1,12 +1,12 @@
 //! A client: who pays, and what it is entitled to.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use crate::account::Account;
 use crate::agent::Agent;
-use crate::tier::Tier;
-use crate::tournament::{Key, Tournament};
+use crate::agent_order::AgentOrder;
+use crate::ready_clients::ClientKey;
+use crate::tier::{Tier, Tiers};
 
 /// A client of the queue; it is spent once the client is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,40 +55,37 @@ impl Default for NewClient {
 
 /// Reputation of a client nobody judged yet; it leaves the weight as it is.
 pub(crate) const REPUTATION_START: u16 = 500;
-/// Best reputation.
 pub(crate) const REPUTATION_MAX: u16 = 1000;
 
 pub(crate) struct Client {
     pub(crate) account: Account,
     pub(crate) warp: i64,
-    /// Virtual time of the queue of its agents.
     pub(crate) agents_vruntime: i64,
     pub(crate) charged: i128,
     /// Credits that its running jobs are charged.
     pub(crate) held: u64,
     pub(crate) balance: Option<i64>,
     /// Its number in order of creation.
-    pub(crate) birth: u64,
+    pub(crate) ordinal: u64,
     pub(crate) base_weight: u32,
     pub(crate) in_flight: u32,
     pub(crate) in_flight_max: u32,
     pub(crate) reputation: u16,
     pub(crate) tier: Tier,
     pub(crate) parked: bool,
-    /// Its runnable agent that goes first.
     pub(crate) first_agent: Option<u32>,
-    /// Its runnable agents whose first job costs no credits, by who goes first; kept while it has a balance.
-    pub(crate) free_agents: BTreeSet<(Key, u32)>,
     /// Which of these goes, while the balance does not pay for the first job of who would.
-    pub(crate) instead: Option<u32>,
+    pub(crate) free_agent: Option<u32>,
     /// Places of its agents, in order of creation.
     pub(crate) agents: Vec<u32>,
-    /// Who of them goes first; there is none while there is at most one.
-    pub(crate) contest: Option<Box<Tournament>>,
+    /// `None` while it has at most one agent, which needs no order.
+    pub(crate) agent_order: Option<Box<AgentOrder>>,
+    /// Its key in the tree of runnable clients, while it stands there.
+    pub(crate) queued_under: Option<ClientKey>,
 }
 
 impl Client {
-    pub(crate) fn new(new: &NewClient, warp: i64, birth: u64) -> Self {
+    pub(crate) fn new(new: &NewClient, warp: i64, ordinal: u64) -> Self {
         Self {
             account: Account::new(new.weight),
             warp,
@@ -96,7 +93,7 @@ impl Client {
             charged: 0,
             held: 0,
             balance: new.balance,
-            birth,
+            ordinal,
             base_weight: new.weight,
             in_flight: 0,
             in_flight_max: new.in_flight_max.unwrap_or(u32::MAX),
@@ -104,37 +101,45 @@ impl Client {
             tier: new.tier,
             parked: false,
             first_agent: None,
-            free_agents: BTreeSet::new(),
-            instead: None,
+            free_agent: None,
             agents: Vec::new(),
-            contest: None,
+            agent_order: None,
+            queued_under: None,
         }
     }
 
     /// What it is ordered by, before ties are broken.
-    pub(crate) fn due(&self) -> i64 {
+    pub(crate) fn effective_vruntime(&self) -> i64 {
         self.account.vruntime - self.warp
     }
 
-    /// Its place in its tier.
-    pub(crate) fn key(&self) -> Key {
-        if self.account.runnable { Key::new(self.due(), self.account.seq) } else { Key::ABSENT }
+    /// Its place in the tree of runnable clients; `None` unless it is runnable.
+    fn key(&self) -> Option<ClientKey> {
+        ClientKey::new(self.tier, self.effective_vruntime(), self.account.seq).filter(|_| self.account.runnable)
     }
 
-    /// The agent whose first job is granted next.
-    pub(crate) fn next_agent(&self) -> Option<u32> {
-        self.instead.or(self.first_agent)
-    }
-
-    /// Finds out who goes first after `agent` at `at`, one of its own, changed.
+    /// Moves the client, stored at `at`, to its present place in the tree of runnable clients.
     #[inline]
-    pub(crate) fn place(&mut self, at: u32, agent: &Agent) {
-        self.first_agent = match &mut self.contest {
-            Some(contest) => {
-                contest.set(agent.number, agent.key());
-                contest.first().map(|number| self.agents[number as usize])
-            }
-            None => agent.account.runnable.then_some(at),
-        };
+    pub(crate) fn requeue(&mut self, at: u32, tiers: &mut Tiers) {
+        let key = self.key();
+        if key != self.queued_under {
+            tiers.reorder(at, std::mem::replace(&mut self.queued_under, key), key);
+        }
+    }
+
+    pub(crate) fn next_agent(&self) -> Option<u32> {
+        self.free_agent.or(self.first_agent)
+    }
+
+    /// Moves `agent`, stored at `at` and one of this client's, to its present position among them.
+    #[inline]
+    pub(crate) fn reorder(&mut self, at: u32, agent: &mut Agent, is_free: bool) {
+        if let Some(order) = &mut self.agent_order {
+            order.place(at, agent, is_free);
+            self.first_agent = order.first();
+        } else {
+            agent.is_free = is_free;
+            self.first_agent = agent.account.runnable.then_some(at);
+        }
     }
 }

@@ -75,7 +75,7 @@ pub struct Config {
 pub struct BucketConfig {
     /// Tokens a second, at most [`BUCKET_MAX`].
     pub rate: u64,
-    /// Most tokens it holds, 1 to [`BUCKET_MAX`].
+    /// Most tokens it contains, 1 to [`BUCKET_MAX`].
     pub burst: u64,
 }
 
@@ -113,7 +113,7 @@ impl Default for Config {
 
 impl Config {
     /// The settings for so many slots, 1 to 1,000,000: a job may cost as much as can be counted for all of them at once.
-    pub fn of_slots(slots: u32) -> Config {
+    pub fn with_slots(slots: u32) -> Config {
         let most = PRODUCT_MAX / (Config::default().scale * (u64::from(slots) + 1));
         Config { slots, cost_max: most.min(COST_MAX), ..Config::default() }
     }
@@ -195,9 +195,9 @@ mod tests {
         );
         check(|c| c.slots = 4095, "accepted");
         for slots in [1, 4095, 4096, SLOTS_MAX] {
-            check(|c| *c = Config::of_slots(slots), "accepted");
+            check(|c| *c = Config::with_slots(slots), "accepted");
         }
-        assert_eq!(Config::of_slots(4095), Config { slots: 4095, ..Config::default() });
+        assert_eq!(Config::with_slots(4095), Config { slots: 4095, ..Config::default() });
         check(
             |c| c.models = [("m".into(), BucketConfig { rate: 0, burst: 0 })].into(),
             "bucket of model m has rate 0 and burst 0, expected at most 4294967296 each and a burst of 1 or more",

@@ -4,13 +4,12 @@
 //! its head start, is least; of the client's agents the one whose virtual time is least; of the agent's jobs its first. A balance
 //! that does not pay for that one keeps only jobs back that cost credits.
 
-use crate::agent::AgentHandle;
 use crate::client::ClientHandle;
 use crate::cost::Price;
 use crate::event::{Event, Grant};
 use crate::job::JobHandle;
 use crate::run_queue::RunQueue;
-use crate::settle::{Taken, accounts};
+use crate::settle::{CostDelta, accounts};
 use crate::tier::Tier;
 
 impl<P> RunQueue<P> {
@@ -19,7 +18,7 @@ impl<P> RunQueue<P> {
     /// The least virtual time goes first, which is what keeps everybody within the bound T1 of the crate's documentation; the
     /// marketplace goes before the contracted tier when it is owed the charge of its next job, which gives T2.
     ///
-    /// Ends early when all slots are taken or nothing is runnable. Returns how many jobs were granted.
+    /// Ends early when all slots are delta or nothing is runnable. Returns how many jobs were granted.
     pub fn dispatch(&mut self, n: u32, events: &mut Vec<Event>) -> u32 {
         let mut granted = 0;
         while granted < n
@@ -33,17 +32,17 @@ impl<P> RunQueue<P> {
     }
 
     /// The client to serve next, and whether the other tier waits meanwhile.
-    fn pick(&mut self) -> Option<(u32, bool)> {
+    fn pick(&self) -> Option<(u32, bool)> {
         let contracted = self.tiers.first(Tier::Contracted);
         match (contracted, self.tiers.first(Tier::Marketplace)) {
-            (Some(_), Some(marketplace)) if self.owes_pick() => Some((marketplace, true)),
+            (Some(_), Some(marketplace)) if self.marketplace_is_owed() => Some((marketplace, true)),
             (Some(contracted), marketplace) => Some((contracted, marketplace.is_some())),
             (None, marketplace) => Some((marketplace?, false)),
         }
     }
 
     /// Whether the marketplace is owed the charge of the job it would be served next.
-    pub(crate) fn owes_pick(&mut self) -> bool {
+    pub(crate) fn marketplace_is_owed(&self) -> bool {
         let Some(client) = self.tiers.first(Tier::Marketplace) else { return false };
         let agent = self.clients[client].next_agent().expect("a runnable client has a runnable agent");
         let job = self.agents[agent].backlog.first().expect("a runnable agent has a job");
@@ -54,36 +53,37 @@ impl<P> RunQueue<P> {
         let (client, generation) = self.clients.with_generation(client_at);
         let client_handle = ClientHandle { at: client_at, generation };
         let agent_at = client.next_agent().expect("a runnable client has a runnable agent");
-        let (agent, generation) = self.agents.with_generation(agent_at);
-        let agent_handle = AgentHandle { at: agent_at, generation };
+        let agent = &mut self.agents[agent_at];
         let at = agent.backlog.pop_first(&mut self.jobs.payloads).expect("a runnable agent has a job");
-        let (tier, key) = (client.tier, client.due());
+        let (tier, key) = (client.tier, client.effective_vruntime());
         let tier_vruntime = &mut self.tiers.vruntime[tier as usize];
         *tier_vruntime = key.max(*tier_vruntime);
         client.agents_vruntime = client.agents_vruntime.max(agent.account.vruntime);
         client.in_flight += 1;
         self.running += 1;
         self.dispatches += 1;
-        let share_pm = if shared { self.tiers.share_pm(tier) } else { 0 };
-        let (running, generation) = self.jobs.start(at, share_pm, self.dispatches);
+        let owed_pm = if shared { self.tiers.owed_pm(tier) } else { 0 };
+        let (running, generation) = self.jobs.start(at, owed_pm, self.dispatches);
         client.held += running.price.credits;
-        let taken = Taken::between(Price::flat(0), running.price);
-        taken.charge(client, agent, &mut self.tiers, share_pm, self.scale);
+        let delta = CostDelta::between(Price::flat(0), running.price);
+        delta.charge(client, agent, &mut self.tiers, owed_pm, self.scale);
         client.account.seq = self.seq + 1;
         agent.account.seq = self.seq + 2;
         self.seq += 2;
         if let Some(model) = running.model {
-            self.buckets.take(model, taken.tokens, &mut self.changed);
+            self.buckets.take(model, delta.tokens, &mut self.changed);
         }
         events.push(Event::Granted(Grant {
             job: JobHandle { at, generation, agent: agent_at },
             client: client_handle,
-            agent: agent_handle,
             tier,
             key,
             accounts: accounts(client, agent, &self.tiers),
         }));
+        let high = client.agents_vruntime.max(self.tiers.vruntime[tier as usize]);
         self.refresh_with(agent_at, events);
-        self.rebase(tier, client_at, events);
+        if high > self.rebase_at {
+            self.rebase(tier, client_at, events);
+        }
     }
 }

@@ -58,8 +58,8 @@ pub enum AddClientError {
     /// A client that may have nothing in flight would wait for ever.
     #[error("in-flight cap is 0, expected 1 or more")]
     BadCap,
-    /// The queue holds as many clients as it may.
-    #[error("queue holds {0} clients, its limit")]
+    /// The queue contains as many clients as it may.
+    #[error("queue contains {0} clients, its limit")]
     Full(u32),
 }
 
@@ -84,8 +84,8 @@ pub enum AddAgentError {
     /// The weight is outside its range.
     #[error("weight is {0}, expected 1 to {WEIGHT_MAX}")]
     BadWeight(u32),
-    /// The queue holds as many agents as it may.
-    #[error("queue holds {0} agents, its limit")]
+    /// The queue contains as many agents as it may.
+    #[error("queue contains {0} agents, its limit")]
     Full(u32),
 }
 
@@ -101,8 +101,8 @@ pub enum EnqueueError {
     /// The model belongs to another queue.
     #[error("model is not in this queue")]
     UnknownModel,
-    /// The queue holds as many jobs as it may.
-    #[error("queue holds {0} jobs, its limit")]
+    /// The queue contains as many jobs as it may.
+    #[error("queue contains {0} jobs, its limit")]
     Full(u32),
 }
 

@@ -1,6 +1,5 @@
 //! What a call answers, and what it changed besides its answer.
 
-use crate::agent::AgentHandle;
 use crate::client::ClientHandle;
 use crate::job::JobHandle;
 use crate::tier::Tier;
@@ -44,8 +43,6 @@ pub struct Grant {
     pub job: JobHandle,
     /// Who pays.
     pub client: ClientHandle,
-    /// On whose behalf.
-    pub agent: AgentHandle,
     /// The tier it was taken from.
     pub tier: Tier,
     /// The client's virtual time less its head start, before the charge: what it won with.
@@ -82,8 +79,6 @@ pub struct Settled<P> {
     pub payload: P,
     /// Who paid.
     pub client: ClientHandle,
-    /// On whose behalf.
-    pub agent: AgentHandle,
     /// The accounts after the settlement.
     pub accounts: Accounts,
     /// The jobs that were queued with the settlement, in the order they were given.

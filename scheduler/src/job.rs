@@ -1,13 +1,13 @@
 //! Jobs: what the caller states of one, and how they are stored.
 //!
-//! An ordinary queued job costs four bytes beside its payload and its place: its charge. While it runs it has a [`Bout`];
-//! whatever else is stated of a job stands in [`Terms`] of its own.
+//! An ordinary queued job costs four bytes beside its payload and its position: its charge. While it runs it has a [`PlainRun`];
+//! whatever else is stated of a job stands in [`Attributes`] of its own.
 
 use std::cmp::Reverse;
 use std::num::NonZeroU32;
 
 use crate::cost::Price;
-use crate::slab::Slab;
+use crate::arena::Arena;
 
 /// A queued or running job; it is spent once the job is settled or cancelled, and is never given out again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ impl NewJob {
     pub(crate) fn plain_charge(&self) -> Option<u32> {
         let Price { charge, credits, .. } = self.estimate;
         let plain = !self.is_sorted() && self.model.is_none() && charge == credits;
-        (plain && charge < u64::from(BOUT)).then_some(charge as u32)
+        (plain && charge < u64::from(PLAIN_RUN)).then_some(charge as u32)
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Order {
     deadline: u64,
     rank: Reverse<u64>,
     /// Among equals: when it arrived, or for a job that came back without ever having had a number, when it was first
-    /// dispatched. Jobs without a number stand in one line and leave it in the order they came, so the two agree.
+    /// dispatched. Jobs without a number stand in one fifo and leave it in the order they came, so the two agree.
     pub(crate) arrival: u64,
 }
 
@@ -85,21 +85,21 @@ impl Order {
 }
 
 /// What a job costs, how it is ordered, and where it stands.
-pub(crate) struct Terms {
+pub(crate) struct Attributes {
     pub(crate) price: Price,
     pub(crate) order: Order,
     pub(crate) model: Option<ModelHandle>,
     /// What one unit of its charge adds to what the marketplace is owed.
-    pub(crate) share_pm: i16,
+    pub(crate) owed_pm: i16,
     /// Whether it was to cost no credits: it waits for no balance.
     pub(crate) is_free: bool,
-    pub(crate) place: Place,
+    pub(crate) position: Position,
 }
 
-/// Where a job with [`Terms`] stands.
+/// Where a job with [`Attributes`] stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In its agent's line of plain jobs.
+pub(crate) enum Position {
+    /// In its agent's fifo of plain jobs.
     Line,
     /// In its agent's sorted jobs.
     Sorted,
@@ -108,54 +108,53 @@ pub(crate) enum Place {
 }
 
 /// A job in a slot of which nothing is stated but its charge.
-struct Bout {
+struct PlainRun {
     first_dispatch: u64,
     charge: u32,
-    share_pm: i16,
+    owed_pm: i16,
 }
 
 /// What the accounts need to know of a running job.
 #[derive(Clone, Copy)]
 pub(crate) struct Running {
     pub(crate) price: Price,
-    pub(crate) share_pm: i16,
+    pub(crate) owed_pm: i16,
     pub(crate) model: Option<ModelHandle>,
 }
 
 /// A tag below this is the charge of a plain queued job.
-const BOUT: u32 = 1 << 30;
-/// A tag from [`BOUT`] up to this names the bout of a plain running job; from here on, the terms of any other job.
-const TERMS: u32 = 1 << 31;
+const PLAIN_RUN: u32 = 1 << 30;
+/// A tag from [`PLAIN_RUN`] up to this names the plain_run of a plain running job; from here on, the attributes of any other job.
+const ATTRIBUTES: u32 = 1 << 31;
 
-/// What a tag says.
 enum Tag {
     Charge(u32),
-    Bout(u32),
-    Terms(u32),
+    PlainRun(u32),
+    Attributes(u32),
 }
 
 impl Tag {
     #[inline]
     fn of(tag: u32) -> Self {
         match tag {
-            0..BOUT => Self::Charge(tag),
-            BOUT..TERMS => Self::Bout(tag - BOUT),
-            TERMS.. => Self::Terms(tag - TERMS),
+            0..PLAIN_RUN => Self::Charge(tag),
+            PLAIN_RUN..ATTRIBUTES => Self::PlainRun(tag - PLAIN_RUN),
+            ATTRIBUTES.. => Self::Attributes(tag - ATTRIBUTES),
         }
     }
 }
 
 /// The payloads of all jobs and what is stated of them.
 pub(crate) struct Jobs<P> {
-    pub(crate) payloads: Slab<P>,
-    terms: Slab<Terms>,
-    bouts: Vec<Bout>,
-    bouts_free: Vec<u32>,
+    pub(crate) payloads: Arena<P>,
+    attributes: Arena<Attributes>,
+    plain_runs: Vec<PlainRun>,
+    plain_runs_free: Vec<u32>,
 }
 
 impl<P> Jobs<P> {
     pub(crate) fn new() -> Self {
-        Self { payloads: Slab::new(), terms: Slab::new(), bouts: Vec::new(), bouts_free: Vec::new() }
+        Self { payloads: Arena::new(), attributes: Arena::new(), plain_runs: Vec::new(), plain_runs_free: Vec::new() }
     }
 
     /// Stores a job of which nothing is stated but its charge.
@@ -178,64 +177,64 @@ impl<P> Jobs<P> {
             rank: Reverse(job.rank),
             arrival,
         };
-        let place = if sorted { Place::Sorted } else { Place::Line };
+        let position = if sorted { Position::Sorted } else { Position::Fifo };
         let (model, is_free) = (job.model, price.credits == 0);
-        let terms = Terms { price, order, model, share_pm: 0, is_free, place };
-        let tag = TERMS + self.terms.insert(terms, 0).0;
+        let attributes = Attributes { price, order, model, owed_pm: 0, is_free, position };
+        let tag = ATTRIBUTES + self.attributes.insert(attributes, 0).0;
         let (at, generation) = self.payloads.insert(payload, tag);
         (at, generation, sorted.then_some(order))
     }
 
     /// What is stated of a job beside a plain charge.
-    pub(crate) fn terms(&self, at: u32) -> Option<&Terms> {
+    pub(crate) fn attributes(&self, at: u32) -> Option<&Attributes> {
         match Tag::of(self.payloads.tag(at)) {
-            Tag::Terms(index) => Some(&self.terms[index]),
-            Tag::Charge(_) | Tag::Bout(_) => None,
+            Tag::Attributes(index) => Some(&self.attributes[index]),
+            Tag::Charge(_) | Tag::PlainRun(_) => None,
         }
     }
 
     /// Whether a job was to cost no credits.
     pub(crate) fn is_free(&self, at: u32) -> bool {
-        self.terms(at).is_some_and(|terms| terms.is_free)
+        self.attributes(at).is_some_and(|attributes| attributes.is_free)
     }
 
     pub(crate) fn price(&self, at: u32) -> Price {
         match Tag::of(self.payloads.tag(at)) {
             Tag::Charge(charge) => Price::flat(charge.into()),
-            Tag::Bout(index) => Price::flat(self.bouts[index as usize].charge.into()),
-            Tag::Terms(index) => self.terms[index].price,
+            Tag::PlainRun(index) => Price::flat(self.plain_runs[index as usize].charge.into()),
+            Tag::Attributes(index) => self.attributes[index].price,
         }
     }
 
     /// Marks a queued job as running; `first_dispatch` orders it among plain jobs should it come back.
     #[inline]
-    pub(crate) fn start(&mut self, at: u32, share_pm: i16, first_dispatch: u64) -> (Running, NonZeroU32) {
+    pub(crate) fn start(&mut self, at: u32, owed_pm: i16, first_dispatch: u64) -> (Running, NonZeroU32) {
         let (tag, generation) = self.payloads.tag_mut(at);
         let running = match Tag::of(*tag) {
             Tag::Charge(charge) => {
-                let bout = Bout { first_dispatch, charge, share_pm };
-                let index = match self.bouts_free.pop() {
+                let plain_run = PlainRun { first_dispatch, charge, owed_pm };
+                let index = match self.plain_runs_free.pop() {
                     Some(index) => {
-                        self.bouts[index as usize] = bout;
+                        self.plain_runs[index as usize] = plain_run;
                         index
                     }
                     None => {
-                        self.bouts.push(bout);
-                        self.bouts.len() as u32 - 1
+                        self.plain_runs.push(plain_run);
+                        self.plain_runs.len() as u32 - 1
                     }
                 };
-                *tag = BOUT + index;
-                Running { price: Price::flat(charge.into()), share_pm, model: None }
+                *tag = PLAIN_RUN + index;
+                Running { price: Price::flat(charge.into()), owed_pm, model: None }
             }
-            Tag::Terms(index) => {
-                let terms = &mut self.terms[index];
-                if terms.place == Place::Line {
-                    terms.order.arrival = first_dispatch;
+            Tag::Attributes(index) => {
+                let attributes = &mut self.attributes[index];
+                if attributes.position == Position::Fifo {
+                    attributes.order.arrival = first_dispatch;
                 }
-                (terms.share_pm, terms.place) = (share_pm, Place::Running);
-                Running { price: terms.price, share_pm, model: terms.model }
+                (attributes.owed_pm, attributes.position) = (owed_pm, Position::Running);
+                Running { price: attributes.price, owed_pm, model: attributes.model }
             }
-            Tag::Bout(_) => unreachable!("a running job is not in a backlog"),
+            Tag::PlainRun(_) => unreachable!("a running job is not in a backlog"),
         };
         (running, generation)
     }
@@ -245,60 +244,59 @@ impl<P> Jobs<P> {
     pub(crate) fn running(&self, tag: u32) -> Option<Running> {
         match Tag::of(tag) {
             Tag::Charge(_) => None,
-            Tag::Bout(index) => {
-                let Bout { charge, share_pm, .. } = self.bouts[index as usize];
-                Some(Running { price: Price::flat(charge.into()), share_pm, model: None })
+            Tag::PlainRun(index) => {
+                let PlainRun { charge, owed_pm, .. } = self.plain_runs[index as usize];
+                Some(Running { price: Price::flat(charge.into()), owed_pm, model: None })
             }
-            Tag::Terms(index) => {
-                let Terms { price, model, share_pm, place, .. } = self.terms[index];
-                (place == Place::Running).then_some(Running { price, share_pm, model })
+            Tag::Attributes(index) => {
+                let Attributes { price, model, owed_pm, position, .. } = self.attributes[index];
+                (position == Position::Running).then_some(Running { price, owed_pm, model })
             }
         }
     }
 
-    /// The terms of a running job; a plain one gets some, because it is about to differ from others.
-    pub(crate) fn terms_of_running(&mut self, at: u32) -> &mut Terms {
+    /// The attributes of a running job; a plain one gets some, because it is about to differ from others.
+    pub(crate) fn attributes_of_running(&mut self, at: u32) -> &mut Attributes {
         let index = match Tag::of(self.payloads.tag(at)) {
-            Tag::Terms(index) => index,
-            Tag::Bout(index) => {
-                let Bout { first_dispatch, charge, share_pm } = self.bouts[index as usize];
-                self.bouts_free.push(index);
+            Tag::Attributes(index) => index,
+            Tag::PlainRun(index) => {
+                let PlainRun { first_dispatch, charge, owed_pm } = self.plain_runs[index as usize];
+                self.plain_runs_free.push(index);
                 let (price, order) =
                     (Price::flat(charge.into()), Order { arrival: first_dispatch, ..Order::PLAIN });
-                let terms =
-                    Terms { price, order, model: None, share_pm, is_free: false, place: Place::Running };
-                let (index, _) = self.terms.insert(terms, 0);
-                *self.payloads.tag_mut(at).0 = TERMS + index;
+                let attributes =
+                    Attributes { price, order, model: None, owed_pm, is_free: false, position: Position::Running };
+                let (index, _) = self.attributes.insert(attributes, 0);
+                *self.payloads.tag_mut(at).0 = ATTRIBUTES + index;
                 index
             }
             Tag::Charge(_) => unreachable!("the job was just seen to run"),
         };
-        &mut self.terms[index]
+        &mut self.attributes[index]
     }
 
-    /// Takes a job out.
     #[inline]
     pub(crate) fn remove(&mut self, at: u32) -> P {
         let (payload, tag) = self.payloads.remove(at);
-        self.forget(tag);
+        self.remove_tag(tag);
         payload
     }
 
     /// Takes a job out whose place something still points at.
     pub(crate) fn vacate(&mut self, at: u32) -> P {
         let (payload, tag) = self.payloads.vacate(at);
-        self.forget(tag);
+        self.remove_tag(tag);
         payload
     }
 
     /// Forgets everything stated of a job that is gone.
     #[inline]
-    fn forget(&mut self, tag: u32) {
+    fn remove_tag(&mut self, tag: u32) {
         match Tag::of(tag) {
             Tag::Charge(_) => {}
-            Tag::Bout(index) => self.bouts_free.push(index),
-            Tag::Terms(index) => {
-                self.terms.remove(index);
+            Tag::PlainRun(index) => self.plain_runs_free.push(index),
+            Tag::Attributes(index) => {
+                self.attributes.remove(index);
             }
         }
     }

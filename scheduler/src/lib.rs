@@ -4,7 +4,7 @@
 //! with `&mut self`: no clock, no randomness, no IO, and no knowledge of what a job is. The same calls give the same
 //! grants on every machine, because every number in it is an integer.
 //!
-//! - A **client** holds a weight, a balance and a tier; below it stand its **agents**, below each its jobs.
+//! - A **client** contains a weight, a balance and a tier; below it stand its **agents**, below each its jobs.
 //! - [`RunQueue::dispatch`] charges a job's estimate, [`RunQueue::settle`] corrects the charge to what it really cost.
 //! - Whoever has been charged least for its weight goes next; the contracted tier goes first, but the marketplace is owed
 //!   a guaranteed share.
@@ -27,7 +27,7 @@
 //!   `(1 - g)/g * (M + Du)` and, of the contracted tier, `D(o + u) + L`.
 //! - **T3, limits hold.** Slots and caps are never exceeded, nothing that costs credits is dispatched that the balance does not pay
 //!   for, and a balance is below zero by no more than settlements exceeded their estimates.
-//! - **T4, shares converge.** T1 bounds how far shares spread, and [`jain_bound`] how uneven that can make them.
+//! - **T4, shares converge.** T1 bounds how far shares spread, and shares `G` apart around a mean `x` have a Jain index of at least `1/(1 + (G/2x)²)`.
 //!
 //! `tests/theorems.rs` asserts all four after each of a million random operations, and that the bounds are reached.
 //!
@@ -52,6 +52,7 @@
 
 mod account;
 mod agent;
+mod agent_order;
 mod backlog;
 mod bucket;
 mod client;
@@ -67,10 +68,10 @@ mod refresh;
 mod restore;
 mod run_queue;
 mod settle;
-mod slab;
-mod tenants;
+mod ready_clients;
+mod arena;
+mod clients;
 mod tier;
-mod tournament;
 mod view;
 
 pub use agent::AgentHandle;
@@ -85,7 +86,7 @@ pub use error::{
     RemoveClientError, ReputationError, RestoreError, SettleError, UnknownClient, WeightError,
 };
 pub use event::{Accounts, Event, Grant, Settled};
-pub use fairness::{jain, jain_bound};
+pub use fairness::jain;
 pub use job::{JobHandle, ModelHandle, NewJob};
 pub use run_queue::RunQueue;
 pub use tier::Tier;

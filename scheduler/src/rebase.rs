@@ -23,7 +23,7 @@ impl<P> RunQueue<P> {
         for (at, client) in self.clients.iter_mut() {
             if client.tier == tier {
                 client.account.shift(-by);
-                self.tiers.set(tier, at, client.key());
+                client.requeue(at, &mut self.tiers);
             }
         }
         events.push(Event::Rebased { tier, by });
@@ -32,12 +32,11 @@ impl<P> RunQueue<P> {
     fn rebase_agents(&mut self, at: u32, events: &mut Vec<Event>) {
         let client = &mut self.clients[at];
         let by = std::mem::take(&mut client.agents_vruntime);
-        for &place in &client.agents {
-            let agent = &mut self.agents[place];
+        for place in 0..client.agents.len() {
+            let agent_at = client.agents[place];
+            let agent = &mut self.agents[agent_at];
             agent.account.shift(-by);
-            if let Some(contest) = &mut client.contest {
-                contest.set(agent.number, agent.key());
-            }
+            client.reorder(agent_at, agent, agent.is_free);
         }
         let generation = self.clients.generation(at);
         events.push(Event::AgentsRebased { client: ClientHandle { at, generation }, by });

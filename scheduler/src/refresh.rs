@@ -13,7 +13,7 @@ impl<P> RunQueue<P> {
         if self.changed.is_empty() {
             let client = self.refresh_agent(agent);
             self.refresh_client(client, events);
-            self.tiers.forget_if_idle();
+            self.tiers.reset_owed_if_idle();
         } else {
             self.changed.push(agent);
             self.refresh(events);
@@ -28,9 +28,9 @@ impl<P> RunQueue<P> {
             return self.refresh_with(agent_at, events);
         }
         // whoever was runnable still is, so only the places in the order moved
-        client.place(agent_at, agent);
-        self.tiers.set(client.tier, agent.client, client.key());
-        self.tiers.forget_if_idle();
+        client.reorder(agent_at, agent, agent.is_free);
+        client.requeue(agent.client, &mut self.tiers);
+        self.tiers.reset_owed_if_idle();
     }
 
     /// Looks at every agent noted as changed, and at their clients.
@@ -38,14 +38,14 @@ impl<P> RunQueue<P> {
         if !self.changed.is_empty() {
             self.refresh_many(events);
         }
-        self.tiers.forget_if_idle();
+        self.tiers.reset_owed_if_idle();
     }
 
     fn refresh_many(&mut self, events: &mut Vec<Event>) {
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable_by_key(|&at| {
             let agent = &self.agents[at];
-            (self.clients[agent.client].birth, agent.number)
+            (self.clients[agent.client].ordinal, agent.number)
         });
         changed.dedup();
         for (&agent, next) in changed.iter().zip(1..) {
@@ -62,30 +62,23 @@ impl<P> RunQueue<P> {
     fn refresh_agent(&mut self, at: u32) -> u32 {
         let agent = &mut self.agents[at];
         let first = agent.backlog.first();
-        let mut gate = None;
+        let mut demand = None;
         if !self.buckets.is_empty() {
-            gate = first.and_then(|job| self.jobs.terms(job)).and_then(|terms| self.buckets.gate(terms));
-            if gate != agent.gate {
-                self.buckets.move_agent(at, agent.gate, gate);
-                agent.gate = gate;
+            demand = first.and_then(|job| self.jobs.attributes(job)).and_then(|attributes| self.buckets.demand(attributes));
+            if demand != agent.demand {
+                self.buckets.move_waiting(at, agent.demand, demand);
+                agent.demand = demand;
             }
         }
         let client = &mut self.clients[agent.client];
         let is_free = client.balance.is_some() && first.is_some_and(|job| self.jobs.is_free(job));
-        let runnable = first.is_some() && gate.is_none_or(|gate| self.buckets.admits(gate));
+        let runnable = first.is_some() && demand.is_none_or(|demand| self.buckets.admits(demand));
         if runnable && !agent.account.runnable {
             self.seq += 1;
             agent.account.wake(client.agents_vruntime, self.seq);
         }
         agent.account.runnable = runnable;
-        let free = (is_free && runnable).then(|| agent.key());
-        if free != agent.free {
-            if let Some(was) = std::mem::replace(&mut agent.free, free) {
-                client.free_agents.remove(&(was, at));
-            }
-            client.free_agents.extend(free.map(|key| (key, at)));
-        }
-        client.place(at, agent);
+        client.reorder(at, agent, is_free);
         agent.client
     }
 
@@ -101,14 +94,17 @@ impl<P> RunQueue<P> {
             }
             _ => false,
         };
-        client.instead = client.free_agents.first().filter(|_| parked).map(|&(_, agent)| agent);
-        let runnable = first.is_some() && (!parked || client.instead.is_some());
+        client.free_agent = match &client.agent_order {
+            Some(order) if parked => order.first_free(),
+            _ => None, // a client's only agent, if parked, has a first job that costs credits
+        };
+        let runnable = first.is_some() && (!parked || client.free_agent.is_some());
         if runnable && !client.account.runnable {
             self.seq += 1;
             client.account.wake(self.tiers.vruntime[client.tier as usize], self.seq);
         }
         client.account.runnable = runnable;
-        self.tiers.set(client.tier, at, client.key());
+        client.requeue(at, &mut self.tiers);
         if parked != client.parked {
             client.parked = parked;
             let client = ClientHandle { at, generation: self.clients.generation(at) };

@@ -38,7 +38,7 @@ impl<P> RunQueue<P> {
         (found.account.vruntime, found.account.remainder) = (vruntime, remainder);
         (found.balance, found.agents_vruntime) = (balance, agents_vruntime);
         self.refresh_client(client.at, events);
-        self.tiers.forget_if_idle();
+        self.tiers.reset_owed_if_idle();
         Ok(())
     }
 
@@ -50,7 +50,7 @@ impl<P> RunQueue<P> {
         remainder: u32,
         events: &mut Vec<Event>,
     ) -> Result<(), RestoreError> {
-        if !self.agents.holds(agent.at, agent.generation) {
+        if !self.agents.contains(agent.at, agent.generation) {
             return Err(RestoreError::Unknown);
         }
         let account = &mut self.agents[agent.at].account;
@@ -73,7 +73,7 @@ impl<P> RunQueue<P> {
         self.tiers.vruntime[Tier::Contracted as usize] = contracted;
         self.tiers.vruntime[Tier::Marketplace as usize] = marketplace;
         self.tiers.owed = owed;
-        self.tiers.forget_if_idle();
+        self.tiers.reset_owed_if_idle();
         Ok(())
     }
 }

@@ -7,16 +7,16 @@ use crate::config::Config;
 use crate::cost::Pricing;
 use crate::error::{CancelError, ConfigError, EnqueueError};
 use crate::event::Event;
-use crate::job::{JobHandle, Jobs, ModelHandle, NewJob, Place};
-use crate::slab::Slab;
+use crate::job::{JobHandle, Jobs, ModelHandle, NewJob, Position};
+use crate::arena::Arena;
 use crate::tier::Tiers;
 
 /// Orders the jobs of many clients by what each was charged for its weight. `P` is whatever the caller queues.
 ///
 /// Handles belong to the queue that gave them out; in another queue they name nothing, or something else.
 pub struct RunQueue<P> {
-    pub(crate) clients: Slab<Client>,
-    pub(crate) agents: Slab<Agent>,
+    pub(crate) clients: Arena<Client>,
+    pub(crate) agents: Arena<Agent>,
     pub(crate) jobs: Jobs<P>,
     pub(crate) tiers: Tiers,
     pub(crate) buckets: Buckets,
@@ -27,7 +27,7 @@ pub struct RunQueue<P> {
     pub(crate) seq: u64,
     arrivals: u64,
     pub(crate) dispatches: u64,
-    pub(crate) births: u64,
+    pub(crate) clients_created: u64,
     pub(crate) rebase_at: i64,
     pub(crate) scale: i64,
     pub(crate) config: Config,
@@ -38,8 +38,8 @@ impl<P> RunQueue<P> {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
-            clients: Slab::new(),
-            agents: Slab::new(),
+            clients: Arena::new(),
+            agents: Arena::new(),
             jobs: Jobs::new(),
             tiers: Tiers::new(config.guarantee_pm),
             buckets: Buckets::new(&config.models),
@@ -48,7 +48,7 @@ impl<P> RunQueue<P> {
             seq: 0,
             arrivals: 0,
             dispatches: 0,
-            births: 0,
+            clients_created: 0,
             rebase_at: config.rebase_at as i64,
             scale: config.scale as i64,
             config,
@@ -82,7 +82,7 @@ impl<P> RunQueue<P> {
 
     /// What was queued under this handle, while it is queued or running.
     pub fn job(&self, job: JobHandle) -> Option<&P> {
-        self.jobs.payloads.holds(job.at, job.generation).then(|| &self.jobs.payloads[job.at])
+        self.jobs.payloads.contains(job.at, job.generation).then(|| &self.jobs.payloads[job.at])
     }
 
     /// Whether a job waits, and has not been granted.
@@ -101,7 +101,7 @@ impl<P> RunQueue<P> {
         events: &mut Vec<Event>,
     ) -> Result<JobHandle, EnqueueError> {
         self.check(agent, &job)?;
-        self.check_room(1)?;
+        self.check_capacity(1)?;
         let (handle, first) = self.push(agent.at, &job, payload);
         if first {
             self.refresh_with(agent.at, events);
@@ -110,12 +110,12 @@ impl<P> RunQueue<P> {
     }
 
     /// Queues several jobs at once: all or none, and who can run is seen only after the last of them.
-    pub fn enqueue_together(
+    pub fn enqueue_batch(
         &mut self,
         jobs: Vec<(AgentHandle, NewJob, P)>,
         events: &mut Vec<Event>,
     ) -> Result<Vec<JobHandle>, EnqueueError> {
-        self.check_room(jobs.len())?;
+        self.check_capacity(jobs.len())?;
         jobs.iter().try_for_each(|(agent, job, _)| self.check(*agent, job))?;
         let handles = self.push_all(jobs);
         self.refresh(events);
@@ -124,7 +124,7 @@ impl<P> RunQueue<P> {
 
     /// Takes a queued job out. A running one is refused: what it cost has to be settled.
     pub fn cancel(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<P, CancelError> {
-        if !self.jobs.payloads.holds(job.at, job.generation) {
+        if !self.jobs.payloads.contains(job.at, job.generation) {
             return Err(CancelError::UnknownJob);
         }
         if self.jobs.running(self.jobs.payloads.tag(job.at)).is_some() {
@@ -133,14 +133,14 @@ impl<P> RunQueue<P> {
         let backlog = &mut self.agents[job.agent].backlog;
         let was_first = backlog.first() == Some(job.at);
         let sorted =
-            self.jobs.terms(job.at).filter(|terms| terms.place == Place::Sorted).map(|terms| terms.order);
+            self.jobs.attributes(job.at).filter(|attributes| attributes.position == Position::Sorted).map(|attributes| attributes.order);
         let payload = self.jobs.vacate(job.at);
         match sorted {
             Some(order) => {
                 backlog.remove_sorted(&order);
                 self.jobs.payloads.release(job.at);
             }
-            None => backlog.cancel_in_line(&mut self.jobs.payloads),
+            None => backlog.cancel_in_fifo(&mut self.jobs.payloads),
         }
         if was_first {
             self.refresh_with(job.agent, events);
@@ -157,7 +157,7 @@ impl<P> RunQueue<P> {
     // -- queueing --------------------------------------------------------------------------------------------------
 
     pub(crate) fn check(&self, agent: AgentHandle, job: &NewJob) -> Result<(), EnqueueError> {
-        if !self.agents.holds(agent.at, agent.generation) {
+        if !self.agents.contains(agent.at, agent.generation) {
             return Err(EnqueueError::UnknownAgent);
         }
         job.estimate.check(self.config.cost_max)?;
@@ -167,7 +167,7 @@ impl<P> RunQueue<P> {
         Ok(())
     }
 
-    pub(crate) fn check_room(&self, jobs: usize) -> Result<(), EnqueueError> {
+    pub(crate) fn check_capacity(&self, jobs: usize) -> Result<(), EnqueueError> {
         let max = self.config.jobs_max;
         if (max - self.jobs.payloads.len()) as usize >= jobs { Ok(()) } else { Err(EnqueueError::Full(max)) }
     }

@@ -5,7 +5,7 @@ use crate::client::{Client, ClientHandle};
 use crate::cost::Price;
 use crate::error::SettleError;
 use crate::event::{Accounts, Event, Settled};
-use crate::job::{JobHandle, NewJob, Place, Running};
+use crate::job::{JobHandle, NewJob, Position, Running};
 use crate::run_queue::RunQueue;
 use crate::tier::{Tier, Tiers};
 
@@ -32,7 +32,7 @@ impl<P> RunQueue<P> {
     /// Takes back the grant of a running job that was never started: whatever was charged for it is given back.
     ///
     /// Refused if the job does not run.
-    pub fn give_back(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<Settled<P>, SettleError> {
+    pub fn refund(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<Settled<P>, SettleError> {
         let running = self.find_running(job)?;
         let payload = self.end(job, running, Price::flat(0));
         self.refresh_settled(job.agent, events);
@@ -40,7 +40,7 @@ impl<P> RunQueue<P> {
     }
 
     /// As [`RunQueue::settle`], and queues the jobs that its end made ready before anyone sees the free slot.
-    pub fn settle_then(
+    pub fn settle_and_enqueue(
         &mut self,
         job: JobHandle,
         actual: Price,
@@ -50,7 +50,7 @@ impl<P> RunQueue<P> {
         let running = self.find_running(job)?;
         actual.check(self.config.cost_max)?;
         let check = |(agent, job, _): &(AgentHandle, NewJob, P)| self.check(*agent, job);
-        self.check_room(following.len().saturating_sub(1)).map_err(SettleError::Following)?;
+        self.check_capacity(following.len().saturating_sub(1)).map_err(SettleError::Following)?;
         following.iter().try_for_each(check).map_err(SettleError::Following)?;
         let payload = self.end(job, running, actual);
         let following = self.push_all(following);
@@ -62,7 +62,7 @@ impl<P> RunQueue<P> {
     ///
     /// The charge rises to what was used. A marketplace job yields when a contracted client waits, no slot is free and
     /// the marketplace is not owed a pick: it is settled at what it used and queued again, under the same handle and in
-    /// its old place, with what is left of its estimate. Refused as [`RunQueue::settle`] is.
+    /// its old position, with what is left of its estimate. Refused as [`RunQueue::settle`] is.
     pub fn step(
         &mut self,
         job: JobHandle,
@@ -80,7 +80,7 @@ impl<P> RunQueue<P> {
         let yielded = self.clients[client].tier == Tier::Marketplace
             && self.tiers.runnable(Tier::Contracted) > 0
             && self.running >= self.config.slots
-            && !self.owes_pick();
+            && !self.marketplace_is_owed();
         events.push(Event::Stepped { job, yielded });
         if yielded {
             self.requeue(job, used);
@@ -91,16 +91,16 @@ impl<P> RunQueue<P> {
 
     /// Charges what a job of this agent costs more than before, or gives back what it costs less; `slots` are given back.
     fn take(&mut self, agent: u32, running: &Running, to: Price, slots: u32) {
-        let taken = Taken::between(running.price, to);
+        let delta = CostDelta::between(running.price, to);
         let agent = &mut self.agents[agent];
         let client = &mut self.clients[agent.client];
-        taken.charge(client, agent, &mut self.tiers, running.share_pm, self.scale);
-        // One that gives its slot back holds nothing any more.
+        delta.charge(client, agent, &mut self.tiers, running.owed_pm, self.scale);
+        // One that gives its slot back contains nothing any more.
         client.held = client.held - running.price.credits + if slots == 0 { to.credits } else { 0 };
         client.in_flight -= slots;
         self.running -= slots;
         if let Some(model) = running.model {
-            self.buckets.take(model, taken.tokens, &mut self.changed);
+            self.buckets.take(model, delta.tokens, &mut self.changed);
         }
     }
 
@@ -112,9 +112,9 @@ impl<P> RunQueue<P> {
 
     /// Brings what a running job is charged to `to`; `slots` are given back.
     fn raise(&mut self, job: JobHandle, to: Price, slots: u32) {
-        let terms = self.jobs.terms_of_running(job.at);
-        let running = Running { price: terms.price, share_pm: terms.share_pm, model: terms.model };
-        terms.price = to;
+        let attributes = self.jobs.attributes_of_running(job.at);
+        let running = Running { price: attributes.price, owed_pm: attributes.owed_pm, model: attributes.model };
+        attributes.price = to;
         self.take(job.agent, &running, to, slots);
     }
 
@@ -122,29 +122,27 @@ impl<P> RunQueue<P> {
     fn requeue(&mut self, job: JobHandle, used: Price) {
         let charged = self.jobs.price(job.at);
         self.raise(job, used, 1);
-        let terms = self.jobs.terms_of_running(job.at);
-        terms.price = Price {
+        let attributes = self.jobs.attributes_of_running(job.at);
+        attributes.price = Price {
             charge: charged.charge.saturating_sub(used.charge).max(1),
             credits: charged.credits.saturating_sub(used.credits),
             tokens: charged.tokens.saturating_sub(used.tokens),
         };
-        terms.place = Place::Sorted;
-        self.agents[job.agent].backlog.push(job.at, Some(terms.order));
+        attributes.position = Position::Sorted;
+        self.agents[job.agent].backlog.push(job.at, Some(attributes.order));
     }
 
     fn find_running(&self, job: JobHandle) -> Result<Running, SettleError> {
-        let tag = self.jobs.payloads.tag_if_held(job.at, job.generation).ok_or(SettleError::UnknownJob)?;
+        let tag = self.jobs.payloads.tag_of(job.at, job.generation).ok_or(SettleError::UnknownJob)?;
         self.jobs.running(tag).ok_or(SettleError::NotRunning)
     }
 
     fn settled(&mut self, job: JobHandle, payload: P, following: Vec<JobHandle>) -> Settled<P> {
-        let (agent, generation) = self.agents.with_generation(job.agent);
-        let agent_handle = AgentHandle { at: job.agent, generation };
+        let agent = &self.agents[job.agent];
         let (client, generation) = self.clients.with_generation(agent.client);
         Settled {
             payload,
             client: ClientHandle { at: agent.client, generation },
-            agent: agent_handle,
             accounts: accounts(client, agent, &self.tiers),
             following,
         }
@@ -166,13 +164,13 @@ pub(crate) fn accounts(client: &Client, agent: &Agent, tiers: &Tiers) -> Account
 }
 
 /// A difference in the three units of a [`Price`].
-pub(crate) struct Taken {
+pub(crate) struct CostDelta {
     pub(crate) charge: i64,
     pub(crate) credits: i64,
     pub(crate) tokens: i64,
 }
 
-impl Taken {
+impl CostDelta {
     #[inline]
     pub(crate) fn between(from: Price, to: Price) -> Self {
         Self {
@@ -182,21 +180,20 @@ impl Taken {
         }
     }
 
-    /// Charges every account but the bucket.
     #[inline]
     pub(crate) fn charge(
         &self,
         client: &mut Client,
         agent: &mut Agent,
         tiers: &mut Tiers,
-        share_pm: i16,
+        owed_pm: i16,
         scale: i64,
     ) {
         if self.charge != 0 {
             client.account.charge(self.charge, scale);
             agent.account.charge(self.charge, scale);
             client.charged += i128::from(self.charge);
-            tiers.owed += i128::from(self.charge) * i128::from(share_pm);
+            tiers.owed += i128::from(self.charge) * i128::from(owed_pm);
         }
         if let Some(balance) = &mut client.balance {
             *balance -= self.credits;

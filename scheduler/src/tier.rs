@@ -1,6 +1,6 @@
 //! The two tiers, and what the marketplace is owed by the contracted one.
 
-use crate::tournament::{Key, Tournament};
+use crate::ready_clients::{ClientKey, ReadyClients};
 
 /// Which clients go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,8 +17,7 @@ impl Tier {
 }
 
 pub(crate) struct Tiers {
-    order: [Tournament; 2],
-    /// Virtual time of each tier.
+    ready: ReadyClients,
     pub(crate) vruntime: [i64; 2],
     /// Thousandths of charge: what the marketplace may take before the contracted tier goes on.
     pub(crate) owed: i128,
@@ -27,22 +26,22 @@ pub(crate) struct Tiers {
 
 impl Tiers {
     pub(crate) fn new(guarantee_pm: u16) -> Self {
-        Self { order: Default::default(), vruntime: [0; 2], owed: 0, guarantee_pm: guarantee_pm as i16 }
+        Self { ready: ReadyClients::default(), vruntime: [0; 2], owed: 0, guarantee_pm: guarantee_pm as i16 }
     }
 
     #[inline]
-    pub(crate) fn first(&mut self, tier: Tier) -> Option<u32> {
-        self.order[tier as usize].first()
+    pub(crate) fn first(&self, tier: Tier) -> Option<u32> {
+        self.ready.first(tier)
     }
 
     #[inline]
     pub(crate) fn runnable(&self, tier: Tier) -> u32 {
-        self.order[tier as usize].present()
+        self.ready.count(tier)
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, tier: Tier, client: u32, key: Key) {
-        self.order[tier as usize].set(client, key);
+    pub(crate) fn reorder(&mut self, client: u32, from: Option<ClientKey>, to: Option<ClientKey>) {
+        self.ready.reorder(client, from, to);
     }
 
     /// Whether the marketplace is owed a job of this charge.
@@ -53,16 +52,15 @@ impl Tiers {
 
     /// What a unit of charge adds to what is owed, when one tier is served while the other waits too.
     #[inline]
-    pub(crate) fn share_pm(&self, served: Tier) -> i16 {
+    pub(crate) fn owed_pm(&self, served: Tier) -> i16 {
         match served {
             Tier::Contracted => self.guarantee_pm,
             Tier::Marketplace => self.guarantee_pm - 1000,
         }
     }
 
-    /// An idle marketplace saves nothing up.
     #[inline]
-    pub(crate) fn forget_if_idle(&mut self) {
+    pub(crate) fn reset_owed_if_idle(&mut self) {
         if self.owed > 0 && self.runnable(Tier::Marketplace) == 0 {
             self.owed = 0;
         }

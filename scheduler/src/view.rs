@@ -13,8 +13,6 @@ pub struct ClientView {
     pub client: ClientHandle,
     /// Which tier it is served in.
     pub tier: Tier,
-    /// The weight it was given.
-    pub base_weight: u32,
     /// The weight that counts, bent by reputation.
     pub weight: u32,
     /// 0 to 1000, 500 in the middle.
@@ -80,7 +78,7 @@ impl<P> RunQueue<P> {
     /// All clients, in order of creation.
     pub fn clients(&self) -> Vec<ClientView> {
         let mut all: Vec<_> = self.clients.iter().collect();
-        all.sort_unstable_by_key(|(_, _, client)| client.birth);
+        all.sort_unstable_by_key(|(_, _, client)| client.ordinal);
         all.into_iter()
             .map(|(at, generation, client)| self.view(ClientHandle { at, generation }, client))
             .collect()
@@ -134,7 +132,6 @@ impl<P> RunQueue<P> {
         ClientView {
             client: handle,
             tier: client.tier,
-            base_weight: client.base_weight,
             weight: client.account.weight,
             reputation: client.reputation,
             vruntime: client.account.vruntime,

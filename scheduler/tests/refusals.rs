@@ -56,7 +56,7 @@ fn a_refused_call_changes_nothing() {
             |q, c, _, e| {
                 let agent = q.agents(c).unwrap()[0].agent;
                 let jobs = [1, amount].map(|amount| (agent, NewJob::flat(amount), "refused"));
-                q.enqueue_together(jobs.into(), e)
+                q.enqueue_batch(jobs.into(), e)
             },
             EnqueueError::Cost(cost(amount)),
         );
@@ -107,11 +107,11 @@ fn a_following_job_that_is_refused_leaves_the_settlement_undone() {
     let agent = queue.agents(client).unwrap()[0].agent;
     let (before, mut events) = (picture(&queue), Vec::new());
     let two = vec![(agent, NewJob::flat(1), "next"), (agent, NewJob::flat(1), "next but one")];
-    let refused = queue.settle_then(job, 10.into(), two, &mut events);
+    let refused = queue.settle_and_enqueue(job, 10.into(), two, &mut events);
     assert_eq!(refused, Err(SettleError::Following(EnqueueError::Full(2))));
     assert_eq!(picture(&queue), before);
     let one = vec![(agent, NewJob::flat(1), "next")];
-    let settled = queue.settle_then(job, 10.into(), one, &mut events).unwrap();
+    let settled = queue.settle_and_enqueue(job, 10.into(), one, &mut events).unwrap();
     assert_eq!((settled.payload, queue.job(settled.following[0])), ("running", Some(&"next")));
 }
 
@@ -122,7 +122,7 @@ fn every_limit_holds() {
     let agent = queue.agents(client).unwrap()[0].agent;
     let full = queue.enqueue(agent, NewJob::flat(1), "third", &mut Vec::new());
     assert_eq!(full, Err(EnqueueError::Full(2)));
-    let together = queue.enqueue_together(vec![(agent, NewJob::flat(1), "third")], &mut Vec::new());
+    let together = queue.enqueue_batch(vec![(agent, NewJob::flat(1), "third")], &mut Vec::new());
     assert_eq!(together, Err(EnqueueError::Full(2)));
     queue.add_agent(client, 1).unwrap();
     assert_eq!(queue.add_agent(client, 1), Err(AddAgentError::Full(2)));

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use ostler_scheduler::{
     AgentHandle, BucketConfig, ClientHandle, Config, Event, JobHandle, Latency, NewClient, NewJob, Price,
-    RunQueue, Tier, Warp, jain, jain_bound,
+    RunQueue, Tier, Warp, jain,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
@@ -114,11 +114,9 @@ struct Seen {
 struct Job {
     client: usize,
     charge: u64,
-    /// The streak of contracted picks it belongs to.
     streak: Option<u64>,
 }
 
-/// A queue and everything the bounds speak of.
 struct World {
     queue: RunQueue<()>,
     setup: Setup,
@@ -128,7 +126,6 @@ struct World {
     running: Vec<JobHandle>,
     waiting: Vec<JobHandle>,
     seen: Vec<Seen>,
-    /// By tier.
     estimate_max: [u64; 2],
     under_max: u64,
     over_max: u64,
@@ -440,6 +437,11 @@ fn the_bound_on_balances_is_reached() {
     }
     assert_eq!(queue.client(client).unwrap().balance, Some(-14));
     assert_eq!(queue.dispatch(3, &mut events), 0, "nothing is dispatched beyond the balance");
+}
+
+/// T4: the least Jain index of shares whose greatest and least differ by `spread` and whose mean is `mean`.
+fn jain_bound(spread: f64, mean: f64) -> f64 {
+    1.0 / (1.0 + (spread / (2.0 * mean)).powi(2))
 }
 
 /// Half of the clients at either end of the spread.

@@ -1,29 +1,18 @@
-//! Agents, and what supervises them.
+//! Handlers for agents and the supervision tree.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, System, TreeRow};
-use ostler_kernel::agent::Profile;
+use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, System};
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
 use crate::extract::{JsonBody, PathParams};
 use crate::problem::Problem;
 use crate::routes::Api;
-use crate::wire::{AgentLine, AgentList, AgentRef, OfferRequest, SpawnRequest, TreeLine, TreeView};
+use crate::wire::{AgentList, AgentRef, SpawnRequest, TreeView};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
-    let agents = api.system.agents().await.into_iter().map(|row| AgentLine {
-        agent: row.agent.to_string(),
-        client: row.client.to_string(),
-        weight: row.weight,
-        state: row.state.to_owned(),
-        reason: row.reason,
-        runs_open: row.runs_open,
-        profile: Profile::clone(&row.profile),
-        offer: row.offer.as_deref().map(OfferRequest::from),
-    });
-    Json(AgentList { agents: agents.collect() })
+    Json(AgentList { agents: api.system.agents().await })
 }
 
 pub(crate) async fn spawn(
@@ -47,7 +36,6 @@ pub(crate) async fn spawn(
     Ok((StatusCode::CREATED, Json(AgentRef { agent })))
 }
 
-/// The client of an agent that is there.
 pub(crate) async fn client_of(system: &System, agent: &AgentId) -> Result<ClientId, Problem> {
     let found = system.agent(agent).await;
     found.map(|row| row.client).ok_or_else(|| ReleaseError::Unknown(agent.clone()).into())
@@ -62,25 +50,12 @@ pub(crate) async fn release(
 }
 
 pub(crate) async fn tree(State(api): State<Api>) -> Json<TreeView> {
-    Json(TreeView { children: api.system.tree().await.into_iter().map(line).collect() })
-}
-
-fn line(row: TreeRow) -> TreeLine {
-    TreeLine {
-        name: row.name,
-        kind: row.kind.to_owned(),
-        state: row.state.to_owned(),
-        generation: row.generation,
-        restarts: row.restarts,
-        last_exit: row.last_exit,
-        width: row.width,
-        children: row.children.into_iter().map(line).collect(),
-    }
+    Json(TreeView { children: api.system.tree().await })
 }
 
 impl From<SpawnError> for Problem {
     fn from(error: SpawnError) -> Problem {
-        let told = error.to_string();
+        let detail = error.to_string();
         let (status, code) = match error {
             SpawnError::Name(_) => (StatusCode::BAD_REQUEST, "agent_name"),
             SpawnError::Weight(_) => (StatusCode::UNPROCESSABLE_ENTITY, "agent_weight"),
@@ -96,7 +71,7 @@ impl From<SpawnError> for Problem {
                 RegisterError::Journal(error) => return error.into(),
             },
         };
-        Problem::new(status, code, told)
+        Problem::new(status, code, detail)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Questions to people, and their answers.
+//! Handlers of approval requests and answers.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,10 +8,10 @@ use ostler_kernel::id::{Digest, RunId};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::run_lookup;
-use crate::problem::Problem;
 use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::problem::Problem;
 use crate::routes::Api;
+use crate::run_lookup;
 use crate::wire::{
     AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, TestView, UnreadableRun, word,
 };
@@ -19,13 +19,13 @@ use crate::wire::{
 /// Questions on one page.
 pub const APPROVALS_LISTED_MAX: usize = 100;
 
-/// Bytes of a result that the list of questions shows; a question that is asked for by its id shows all of it.
+/// Bytes of a result in the list of questions; a question requested by its id shows all of it.
 pub const RESULT_LISTED_BYTES_MAX: u64 = 16 << 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalsQuery {
-    /// Only those of this run.
+    /// Questions of the run only.
     run: Option<String>,
     after: Option<String>,
     limit: Option<usize>,

@@ -1,24 +1,23 @@
-//! Clients, their credits, and the run queue.
+//! Handlers for clients, their credits, and the run queue.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ostler_actors::{ClientChange, ClientError, ClientRow, Weight};
+use ostler_actors::{ClientChange, ClientError, Weight};
 
 use crate::extract::{JsonBody, PathParams};
 use crate::problem::Problem;
 use crate::routes::Api;
-use crate::wire::{ClientLine, ClientList, ClientRequest, QueueView, Tier, WeightName, WeightRequest};
+use crate::wire::{ClientList, ClientRequest, ClientRow, ClientTier, QueueView, WeightName, WeightRequest};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
-    let clients = api.system.clients().await.iter().map(line).collect();
-    Json(ClientList { clients })
+    Json(ClientList { clients: api.system.clients().await })
 }
 
 pub(crate) async fn one(
     State(api): State<Api>,
     PathParams(name): PathParams<String>,
-) -> Result<Json<ClientLine>, Problem> {
+) -> Result<Json<ClientRow>, Problem> {
     find(&api, &name).await.map(Json)
 }
 
@@ -26,13 +25,13 @@ pub(crate) async fn change(
     State(api): State<Api>,
     PathParams(name): PathParams<String>,
     JsonBody(request): JsonBody<ClientRequest>,
-) -> Result<Json<ClientLine>, Problem> {
+) -> Result<Json<ClientRow>, Problem> {
     let ClientRequest { weight, tier, credits } = request;
     let weight = weight.map(|weight| match weight {
         WeightRequest::Chosen(weight) => Weight::Chosen(weight),
         WeightRequest::Named(WeightName::Credits) => Weight::OfCredits,
     });
-    let contracted = tier.map(|tier| tier == Tier::Contracted);
+    let contracted = tier.map(|tier| tier == ClientTier::Contracted);
     api.system.change_client(&name, ClientChange { weight, contracted, credits }).await?;
     find(&api, &name).await.map(Json)
 }
@@ -42,44 +41,15 @@ pub(crate) async fn queue(State(api): State<Api>) -> Result<Json<QueueView>, Pro
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "restarting", "the scheduler is restarting: try again")
     };
     let (queue, clients) = api.system.queue_and_clients().await.ok_or_else(restarting)?;
-    let clients = clients.iter().map(line).collect();
-    Ok(Json(QueueView {
-        slots: queue.slots,
-        running: queue.running,
-        queued: queue.queued,
-        marketplace_owed: queue.marketplace_owed,
-        clients,
-    }))
+    Ok(Json(QueueView { queue, clients }))
 }
 
-async fn find(api: &Api, name: &str) -> Result<ClientLine, Problem> {
+async fn find(api: &Api, name: &str) -> Result<ClientRow, Problem> {
     let clients = api.system.clients().await;
-    let found = clients.iter().find(|row| row.client.as_str() == name);
-    found.map(line).ok_or_else(|| {
+    clients.into_iter().find(|row| row.client.as_str() == name).ok_or_else(|| {
         let what = format!("nothing is known of a client {name}: `ostler client add {name}` adds it");
         Problem::new(StatusCode::NOT_FOUND, "client_unknown", what)
     })
-}
-
-fn line(row: &ClientRow) -> ClientLine {
-    ClientLine {
-        client: row.client.to_string(),
-        tier: if row.contracted { Tier::Contracted } else { Tier::Marketplace },
-        weight: row.weight,
-        weight_served: row.weight_served,
-        weight_from: row.weight_from.to_owned(),
-        deposited: row.deposited,
-        spent: row.spent,
-        reserved: row.reserved,
-        for_jobs: row.for_jobs,
-        left: row.left,
-        reputation_pm: row.reputation_pm,
-        parked: row.parked,
-        running: row.running,
-        queued: row.queued,
-        charged: row.charged,
-        lag: row.lag,
-    }
 }
 
 impl From<ClientError> for Problem {

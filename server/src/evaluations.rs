@@ -1,10 +1,10 @@
-//! How well runs were done and agents do.
+//! Handlers of evaluations.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{AgentEvaluation, EvaluationError, RunEvaluation, VerdictRequest as Verdict, like};
-use ostler_kernel::evaluation::{Regression, Dimension, Judgement, Scores};
+use ostler_kernel::evaluation::{Dimension, Judgement, Regression, Scores};
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::RunRowStatus;
 use serde::Deserialize;
@@ -18,7 +18,6 @@ use crate::wire::{
 };
 use crate::{agents, run_lookup};
 
-/// Agents that are told as like another, at most.
 const LIKE_MAX: usize = 10;
 
 pub(crate) async fn one(
@@ -78,7 +77,7 @@ fn scores(Scores { quality, adherence, speed, cost, errors, revisions }: Scores)
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
-    /// Only those whose scores are nearest to those of this agent.
+    /// Agents with the nearest scores only.
     like: Option<String>,
 }
 

@@ -15,7 +15,6 @@ macro_rules! body {
     };
 }
 
-/// The kind and the body of a record.
 pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
     use Event as E;
     match event {

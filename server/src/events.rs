@@ -1,4 +1,4 @@
-//! Records as they are told, once, or as they come.
+//! Streams of a run's records.
 
 use futures::{Stream, stream};
 use ostler_actors::{EventCursor, RunError, Settled, System};
@@ -8,19 +8,17 @@ use ostler_kernel::port::{BoxFuture, Recorded, Seq};
 use crate::event_json::event_json;
 use crate::wire::EventLine;
 
-/// How long a stream goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Until {
-    /// To the record that closes the run.
+    /// The closing record.
     Closed,
-    /// To that, or until nothing goes on in the run.
+    /// The closing record, or a state in which nothing goes on.
     Settled,
-    /// To the record that is the last one now.
+    /// The present last record.
     Now,
 }
 
-/// A record as a line.
 pub(crate) fn event_line(run: RunId, record: &Recorded) -> EventLine {
     let (kind, body) = event_json(&record.event);
     EventLine {
@@ -38,13 +36,12 @@ struct Follow {
     cursor: EventCursor,
     until: Until,
     last_now: Seq,
-    /// Nothing more is waited for: what is known is told, and that is all.
     ending: bool,
     over: bool,
     settled: Option<BoxFuture<'static, Result<Settled, RunError>>>,
 }
 
-/// The records after `after`, as lines. A journal that fails ends the stream with an error.
+/// Streams the records after `after` as lines. A journal error ends the stream.
 pub(crate) fn follow(
     system: System,
     run: RunId,
@@ -82,7 +79,7 @@ impl Follow {
                 settled = settled => {
                     self.settled = None;
                     match settled {
-                        // What led here is known by now: nothing more is waited for.
+                        // All records up to the settled state are readable by now.
                         Ok(_) => self.ending = true,
                         Err(error) => {
                             self.over = true;
@@ -93,7 +90,7 @@ impl Follow {
             }
         };
         if record.is_none() && !self.ending && !self.cursor.is_closed().unwrap_or(false) {
-            // The system ends, and not the run: whoever follows it asks the next process.
+            // The system ended, not the run: a follower reconnects to the next process.
             self.over = true;
             return Some(Err(RunError::Restarting));
         }

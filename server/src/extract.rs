@@ -21,7 +21,6 @@ pub const BODY_DEPTH_MAX: usize = 64;
 /// Time limit for receiving a whole body, so that a stalled client does not hold a connection.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 
-/// The parameters of a query string.
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
@@ -29,11 +28,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let query = Query::<T>::try_from_uri(&parts.uri);
-        query.map(|Query(params)| QueryParams(params)).map_err(|error| Problem::bad("query", error.body_text()))
+        query
+            .map(|Query(params)| QueryParams(params))
+            .map_err(|error| Problem::bad("query", error.body_text()))
     }
 }
 
-/// The parameters of a path.
 pub(crate) struct PathParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
@@ -61,7 +61,6 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
     }
 }
 
-/// A request body parsed as strict JSON.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {

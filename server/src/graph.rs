@@ -1,11 +1,11 @@
-//! The graph of a run with where each node stands.
+//! The graph of a run with the state of each node.
 
 use ostler_actors::{RecoveryPreview, RunView};
 use ostler_kernel::id::RunId;
 
 use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
-/// The graph of a run as it stood at the view's last record; or as taking it up would find it, if nobody drives it.
+/// The graph at the view's last record; `ahead` replaces it by what recovery of an inactive run would find.
 pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&RecoveryPreview>) -> GraphView {
     let now = ahead.map_or(&view.run, |ahead| &ahead.run);
     let (plan, graph) = (now.plan(), now.graph());

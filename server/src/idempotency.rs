@@ -1,5 +1,5 @@
-//! A request that is sent twice under one key is one request. Its run has its id before it is opened: who did not wait for the
-//! answer, and asks again, gets that run, however far the first request came.
+//! Idempotency keys: repeated requests with one key open one run. The run has its id before it is opened, so a
+//! repetition finds it however far the first request came.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use tokio::sync::Mutex;
 
 use crate::problem::Problem;
 
-/// Keys that are remembered, for as long as the process lives; the oldest go first.
+/// Keys that are remembered while the process lives; the oldest are dropped first.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 10_000;
 
-/// Bytes of a key.
+/// Longest key in bytes.
 const KEY_BYTES_MAX: usize = 255;
 
-/// The runs that keys open.
 #[derive(Debug, Default)]
 pub(crate) struct IdempotencyKeys {
     runs: BTreeMap<String, Binding>,
     order: VecDeque<String>,
 }
 
-/// The body that the last request of a key had, and the run that requests of it open. Locked by the one that is dealt with.
+/// Digest of the body of the last request with a key, and the run that its requests open. Locked by the request in
+/// progress.
 pub(crate) type Binding = Arc<Mutex<(Digest, RunId)>>;
 
 impl IdempotencyKeys {
-    /// What requests of this key open: this run, with this body, if it is the first.
+    /// The binding of a key; a new key is bound to `run`.
     pub(crate) fn bind(&mut self, key: &str, body: Digest, run: RunId) -> Result<Binding, Problem> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             let what =
@@ -49,7 +49,7 @@ impl IdempotencyKeys {
     }
 }
 
-/// Why a key is refused that has opened a run with another body.
+/// The refusal of a key that opened a run with another body.
 pub(crate) fn reused() -> Problem {
     Problem::new(
         StatusCode::UNPROCESSABLE_ENTITY,

@@ -1,21 +1,19 @@
-//! The market, what agents offer there, and whether credits add up.
+//! Handlers for market jobs, offers of agents and the audit of credits.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ostler_actors::{JobRequest as Job, JobRow, MarketError, OfferRefused};
+use ostler_actors::{JobRequest as Job, MarketError, OfferRefused};
 use ostler_kernel::id::{AgentId, RunId};
-use ostler_kernel::market::{Offer, Stage, score};
+use ostler_kernel::market::{Offer, Stage};
 use serde::Deserialize;
 
-use crate::run_lookup;
 use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
 use crate::routes::Api;
+use crate::run_lookup;
 use crate::submit::absolute_workspace;
-use crate::wire::{
-    AuditLine, AuditView, JobLine, JobList, JobRequest, OfferRequest, OfferView, ProposalLine,
-};
+use crate::wire::{AuditLine, AuditView, JobList, JobRequest, JobRow, OfferRequest, OfferView};
 
 pub(crate) async fn offer(
     State(api): State<Api>,
@@ -37,15 +35,15 @@ pub(crate) async fn offer(
 pub(crate) async fn post(
     State(api): State<Api>,
     JsonBody(request): JsonBody<JobRequest>,
-) -> Result<(StatusCode, Json<JobLine>), Problem> {
+) -> Result<(StatusCode, Json<JobRow>), Problem> {
     let posted = api.system.post(job_request(request)?).await?;
-    Ok((StatusCode::CREATED, Json(line(api.system.job_at(posted, Stage::Job).await?))))
+    Ok((StatusCode::CREATED, Json(api.system.job_at(posted, Stage::Job).await?)))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobQuery {
-    /// Answer once the job is there or beyond, or once nothing takes it on any more.
+    /// Waits until the job has reached the stage or cannot reach it.
     at: Option<Stage>,
 }
 
@@ -53,22 +51,22 @@ pub(crate) async fn one(
     State(api): State<Api>,
     PathParams(name): PathParams<String>,
     QueryParams(query): QueryParams<JobQuery>,
-) -> Result<Json<JobLine>, Problem> {
-    let job = id(&name)?;
-    Ok(Json(line(api.system.job_at(job, query.at.unwrap_or(Stage::Job)).await?)))
+) -> Result<Json<JobRow>, Problem> {
+    let job = job_id(&name)?;
+    Ok(Json(api.system.job_at(job, query.at.unwrap_or(Stage::Job)).await?))
 }
 
 pub(crate) async fn resume(
     State(api): State<Api>,
     PathParams(name): PathParams<String>,
-) -> Result<Json<JobLine>, Problem> {
-    let job = id(&name)?;
+) -> Result<Json<JobRow>, Problem> {
+    let job = job_id(&name)?;
     api.system.resume_job(job).await?;
-    Ok(Json(line(api.system.job_at(job, Stage::Job).await?)))
+    Ok(Json(api.system.job_at(job, Stage::Job).await?))
 }
 
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<JobList>, Problem> {
-    Ok(Json(JobList { jobs: api.system.jobs()?.into_iter().map(line).collect() }))
+    Ok(Json(JobList { jobs: api.system.jobs()? }))
 }
 
 pub(crate) async fn audit(State(api): State<Api>) -> Result<Json<AuditView>, Problem> {
@@ -83,37 +81,8 @@ pub(crate) async fn audit(State(api): State<Api>) -> Result<Json<AuditView>, Pro
     Ok(Json(AuditView { clients: lines.collect() }))
 }
 
-fn id(name: &str) -> Result<RunId, Problem> {
+fn job_id(name: &str) -> Result<RunId, Problem> {
     name.parse().map_err(|_| Problem::bad("job_name", format!("{name:?} is no id of a job")))
-}
-
-fn line(row: JobRow) -> JobLine {
-    let budget = row.budget;
-    let proposals = row.proposals.into_iter().map(|proposal| ProposalLine {
-        score: score(&proposal, budget),
-        agent: proposal.agent.to_string(),
-        price: proposal.price,
-        time_ms: proposal.time_ms,
-        reputation_pm: proposal.reputation_pm,
-    });
-    JobLine {
-        job: row.job.to_string(),
-        client: row.client.to_string(),
-        title: row.title,
-        stage: row.stage.as_str().to_owned(),
-        proposals: proposals.collect(),
-        winner: row.winner.map(|winner| winner.to_string()),
-        price: row.price,
-        budget,
-        deadline_ms: row.deadline,
-        oversight: row.oversight,
-        spent: row.spent,
-        outcome: row.outcome,
-        composite_pm: row.composite_pm,
-        reason: row.reason,
-        posted_ms: row.posted_ms,
-        since_ms: row.since_ms,
-    }
 }
 
 impl From<OfferRefused> for Problem {
@@ -131,7 +100,7 @@ impl From<OfferRefused> for Problem {
 
 impl From<MarketError> for Problem {
     fn from(error: MarketError) -> Problem {
-        let told = error.to_string();
+        let detail = error.to_string();
         let (status, code) = match error {
             MarketError::Plan(faults) => return Problem::faults(&faults),
             MarketError::Submit(error) => return error.into(),
@@ -145,11 +114,10 @@ impl From<MarketError> for Problem {
             MarketError::Stage(_) => (StatusCode::CONFLICT, "job_elsewhere"),
             MarketError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
         };
-        Problem::new(status, code, told)
+        Problem::new(status, code, detail)
     }
 }
 
-/// The job of a request, as the system takes it.
 fn job_request(request: JobRequest) -> Result<Job, Problem> {
     let workspace = absolute_workspace(request.workspace)?;
     let id = request.job.as_deref().map(|job| run_lookup::chosen_id(job, "job_name")).transpose()?;

@@ -1,5 +1,5 @@
-//! Who asks at the socket. The programs of a plan run as the same user, so the mode of the socket does not keep them out; but
-//! what a plan may do is the gate's to say, and no program of it may approve its own steps or open runs of its own.
+//! The process at the other end of the socket. Programs of a plan run as the same user, so the socket's mode does not
+//! keep them out; but only the gate decides what a plan may do, so no program may approve its own steps or open runs.
 
 use std::fs;
 
@@ -14,46 +14,41 @@ use tokio::net::UnixStream;
 
 use crate::problem::Problem;
 
-/// What a process that answers starts.
+/// Programs that the process starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildPrograms {
-    /// Programs of steps alone: whoever descends from it counts as a step, even if it cleared its environment.
+    /// Only programs of steps: every descendant counts as a step, even without the mark in its environment.
     Steps,
-    /// Other programs too, such as those of an application that embeds the library: the mark in the environment tells.
+    /// Also other programs, as in an application that embeds the library: only the mark counts.
     Any,
 }
 
-/// Ancestors of a process that are looked at.
 const ANCESTORS_MAX: usize = 64;
 
-/// The flag of a process that is about to end and has given up its memory, with its environment (`PF_EXITING`,
+/// Flag of a process that is ending and has released its memory and environment (`PF_EXITING`,
 /// `include/linux/sched.h`).
 const EXITING: u64 = 0x4;
 
-/// The process at the other end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     /// `None` if the system does not tell.
     pid: Option<i32>,
-    /// Whether it is of the user whose process this is.
     is_own: bool,
-    /// Whether it may ask at all: it is that user's, or root's. The mode of the socket says so too, but a program that a step
-    /// starts can change that: what confines it does not cover modes.
+    /// The process belongs to the user or to root. The mode of the socket demands that too, but a sandboxed program
+    /// can change modes.
     may_ask: bool,
-    /// What was seen when it connected.
     origin: Origin,
 }
 
-/// Where a process came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
-    /// Nothing tells that a step has started it.
+    /// No sign of a step.
     Outside,
-    /// It descends from this process, and bears no mark.
+    /// A descendant of the process, without a mark.
     Child,
-    /// It cannot be looked at: it is gone, say. It may have been a step's, so it counts as one.
+    /// The process cannot be inspected, for example because it has ended. It may belong to a step, so it counts as one.
     Unknown,
-    /// A step of a run that this process drives has started it.
+    /// A step of a run of the process has started it.
     Within,
 }
 
@@ -66,7 +61,7 @@ impl Peer {
         Peer { pid, is_own, may_ask, origin: origin(pid, is_own) }
     }
 
-    /// Whether a step of a run has started it, or may have.
+    /// True if a step has started it, or may have.
     pub(crate) fn may_be_a_step(&self, children: ChildPrograms) -> bool {
         self.origin.may_be_a_step(children)
     }
@@ -82,11 +77,10 @@ impl Origin {
     }
 }
 
-/// The user who may do anything.
 pub(crate) const ROOT: u32 = 0;
 
-/// Refuses whatever another user asks, and what a step of a run wants changed; it may look on. Who connected is looked at again with each such request:
-/// whoever is gone by then may have left the connection to anybody.
+/// Refuses all requests of other users, and changes requested by a step; a step may read. The peer is inspected again
+/// for each change: a process that has ended may have passed the connection on.
 pub(crate) async fn refuse_from_within(
     State(children): State<ChildPrograms>,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -114,7 +108,8 @@ pub(crate) async fn refuse_from_within(
     Problem::new(StatusCode::FORBIDDEN, "asked_from_within", what).into_response()
 }
 
-/// Where a process came from: whether it or one that it came from bears a mark of this process, or it descends from it. Looks at `/proc`; on systems without one, everybody is from outside.
+/// The origin of a process: whether it or an ancestor has a mark of the process, or descends from it. Reads `/proc`;
+/// without it, every process is from outside.
 fn origin(pid: Option<i32>, is_own: bool) -> Origin {
     if !cfg!(target_os = "linux") {
         return Origin::Outside;
@@ -141,9 +136,10 @@ fn origin(pid: Option<i32>, is_own: bool) -> Origin {
             return Origin::Outside;
         }
         seen = match Seen::of(parent) {
-            // Of another user's process only the place in the tree is seen.
+            // Of another user's process only the parent is visible.
             Some(ancestor) if ancestor.lives => ancestor,
-            // If it is gone, its child has another parent by now; else it is about to go, or hidden as another user's.
+            // If the process has ended, its child has another parent by now; otherwise it is ending, or hidden as
+            // another user's.
             found => match Seen::of(pid).filter(|child| child.lives) {
                 Some(child) if child.parent != parent => child,
                 Some(_) if found.is_none() => return Origin::Outside,
@@ -158,24 +154,22 @@ fn marks(environment: &[u8], mark: &str) -> bool {
     environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes()))
 }
 
-/// A process, as it was seen.
 struct Seen {
     pid: i32,
     parent: i32,
-    /// Whether it has not ended, nor is about to.
     lives: bool,
-    /// `None` if it may not be read.
+    /// `None` if it is not readable.
     environment: Option<Vec<u8>>,
 }
 
 impl Seen {
-    /// `None` if it is gone, or cannot be looked at.
+    /// `None` if the process has ended, or cannot be inspected.
     fn of(pid: i32) -> Option<Seen> {
-        // The environment first: whoever still lives after that had one to be read.
+        // The environment first: a process that still lives afterwards had a readable one.
         let environment = fs::read(format!("/proc/{pid}/environ")).ok();
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
-        // The name of the program stands in parentheses, and may hold anything.
+        // The program's name is in parentheses and may contain anything.
         let mut words = stat.rsplit_once(')')?.1.split_whitespace();
         let (state, parent) = (words.next()?, words.next()?.parse().ok()?);
         let flags: u64 = words.nth(4)?.parse().ok()?;
@@ -191,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// A shell that runs a script, and the process that spoke: it tells its id, and stays until its input ends.
+    /// A shell that runs a script, and the id of the process that connected, which stays until its input ends.
     fn staying(script: &str, mark: &str) -> (Child, i32) {
         let mut command = Command::new("sh");
         command.args(["-c", script]).env(CALL_MARK, mark).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -201,7 +195,6 @@ mod tests {
         (child, line.trim().parse().expect("an id"))
     }
 
-    /// What runs a script for an orphan.
     const ORPHAN: &str = "exec 3<&0; (sh -c 'echo $$; read line <&3' &)";
 
     #[test]

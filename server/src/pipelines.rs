@@ -1,39 +1,36 @@
-//! Pipelines, their events, and stages that are dealt with elsewhere.
+//! Handlers for pipelines, their events, and stages that another process consumes.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, stream};
-use ostler_actors::{
-    EventCursor, Gap, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError, StageRow,
-};
+use ostler_actors::{EventCursor, PipelineError, PipelineEvent, PipelineHandle, PublishError};
 use ostler_kernel::event::Event;
 use ostler_kernel::json::{Json as Canonical, canonical};
-use ostler_kernel::pipeline::{DeadLetter, PipelineSpec, PublishRefusal};
+use ostler_kernel::pipeline::{PipelineSpec, PublishRefusal};
 use ostler_kernel::port::{JournalError, Recorded};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::streaming::{last_event_id, respond};
 use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
 use crate::routes::Api;
+use crate::streaming::{last_event_id, respond};
 use crate::wire::{
-    AckRequest, CatchUpRequest, EventRef, GapLine, StageEvents, DeadLetterLine, PipelineEventLine,
-    PipelineLine, PipelineList, PublishRequest, StageLine,
+    AckRequest, CatchUpRequest, EventRef, PipelineEventLine, PipelineList, PipelineRow, PublishRequest,
+    StageEvents,
 };
 
-/// Events that a stage which is dealt with elsewhere is told at once.
+/// Largest number of events in one read of an external stage.
 pub const STAGE_EVENTS_MAX: usize = 256;
 
-/// Characters of a parked event that are told.
-const EXCERPT_CHARS_MAX: usize = 200;
-
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, Problem> {
-    let rows = api.system.pipelines().await?;
-    let lines = rows.into_iter().map(|row| with_dead_letters(&api.system.pipeline(row.pipeline.as_str())?, row));
-    Ok(Json(PipelineList { pipelines: lines.collect::<Result<_, Problem>>()? }))
+    let mut pipelines = api.system.pipelines().await?;
+    for row in &mut pipelines {
+        api.system.pipeline(row.pipeline.as_str())?.read_dead_letters(row)?;
+    }
+    Ok(Json(PipelineList { pipelines }))
 }
 
 pub(crate) async fn create(
@@ -41,46 +38,25 @@ pub(crate) async fn create(
     JsonBody(spec): JsonBody<PipelineSpec>,
 ) -> Result<Response, Problem> {
     let pipeline = api.system.create_pipeline(&spec).await?;
-    Ok((StatusCode::CREATED, durable_line(&pipeline).await?).into_response())
+    Ok((StatusCode::CREATED, durable_row(&pipeline).await?).into_response())
 }
 
 pub(crate) async fn one(
     State(api): State<Api>,
     PathParams(id): PathParams<String>,
-) -> Result<Json<PipelineLine>, Problem> {
+) -> Result<Json<PipelineRow>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
-    let line = with_dead_letters(&pipeline, pipeline.row())?;
+    let mut row = pipeline.row();
+    pipeline.read_dead_letters(&mut row)?;
     pipeline.durable().await?;
-    Ok(Json(line))
+    Ok(Json(row))
 }
 
-/// How a pipeline stands, with what was parked, as far as that can still be read.
-fn with_dead_letters(pipeline: &PipelineHandle, row: PipelineRow) -> Result<PipelineLine, Problem> {
-    let mut line = line(row);
-    for parked in line.stages.iter_mut().flat_map(|stage| &mut stage.parked).filter(|parked| parked.seq > 0) {
-        match pipeline.event(parked.seq)? {
-            Some(event) => {
-                parked.kind = Some(event.kind.to_string());
-                parked.excerpt = Some(excerpt(event.data.as_str()));
-            }
-            None => parked.gone = true,
-        }
-    }
-    Ok(line)
-}
-
-fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// How a pipeline stands, durably.
-async fn durable_line(pipeline: &PipelineHandle) -> Result<Json<PipelineLine>, Problem> {
+/// The state of a pipeline, durable on return.
+async fn durable_row(pipeline: &PipelineHandle) -> Result<Json<PipelineRow>, Problem> {
     let row = pipeline.row();
     pipeline.durable().await?;
-    Ok(Json(line(row)))
+    Ok(Json(row))
 }
 
 #[derive(Deserialize)]
@@ -90,13 +66,12 @@ pub(crate) struct EventsQuery {
     until: Option<Until>,
 }
 
-/// How long the events go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Until {
-    /// To the one that is the last now.
+    /// The last event at the time of the request.
     Now,
-    /// As long as somebody listens.
+    /// None: the stream ends with its connection.
     Forever,
 }
 
@@ -114,7 +89,7 @@ pub(crate) async fn events(
     Ok(respond(&headers, lines))
 }
 
-/// Events as lines, up to `last`. A journal that fails ends them with an error.
+/// Streams events up to `last`. A journal error ends the stream.
 fn follow(
     cursor: EventCursor,
     after: u64,
@@ -125,13 +100,13 @@ fn follow(
         if last.is_some_and(|last| at >= last) {
             return None;
         }
-        let told = match cursor.next().await {
-            Some(told) => told.and_then(recorded),
-            // Whoever follows it asks the next process.
+        let line = match cursor.next().await {
+            Some(record) => record.and_then(recorded),
+            // Clients reconnect to the next process.
             None => Err(JournalError::Refused("the system has ended".to_owned())),
         };
-        let at = told.as_ref().map_or(u64::MAX, |line| line.seq);
-        Some((told, (cursor, at)))
+        let at = line.as_ref().map_or(u64::MAX, |line| line.seq);
+        Some((line, (cursor, at)))
     })
 }
 
@@ -141,7 +116,7 @@ fn recorded(record: Recorded) -> Result<PipelineEventLine, JournalError> {
         return Err(JournalError::Damaged { place, what });
     };
     Ok(PipelineEventLine {
-        line_type: KIND.to_owned(),
+        line_type: LINE_TYPE.to_owned(),
         seq: record.seq.0,
         at_ms: record.at_ms,
         stage: event.stage.to_string(),
@@ -150,8 +125,8 @@ fn recorded(record: Recorded) -> Result<PipelineEventLine, JournalError> {
     })
 }
 
-/// What a line says that it is.
-const KIND: &str = "pipeline_event";
+/// The `type` of a line.
+const LINE_TYPE: &str = "pipeline_event";
 
 pub(crate) async fn publish(
     State(api): State<Api>,
@@ -180,7 +155,7 @@ pub(crate) async fn stage_events(
     let heard = api.system.pipeline(&id)?.heard(&stage, limit).await?;
     Ok(Json(StageEvents {
         after: heard.after,
-        gap: heard.gap.map(gap),
+        gap: heard.gap,
         state: heard.state.map(|state| state.value()),
         events: heard.events.iter().map(event).collect(),
         upto: heard.upto,
@@ -188,13 +163,9 @@ pub(crate) async fn stage_events(
     }))
 }
 
-fn gap(gap: Gap) -> GapLine {
-    GapLine { first: gap.first, last: gap.last }
-}
-
 fn event(event: &PipelineEvent) -> PipelineEventLine {
     PipelineEventLine {
-        line_type: KIND.to_owned(),
+        line_type: LINE_TYPE.to_owned(),
         seq: event.seq,
         at_ms: event.at_ms,
         stage: event.stage.to_string(),
@@ -207,7 +178,7 @@ pub(crate) async fn ack(
     State(api): State<Api>,
     PathParams((id, stage)): PathParams<(String, String)>,
     JsonBody(request): JsonBody<AckRequest>,
-) -> Result<Json<PipelineLine>, Problem> {
+) -> Result<Json<PipelineRow>, Problem> {
     let AckRequest { after, upto, state, publish } = request;
     let written = |value: &Value| -> Result<Canonical, Problem> {
         canonical(value).map_err(|error| Problem::bad("body", error.to_string()))
@@ -219,72 +190,37 @@ pub(crate) async fn ack(
     }
     let pipeline = api.system.pipeline(&id)?;
     pipeline.ack(&stage, after, upto, state, events).await?;
-    durable_line(&pipeline).await
+    durable_row(&pipeline).await
 }
 
 pub(crate) async fn catch_up(
     State(api): State<Api>,
     PathParams((id, stage)): PathParams<(String, String)>,
     JsonBody(request): JsonBody<CatchUpRequest>,
-) -> Result<Json<PipelineLine>, Problem> {
+) -> Result<Json<PipelineRow>, Problem> {
     let CatchUpRequest { from, keep_state } = request;
     let after = from.checked_sub(1).ok_or_else(|| Problem::bad("from", "events are numbered from 1"))?;
     let pipeline = api.system.pipeline(&id)?;
     pipeline.catch_up(&stage, after, keep_state).await?;
-    durable_line(&pipeline).await
+    durable_row(&pipeline).await
 }
 
 pub(crate) async fn release(
     State(api): State<Api>,
     PathParams((id, stage)): PathParams<(String, String)>,
-) -> Result<Json<PipelineLine>, Problem> {
+) -> Result<Json<PipelineRow>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     pipeline.release(&stage).await?;
-    durable_line(&pipeline).await
+    durable_row(&pipeline).await
 }
 
 pub(crate) async fn end(
     State(api): State<Api>,
     PathParams((id, stage)): PathParams<(String, String)>,
-) -> Result<Json<PipelineLine>, Problem> {
+) -> Result<Json<PipelineRow>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     pipeline.end(&stage).await?;
-    durable_line(&pipeline).await
-}
-
-fn line(row: PipelineRow) -> PipelineLine {
-    PipelineLine {
-        pipeline: row.pipeline.to_string(),
-        head: row.head,
-        oldest: row.oldest,
-        bytes: row.bytes,
-        keep: row.keep,
-        stages: row.stages.into_iter().map(stage_line).collect(),
-    }
-}
-
-fn stage_line(row: StageRow) -> StageLine {
-    let names = |types: &[ostler_kernel::id::EventType]| types.iter().map(ToString::to_string).collect();
-    let parked = row.parked.into_iter().map(|DeadLetter { seq, reason }| DeadLetterLine {
-        seq,
-        reason,
-        kind: None,
-        excerpt: None,
-        gone: false,
-    });
-    StageLine {
-        stage: row.stage.to_string(),
-        publishes: names(&row.publishes),
-        subscribes: names(&row.subscribes),
-        state: row.state.to_owned(),
-        reason: row.reason,
-        cursor: row.cursor,
-        lag: row.lag,
-        missed: row.missed,
-        gap: row.gap.map(gap),
-        parked: parked.collect(),
-        parked_total: row.parked_total,
-    }
+    durable_row(&pipeline).await
 }
 
 impl From<PipelineError> for Problem {

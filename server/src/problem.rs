@@ -1,4 +1,4 @@
-//! Errors as they are told: RFC 9457 problem details with a stable code.
+//! Errors as RFC 9457 problem details with a stable code.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -12,14 +12,14 @@ use ostler_kernel::run::{AnswerError, ResolutionError};
 
 use crate::wire::{FaultLine, ProblemDetails};
 
-/// Why a request was not answered as asked.
+/// A refused or failed request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     status: StatusCode,
     code: &'static str,
     detail: String,
     faults: Vec<FaultLine>,
-    /// Where the agent stands, and where it would have to.
+    /// The present state, and those that accept the request.
     states: Option<InvalidState>,
 }
 
@@ -52,7 +52,6 @@ impl Problem {
 }
 
 impl Problem {
-    /// Everything that is wrong with a pipeline.
     pub(crate) fn pipeline(faults: &[SpecFault]) -> Problem {
         let lines = faults.iter().map(|fault| FaultLine {
             code: fault.code().to_owned(),

@@ -15,7 +15,6 @@ use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{agents, approvals, clients, evaluations, market, pipelines, runs, submit};
 
-/// The state of every handler.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) system: System,
@@ -28,7 +27,7 @@ impl Api {
     }
 }
 
-/// The `/v1` API over `system`, as an axum router for a socket or for calls within this process.
+/// The `/v1` API over `system`, as an axum router for a socket or for calls within the process.
 pub fn router(system: System) -> Router {
     let api = Api { system, idempotency_keys: Arc::default() };
     Router::new()

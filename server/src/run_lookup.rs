@@ -1,4 +1,4 @@
-//! From what a person calls a run to its id.
+//! From the name of a run to its id.
 
 use ostler_actors::System;
 use ostler_kernel::id::RunId;
@@ -8,13 +8,12 @@ use axum::http::StatusCode;
 
 use crate::problem::Problem;
 
-/// Characters of an id that must be given.
+/// Fewest characters of a partial id.
 pub const RUN_PART_CHARS_MIN: usize = 4;
 
-/// Candidates that are named when a part fits several.
 const CANDIDATES_TOLD_MAX: usize = 5;
 
-/// The id that a run is to have; `code` names what is wrong with one that it cannot have.
+/// Parses the id for a new run; `code` is the problem's code if it is unusable.
 pub(crate) fn chosen_id(text: &str, code: &'static str) -> Result<RunId, Problem> {
     let run = text.parse::<RunId>().ok().filter(|run| run.may_be_chosen());
     run.ok_or_else(|| {
@@ -23,8 +22,8 @@ pub(crate) fn chosen_id(text: &str, code: &'static str) -> Result<RunId, Problem
     })
 }
 
-/// The run that `name` stands for: its id, a beginning or an end of it that no other run has, or `@last`, the one that was opened last,
-/// those left out that attempts opened.
+/// The run with the id, with an id that begins or ends so and is unique, or `@last`: the newest run that no attempt
+/// opened.
 pub(crate) fn find(system: &System, name: &str) -> Result<RunId, Problem> {
     let unknown = |what: String| Problem::new(StatusCode::NOT_FOUND, "run_unknown", what);
     if let Ok(run) = name.parse() {
@@ -32,7 +31,7 @@ pub(crate) fn find(system: &System, name: &str) -> Result<RunId, Problem> {
     }
     let rows = system.runs(false)?;
     if name == "@last" {
-        // What an attempt opens is nobody's last run.
+        // Child runs do not count for `@last`.
         let own = |row: &&RunRow| !row.run.is_hashed();
         let newest = rows.iter().filter(own).max_by_key(|row| (row.opened_ms, row.run));
         return newest.map(|row| row.run).ok_or_else(|| unknown("there is no run yet".to_owned()));

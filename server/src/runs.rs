@@ -32,7 +32,7 @@ pub(crate) struct RunsQuery {
     /// Lists only runs with work left.
     #[serde(default)]
     open: bool,
-    /// Lists only runs with this status.
+    /// Lists only runs with the status.
     status: Option<RunStatus>,
     after: Option<String>,
     limit: Option<usize>,
@@ -70,25 +70,23 @@ fn place(row: &RunRow) -> (Ticks, RunId) {
 
 /// Parses the cursor `OPENED_MS.RUN` of the last line of a page.
 fn parse_cursor(cursor: &str) -> Result<(Ticks, RunId), Problem> {
-    let place = cursor.split_once('.').and_then(|(opened, run)| Some((opened.parse().ok()?, run.parse().ok()?)));
+    let place =
+        cursor.split_once('.').and_then(|(opened, run)| Some((opened.parse().ok()?, run.parse().ok()?)));
     place.ok_or_else(|| Problem::bad("cursor", "`after` is no cursor of this list"))
 }
 
-/// Whether a run may have this status, by its row alone: rows do not tell the statuses of open runs apart.
+/// True if a run may have the status, by its row alone: rows do not tell the statuses of open runs apart.
 fn may_have(row: &RunRow, status: RunStatus) -> bool {
     match &row.status {
         RunRowStatus::Closed(outcome) => status == (*outcome).into(),
         RunRowStatus::Quarantined(_) => status == RunStatus::Quarantined,
-        RunRowStatus::Open | RunRowStatus::Parked(_) => {
-            !status.is_over() && status != RunStatus::Quarantined
-        }
+        RunRowStatus::Open | RunRowStatus::Parked(_) => !status.is_over() && status != RunStatus::Quarantined,
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AtQuery {
-    /// Sequence number of the last record to read.
     at: Option<u64>,
 }
 
@@ -217,7 +215,7 @@ pub(crate) async fn interject(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumeQuery {
-    /// Counts this as crash recovery: a run that keeps crashing its process is suspended instead.
+    /// Counts as crash recovery: a run that keeps crashing its process is suspended instead.
     #[serde(default)]
     among_all: bool,
 }

@@ -1,4 +1,4 @@
-//! The local socket: other processes of the same user ask there.
+//! The control socket, for other processes of the same user.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -29,37 +29,35 @@ use tower::ServiceExt;
 use crate::peer::{ChildPrograms, Peer, refuse_from_within};
 use crate::problem::Problem;
 
-/// Name of the socket in the data folder.
 const NAME: &str = "control.sock";
 
-/// Code of the problem that whoever was asked lets go of the data folder: it has done nothing of what it was asked for.
+/// Code of a refusal during a shutdown; the request was not started.
 pub const SHUTTING_DOWN: &str = "leaving";
 
-/// Bytes of a socket's path, on every system that has them.
+/// Longest socket path in bytes on every supported system.
 const PATH_BYTES_MAX: usize = 100;
 
-/// Connections that are answered at once; further ones wait until one of them ends.
+/// Concurrent connections; further ones wait until one ends.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Those of them that what steps start has: the others are for who looks after the runs. Further ones are closed.
+/// Connections for programs of steps; further ones are closed. The others are for operators.
 pub const STEP_CONNECTIONS_MAX: usize = 16;
 
-/// How long a connection may take until it has asked something.
+/// Time for a connection to send its first request.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
 
-/// How long to wait with the next connection after one could not be taken, for want of descriptors, say.
+/// Pause after a connection could not be accepted, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long requests under way may take at the end until the system ends beside them.
+/// Time for running requests at the end, before the system shuts down beside them.
 const LAST_REQUESTS: Duration = Duration::from_millis(250);
 
-/// How long somebody who is connected may take to ask at the end.
+/// Time for connected clients to send a request at the end.
 const LAST_WORD: Duration = Duration::from_millis(100);
 
-/// How long answers under way may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// A path to the socket of a data folder that is short enough to be used, and what keeps it good.
+/// A path to the socket that is short enough for `connect`, and the file that keeps it valid.
 pub fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let path = data.join(NAME);
     if path.as_os_str().len() <= PATH_BYTES_MAX || !cfg!(target_os = "linux") {
@@ -70,7 +68,7 @@ pub fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
     Ok((path, Some(folder)))
 }
 
-/// A socket that answers. Dropping it leaves it answering; see [`ControlSocket::close`].
+/// A serving socket. Dropping it leaves it serving; see [`ControlSocket::close`].
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
@@ -82,15 +80,15 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Answers at `data/control.sock`, which only this user may open. What a process that died left there is
-    /// replaced: only who holds the data folder may call this. `children`: what this process starts.
+    /// Serves at `data/control.sock`, which only the user may open. Replaces the socket of a dead process, so only the
+    /// holder of the data folder may call this. `children`: programs that the process starts.
     ///
     /// # Errors
     ///
-    /// The file system said no.
+    /// The file system refused.
     pub fn bind(data: &Path, router: Router, children: ChildPrograms) -> io::Result<ControlSocket> {
         let (path, folder) = socket_path(data)?;
-        // Nobody may connect before the mode is set, so it gets its name last.
+        // Renamed last, so that no client connects before the mode is set.
         let temporary = path.with_file_name(format!("control.{}", std::process::id()));
         remove(&temporary)?;
         let listener = UnixListener::bind(&temporary)?;
@@ -112,28 +110,28 @@ impl ControlSocket {
         Ok(ControlSocket { path, leaving, stop, under_way, served, _folder: folder })
     }
 
-    /// From here on, whoever asks may look and cancel runs; all else is refused with the code [`LEAVING`], untouched. Requests under
-    /// way go on. For while the system waits for what acts on the world: call [`ControlSocket::close`] then.
+    /// Answers only reads and cancellations of runs from now on; other requests are refused untouched with
+    /// [`SHUTTING_DOWN`]. For the time in which the system waits for acting attempts; [`ControlSocket::close`] follows.
     pub fn leave(&self) {
         self.leaving.cancel();
     }
 
-    /// Takes the socket away: requests under way go on, those that come now are refused with the code [`LEAVING`], untouched. Call
-    /// [`ControlSocket::finish`] then.
+    /// Removes the socket: running requests continue, new ones are refused untouched with [`SHUTTING_DOWN`].
+    /// [`ControlSocket::finish`] follows.
     pub fn close(&self) -> io::Result<()> {
         remove(&self.path)?;
         self.stop.cancel();
         Ok(())
     }
 
-    /// Waits until what was asked before [`ControlSocket::leave`] or [`ControlSocket::close`] is dealt with, but not for long: what waits for a run is answered by
-    /// the end of the system, and who follows something is not waited for.
+    /// Waits, within a limit, until earlier requests are handled. Requests that wait for a run are answered by the end
+    /// of the system, and followers are not waited for.
     pub async fn answered(&self) {
         self.under_way.close();
         let _ = tokio::time::timeout(LAST_REQUESTS, self.under_way.wait()).await;
     }
 
-    /// Waits until the last request is answered, but no longer than two seconds.
+    /// Waits until the last request is answered, for two seconds at most.
     pub async fn finish(self) {
         let mut served = self.served;
         if tokio::time::timeout(LAST_ANSWERS, &mut served).await.is_err() {
@@ -142,20 +140,17 @@ impl ControlSocket {
     }
 }
 
-/// What answers.
 #[derive(Clone)]
 struct Answers {
     router: Router,
     children: ChildPrograms,
-    /// Places for what steps start.
     steps: Arc<Semaphore>,
     leaving: CancellationToken,
     stop: CancellationToken,
-    /// Requests that are dealt with.
     under_way: TaskTracker,
 }
 
-/// The next connection, once there is room for it.
+/// The next connection, once there is a place for it.
 async fn next(listener: &UnixListener, room: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { std::future::pending().await };
@@ -170,7 +165,8 @@ async fn next(listener: &UnixListener, room: &Arc<Semaphore>) -> (UnixStream, Ow
 }
 
 impl Answers {
-    /// Answers until it is stopped, and then until what is under way has its answer. Dropping the future ends every connection.
+    /// Serves until it is stopped, and then until running requests are answered. Dropping the future closes every
+    /// connection.
     async fn serve(self, listener: UnixListener) {
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
@@ -178,7 +174,7 @@ impl Answers {
             connections.spawn(self.clone().answer(stream, place));
             while connections.try_join_next().is_some() {}
         }
-        // Whoever got in at the last moment learns that nothing was done for them.
+        // Clients that connected at the last moment learn that nothing was done.
         if let Ok(listener) = listener.into_std() {
             while let Ok((stream, _)) = listener.accept() {
                 let place = Arc::clone(&room).try_acquire_owned();
@@ -221,12 +217,12 @@ impl Answers {
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // How a connection broke is nobody's concern: whoever asked knows.
+        // Connection errors concern only the client.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = stop.cancelled() => {}
         }
-        // Who is about to ask is told that it is too late, rather than nothing.
+        // A client that is about to send its request gets a refusal instead of a closed connection.
         if !asked.load(Ordering::SeqCst) && tokio::time::timeout(LAST_WORD, connection.as_mut()).await.is_ok()
         {
             return;
@@ -236,18 +232,18 @@ impl Answers {
     }
 }
 
-/// Goes with a request to whoever lets go of the data folder.
+/// Marks a request to a process that is shutting down.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShuttingDown;
 
-/// Whether it only looks, or cancels a run as a whole: then it is answered while the process waits for what acts.
+/// True if a request only reads or cancels a run, and so is answered during the shutdown.
 fn starts_nothing(request: &Request<Body>) -> bool {
     let parts: Vec<&str> = request.uri().path().split('/').collect();
     request.method() == Method::GET
         || (request.method() == Method::POST && matches!(parts[..], ["", "v1", "runs", _, "cancel"]))
 }
 
-/// The answer to whoever asks too late, and the end of their connection.
+/// The refusal during a shutdown; closes the connection.
 fn leaving() -> impl IntoResponse {
     let what = "the process that held the data folder is leaving it, and has done nothing of this: ask again";
     ([(CONNECTION, "close")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN, what))
@@ -277,7 +273,7 @@ mod tests {
         ControlSocket::bind(data, router, ChildPrograms::Any).expect("a socket")
     }
 
-    /// What is answered to a program of this user, 0 being root.
+    /// The answer to a request of the user's program, 0 being root.
     async fn asked_by(user: u32, method: &str, data: &Path) -> String {
         let mut curl = Command::new("curl");
         curl.args(["-s", "-i", "-X", method, "--unix-socket"])

@@ -1,4 +1,4 @@
-//! A stream as it is answered: JSON lines, or server-sent events, as whoever asks prefers.
+//! Streams as JSON lines or as server-sent events, as the client prefers.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -14,17 +14,15 @@ use serde::Serialize;
 use crate::problem::Problem;
 use crate::wire::{EventLine, PipelineEventLine};
 
-/// The media type of JSON lines.
 const NDJSON: &str = "application/x-ndjson";
 
-/// How often a quiet stream of server-sent events says that it is still there.
+/// Interval of keep-alive comments in a quiet stream of server-sent events.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What a stream is made of.
 pub(crate) trait StreamItem: Serialize {
-    /// Its place in the stream: the id of a server-sent event.
+    /// Sequence number; the id of a server-sent event.
     fn seq(&self) -> u64;
-    /// What happened.
+    /// Kind of the event.
     fn kind(&self) -> &str;
 }
 
@@ -48,14 +46,14 @@ impl StreamItem for PipelineEventLine {
     }
 }
 
-/// The last line that whoever asks has seen, where a lost stream of server-sent events is taken up again.
+/// The last event that a reconnecting client has seen.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(id) = headers.get("last-event-id") else { return Ok(None) };
     let id = id.to_str().ok().and_then(|id| id.parse().ok());
     id.map(Some).ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
 }
 
-/// JSON lines for whoever accepts them, else server-sent events. An error ends the stream.
+/// JSON lines if the client accepts them, else server-sent events. An error ends the stream.
 pub(crate) fn respond<L: StreamItem, E: Error + Send + Sync + 'static>(
     headers: &HeaderMap,
     lines: impl Stream<Item = Result<L, E>> + Send + 'static,
@@ -64,7 +62,6 @@ pub(crate) fn respond<L: StreamItem, E: Error + Send + Sync + 'static>(
     if accepts.contains(NDJSON) { ndjson(lines) } else { server_sent_events(lines) }
 }
 
-/// One JSON object a line.
 fn ndjson<L: StreamItem, E: Error + Send + Sync + 'static>(
     lines: impl Stream<Item = Result<L, E>> + Send + 'static,
 ) -> Response {
@@ -76,8 +73,9 @@ fn ndjson<L: StreamItem, E: Error + Send + Sync + 'static>(
     ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response()
 }
 
-/// Server-sent events; the id of each is its sequence number.
-fn server_sent_events<L: StreamItem, E: Error>(lines: impl Stream<Item = Result<L, E>> + Send + 'static) -> Response {
+fn server_sent_events<L: StreamItem, E: Error>(
+    lines: impl Stream<Item = Result<L, E>> + Send + 'static,
+) -> Response {
     let events = lines.map(|line| -> Result<Event, Infallible> {
         Ok(match line {
             Ok(line) => {

@@ -4,11 +4,11 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::{Extension, Json};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use ostler_actors::{Submission, System, new_run_id};
 use ostler_kernel::id::{AgentId, Digest, RunId};
 use ostler_kernel::lineage;
@@ -67,7 +67,6 @@ async fn submit_once(api: &Api, key: &str, digest: Digest, bytes: &Bytes) -> Res
     Ok(run)
 }
 
-/// Parses and validates the body of a submission.
 async fn submission(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
     let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = parse_body(bytes)?;
     let plan = system.judge_plan(plan).await.map_err(|faults| Problem::faults(&faults))?.into();

@@ -1,6 +1,6 @@
 //! A run as a [`Summary`] and as a [`RunLine`] of the table of runs.
 
-use ostler_actors::{RecoveryPreview, ApprovalId, RunStatusView, RunView, System};
+use ostler_actors::{ApprovalId, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::{RunId, Ticks};

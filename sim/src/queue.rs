@@ -37,11 +37,10 @@ pub fn run_trace(input: &str) -> String {
 pub struct Trace {
     config: Config,
     queue: RunQueue<Job>,
-    /// Whether a client was ever added: the settings stay from then on.
+    /// True if a client was ever added: the settings stay from then on.
     started: bool,
     clients: BTreeMap<String, Tenant>,
     names: BTreeMap<ClientHandle, String>,
-    /// Every id in use.
     jobs: BTreeMap<String, InUse>,
     plans: BTreeMap<u64, Plan>,
     plans_made: u64,
@@ -51,7 +50,6 @@ pub struct Trace {
 struct Tenant {
     handle: ClientHandle,
     agents: BTreeMap<String, AgentHandle>,
-    /// Nodes of plans that wait for others.
     waiting: usize,
 }
 
@@ -60,7 +58,6 @@ struct Job {
     node: Option<NodeOf>,
 }
 
-/// A node's plan and its number there.
 #[derive(Clone, Copy)]
 struct NodeOf {
     plan: u64,
@@ -72,7 +69,7 @@ enum InUse {
     Placed(JobHandle),
 }
 
-/// Why an operation is refused, as the trace prints it.
+/// The reason why an operation is refused, as the trace prints it.
 type Code = &'static str;
 
 impl Default for Trace {
@@ -285,12 +282,11 @@ impl Trace {
         let roots = plan.roots();
         self.plans.insert(number, plan);
         let jobs = new_jobs(agent, number, &roots);
-        let handles = self.queue.enqueue_together(jobs, &mut self.events).map_err(|_| "cost_out_of_range")?;
+        let handles = self.queue.enqueue_batch(jobs, &mut self.events).map_err(|_| "cost_out_of_range")?;
         self.place(number, &roots, &handles);
         Ok(())
     }
 
-    /// Takes note that nodes were queued.
     fn place(&mut self, plan: u64, ready: &[Ready], handles: &[JobHandle]) {
         for (node, handle) in ready.iter().zip(handles) {
             self.jobs.insert(node.id.clone(), InUse::Placed(*handle));
@@ -323,7 +319,7 @@ impl Trace {
         let following =
             node.map_or_else(Vec::new, |node| new_jobs(self.plans[&node.plan].agent, node.plan, &ready));
         let settled =
-            self.queue.settle_then(job, actual, following, &mut self.events).map_err(settle_code)?;
+            self.queue.settle_and_enqueue(job, actual, following, &mut self.events).map_err(settle_code)?;
         self.jobs.remove(id);
         if let Some(node) = node {
             self.plans.get_mut(&node.plan).expect("it was there a moment ago").settled(node.number);
@@ -435,7 +431,6 @@ impl Trace {
     }
 }
 
-/// A price that every queue refuses.
 const REFUSED: Price = Price::flat(0);
 
 fn refuse(code: Code, operation: Option<&str>, printed: &mut String) {

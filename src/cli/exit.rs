@@ -4,11 +4,9 @@ use std::fmt;
 
 /// Exit codes. 130 and 143 are those of an interrupted shell command.
 pub(crate) mod code {
-    /// The run succeeded, or concluded early.
     pub(crate) const SUCCEEDED: u8 = 0;
     /// The run failed or was cancelled, or a check found a difference.
     pub(crate) const FAILED: u8 = 1;
-    /// Invalid input or usage.
     pub(crate) const INVALID: u8 = 2;
     /// A run waits for a person, or a person suspended it.
     pub(crate) const WAITS: u8 = 3;
@@ -38,7 +36,6 @@ impl Failure {
         Failure { code: code::INTERNAL, what: what.into() }
     }
 
-    /// A failure with its message already printed.
     pub(crate) fn silent(code: u8) -> Failure {
         Failure { code, what: String::new() }
     }

@@ -31,16 +31,16 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// Returns the log filter: `error`, unless `OSTLER_LOG` names a level or a directive. `EnvFilter` would
 /// take an unknown level for the name of a target, and log nothing.
 fn log_filter() -> EnvFilter {
-    let wanted = std::env::var("OSTLER_LOG").unwrap_or_default();
-    let wanted = wanted.trim();
-    let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(wanted));
-    let filter = Some(wanted).filter(|wanted| is_level || wanted.contains('=')).map(EnvFilter::try_new);
+    let requested = std::env::var("OSTLER_LOG").unwrap_or_default();
+    let requested = requested.trim();
+    let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(requested));
+    let filter = Some(requested).filter(|requested| is_level || requested.contains('=')).map(EnvFilter::try_new);
     if let Some(Ok(filter)) = filter {
         return filter;
     }
-    if !wanted.is_empty() {
+    if !requested.is_empty() {
         status_line(format!(
-            "note: OSTLER_LOG={wanted:?}: not one of {}; logging errors only",
+            "note: OSTLER_LOG={requested:?}: not one of {}; logging errors only",
             LEVELS.join(", ")
         ));
     }
@@ -57,10 +57,8 @@ fn print_parse_error(error: &clap::Error) -> u8 {
     exit::code::SUCCEEDED
 }
 
-/// Grace period for threads at exit.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -112,9 +110,9 @@ const OPEN_FILES: u64 = 65_536;
 /// Raises the soft limit on open files to at most [`OPEN_FILES`]. A failure is not an error.
 fn raise_open_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    if limit.current.is_some_and(|current| current < wanted)
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
+    let requested = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if limit.current.is_some_and(|current| current < requested)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(requested), ..limit })
     {
         tracing::debug!(%error, "the limit on open files stays");
     }

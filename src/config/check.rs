@@ -10,40 +10,33 @@ use super::{Config, RetentionConfig, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::closest_name;
 
 impl Config {
-    /// Findings as place, problem and help.
     pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         if self.retention.keep.is_some_and(|keep| !RetentionConfig::takes(keep)) {
             let most = RetentionConfig::KEEP_DAYS_MAX;
             wrong.push((
                 Pointer::root().key("retention").key("keep"),
-                format!("runs cannot be kept for no time, or less, or for more than {most} days"),
-                format!(
-                    "give it a span above zero, up to {most}d, such as \"30d\"; without it they are kept for ever"
-                ),
+                format!("the retention must be above zero and at most {most} days"),
+                format!("set a duration such as \"30d\", or remove `keep` to keep runs for ever"),
             ));
         }
         if self.shutdown.wait.is_some_and(|wait| !(0..=SHUTDOWN_WAIT_MS_MAX).contains(&wait.ticks(1_000))) {
             wrong.push((
                 Pointer::root().key("shutdown").key("wait"),
-                "a shutdown cannot wait for less than no time, or for more than a day".to_owned(),
-                "give it a span up to 24h, such as \"30s\"".to_owned(),
+                "the shutdown wait must be between 0 and 24h".to_owned(),
+                "set a duration such as \"30s\"".to_owned(),
             ));
         }
         for (client, entry) in &self.clients {
             if !is_name(client) {
-                let detail = format!("{client:?} cannot be the name of a client");
-                wrong.push((
-                    Pointer::root().key("clients").key(client),
-                    detail,
-                    format!("a name is {NAME_RULE}"),
-                ));
+                let detail = format!("{client:?} is not a client name");
+                wrong.push((Pointer::root().key("clients").key(client), detail, format!("use {NAME_RULE}")));
             }
             if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&entry.weight) {
                 wrong.push((
                     Pointer::root().key("clients").key(client).key("weight"),
                     format!("the weight of client {client} is {}", entry.weight),
-                    format!("give it 1 to {}", ostler_scheduler::WEIGHT_MAX),
+                    format!("set 1 to {}", ostler_scheduler::WEIGHT_MAX),
                 ));
             }
         }
@@ -53,7 +46,7 @@ impl Config {
                 let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
                 if *cap > 2 {
                     let detail = format!("the cap of {tool} in scope {scope} is {cap}");
-                    wrong.push((place, detail, "a cap is 0, 1 or 2".to_owned()));
+                    wrong.push((place, detail, "set 0, 1 or 2".to_owned()));
                 }
             }
         }
@@ -72,9 +65,9 @@ impl Config {
                 let help = if let Some(near) = closest_name(tool, there.map(String::as_str)) {
                     format!("did you mean {near:?}?")
                 } else if let Some(near) = elsewhere() {
-                    format!("did you mean {near:?}? name it in `tools` too")
+                    format!("did you mean {near:?}? add it to `tools` too")
                 } else {
-                    "name the tool in `tools` too, or leave its cap out".to_owned()
+                    "add the tool to `tools`, or remove its cap".to_owned()
                 };
                 let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
                 let detail = format!("scope {scope} caps {tool}, which is not among its tools");
@@ -97,8 +90,7 @@ impl Config {
                             | WeightFault::TooFine { dimension, .. } => place.clone().key(dimension.as_str()),
                             WeightFault::Sum { .. } => place.clone(),
                         };
-                        let help =
-                            "give each a weight from 0 to 1, such as 0.25, so that all six are 1 together";
+                        let help = "set weights from 0 to 1, such as 0.25, with a sum of 1";
                         wrong.push((place, format!("domain {domain}: {fault}"), help.to_owned()));
                     }
                 }
@@ -106,7 +98,7 @@ impl Config {
                     wrong.push((
                         place,
                         error.to_string(),
-                        "choose another name, or leave some out".to_owned(),
+                        "choose another name, or remove some domains".to_owned(),
                     ));
                 }
             }
@@ -124,10 +116,10 @@ impl Config {
                     Some(meant) => format!("did you mean {meant:?}?"),
                     None => {
                         let known: Vec<&str> = tools.iter().map(String::as_str).collect();
-                        format!("leave it out; there are {}", known.join(", "))
+                        format!("remove it; known tools: {}", known.join(", "))
                     }
                 };
-                wrong.push((list.item(at), format!("scope {scope} names {tool:?}, which is no tool"), help));
+                wrong.push((list.item(at), format!("scope {scope} names the unknown tool {tool:?}"), help));
             }
         }
         wrong

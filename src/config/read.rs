@@ -30,14 +30,13 @@ pub enum ConfigError {
     },
 }
 
-/// Formats findings as lines: place, problem and help.
 fn told(source: &Source, findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let place = match finding.place {
             Some(place) => format!("{}:{}:{}", source.name(), place.line, place.column),
             None => source.name().to_owned(),
         };
-        let help = if finding.help.is_empty() { String::new() } else { format!(": {}", finding.help) };
+        let help = if finding.help.is_empty() { String::new() } else { format!("; {}", finding.help) };
         format!("{place}: {}{help}", finding.detail)
     };
     findings.iter().map(line).collect::<Vec<_>>().join("\n")

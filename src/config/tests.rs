@@ -20,7 +20,7 @@ fn unknown_keys_name_the_known_one_that_was_meant() {
     );
     refused(
         "[clients.acme]\ntier = 'contract'\n",
-        expect![[r#"ostler.toml:2:8: there is no "contract" here: use contracted or marketplace"#]],
+        expect![[r#"ostler.toml:2:8: unknown value "contract": use contracted or marketplace"#]],
     );
     refused(
         "[clients.acme]\nfoo = 1\n",
@@ -40,14 +40,12 @@ fn values_out_of_range_are_named() {
     );
     refused(
         "[clients.\"a b\"]\nweight = 1\n",
-        expect![[
-            r#"ostler.toml:1:10: "a b" cannot be the name of a client: a name is 1 to 64 of A-Z a-z 0-9 . _ -"#
-        ]],
+        expect![[r#"ostler.toml:1:10: "a b" is not a client name: a name is 1 to 64 of A-Z a-z 0-9 . _ -"#]],
     );
     refused(
         "[shutdown]\nwait = '25h'\n",
         expect![[
-            r#"ostler.toml:2:8: a shutdown cannot wait for less than no time, or for more than a day: give it a span up to 24h, such as "30s""#
+            r#"ostler.toml:2:8: the shutdown wait must be between 0 and 24h: give it a span up to 24h, such as "30s""#
         ]],
     );
     refused(
@@ -63,14 +61,14 @@ fn values_out_of_range_are_named() {
     refused(
         "[evaluation.weights.law]\nquality = 0.5\nspeed = 0.55\n",
         expect![[
-            r#"ostler.toml:1:21: domain law: the weights add up to 1.05, not to 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together"#
+            r#"ostler.toml:1:21: domain law: the weights add up to 1.05, not to 1: set weights from 0 to 1, such as 0.25, with a sum of 1"#
         ]],
     );
     refused(
         "[evaluation.weights.law]\nquality = -0.5\nspeed = 1.5\n",
         expect![[r#"
-            ostler.toml:2:11: domain law: the weight of quality is -0.5, which is not within 0 and 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together
-            ostler.toml:3:9: domain law: the weight of speed is 1.5, which is not within 0 and 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together"#]],
+            ostler.toml:2:11: domain law: the weight of quality is -0.5, which is not within 0 and 1: set weights from 0 to 1, such as 0.25, with a sum of 1
+            ostler.toml:3:9: domain law: the weight of speed is 1.5, which is not within 0 and 1: set weights from 0 to 1, such as 0.25, with a sum of 1"#]],
     );
     refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
 }
@@ -106,7 +104,7 @@ fn a_span_has_its_unit() {
 fn runs_are_kept_for_some_time_and_no_longer_than_a_limit() {
     let most = RetentionConfig::KEEP_DAYS_MAX;
     let told = format!(
-        "ostler.toml:2:8: runs cannot be kept for no time, or less, or for more than {most} days: give it a span above zero, up to {most}d, \
+        "ostler.toml:2:8: the retention must be above zero and at most {most} days: give it a span above zero, up to {most}d, \
          such as \"30d\"; without it they are kept for ever"
     );
     for (keep, is_taken) in [
@@ -135,12 +133,12 @@ fn a_scope_names_tools_that_there_are_unless_others_may_be_added() {
         ("'fs.read'", None),
         (
             "'fs.read', 'fs.raed'",
-            Some("2:21: scope r names \"fs.raed\", which is no tool: did you mean \"fs.read\"?"),
+            Some("2:21: scope r names the unknown tool \"fs.raed\": did you mean \"fs.read\"?"),
         ),
         (
             "'no.such.tool'",
             Some(
-                "2:10: scope r names \"no.such.tool\", which is no tool: leave it out; there are fs.list, fs.read, \
+                "2:10: scope r names the unknown tool \"no.such.tool\": remove it; known tools: fs.list, fs.read, \
                  shell.run",
             ),
         ),
@@ -169,8 +167,8 @@ fn a_cap_of_a_tool_that_no_scope_names_is_told_what_it_may_be_meant_for() {
         Config::parse_for("x", &text, &tools).unwrap_err().to_string()
     };
     let what = |cap: &str| format!("x:2:9: scope r caps {cap}, which is not among its tools: ");
-    assert_eq!(told("fs.raed"), what("fs.raed") + "did you mean \"fs.read\"? name it in `tools` too");
-    assert_eq!(told("fs.read"), what("fs.read") + "name the tool in `tools` too, or leave its cap out");
+    assert_eq!(told("fs.raed"), what("fs.raed") + "did you mean \"fs.read\"? add it to `tools` too");
+    assert_eq!(told("fs.read"), what("fs.read") + "add the tool to `tools`, or remove its cap");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{Evaluating, Program, RunError, System, SystemConfig};
-use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
+use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, Journal, Judge, Tool};
 use ostler_server::{ChildPrograms, ControlSocket, router};
@@ -45,7 +45,7 @@ pub enum StartError {
     Store(#[from] OpenError),
     /// Child processes of an earlier holder of the data folder still run.
     #[error(transparent)]
-    Programs(#[from] NotEnded),
+    Programs(#[from] TerminateError),
     /// The actors did not start.
     #[error(transparent)]
     System(#[from] ostler_actors::StartError),
@@ -243,7 +243,7 @@ async fn kill_orphans(path: &Path) -> Result<(DataFolder, usize), StartError> {
     let unreadable = |error| OpenError::Io { path: path.to_owned(), error };
     let folder = DataFolder::of(path).map_err(unreadable)?;
     let looked = folder.clone();
-    let ended = tokio::task::spawn_blocking(move || looked.end_left()).await;
+    let ended = tokio::task::spawn_blocking(move || looked.terminate_orphans()).await;
     let ended = ended.map_err(|error| unreadable(std::io::Error::other(error)))??;
     Ok((folder, ended))
 }

@@ -26,7 +26,6 @@ pub(super) struct CascadeFilter {
     graph_unknown: bool,
     /// True if the purpose or effect of some node is unknown (V05, V12).
     purpose_unknown: bool,
-    /// Nodes without any trusted diagnostic.
     nodes_suppressed: BTreeSet<usize>,
     /// Fields without trusted diagnostics, including everything below: of a node, or of the plan.
     fields_suppressed: BTreeSet<(Option<usize>, String)>,
@@ -247,7 +246,6 @@ fn is_written(word: &str, text: &str, at: usize) -> bool {
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || "+-._".contains(c)))
 }
 
-/// The node at a written index.
 fn leaf_at<'a>(root: &'a Located, node: &str) -> Option<&'a Located> {
     root.get("nodes")?.located.items().get(node.parse::<usize>().ok()?)
 }

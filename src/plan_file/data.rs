@@ -50,7 +50,6 @@ impl Part {
     }
 }
 
-/// Reason for not reading a text as data.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SyntaxError {
     pub at: Option<usize>,
@@ -107,7 +106,6 @@ impl Located {
         }
     }
 
-    /// The text, if the value is a text.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.data {
             Data::Text(text) => Some(text),
@@ -146,7 +144,6 @@ impl Located {
         }
     }
 
-    /// The items, if the value is a list.
     pub(super) fn items(&self) -> &[Located] {
         match &self.data {
             Data::List(items) => items,
@@ -207,7 +204,6 @@ impl Located {
         }
     }
 
-    /// The value without offsets.
     #[cfg(test)]
     pub(super) fn value(&self) -> Value {
         match &self.data {

@@ -5,7 +5,6 @@ use std::path::Path;
 use super::data::Located;
 use crate::finding::{Finding, Source};
 
-/// Kind of a declaration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Plan,
@@ -28,7 +27,6 @@ impl FileKind {
         plainly.filter(|&(kind, _)| kind != self)
     }
 
-    /// Finding for a file of the wrong kind.
     pub(super) fn wrong_kind(self, source: &Source, code: &str, at: usize) -> Finding {
         let (word, command, done) = match self {
             FileKind::Plan => ("plan", "run", "runs"),

@@ -22,7 +22,6 @@ fn place(error: &JsonError) -> usize {
     }
 }
 
-/// The problem without its place.
 fn error_kind(text: &str, error: &JsonError) -> SyntaxErrorKind {
     match error {
         JsonError::TooDeep { .. } => SyntaxErrorKind::TooDeep,
@@ -35,14 +34,13 @@ fn error_kind(text: &str, error: &JsonError) -> SyntaxErrorKind {
     }
 }
 
-/// Help for habits from other formats.
 fn help(text: &str, error: &JsonError) -> Option<&'static str> {
     let &JsonError::Syntax { at, .. } = error else { return None };
     let (before, after) = text.split_at_checked(at)?;
     if after.starts_with(['}', ']']) && before.trim_end().ends_with(',') {
-        return Some("leave the comma before it out: it stands between items");
+        return Some("remove the comma before it");
     }
-    after.starts_with('\'').then_some("write it in double quotes")
+    after.starts_with('\'').then_some("use double quotes")
 }
 
 /// Cursor over a text known to be valid JSON.
@@ -56,7 +54,6 @@ impl Cursor<'_> {
         self.text.as_bytes().get(self.at).copied().unwrap_or(b']')
     }
 
-    /// Skips blanks, commas and colons.
     fn skip(&mut self) {
         while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
             self.at += 1;
@@ -160,9 +157,9 @@ mod tests {
     #[test]
     fn habits_of_other_formats_are_told_their_mend() {
         for (text, help) in [
-            ("[1,]", "leave the comma before it out: it stands between items"),
-            ("{\"a\": 1, \n}", "leave the comma before it out: it stands between items"),
-            ("{'a': 1}", "write it in double quotes"),
+            ("[1,]", "remove the comma before it"),
+            ("{\"a\": 1, \n}", "remove the comma before it"),
+            ("{'a': 1}", "use double quotes"),
             ("[]]", ""),
             ("[é", ""),
         ] {

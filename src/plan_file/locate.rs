@@ -97,7 +97,6 @@ pub(super) fn passes_through(root: &Located, pointer: &str, keys: &BTreeSet<usiz
     walk(root, pointer).1.iter().flatten().any(|at| keys.contains(at))
 }
 
-/// Offset of the name of a map.
 fn name_offset(located: &Located) -> usize {
     ["id", "n"].iter().find_map(|key| located.get(key)).map_or(located.at, |entry| entry.located.at)
 }

@@ -103,7 +103,6 @@ pub struct PlanFile {
     root: Option<Located>,
     draft: Option<PlanDraft>,
     findings: Vec<Finding>,
-    /// Diagnostics suppressed by the findings.
     cascade: CascadeFilter,
     /// Offsets of keys read as a suggestion. Suggestions are guesses, so nothing below these keys is
     /// validated.
@@ -162,8 +161,14 @@ impl PlanFile {
             self.add_finding("parameter", None, bad.what, bad.help, Some(bad.at));
         }
         for name in params.keys().filter(|name| !used.contains(*name)) {
-            let help = format!("write ${{{name}}} where its value should stand, or leave it out");
-            self.add_finding("parameter", None, format!("nothing takes the parameter {name:?}"), help, None);
+            let help = format!("write ${{{name}}} in the plan, or remove the parameter");
+            self.add_finding(
+                "parameter",
+                None,
+                format!("the plan does not use the parameter {name:?}"),
+                help,
+                None,
+            );
         }
         let (mut wrongs, told) = (Vec::new(), self.findings.len());
         self.draft = shape::read(&mut root, &mut |root, wrong, part| {
@@ -371,12 +376,10 @@ impl<T: DeserializeOwned> TypedFile<T> {
     }
 }
 
-/// The closest known name, if close enough.
 pub(crate) fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(name, known, &mut NAMES_COMPARED_MAX.clone())
 }
 
-/// Character pairs compared for a suggestion.
 const NAMES_COMPARED_MAX: usize = 100_000;
 
 fn not_too_deep(root: Located) -> Result<Located, SyntaxError> {

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::closest_name;
 use super::data::{Data, Located};
 
-/// A parameter without a value, or malformed syntax.
 pub(super) struct BadParameter {
     pub at: usize,
     pub what: String,
@@ -17,7 +16,6 @@ pub(super) struct BadParameter {
     pub suggestion: Option<String>,
 }
 
-/// Substitutes every parameter and collects the used names.
 pub(super) fn fill(
     located: &mut Located,
     given: &BTreeMap<String, String>,
@@ -46,7 +44,6 @@ pub(super) fn fill(
     }
 }
 
-/// The name, if the text is one parameter.
 fn name_of_all(text: &str) -> Option<&str> {
     text.strip_prefix("${")?.strip_suffix('}').filter(|name| is_name(name))
 }
@@ -63,7 +60,7 @@ fn read_plain(name: &str, text: String) -> Result<Data, ParameterError> {
             what: format!(
                 "the parameter {name:?} is an integer beyond 2^53, which JSON cannot carry exactly"
             ),
-            help: format!("write \"${{{name}}}\" in quotes: then it is a text"),
+            help: format!("write \"${{{name}}}\" in quotes to make it a text"),
             suggestion: None,
         }),
         _ => Ok(Data::Text(text)),
@@ -96,17 +93,17 @@ fn replaced(
         if !is_name(name) || inner.len() == name.len() {
             let shown: String = inner.chars().take(20).collect();
             return Err(ParameterError {
-                what: format!("\"${{{shown}\" is no parameter"),
-                help: "write ${name}, or $${ for the text itself".to_owned(),
+                what: format!("\"${{{shown}\" is not a parameter"),
+                help: "write ${name}, or $${ for a literal ${".to_owned(),
                 suggestion: None,
             });
         }
         let Some(value) = given.get(name) else {
             let suggestion = closest_name(name, given.keys().map(String::as_str));
             let help = match suggestion {
-                Some(suggestion) => format!("{suggestion:?} is given: did you mean that?"),
+                Some(suggestion) => format!("did you mean {suggestion:?}?"),
                 None => format!(
-                    "give it with --param {name}=VALUE (in a job file under params), or write $${{{name}}} for the text itself"
+                    "give it with --param {name}=VALUE (in a job file under params), or write $${{{name}}} for a literal ${{{name}}}"
                 ),
             };
             let what = format!("the parameter {name:?} is not given");

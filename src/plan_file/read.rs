@@ -17,7 +17,7 @@ pub enum ReadError {
         error: std::io::Error,
     },
     /// The extension names no format.
-    #[error("{}: a file of this kind ends in .yaml, .yml, .json or .toml", path.display())]
+    #[error("{}: unknown format; use a name that ends in .yaml, .yml, .json or .toml", path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum ReadError {
         what: &'static str,
     },
     /// The file exceeds the size limit.
-    #[error("{} has more than {bytes_max} bytes, the most of such a file", path.display())]
+    #[error("{} is larger than {bytes_max} bytes, the limit for such a file", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum ReadError {
         bytes_max: usize,
     },
     /// The file is not UTF-8.
-    #[error("{} is no text: byte {at} is not UTF-8", path.display())]
+    #[error("{} is not text: byte {at} is not UTF-8", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Result<String, ReadErr
         _ if kind.is_dir() => Some("a folder"),
         _ if kind.is_fifo() => Some("a pipe"),
         _ if kind.is_char_device() || kind.is_block_device() => Some("a device"),
-        _ => Some("no file"),
+        _ => Some("not a regular file"),
     };
     if let Some(what) = what {
         return Err(ReadError::NotAFile { path: path.to_owned(), what });

@@ -18,7 +18,6 @@ use serde::forward_to_deserialize_any;
 use super::data::{Data, Entry, Located, Part};
 use super::{FOLLOWING_FAULTS_MAX, closest_name};
 
-/// Data of the wrong shape.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ShapeError {
     /// The wrong part; `None` until a surrounding deserialiser sets the part.
@@ -51,7 +50,7 @@ impl ShapeError {
             other.filter(|ours| known.contains(ours)).or_else(|| closest_name(found, known.iter().copied()));
         let help = match suggestion {
             Some(suggestion) => format!("did you mean {suggestion:?}?"),
-            None if known.is_empty() => "leave it out".to_owned(),
+            None if known.is_empty() => "remove it".to_owned(),
             None => format!("use one of {}", known.join(", ")),
         };
         ShapeError { suggestion, ..ShapeError::new(what, help) }
@@ -67,7 +66,7 @@ impl ShapeError {
             (Unexpected::Str(text), "a list") if text.len() <= WORD_BYTES_MAX => {
                 format!("write it as a list: [{text:?}]")
             }
-            (Unexpected::Str(text), _) if text.parse::<f64>().is_ok() => "leave the quotes out".to_owned(),
+            (Unexpected::Str(text), _) if text.parse::<f64>().is_ok() => "remove the quotes".to_owned(),
             (
                 Unexpected::Signed(_) | Unexpected::Unsigned(_) | Unexpected::Float(_) | Unexpected::Bool(_),
                 "a text",
@@ -107,11 +106,10 @@ impl de::Error for ShapeError {
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
         // Of two words, the closer one may be the opposite of the intended one, so name both.
         if let [one, other] = known {
-            let wrong =
-                ShapeError::new(format!("there is no {found:?} here"), format!("use {one} or {other}"));
+            let wrong = ShapeError::new(format!("unknown value {found:?}"), format!("use {one} or {other}"));
             return ShapeError { suggestion: closest_name(found, known.iter().copied()), ..wrong };
         }
-        ShapeError::unknown(format!("there is no {found:?} here"), found, known)
+        ShapeError::unknown(format!("unknown value {found:?}"), found, known)
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
@@ -124,7 +122,7 @@ impl de::Error for ShapeError {
     }
 
     fn duplicate_field(name: &'static str) -> Self {
-        ShapeError::new(format!("the key {name:?} stands twice"), "give it once")
+        ShapeError::new(format!("duplicate key {name:?}"), "give it once")
     }
 }
 
@@ -170,13 +168,12 @@ fn out_of_range(found: &Unexpected<'_>, expected: &str) -> Option<(&'static str,
         _ => return None,
     };
     if found > most as f64 {
-        return Some(("too large", format!("give it at most {most}")));
+        return Some(("too large", format!("use at most {most}")));
     }
     let too_small = expected == "i64" && found < -(most as f64);
-    too_small.then(|| ("too small", format!("give it at least -{most}")))
+    too_small.then(|| ("too small", format!("use at least -{most}")))
 }
 
-/// Reaction to a wrong part.
 pub(super) enum NextStep {
     /// Stop reading.
     Stop,
@@ -358,7 +355,7 @@ impl<'de> Deserializer<'de> for &'de Located {
             _ => {
                 let words = variants.join(", ");
                 let what = format!("expected one of {words}, found {}", self.describe());
-                return Err(ShapeError::new(what, "write the word").within(Part::Value(self.at)));
+                return Err(ShapeError::new(what, "use one of these words").within(Part::Value(self.at)));
             }
         };
         visited.map_err(|error| error.within(Part::Value(self.at)))

@@ -55,26 +55,26 @@ fn faults_point_at_what_they_are_about() {
               help: did you mean "list"?
             V03 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V03.md)
 
-              × report: is an output the plan does not define
+              × report: unknown output
                 ╭─[p.yaml:11:17]
              10 │     contract: [{method: code}]
              11 │ outputs: [find, report]
                 ·                 ──────
                 ╰────
-              help: add that node, or take it out of the outputs
+              help: add that node, or remove the name from `outputs`
             V14 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V14.md)
 
-              × find: its timeout is 0
+              × find: timeout is 0, expected more than 0
                 ╭─[p.yaml:9:14]
               8 │     deps: [list, lisst]
               9 │     timeout: 0
                 ·              ─
              10 │     contract: [{method: code}]
                 ╰────
-              help: give an attempt more time than none
+              help: set a timeout, such as 30s
             V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-              × list: there is no tool fs.lst
+              × list: unknown tool fs.lst
                ╭─[p.yaml:4:11]
              3 │   - id: list
              4 │     tool: fs.lst
@@ -113,7 +113,7 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
                ╰────
             shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
 
-              × there is no "cod" here
+              × unknown value "cod"
                ╭─[p.yaml:8:25]
              7 │     tool: nothing
              8 │     contract: [{method: cod}]
@@ -132,34 +132,34 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
               help: add id: …
             V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
 
-              × a: nothing says when its result is good
+              × a: no contract
                ╭─[p.yaml:4:12]
              3 │   - id: a
              4 │     toool: fs.list
                ·            ───────
              5 │     retries: many
                ╰────
-              help: give it a contract, such as [{method: schema, spec: {type: object}}]
+              help: add a contract, such as [{method: schema, spec: {type: object}}]
             V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-              × b: there is no tool nothing
+              × b: unknown tool nothing
                ╭─[p.yaml:7:11]
              6 │   - id: b
              7 │     tool: nothing
                ·           ───────
              8 │     contract: [{method: cod}]
                ╰────
-              help: use a tool that is there: fs.list, shell.run, text.search, time.sleep
+              help: use one of fs.list, shell.run, text.search, time.sleep
             V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-              × c: there is no tool nothing
+              × c: unknown tool nothing
                 ╭─[p.yaml:10:11]
               9 │   - id: c
              10 │     tool: nothing
                 ·           ───────
              11 │     contract: [{method: code}]
                 ╰────
-              help: use a tool that is there: fs.list, shell.run, text.search, time.sleep
+              help: use one of fs.list, shell.run, text.search, time.sleep
         "#]],
     );
     check(
@@ -178,24 +178,24 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
               help: did you mean "tool"?
             V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
 
-              × a: nothing says when its result is good
+              × a: no contract
                ╭─[p.yaml:4:12]
              3 │   - id: a
              4 │     toool: fs.list
                ·            ───────
              5 │   - id: c
                ╰────
-              help: give it a contract, such as [{method: schema, spec: {type: object}}]
+              help: add a contract, such as [{method: schema, spec: {type: object}}]
             V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-              × c: there is no tool nothing
+              × c: unknown tool nothing
                ╭─[p.yaml:6:11]
              5 │   - id: c
              6 │     tool: nothing
                ·           ───────
              7 │     contract: [{method: code}]
                ╰────
-              help: use a tool that is there: fs.list, shell.run, text.search, time.sleep
+              help: use one of fs.list, shell.run, text.search, time.sleep
         "#]],
     );
 }
@@ -254,7 +254,7 @@ fn a_whole_number_beyond_its_type_is_too_large() {
     let text = "id: p\npolicy: {slots: 5000000000}\nnodes: []\n";
     let file = PlanFile::parse("p.yaml", Format::Yaml, text, &BTreeMap::new());
     assert_eq!(file.findings[0].detail, "expected a whole number of 0 or more, found one that is too large");
-    assert_eq!(file.findings[0].help, "give it at most 4294967295");
+    assert_eq!(file.findings[0].help, "use at most 4294967295");
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn json_and_toml_have_places_too() {
         expect![[r#"
             V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-              × a: there is no tool fs.lst
+              × a: unknown tool fs.lst
                ╭─[p.json:2:32]
              1 │ {"id": "p",
              2 │  "nodes": [{"id": "a", "tool": "fs.lst",
@@ -410,7 +410,7 @@ fn json_and_toml_have_places_too() {
              1 │ {"id": "p",}
                ·            ─
                ╰────
-              help: leave the comma before it out: it stands between items
+              help: remove the comma before it
         "#]],
     );
     check(
@@ -419,7 +419,7 @@ fn json_and_toml_have_places_too() {
         expect![[r#"
             V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-              × a: there is no tool fs.lst
+              × a: unknown tool fs.lst
                ╭─[p.toml:4:8]
              3 │ id = "a"
              4 │ tool = "fs.lst"
@@ -458,13 +458,13 @@ fn schema_rules_without_a_schema_are_advised_against() {
             valid: 1
             W05 (https://github.com/ostler-os/ostler/blob/main/docs/errors/W05.md)
 
-              ⚠ a: contract[0] asks for a schema and gives none: all passes
+              ⚠ a: contract[0] is a schema rule without a schema, so every result passes
                ╭─[p.yaml:3:39]
              2 │ nodes:
              3 │   - {id: a, tool: fs.list, contract: [{method: schema}]}
                ·                                       ─
                ╰────
-              help: give it a `spec`, such as {type: object, required: [text]}
+              help: add a `spec`, such as {type: object, required: [text]}
         "#]],
     );
 }
@@ -551,7 +551,7 @@ fn numbers_that_json_cannot_carry_are_refused_where_they_stand() {
     );
     let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
     assert_eq!((found.code.as_str(), found.place.as_ref().map(|place| place.line)), ("parameter", Some(6)));
-    assert_eq!(found.help, "write \"${n}\" in quotes: then it is a text");
+    assert_eq!(found.help, "write \"${n}\" in quotes to make it a text");
 }
 
 #[test]
@@ -573,7 +573,7 @@ fn missing_and_idle_parameters_are_named() {
            ·     ───────
          2 │ nodes:
            ╰────
-          help: "nam" is given: did you mean that?
+did you mean           help: "nam"?
         parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
 
           × "${}" is no parameter
@@ -582,20 +582,20 @@ fn missing_and_idle_parameters_are_named() {
          3 │   - {id: a, tool: fs.list, params: {path: "${}"}}
            ·                                           ─────
            ╰────
-          help: write ${name}, or $${ for the text itself
+          help: write ${name}, or $${ for a literal ${
         parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
 
-          × nothing takes the parameter "unasked"
-          help: write ${unasked} where its value should stand, or leave it out
+          × the plan does not use the parameter "unasked"
+          help: write ${unasked} in the plan, or remove the parameter
         V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
 
-          × a: nothing says when its result is good
+          × a: no contract
            ╭─[p.yaml:3:19]
          2 │ nodes:
          3 │   - {id: a, tool: fs.list, params: {path: "${}"}}
            ·                   ───────
            ╰────
-          help: give it a contract, such as [{method: schema, spec: {type: object}}]
+          help: add a contract, such as [{method: schema, spec: {type: object}}]
     "#]]
     .assert_eq(&told);
 }
@@ -638,5 +638,4 @@ fn a_line_that_is_too_long_shows_the_part_that_matters() {
     assert_eq!(file.findings.len(), 2, "{:?}", file.findings);
 }
 
-/// Longer than any rendered line.
 const LINE: usize = 240;

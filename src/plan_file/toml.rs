@@ -49,9 +49,7 @@ fn located(value: &Spanned<DeValue<'_>>) -> Result<Located, SyntaxError> {
             Data::number(number).map_err(refuse)?
         }
         DeValue::Datetime(_) => {
-            return Err(refuse(SyntaxErrorKind::other(
-                "a date, which no file of ours has: write it in quotes",
-            )));
+            return Err(refuse(SyntaxErrorKind::other("dates are not supported: write the date in quotes")));
         }
         DeValue::Array(items) => Data::List(items.iter().map(located).collect::<Result<_, _>>()?),
         DeValue::Table(table) => map(table)?,

@@ -17,7 +17,6 @@ pub const YAML_VALUES_MAX: usize = 500_000;
 /// Most values repeated by aliases.
 pub const YAML_REPEATED_MAX: usize = 50_000;
 
-/// Reads a YAML text with one document.
 pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
     let budget = serde_saphyr::budget! {
         max_depth: PLAN_FILE_DEPTH_MAX + 1,
@@ -41,7 +40,6 @@ pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
     Ok(located(root, &lines, &plain))
 }
 
-/// Offsets of plain scalars with a parameter.
 fn plain_texts(text: &str) -> BTreeSet<usize> {
     if !text.contains("${") {
         return BTreeSet::new();
@@ -74,32 +72,31 @@ fn error_kind(error: &serde_saphyr::Error) -> SyntaxErrorKind {
         serde_saphyr::Error::Budget { breach, .. } => match breach {
             BudgetBreach::Depth { .. } => SyntaxErrorKind::TooDeep,
             BudgetBreach::Documents { .. } => SyntaxErrorKind::other(
-                "it has a second document: a file is one, so leave out what begins at the next ---",
+                "the file has a second document: remove everything from the next --- on",
             ),
             BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => {
-                SyntaxErrorKind::other(format!("it has more than {YAML_VALUES_MAX} values"))
+                SyntaxErrorKind::other(format!("the file has more than {YAML_VALUES_MAX} values"))
             }
             BudgetBreach::Anchors { .. } => {
-                SyntaxErrorKind::other("it names too many values to repeat: fewer &NAME")
+                SyntaxErrorKind::other("the file has too many anchors: use fewer &NAME")
             }
             BudgetBreach::Aliases { .. } | BudgetBreach::AliasAnchorRatio { .. } => {
-                SyntaxErrorKind::other("it repeats values too often: fewer *NAME")
+                SyntaxErrorKind::other("the file has too many aliases: use fewer *NAME")
             }
-            _ => SyntaxErrorKind::other("it is too large"),
+            _ => SyntaxErrorKind::other("the file is too large"),
         },
         error => match first_line(&error.to_string()) {
             message if message == TOO_DEEP => SyntaxErrorKind::TooDeep,
             // Own errors pass through the parser as text.
             message if message == SyntaxErrorKind::TooBig.to_string() => SyntaxErrorKind::TooBig,
             message if message.starts_with(TOO_OFTEN) => {
-                SyntaxErrorKind::other(format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values"))
+                SyntaxErrorKind::other(format!("aliases (*NAME) repeat more than {YAML_REPEATED_MAX} values"))
             }
             message => SyntaxErrorKind::other(message),
         },
     }
 }
 
-/// The place is reported separately.
 const TOO_DEEP: &str = "recursion limit exceeded";
 
 const TOO_OFTEN: &str = "alias replay limit exceeded";
@@ -108,10 +105,9 @@ fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("not YAML");
     let line = line.split(" at line ").next().unwrap_or(line).trim_end_matches('.');
     let twice = line.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.split(", set ").next());
-    twice.map_or_else(|| line.to_owned(), |key| format!("the key {key:?} stands twice"))
+    twice.map_or_else(|| line.to_owned(), |key| format!("duplicate key {key:?}"))
 }
 
-/// Parser messages for a tab in the indentation.
 const TABS: [&str; 5] = [
     "while scanning a plain scalar, found a tab",
     "tabs disallowed within this context",
@@ -126,15 +122,13 @@ const BLOCK_ENDS: &str = "while parsing a block ";
 /// Parser message for content behind the end of the document.
 const OVER: &str = "did not find expected <document start>";
 
-const TAB: &str = "a tab stands where the line is indented";
+const TAB: &str = "a tab in the indentation";
 
 /// Parser message for a list or map as a key.
 const NO_KEY: &str = "expected string scalar";
 
-/// Parser message for a colon inside a text.
 const COLON: &str = "mapping values are not allowed in this context";
 
-/// Parser message for a token that starts nothing.
 const NO_BEGINNING: &str = "unexpected character: ";
 
 /// Start offsets of lines, to convert line and column to bytes.
@@ -180,27 +174,22 @@ impl Lines<'_> {
                     let tab = self.tab_of(first);
                     let what = tab.map_or("the first line is indented further than those after it", |_| TAB);
                     let at = tab.unwrap_or(first + self.blanks(first).len());
-                    SyntaxError {
-                        at: Some(at),
-                        ..explained_as(what, "begin it where the lines after it begin")
-                    }
+                    SyntaxError { at: Some(at), ..explained_as(what, "align it with the lines after it") }
                 }
                 None => refused,
             },
-            NO_KEY if after.starts_with('{') && before.ends_with('{') => explained_as(
-                "a map where the name of a key should stand",
-                "write a text with {{ … }} in quotes",
-            ),
-            COLON if line.contains(": ") => explained_as(
-                "a second colon in one line: neither a key nor a text",
-                "write a text with a colon in quotes",
-            ),
+            NO_KEY if after.starts_with('{') && before.ends_with('{') => {
+                explained_as("a map in place of a key", "put a text with {{ … }} in quotes")
+            }
+            COLON if line.contains(": ") => {
+                explained_as("a second colon in one line", "put a text with a colon in quotes")
+            }
             COLON => explained_as(
-                "a key where the text before it goes on",
-                "indent it as the other keys of its map are, or write a text with a colon in quotes",
+                "a key inside the text before it",
+                "indent it like the other keys of its map, or put a text with a colon in quotes",
             ),
             what if what.starts_with(NO_BEGINNING) => {
-                explained_as(what, "write a text that begins so in quotes")
+                explained_as(what, "put a text that starts like this in quotes")
             }
             _ => refused,
         }
@@ -356,118 +345,4 @@ impl<'de> Deserialize<'de> for Parsed {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn values_are_what_yaml_1_2_says() {
-        let located = read(
-            "a: 1\non: yes\nb: [x, 'y', \"z\", 1.5, null, ~, true]\nc:\n  - {k: v}\nd: |\n  two\n  lines\ne: 0x10\n",
-        )
-        .unwrap();
-        assert_eq!(
-            located.value(),
-            json!({"a": 1, "on": "yes", "b": ["x", "y", "z", 1.5, null, null, true],
-                   "c": [{"k": "v"}], "d": "two\nlines\n", "e": 16})
-        );
-    }
-
-    #[test]
-    fn parts_know_where_they_begin() {
-        let text = "id: ä\nnodes:\n  - id: a\n    tool: fs.list\n";
-        let located = read(text).unwrap();
-        let nodes = located.get("nodes").unwrap();
-        assert_eq!(&text[nodes.key_at..][..5], "nodes");
-        let tool = nodes.located.items()[0].get("tool").unwrap();
-        assert_eq!((&text[tool.key_at..][..4], &text[tool.located.at..][..7]), ("tool", "fs.list"));
-    }
-
-    #[test]
-    fn aliases_repeat_and_merge() {
-        let located = read("a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  l: 2\n").unwrap();
-        assert_eq!(located.value(), json!({"a": {"k": 1}, "b": {"k": 1}, "c": {"l": 2, "k": 1}}));
-    }
-
-    #[test]
-    fn what_is_no_yaml_is_refused_with_its_place() {
-        for (text, at) in [
-            ("a: [1", None),
-            ("a: 1\na: 2\n", Some(5)),
-            ("a: .inf\n", Some(3)),
-            ("a: *x\n", Some(3)),
-            ("a: 9007199254740993\n", Some(3)),
-        ] {
-            let refused = read(text).expect_err(text);
-            assert!(!refused.kind.to_string().is_empty(), "{text}");
-            if at.is_some() {
-                assert_eq!(refused.at, at, "{text}: {}", refused.kind);
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_often_written_and_no_yaml_is_told_its_mend() {
-        let quotes = "write a text with a colon in quotes";
-        for (text, at, what, help) in [
-            ("a:\n  - id: x\n\ttool: y\n", 13, "a tab stands", "indent with spaces"),
-            ("a:\n\t- id: x\n", 3, "a tab stands", "indent with spaces"),
-            ("a: |\n\ttext\n", 5, "a tab stands", "indent with spaces"),
-            ("a: |\n  one\n \ttwo\n", 12, "a tab stands", "indent with spaces"),
-            ("a:\n  - >-\n      one\n   \ttwo\n", 23, "a tab stands", "indent with spaces"),
-            ("a: \"one\n\ttwo\"\n", 8, "a tab stands", "indent with spaces"),
-            ("?\n\tx\n: 1\n", 2, "a tab stands", "indent with spaces"),
-            ("\tid: a\n\n  b: 1\n", 0, "a tab stands", "indent with spaces"),
-            ("\tid: a\nb: 1\n", 0, "a tab stands", "begin it where the lines after it begin"),
-            ("# ü\n---\n  \t- a\n- b\n", 11, "a tab stands", "begin it where the lines after it begin"),
-            ("  id: a\nb: 1\n", 2, "the first line is indented", "begin it where the lines after it begin"),
-            ("a: {{ x }}\n", 4, "a map where", "write a text with {{ … }} in quotes"),
-            ("a: {{ x }} and ü\n", 4, "a map where", "write a text with {{ … }} in quotes"),
-            ("a: foo: bar\n", 6, "a second colon", quotes),
-            (
-                "a: ü\n  b: 2\n",
-                9,
-                "a key where",
-                &format!("indent it as the other keys of its map are, or {quotes}"),
-            ),
-            ("a: @x\n", 3, "unexpected character", "write a text that begins so in quotes"),
-            (
-                "a: 99999999999999999999\n",
-                3,
-                "an integer beyond 2^53",
-                "a number is at most 9007199254740992; where a text may stand, write it in quotes",
-            ),
-        ] {
-            let refused = read(text).expect_err(text);
-            assert!(refused.kind.to_string().starts_with(what), "{text}: {}", refused.kind);
-            assert_eq!((refused.at, refused.kind.help()), (Some(at), help), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_bomb_of_aliases_is_refused() {
-        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
-        for level in 1..10 {
-            let inner = vec![format!("*a{}", level - 1); 10].join(", ");
-            bomb += &format!("a{level}: &a{level} [{inner}]\n");
-        }
-        assert!(read(&bomb).is_err());
-    }
-
-    #[test]
-    fn deep_nesting_is_refused_and_not_a_crash() {
-        for deep in ["[".repeat(100_000), "- ".repeat(100_000), "{a: ".repeat(100_000)] {
-            assert!(read(&deep).is_err(), "{}", &deep[..10]);
-        }
-        let fits = format!("{}{}", "[".repeat(PLAN_FILE_DEPTH_MAX), "]".repeat(PLAN_FILE_DEPTH_MAX));
-        assert_eq!(read(&fits).unwrap().first_too_deep(), None);
-        let over = format!("[{fits}]");
-        assert!(read(&over).map_or(true, |located| located.first_too_deep().is_some()));
-    }
-
-    #[test]
-    fn two_documents_are_refused() {
-        assert!(read("a: 1\n---\nb: 2\n").is_err());
-    }
-}
+mod tests;

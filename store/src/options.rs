@@ -15,7 +15,6 @@ pub const QUEUE_WAIT_MS_MAX: u64 = 10_000;
 /// Bytes of segments scrubbed before a journal opens.
 pub const SCRUB_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Least length of a segment, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
 
 /// Settings of a journal. The defaults are the documented and measured values; tests use small sizes.
@@ -64,7 +63,6 @@ pub struct RetentionPolicy {
 }
 
 impl RetentionPolicy {
-    /// Whether a run, not quarantined, has expired.
     pub(crate) fn has_expired(&self, row: &RunRow) -> bool {
         let over = matches!(row.status, RunRowStatus::Closed(_));
         over && row.closed_ms.zip(self.closed_before_ms).is_some_and(|(closed, before)| closed < before)

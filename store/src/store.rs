@@ -28,7 +28,6 @@ pub struct Store {
 /// Outcome of opening a data folder.
 pub type Opened = JournalOpened;
 
-/// The integrity checks of `maintenance`, for the online path.
 struct Checks;
 
 impl IntegrityChecks for Checks {

@@ -1,6 +1,6 @@
 //! The cost of supervision, as ratios to bare ractor in the same run.
 //!
-//! `cargo bench -p ostler-supervisor` prints one line for each figure, and with `-- spawns` only those of that part:
+//! `cargo bench -p ostler-supervisor` prints one line for each figure, and with `-- spawns` only the ones of that part:
 //! restarts, calls, spawns or scale. Both sides are measured in turns, in many short samples, and the median of the
 //! ratios counts: other load on the machine then slows both sides.
 
@@ -19,7 +19,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const SIBLINGS: usize = 20_000;
 const TOGETHER: usize = 200;
-/// Restarts in a sample, and number of samples.
 const RESTARTS: usize = 1_000;
 const SPAWNS: usize = 2_000;
 const CALLS: usize = 10_000;
@@ -85,7 +84,6 @@ impl Actor for Parent {
 
 type Fresh = UnboundedReceiver<ActorRef<Msg>>;
 
-/// The median.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_unstable_by(f64::total_cmp);
     numbers[numbers.len() / 2]
@@ -99,7 +97,7 @@ fn tell(figure: &str, (must, aim): (f64, f64), pairs: &[(f64, f64)], unit: &str)
     println!("| {figure:<68} | {must:>5} | {aim:>5} | {ratio:>6.2} | {ours:.1} ÷ {theirs:.1} {unit} |");
 }
 
-/// A leaf that crashes repeatedly, and the channel of its successors.
+/// A leaf with repeated crashes, and the channel of successors.
 struct Crashing {
     leaf: ActorRef<Msg>,
     up: Fresh,

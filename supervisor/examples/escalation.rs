@@ -14,7 +14,6 @@ use ostler_supervisor::{
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-/// Fails at any message.
 struct Fragile;
 
 impl Actor for Fragile {
@@ -48,7 +47,7 @@ fn tell(branches: &[Branch], depth: usize) {
     }
 }
 
-/// Crashes the present `log` of the branch, if there is one.
+/// Crashes the present `log` of the branch, if any exists.
 async fn crash(root: &SupervisorRef) {
     let log = root.supervisor("storage").and_then(|storage| storage.child::<Fragile>("log"));
     if let Some(log) = log {

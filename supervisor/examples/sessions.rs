@@ -13,7 +13,6 @@ use ostler_supervisor::{ChildSpec, Event, Exit, Intensity, Pool, PoolSpec, Resta
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc::unbounded_channel;
 
-/// Serves one guest. One guest makes it crash.
 struct Session {
     guest: &'static str,
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use ostler_supervisor::{ChildSpec, Intensity, StableRef, Strategy, Supervisor, SupervisorSpec, Unreachable};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
-/// Divides a hundred, and crashes on a zero.
 struct Divider;
 
 struct Divide {

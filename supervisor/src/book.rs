@@ -1,8 +1,8 @@
 //! The children of a pool, shared by its handles and its task.
 //!
-//! A start runs where it was requested: in the caller's task, or in a task of its own for a restart. It reserves its
-//! entry first and completes it, or removes it, in one step afterwards. No code of the embedding program (hooks,
-//! observers, drops of specs) runs while the table is locked.
+//! A start runs in the task of the caller, or in a task of its own for a restart. The entry is reserved first, and
+//! completed or removed in one step afterwards. No code of the embedding program (hooks, observers, drops of specs)
+//! runs under the lock of the table.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -19,7 +19,6 @@ use crate::{
     AutoShutdown, ChildId, ChildSpec, ChildStatus, Clock, Counts, Exit, StartChildError, TerminateChildError,
 };
 
-/// All children of a pool.
 #[derive(Default)]
 pub(crate) struct Book {
     pub(crate) places: Places,
@@ -37,9 +36,8 @@ pub(crate) struct Shared {
     pub(crate) family: Arc<Family<PoolMessage>>,
 }
 
-/// First result of a request for a child.
 pub(crate) enum Reserved {
-    /// The entry is reserved; run this start.
+    /// The entry is reserved; run the start.
     Start(Ticket),
     /// A start or stop of the child is under way: repeat the request afterwards, unless told why not.
     Wait(ChildSpec, oneshot::Receiver<StartChildError>),
@@ -56,7 +54,6 @@ impl Shared {
         self.book.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves an entry for a new child.
     pub(crate) fn reserve(self: &Arc<Self>, spec: ChildSpec) -> Result<Reserved, StartChildError> {
         let faults = spec.faults(AutoShutdown::Never);
         if !faults.is_empty() {
@@ -93,7 +90,7 @@ impl Shared {
         let _ = done.await;
     }
 
-    /// Ends that may be visible and that the pool has not handled.
+    /// Possibly visible ends that the pool has not handled.
     fn untold(&self) -> Vec<Arc<Completion>> {
         if !self.family.doubts.any() {
             return Vec::new();
@@ -131,7 +128,7 @@ impl Shared {
         Some((ticket, state))
     }
 
-    /// Marks the child that ended as `ended` for a restart; `None` if its entry has changed since.
+    /// Marks the child that ended as `ended` for a restart; `None` if the entry has changed since.
     pub(crate) fn restart(self: &Arc<Self>, place: Place, ended: u64) -> Option<Ticket> {
         let Book { places, births, .. } = &mut *self.write();
         let entry = places.get_mut(place)?;

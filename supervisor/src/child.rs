@@ -1,4 +1,4 @@
-//! One child: its start, its references, its stop.
+//! A child: start, references and stop.
 
 use std::any::Any;
 use std::fmt;
@@ -25,8 +25,8 @@ use crate::{
     supervisor,
 };
 
-/// Time that a killed worker may keep running before its supervisor abandons it. Only code that never yields to the
-/// runtime outlives a kill this long.
+/// Time until a supervisor abandons a killed worker that keeps running. Only code without yields to the runtime
+/// outlives a kill by so much.
 pub const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// A reference to a running child; stale after the child's next restart.
@@ -46,7 +46,7 @@ impl ChildRef {
         self.takes::<A::Msg>()
     }
 
-    /// The typed reference of a worker with this message type.
+    /// The typed reference of a worker with the message type.
     pub(crate) fn takes<M: Message>(&self) -> Option<ActorRef<M>> {
         match self {
             ChildRef::Actor(cell) => {
@@ -73,7 +73,7 @@ impl ChildRef {
         }
     }
 
-    /// Whether the child still accepts messages.
+    /// True if the child still accepts messages.
     pub(crate) fn is_live(&self) -> bool {
         match self {
             ChildRef::Actor(cell) => cell.get_status() < ActorStatus::Stopping,
@@ -109,22 +109,19 @@ impl fmt::Debug for ChildRef {
     }
 }
 
-/// Inputs of a start.
 pub(crate) struct Birth<'a> {
     pub(crate) token: Token,
-    /// Event sink of the supervisor.
     pub(crate) voice: &'a Voice,
     pub(crate) id: &'a ChildId,
 }
 
 impl Birth<'_> {
-    /// The event sink of a supervisor started this way.
+    /// The event sink of a supervisor started the way.
     pub(crate) fn inner_voice(&self) -> Voice {
         self.voice.below(self.id)
     }
 }
 
-/// Result of a start.
 pub(crate) struct Begun {
     pub(crate) child: ChildRef,
     /// The actor's task; supervisors report their exits themselves.
@@ -142,7 +139,6 @@ pub(crate) enum NotStarted {
 }
 
 impl NotStarted {
-    /// A failure without failures below it.
     pub(crate) fn failed(exit: Exit) -> Self {
         NotStarted::Failed { exit, causes: Vec::new() }
     }
@@ -186,7 +182,6 @@ fn panicked(payload: Box<dyn Any + Send>) -> Outcome {
     Err(NotStarted::failed(Exit::of_panic(payload)))
 }
 
-/// Starts a worker from two factories.
 pub(crate) struct ActorStart<F, G> {
     pub(crate) actor: F,
     pub(crate) args: G,
@@ -221,7 +216,6 @@ fn not_started(error: SpawnErr) -> NotStarted {
     }
 }
 
-/// Starts a supervisor from a fresh spec.
 pub(crate) struct TreeStart<F> {
     pub(crate) init: F,
 }
@@ -240,7 +234,6 @@ impl<F: Fn() -> Option<SupervisorSpec> + Send + Sync> Start for TreeStart<F> {
     }
 }
 
-/// Starts a pool.
 pub(crate) struct PoolStart {
     pub(crate) spec: PoolSpec,
 }
@@ -261,7 +254,7 @@ fn branch_failed(error: &StartError, causes: Vec<Cause>) -> NotStarted {
     NotStarted::Failed { exit: Exit::StartFailed(clip(error.to_string())), causes }
 }
 
-/// Stops a child: its reference and the signal of its end.
+/// Stops a child: the reference and the signal of the end.
 #[derive(Clone)]
 pub(crate) struct Leash {
     pub(crate) child: ChildRef,
@@ -269,8 +262,8 @@ pub(crate) struct Leash {
 }
 
 impl Leash {
-    /// The child's completion, if its end may be visible and the supervisor has not handled it. A branch is gone only
-    /// when it is handled.
+    /// The child's completion, if the end may be visible and the supervisor has not handled it. A branch is gone only
+    /// once its end is handled.
     pub(crate) fn untold(&self) -> Option<Arc<Completion>> {
         let seen = match &self.child {
             ChildRef::Actor(cell) => self.completion.is_ending() || cell.get_status() == ActorStatus::Stopped,
@@ -279,9 +272,9 @@ impl Leash {
         (seen && !self.completion.is_gone()).then(|| self.completion.clone())
     }
 
-    /// Stops the child as `shutdown` says, and waits until it is gone.
+    /// Stops the child as `shutdown` says, and waits for the end.
     ///
-    /// Returns whether it is gone; a killed child that never yields is abandoned after [`KILL_GRACE`].
+    /// Returns whether the child is gone; a killed child without yields is abandoned after [`KILL_GRACE`].
     pub(crate) async fn stop(&self, shutdown: Shutdown, clock: &dyn Clock) -> bool {
         if shutdown == Shutdown::Brutal {
             return self.kill(clock).await;
@@ -308,7 +301,7 @@ impl Leash {
     }
 }
 
-/// Waits until a child is gone, and abandons it after `grace`; returns whether it is gone.
+/// Waits for the end of a child, and abandons the child after `grace`; returns whether the child is gone.
 pub(crate) async fn gone_within(completion: &Completion, grace: Duration, clock: &dyn Clock) -> bool {
     tokio::select! {
         biased;
@@ -320,7 +313,7 @@ pub(crate) async fn gone_within(completion: &Completion, grace: Duration, clock:
     }
 }
 
-/// A running child, as its supervisor keeps it. Dropping it kills the child.
+/// A running child in the hands of its supervisor; killed on drop.
 pub(crate) struct Running {
     pub(crate) birth: u64,
     pub(crate) leash: Leash,
@@ -341,7 +334,7 @@ impl Running {
         self.leash.completion.exit().cloned().unwrap_or(Exit::Cancelled)
     }
 
-    /// The end of a child that reported no exit; `None` if it did. Its task is about to finish.
+    /// The end of a child without a reported exit; `None` if the child reported one. The task is about to finish.
     pub(crate) fn poll_silent_end(&mut self, context: &mut Context<'_>) -> Poll<Option<SilentEnd>> {
         let completion = &self.leash.completion;
         if completion.exit().is_some() {
@@ -355,25 +348,23 @@ impl Running {
         Poll::Ready(Some(SilentEnd { task, completion: completion.clone() }))
     }
 
-    /// The failures behind the exit, deepest first.
     pub(crate) fn causes(&self) -> Vec<Cause> {
         self.leash.completion.causes().to_vec()
     }
 
-    /// Aborts the child's task, like a runtime that shuts down; returns whether it has one.
+    /// Aborts the child's task, like a runtime that shuts down; returns whether a task exists.
     pub(crate) fn abort(&self) -> bool {
         self.task.as_ref().map(JoinHandle::abort).is_some()
     }
 }
 
-/// The end of a child without a reported exit: it was killed, or its task was dropped.
+/// The end of a child without a reported exit, after a kill or the drop of the task.
 pub(crate) struct SilentEnd {
     task: Option<Result<(), JoinError>>,
     completion: Arc<Completion>,
 }
 
 impl SilentEnd {
-    /// Finds out the exit and records it.
     pub(crate) fn record(self) {
         let exit = match self.task {
             Some(Ok(())) => Exit::Killed,

@@ -15,8 +15,8 @@ pub trait Clock: Send + Sync {
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
 }
 
-/// The clock of the tokio runtime, which also follows `tokio::time::pause`. The runtime needs timers (`enable_time`):
-/// without them a supervisor panics when it waits for a stopping child, and its children are killed.
+/// The clock of the tokio runtime, including `tokio::time::pause`. The runtime needs timers (`enable_time`): without
+/// them a supervisor panics when waiting for a stopping child, and its children are killed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

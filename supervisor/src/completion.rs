@@ -1,7 +1,7 @@
-//! The end of a child: a token that the child holds, and a signal for others.
+//! The end of a child: a token for the child, and a signal for others.
 //!
-//! An actor runtime reports an actor's end before its state is dropped, and a parent's end while children still run.
-//! Here a child has ended when its last [`Token`] is dropped; tokens live beside the child's state and, for a
+//! An actor runtime reports an actor's end before the state is dropped, and a parent's end while children still run.
+//! Here a child has ended when the last [`Token`] is dropped; tokens live beside the child's state and, for a
 //! supervisor, in every child.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -18,20 +18,16 @@ use crate::strategy::Place;
 use crate::tree::TreeMessage;
 use crate::{Clock, places};
 
-/// The end of one start of a child.
 pub(crate) struct Completion {
     exit: OnceLock<Exit>,
     causes: OnceLock<Vec<Cause>>,
     asked: AtomicBool,
     ending: AtomicBool,
-    /// Counted in the doubts of its supervisor.
     doubted: AtomicBool,
     gone: AtomicBool,
     changed: Notify,
-    /// Number of tokens.
     tokens: AtomicU64,
     report: Report,
-    /// Its supervisor waits for it.
     holds: AtomicBool,
 }
 
@@ -42,17 +38,14 @@ impl Completion {
         let _ = self.exit.set(exit);
     }
 
-    /// Records the failures behind the exit, deepest first.
     pub(crate) fn record_causes(&self, causes: Vec<Cause>) {
         let _ = self.causes.set(causes);
     }
 
-    /// The reported exit.
     pub(crate) fn exit(&self) -> Option<&Exit> {
         self.exit.get()
     }
 
-    /// The failures behind the exit, deepest first.
     pub(crate) fn causes(&self) -> &[Cause] {
         self.causes.get().map_or(&[], Vec::as_slice)
     }
@@ -63,12 +56,12 @@ impl Completion {
         self.changed.notify_waiters();
     }
 
-    /// Whether the supervisor has asked the child to stop.
+    /// True if the supervisor has asked the child to stop.
     pub(crate) fn asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Notes that the child may be seen as stopped before its state is dropped.
+    /// Notes that the child may look stopped before its state is dropped.
     pub(crate) fn doubt(&self) {
         // One caller at a time: the child's task, and at last the one that drops the last token.
         if let Report::Parent { to, .. } = &self.report
@@ -95,12 +88,12 @@ impl Completion {
         self.ending.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the child is ending or has ended.
+    /// True if the child is ending or has ended.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing of the child is left.
+    /// True if nothing of the child is left.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
@@ -126,7 +119,7 @@ impl Completion {
         }
     }
 
-    /// Lets the supervisor end although this child cannot be killed.
+    /// Lets the supervisor end although the child cannot be killed.
     pub(crate) fn disown(&self) {
         if let Report::Parent { to, .. } = &self.report
             && self.holds.swap(false, Ordering::AcqRel)
@@ -154,7 +147,6 @@ impl Completion {
         }
     }
 
-    /// Handles the drop of the last token.
     fn finish(&self) {
         if let Report::Parent { to, birth, .. } = &self.report {
             to.tell(*birth);
@@ -167,7 +159,6 @@ impl Completion {
     }
 }
 
-/// Receiver of a child's end.
 pub(crate) enum Report {
     /// None: the child is a root, and callers wait on the completion.
     Root,
@@ -179,7 +170,7 @@ pub(crate) enum Report {
 pub(crate) struct Family<M> {
     pub(crate) mailbox: UnboundedSender<M>,
     pub(crate) doubts: Doubts,
-    /// The parent's own completion; not a token, so that a handle does not keep it alive.
+    /// The parent's own completion; not a token, so that a handle does not keep the parent alive.
     pub(crate) completion: Arc<Completion>,
 }
 
@@ -189,7 +180,6 @@ impl<M> Family<M> {
     }
 }
 
-/// The parent of a child.
 pub(crate) enum Parent {
     /// A supervisor, and the child's place in it.
     Tree(Arc<Family<TreeMessage>>, Place),
@@ -221,11 +211,10 @@ impl Parent {
     }
 }
 
-/// Number of a supervisor's actors that may have ended unnoticed: those in a start or stop hook, and those that are
-/// ending.
+/// Number of a supervisor's actors that may have ended unnoticed: in a start or stop hook, or ending.
 ///
-/// An actor looks stopped before its state is dropped, so calls about it may arrive before its supervisor knows of its
-/// end; such calls wait. Without doubts, no call looks for such ends.
+/// An actor looks stopped before its state is dropped, so calls may arrive before the supervisor knows of the end; such
+/// calls wait. Without doubts, no call looks for ends.
 #[derive(Default)]
 pub(crate) struct Doubts(AtomicU64);
 
@@ -253,7 +242,6 @@ pub(crate) async fn told(ends: &[Arc<Completion>], clock: &dyn Clock) {
 pub(crate) struct Token(Arc<Completion>);
 
 impl Token {
-    /// The first token of a root.
     pub(crate) fn root() -> Token {
         Token::first(Report::Root)
     }
@@ -278,7 +266,6 @@ impl Token {
         }))
     }
 
-    /// The end of this child.
     pub(crate) fn completion(&self) -> &Arc<Completion> {
         &self.0
     }

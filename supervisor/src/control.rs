@@ -10,7 +10,7 @@ use crate::completion::{Completion, Family};
 use crate::tree::TreeMessage;
 use crate::{Cause, ChildId, Exit};
 
-/// How urgently a supervisor must end; only grows.
+/// Urgency of a demanded end; only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Demand {
     /// Keep running.
@@ -58,13 +58,11 @@ impl Control {
         self.completion.exit().cloned().unwrap_or(Exit::Cancelled)
     }
 
-    /// The failures that made it give up, deepest first.
     pub(crate) fn causes(&self) -> Vec<Cause> {
         self.completion.causes().to_vec()
     }
 }
 
-/// Running children, readable without the supervisor's task.
 pub(crate) struct Published {
     live: RwLock<HashMap<ChildId, Leash>>,
     pub(crate) family: Arc<Family<TreeMessage>>,
@@ -94,7 +92,7 @@ impl Published {
         child.is_live().then(|| child.clone())
     }
 
-    /// Ends, of `id` or of all, that may be visible and that the supervisor has not handled.
+    /// Possibly visible ends, of `id` or of all, that the supervisor has not handled.
     pub(crate) fn untold(&self, id: Option<&ChildId>) -> Vec<Arc<Completion>> {
         match id {
             Some(id) => self.read().get(id).and_then(Leash::untold).into_iter().collect(),

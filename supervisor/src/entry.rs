@@ -1,4 +1,4 @@
-//! One child of a pool in the table.
+//! A child of a pool in the table.
 
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
@@ -12,26 +12,22 @@ use crate::intensity::Window;
 use crate::status::ChildState;
 use crate::{Cause, ChildSpec, ChildStatus, Exit, StartChildError, TerminateChildError};
 
-/// A child of a pool.
 pub(crate) struct Entry {
     pub(crate) spec: ChildSpec,
-    /// Number of its first start, which orders the children.
+    /// Number of the first start; orders the children.
     pub(crate) ordinal: u64,
     pub(crate) generation: u64,
-    /// Number of restarts.
     pub(crate) restarts: u32,
-    /// Last exit.
     pub(crate) last_exit: Option<Box<Exit>>,
     /// Created at the first crash, if children have windows of their own.
     pub(crate) window: Option<Box<Window>>,
     pub(crate) state: State,
 }
 
-/// State of a child.
 pub(crate) enum State {
     Starting(Starting),
     Up(Running),
-    /// Ended this way, because of the failures below; the restart of `birth` is due.
+    /// Ended the way, because of the failures below; the restart of `birth` is due.
     Restarting {
         birth: u64,
         exit: Exit,
@@ -41,7 +37,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The start with this number, if it is under way.
+    /// The start with the number, if it is under way.
     pub(crate) fn as_start(&mut self, birth: u64) -> Option<&mut Starting> {
         match self {
             State::Starting(starting) if starting.birth == birth => Some(starting),
@@ -50,13 +46,11 @@ impl State {
     }
 }
 
-/// A start under way.
 pub(crate) struct Starting {
     pub(crate) birth: u64,
     pub(crate) completion: Arc<Completion>,
-    /// Callers that want the same id.
     pub(crate) turns: Vec<Turn>,
-    /// Whether this is a restart.
+    /// True if this is a restart.
     pub(crate) again: bool,
     /// The child ended before its start was recorded.
     pub(crate) gone: bool,
@@ -73,14 +67,13 @@ impl Starting {
     }
 }
 
-/// Progress of a start.
 #[derive(Default)]
 pub(crate) enum Progress {
     /// To be polled, or being polled.
     #[default]
     Polled,
-    /// Waiting. Kept here, so that it can be broken off even if its caller never polls again; the mutex is never
-    /// locked, it only makes the shared table `Sync`.
+    /// Waiting. Kept here, so that the start can be broken off even if the caller never polls again; the mutex is never
+    /// locked, and only makes the shared table `Sync`.
     Parked(Mutex<Attempt>, Waker),
     /// The child runs and is being announced.
     Announced(ChildRef),
@@ -90,15 +83,14 @@ pub(crate) enum Progress {
 pub(crate) struct Stopping {
     pub(crate) birth: u64,
     pub(crate) completion: Arc<Completion>,
-    /// The child, unless its start was broken off, or it ended by itself.
+    /// The child; `None` if the start was broken off, or the child ended by itself.
     pub(crate) running: Option<Running>,
     pub(crate) waiting: Vec<oneshot::Sender<Result<(), TerminateChildError>>>,
-    /// Callers that want the same id.
     pub(crate) turns: Vec<Turn>,
 }
 
-/// The turn of a caller that wants the id of a child whose start or stop is under way. Dropped when that is over, so
-/// that the caller repeats its request; answered if the child is terminated meanwhile.
+/// The turn of a caller that wants the id of a starting or stopping child. Dropped afterwards, so that the caller
+/// repeats the request; answered if the child is terminated meanwhile.
 pub(crate) type Turn = oneshot::Sender<StartChildError>;
 
 impl Entry {
@@ -122,7 +114,6 @@ impl Entry {
         }
     }
 
-    /// Dismisses the callers that wait for the entry.
     pub(crate) fn dismiss(&mut self) {
         match &mut self.state {
             State::Starting(Starting { turns, .. }) | State::Stopping(Stopping { turns, .. }) => {

@@ -2,10 +2,10 @@
 
 use crate::{ChildId, ChildRef, Exit};
 
-/// Why a supervisor or pool did not start. Nothing is left running.
+/// The reason why a supervisor or pool did not start. Nothing is left running.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The spec has these faults; no child ran.
+    /// The spec has the faults; no child ran.
     #[error("the spec is faulty: {}", list(.0))]
     Invalid(Vec<SpecError>),
     /// A child failed to start; earlier ones were stopped in reverse order.
@@ -21,10 +21,10 @@ pub enum StartError {
     Interrupted,
 }
 
-/// Why `start_child` did not start a child.
+/// The reason why `start_child` did not start a child.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartChildError {
-    /// A child with this id runs.
+    /// A child with the id runs.
     #[error("child {id} already runs")]
     AlreadyStarted {
         /// The id.
@@ -32,13 +32,13 @@ pub enum StartChildError {
         /// The running child.
         child: ChildRef,
     },
-    /// A child with this id is down, or restarting.
+    /// A child with the id is down, or restarting.
     #[error("child {id} is already known, expected a new id")]
     AlreadyPresent {
         /// The id.
         id: ChildId,
     },
-    /// The spec has these faults.
+    /// The spec has the faults.
     #[error("the child spec is faulty: {}", list(.0))]
     Invalid(Vec<SpecError>),
     /// The child failed to start; its spec is not kept and no restart was charged.
@@ -49,7 +49,7 @@ pub enum StartChildError {
         /// The exit of its start.
         exit: Exit,
     },
-    /// The child declined to run. A supervisor keeps its spec as down, unless it is temporary.
+    /// The child declined to run. A supervisor keeps the spec as down, unless the child is temporary.
     #[error("child {id} declined to run")]
     Ignored {
         /// The id.
@@ -66,10 +66,10 @@ pub enum StartChildError {
     Ended,
 }
 
-/// Why `terminate_child` failed.
+/// The reason why `terminate_child` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TerminateChildError {
-    /// No child has this id.
+    /// No child has the id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
@@ -80,10 +80,10 @@ pub enum TerminateChildError {
     Ended,
 }
 
-/// Why `restart_child` failed.
+/// The reason why `restart_child` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestartChildError {
-    /// No child has this id.
+    /// No child has the id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
@@ -120,10 +120,10 @@ pub enum RestartChildError {
     Ended,
 }
 
-/// Why `delete_child` failed.
+/// The reason why `delete_child` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteChildError {
-    /// No child has this id.
+    /// No child has the id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
@@ -146,10 +146,10 @@ pub enum DeleteChildError {
     Ended,
 }
 
-/// Why `get_spec` failed.
+/// The reason why `get_spec` failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GetSpecError {
-    /// No child has this id.
+    /// No child has the id.
     #[error("there is no child {id}")]
     NotFound {
         /// The id.
@@ -167,7 +167,7 @@ fn list(faults: &[SpecError]) -> String {
 /// A fault in a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// Two children have this id.
+    /// Two children have the id.
     #[error("child id {id} is used twice, expected ids to be unique")]
     DuplicateId {
         /// The id.

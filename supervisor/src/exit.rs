@@ -8,7 +8,7 @@ use crate::ChildId;
 /// Longest text of an [`Exit`] in bytes; longer texts are cut at a character boundary.
 pub const EXIT_TEXT_BYTES_MAX: usize = 4096;
 
-/// How a child (or a whole supervisor) ended.
+/// Exit of a child or of a whole supervisor.
 ///
 /// An actor chooses its own exit by returning one as its error; `Normal`, `Shutdown` and
 /// `ShutdownWith` still run its `post_stop`:
@@ -28,29 +28,29 @@ pub enum Exit {
     /// The child was asked to stop, or its supervisor gave up in order.
     #[error("shutdown")]
     Shutdown,
-    /// As [`Exit::Shutdown`], with the reason.
+    /// Like [`Exit::Shutdown`], with the reason.
     #[error("shutdown: {0}")]
     ShutdownWith(String),
     /// Killed: no stop hook ran.
     #[error("killed")]
     Killed,
-    /// A hook or handler panicked with this text, or the drop of a killed child's state did. A panic in the drop of any
+    /// A hook or handler panicked with the text, or the drop of a killed child's state did. A panic in the drop of any
     /// other state changes nothing: the child had ended before.
     #[error("panicked: {0}")]
     Panicked(String),
-    /// A hook or handler returned this error.
+    /// A hook or handler returned the error.
     #[error("failed: {0}")]
     Failed(String),
     /// The runtime dropped the task.
     #[error("cancelled")]
     Cancelled,
-    /// The start hook returned this error, so the child never ran.
+    /// The start hook returned the error, so the child never ran.
     #[error("start failed: {0}")]
     StartFailed(String),
 }
 
 impl Exit {
-    /// Whether this is a failure: everything except `Normal`, `Shutdown` and `ShutdownWith`.
+    /// True if this is a failure: everything except `Normal`, `Shutdown` and `ShutdownWith`.
     pub fn is_abnormal(&self) -> bool {
         match self {
             Exit::Normal | Exit::Shutdown | Exit::ShutdownWith(_) => false,
@@ -60,7 +60,7 @@ impl Exit {
         }
     }
 
-    /// The exit of an actor whose hook returned `error`: the exit inside it, else `Failed`.
+    /// The exit of an actor after the error of a hook: the exit inside the error, else `Failed`.
     pub(crate) fn of_error(error: ractor::ActorProcessingErr) -> Exit {
         match error.downcast::<Exit>() {
             Ok(exit) => exit.clipped(),
@@ -113,13 +113,13 @@ pub(crate) fn clip(mut text: String) -> String {
     text
 }
 
-/// One link in the chain of failures that made a supervisor give up.
+/// A link in the chain of failures that made a supervisor give up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// The child whose end exhausted its supervisor's restart window, or whose failed start made its supervisor's start
-    /// fail.
+    /// The child that exhausted its supervisor's restart window, or failed to start and so failed its supervisor's
+    /// start.
     pub id: ChildId,
-    /// Its exit.
+    /// The exit.
     pub exit: Exit,
 }
 

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Restarts that a supervisor allows within a period before it gives up (OTP's `intensity` and `period`).
+/// Restarts that a supervisor allows within a period before giving up (OTP's `intensity` and `period`).
 ///
-/// `restarts` within `period` are allowed, the next one is not. The window slides, and its bound is inclusive: a
+/// `restarts` within `period` are allowed, the next one is not. The window slides, and the bound is inclusive: a
 /// restart exactly `period` old still counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intensity {

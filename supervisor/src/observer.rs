@@ -69,22 +69,22 @@ pub enum What<'a> {
     },
     /// The child is gone, its state dropped.
     Exited {
-        /// Its exit.
+        /// The exit.
         exit: &'a Exit,
         /// The supervisor had asked it to stop.
         asked: bool,
     },
-    /// The child still runs [`crate::KILL_GRACE`] after a kill: some of its code never yields. Its supervisor continues
-    /// without it.
+    /// The child still runs [`crate::KILL_GRACE`] after a kill: some of its code never yields. The supervisor continues
+    /// without the child.
     Unkillable,
     /// The child exhausted its own restart window in a pool and leaves the pool.
     GivenUp {
-        /// Its last exit.
+        /// The last exit.
         exit: &'a Exit,
     },
     /// The child exhausted its supervisor's restart window; the supervisor ends.
     Escalated {
-        /// Its last exit.
+        /// The last exit.
         exit: &'a Exit,
     },
 }
@@ -97,7 +97,6 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
-    /// The sink of a root supervisor.
     pub(crate) fn root(observer: Option<Arc<dyn Observer>>) -> Self {
         Voice { observer, tree: "/".into() }
     }
@@ -107,12 +106,12 @@ impl Voice {
         Voice { observer: self.observer.clone(), tree: format!("{}{id}/", self.tree).into() }
     }
 
-    /// Whether there is an observer.
+    /// True if there is an observer.
     pub(crate) fn is_heard(&self) -> bool {
         self.observer.is_some()
     }
 
-    /// Reports a restart and the end that caused it: the child's own, or that of a sibling in its group.
+    /// Reports a restart and the end that caused it: the child's own, or a sibling's in the same group.
     pub(crate) fn say_restarted(&self, id: &ChildId, generation: u64, child: &ChildRef, cause: &Cause) {
         let (tree, because_of, exit) = (&*self.tree, &cause.id, &cause.exit);
         tracing::info!(tree, %id, generation, %because_of, %exit, "child restarted");

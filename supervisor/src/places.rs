@@ -8,7 +8,6 @@ use std::collections::hash_map::{self, VacantEntry};
 use crate::ChildId;
 use crate::entry::Entry;
 
-/// Place of a child in its pool.
 pub(crate) type Place = usize;
 
 #[derive(Default)]
@@ -53,7 +52,6 @@ impl Places {
         }
     }
 
-    /// Puts back the entry that was removed last.
     pub(crate) fn put_back(&mut self, entry: Entry) {
         if let Err(vacancy) = self.find(entry.spec.id.clone()) {
             vacancy.fill(entry);

@@ -1,4 +1,4 @@
-//! A dynamic pool: its start and its handle.
+//! A dynamic pool: start and handle.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -18,11 +18,12 @@ use crate::{
     TerminateChildError,
 };
 
-/// A handle of a pool of dynamic children. Cheap to clone; dropping it does not stop the pool.
+/// A handle of a pool of dynamic children. Cheap to clone; dropping a handle does not stop the pool.
 ///
-/// Children are independent: each is restarted alone, they start and stop in parallel, and a child that ends for good
-/// leaves the pool. Lists, and starts that conflict with an ending child, wait until the pool has handled every visible
-/// end, for at most [`crate::KILL_GRACE`]. After the pool has ended, calls fail with `Ended` and lists are empty.
+/// Children are independent: each is restarted alone, starts and stops run in parallel, and a child leaves the pool
+/// when it ends for good. Lists, and starts in conflict with an ending child, wait until the pool has handled every
+/// visible end, for at most [`crate::KILL_GRACE`]. After the pool has ended, calls fail with `Ended` and lists are
+/// empty.
 #[derive(Clone)]
 pub struct Pool {
     control: Arc<Control>,
@@ -30,7 +31,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts an empty pool, which runs until it is stopped or gives up.
+    /// Starts an empty pool, which runs until a stop or a surrender.
     ///
     /// # Errors
     /// [`StartError::Invalid`].
@@ -42,7 +43,7 @@ impl Pool {
         launch(spec, token, Voice::root(None))
     }
 
-    /// As [`Pool::start`], with an observer of all events.
+    /// Like [`Pool::start`], with an observer of all events.
     ///
     /// # Errors
     /// As [`Pool::start`].
@@ -52,12 +53,12 @@ impl Pool {
     }
 
     /// Starts a child and waits until it runs. Different children start in parallel, each in its caller's task: the
-    /// start pauses while this future is not polled, and dropping the future breaks it off.
+    /// start pauses while the future is not polled, and dropping the future breaks the start off.
     ///
     /// # Errors
-    /// [`StartChildError`]; a child that fails to start or declines is not kept. While another start of the same id is
-    /// under way, this waits for it, and then returns `AlreadyStarted` or starts the child. While a child of that id is
-    /// being terminated, this waits until it is gone. Callers that wait when a child is terminated are refused.
+    /// [`StartChildError`]; a child that fails to start or declines is not kept. A call during another start of the
+    /// same id waits, and then returns `AlreadyStarted` or starts the child. A call during the termination of the id
+    /// waits for the end. Calls that wait when a child is terminated are refused.
     pub async fn start_child(&self, mut spec: ChildSpec) -> Result<ChildRef, StartChildError> {
         let mut caught_up = false;
         loop {
@@ -80,8 +81,8 @@ impl Pool {
         }
     }
 
-    /// Stops a child within its shutdown limit, waits until it is gone, and forgets it; a start or restart under way is
-    /// broken off. Dropping this future does not undo the stop.
+    /// Stops a child within its shutdown limit, waits for the end, and forgets the child; a start or restart under way
+    /// is broken off. Dropping the future does not undo the stop.
     ///
     /// # Errors
     /// [`TerminateChildError`].
@@ -105,7 +106,7 @@ impl Pool {
 
     /// The present reference of the worker `id` with the message type of `A`.
     ///
-    /// `None` while it is starting or restarting, or if it has another type. Does not wait for the pool.
+    /// `None` during a start or restart, or if the child has another type. Does not wait for the pool.
     pub fn child<A: Actor>(&self, id: impl AsRef<str>) -> Option<ActorRef<A::Msg>> {
         self.child_ref(id)?.actor::<A>()
     }
@@ -116,7 +117,7 @@ impl Pool {
     }
 
     /// Stops all children in parallel, then the pool, and waits until all are gone. Starts and restarts under way are
-    /// broken off at once, whatever the shutdown limit of the child.
+    /// broken off at once, regardless of the child's shutdown limit.
     ///
     /// May be called repeatedly and concurrently; every call waits for the end.
     pub async fn stop(&self) -> Exit {
@@ -135,7 +136,7 @@ impl Pool {
         self.control.wait_exit().await
     }
 
-    /// Why the pool gave up: the chain of failures, deepest first. Empty if it was stopped or still runs.
+    /// The reason why the pool gave up: the chain of failures, deepest first. Empty if it was stopped or still runs.
     pub fn causes(&self) -> Vec<Cause> {
         self.control.causes()
     }
@@ -151,7 +152,6 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Starts the task of a pool.
 pub(crate) fn launch(spec: PoolSpec, token: Token, voice: Voice) -> Result<Pool, StartError> {
     spec.check().map_err(StartError::Invalid)?;
     let (mailbox, inbox) = unbounded_channel();

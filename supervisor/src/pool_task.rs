@@ -18,7 +18,6 @@ use crate::observer::{Voice, What};
 use crate::places::Place;
 use crate::{Cause, ChildId, Clock, Exit, Intensity, PoolSpec, Shutdown, strategy};
 
-/// Messages to the task of a pool.
 pub(crate) enum PoolMessage {
     /// The child's start `birth` has ended.
     Exited { place: Place, birth: u64 },
@@ -26,18 +25,16 @@ pub(crate) enum PoolMessage {
     Retry { place: Place, birth: u64 },
     /// The child's start `birth` was killed and keeps running.
     Unkillable { place: Place, birth: u64 },
-    /// A caller waits until everything before this, and these ends, are handled.
+    /// A caller waits until all earlier messages, and these ends, are handled.
     CatchUp { ends: Vec<Arc<Completion>>, reply: oneshot::Sender<()> },
 }
 
-/// State of the task.
 pub(crate) struct PoolTask {
     shared: Arc<Shared>,
     window: Window,
     child_intensity: Option<Intensity>,
     demand: watch::Receiver<Demand>,
     token: Token,
-    /// Children of a pool that is ending.
     leaving: Vec<Option<Entry>>,
 }
 
@@ -58,7 +55,7 @@ impl PoolTask {
         }
     }
 
-    /// Runs the pool to its end. Every child is gone by then, which dropping `self` reports.
+    /// Runs the pool to its end. Every child is gone by then; dropping `self` reports it.
     pub(crate) async fn run(mut self, inbox: UnboundedReceiver<PoolMessage>) {
         let demand = self.demand.clone();
         let exit = tokio::select! {
@@ -182,7 +179,7 @@ impl PoolTask {
         }
     }
 
-    /// Restarts the child that ended as `birth`, gives it up, or gives the pool up.
+    /// Restarts the child that ended as `birth`, or gives up the child or the pool.
     fn restart(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         let now = self.shared.clock.now();
         let mut book = self.shared.write();
@@ -235,7 +232,7 @@ impl PoolTask {
         ControlFlow::Continue(())
     }
 
-    /// Marks an ended child for its restart; `false` if it was terminated since.
+    /// Marks an ended child for a restart; `false` after a termination.
     fn is_to_restart(&self, place: Place, birth: u64, exit: Exit, causes: Vec<Cause>) -> bool {
         let mut book = self.shared.write();
         let Some(entry) = book.places.get_mut(place) else { return false };
@@ -249,7 +246,7 @@ impl PoolTask {
         true
     }
 
-    /// Removes an ended child, after its end was reported: no later child with its place can be reported before that.
+    /// Removes an ended child after the report of its end: no later child in the same place can be reported before.
     fn stopped(&self, place: Place, birth: u64) {
         let entry = self.remove(place, |state| matches!(state, State::Stopping(s) if s.birth == birth));
         let Some(Entry { state: State::Stopping(stopping), .. }) = entry else { return };
@@ -259,14 +256,13 @@ impl PoolTask {
         }
     }
 
-    /// Removes a child in this state. The caller drops the entry, outside the lock.
+    /// Removes a child in the state. The caller drops the entry, outside the lock.
     fn remove(&self, place: Place, is: impl FnOnce(&State) -> bool) -> Option<Entry> {
         let mut book = self.shared.write();
         let does = book.places.get(place).is_some_and(|entry| is(&entry.state));
         if does { book.places.remove(place) } else { None }
     }
 
-    /// Removes all children and refuses new ones.
     fn close(&mut self) {
         let mut book = self.shared.write();
         book.closed = true;
@@ -315,7 +311,7 @@ async fn end(entry: &mut Entry, kill: bool, clock: &dyn Clock, voice: &Voice) {
     end_running(&entry.spec.id, entry.generation, running, limit, clock, voice).await;
 }
 
-/// Ends a running child, waits until it is gone, and reports its exit.
+/// Ends a running child, waits for the end, and reports the exit.
 pub(crate) async fn end_running(
     id: &ChildId,
     generation: u64,

@@ -82,7 +82,7 @@ impl fmt::Display for ChildId {
     }
 }
 
-/// When a child that ended by itself is restarted (OTP's restart type).
+/// Restart type: when a child that ended by itself is restarted (OTP's restart type).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Restart {
     /// Always.
@@ -90,18 +90,18 @@ pub enum Restart {
     Permanent,
     /// Only after an abnormal exit; see [`crate::Exit::is_abnormal`].
     Transient,
-    /// Never; its spec is forgotten when it ends.
+    /// Never; the spec is forgotten at the end of the child.
     Temporary,
 }
 
-/// How a child is stopped. A supervisor that is told to stop while it starts a child gives the start as much time: a
-/// worker may finish its start and is stopped then, a branch starts no more children and stops those it has. A pool
-/// breaks starts off at once.
+/// Shutdown of a child. A supervisor that is told to stop during a child's start gives the start as much time: a worker
+/// may finish its start and is stopped then, a branch starts no more children and stops the running ones. A pool breaks
+/// starts off at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shutdown {
     /// Killed at once; the stop hook does not run.
     Brutal,
-    /// Asked to stop, and killed after this long.
+    /// Asked to stop, and killed after the long.
     Timeout(Duration),
     /// Asked to stop, without a limit.
     Infinity,
@@ -130,7 +130,7 @@ pub enum Strategy {
     RestForOne,
 }
 
-/// Whether the end of significant children ends their supervisor.
+/// True if the end of significant children ends their supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AutoShutdown {
     /// Never.
@@ -142,7 +142,7 @@ pub enum AutoShutdown {
     AllSignificant,
 }
 
-/// Kind of a child: decides its default shutdown, and how it is counted.
+/// Kind of a child: decides the default shutdown and the counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A leaf of the tree.
@@ -154,7 +154,7 @@ pub enum Kind {
 /// Called with each new reference of a child, before any later sibling starts.
 pub(crate) type OnStart = Captured<dyn Fn(&ChildRef) + Send + Sync>;
 
-/// Code of the embedding program in a spec. A panic while it is dropped is logged: it must not affect other children.
+/// Code of the embedding program in a spec. A panic during the drop is logged, and affects no other child.
 pub(crate) struct Captured<T: ?Sized>(Option<Arc<T>>);
 
 impl<T: ?Sized> Captured<T> {
@@ -183,7 +183,7 @@ impl<T: ?Sized> Drop for Captured<T> {
     }
 }
 
-/// How to start, stop and restart one child. Cheap to clone.
+/// Spec of a child: how to start, stop and restart it. Cheap to clone.
 ///
 /// ```
 /// # use ostler_supervisor::{ChildSpec, Restart};
@@ -200,13 +200,13 @@ impl<T: ?Sized> Drop for Captured<T> {
 pub struct ChildSpec {
     /// Name among its siblings.
     pub id: ChildId,
-    /// When it is restarted. Default: permanent.
+    /// Restart type. Default: permanent.
     pub restart: Restart,
-    /// How it is stopped. Default: five seconds for a worker, no limit for a supervisor.
+    /// Shutdown. Default: five seconds for a worker, no limit for a supervisor.
     pub shutdown: Shutdown,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Whether its end may end the supervisor; see [`AutoShutdown`]. Default: no.
+    /// True if its end may end the supervisor; see [`AutoShutdown`]. Default: no.
     pub significant: bool,
     pub(crate) start: Captured<dyn Start>,
     pub(crate) on_start: Option<OnStart>,
@@ -283,8 +283,8 @@ impl ChildSpec {
     }
 
     /// Calls `hook` with every new reference, once the child runs and before a later sibling starts: the place to
-    /// refresh what dependants hold. The hook runs where the factories run and must not block; a panic in it is logged
-    /// and otherwise ignored. Further hooks run after earlier ones.
+    /// refresh the references of dependants. The hook runs in the task of the factories and must not block; a panic is
+    /// logged and otherwise ignored. Further hooks run after earlier ones.
     pub fn on_start(mut self, hook: impl Fn(&ChildRef) + Send + Sync + 'static) -> Self {
         self.on_start = Some(match self.on_start.take() {
             None => Captured::new(Arc::new(hook)),
@@ -296,7 +296,7 @@ impl ChildSpec {
         self
     }
 
-    /// Points `stable` to this worker through all restarts, as long as this spec, a copy, or another spec with `stable`
+    /// Points `stable` to the worker through all restarts, as long as the spec, a copy, or another spec with `stable`
     /// is kept: a supervisor drops the spec when it ends or forgets the worker. Ignored for a child with another
     /// message type.
     pub fn stable_ref<M: ractor::Message>(self, stable: &StableRef<M>) -> Self {
@@ -308,7 +308,7 @@ impl ChildSpec {
         })
     }
 
-    /// Every fault of this spec under a supervisor with this rule.
+    /// Every fault of the spec under a supervisor with the rule.
     pub(crate) fn faults(&self, auto_shutdown: AutoShutdown) -> Vec<SpecError> {
         let id = || self.id.clone();
         let length = self.id.as_str().len();
@@ -348,7 +348,7 @@ pub struct SupervisorSpec {
     pub strategy: Strategy,
     /// Restart intensity. Default: one in five seconds.
     pub intensity: Intensity,
-    /// Whether significant children end the supervisor. Default: never.
+    /// True if significant children end the supervisor. Default: never.
     pub auto_shutdown: AutoShutdown,
     /// The children in start order.
     pub children: Vec<ChildSpec>,
@@ -369,7 +369,7 @@ impl Default for SupervisorSpec {
 }
 
 impl SupervisorSpec {
-    /// A supervisor with this strategy and these children, otherwise with defaults.
+    /// A supervisor with the strategy and the children, otherwise with defaults.
     pub fn new(strategy: Strategy, children: Vec<ChildSpec>) -> Self {
         SupervisorSpec { strategy, children, ..Self::default() }
     }
@@ -414,8 +414,8 @@ pub struct PoolSpec {
     pub max_children: u32,
     /// Intensity of all restarts together; exceeding it ends the pool. Default: one in five seconds.
     pub intensity: Intensity,
-    /// Intensity of one child's restarts. A child that exceeds it leaves the pool, the observer is told, and nothing is
-    /// charged to the pool. Default: none.
+    /// Intensity of one child's restarts. Exceeding it removes the child from the pool and tells the observer; nothing
+    /// is charged to the pool. Default: none.
     pub child_intensity: Option<Intensity>,
     /// Clock of windows and shutdown limits. Default: [`SystemClock`].
     pub clock: Arc<dyn Clock>,

@@ -39,14 +39,12 @@ pub struct StableRef<M> {
     way: Arc<watch::Sender<Way<M>>>,
 }
 
-/// The state of a stable reference.
 struct Way<M> {
     now: Now<M>,
     /// Number of kept specs that are not copies of each other.
     specs: usize,
 }
 
-/// Target of a stable reference.
 enum Now<M> {
     /// Nothing has started yet.
     Down,
@@ -56,13 +54,13 @@ enum Now<M> {
     Ended,
 }
 
-/// Why a worker could not be reached.
+/// The reason why a worker could not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unreachable {
     /// The worker is restarting. Nothing was sent; try again, or wait with [`StableRef::up`].
     #[error("the worker is restarting")]
     Restarting,
-    /// The worker ended before it answered; it may have handled the message.
+    /// The worker ended before answering, and may have handled the message.
     #[error("the worker ended before it had answered")]
     Unanswered,
     /// The supervisor has ended for good or has forgotten the worker.
@@ -84,7 +82,7 @@ impl<M: Message> StableRef<M> {
         self.way.borrow().now.live().cloned()
     }
 
-    /// Sends a message. An accepted message is lost if the worker ends before it handles it.
+    /// Sends a message. An accepted message is lost if the worker ends before handling it.
     ///
     /// # Errors
     /// As [`StableRef::get`]; the message is dropped then.
@@ -106,8 +104,8 @@ impl<M: Message> StableRef<M> {
         answer.await.map_err(|_| Unreachable::Unanswered)
     }
 
-    /// Waits until the worker runs. No limit of its own: in a tree that never gives up, a worker that cannot start is
-    /// waited for.
+    /// Waits until the worker runs. Without a limit of its own: the wait for a worker that cannot start lasts until its
+    /// tree gives up.
     ///
     /// # Errors
     /// [`Unreachable::Ended`].
@@ -125,13 +123,13 @@ impl<M: Message> StableRef<M> {
         }
     }
 
-    /// Points to `worker` now. For a worker that must be found while its start hook runs; others are pointed to once
-    /// they run.
+    /// Points to `worker` now. For a worker that must be found during its start hook; others are pointed to once they
+    /// run.
     pub fn point_to(&self, worker: ActorRef<M>) {
         self.way.send_modify(|way| way.now = Now::To(worker));
     }
 
-    /// Points this reference to every start of a worker while its spec is kept.
+    /// Points the reference to every start of a worker while its spec is kept.
     pub(crate) fn pointer(&self) -> Pointer<M> {
         self.way.send_modify(|way| {
             way.specs += 1;

@@ -1,4 +1,4 @@
-//! What a supervisor reports about its children.
+//! State of children, as a supervisor reports it.
 
 use futures::future::{BoxFuture, join_all};
 
@@ -28,7 +28,7 @@ pub struct ChildStatus {
     pub state: ChildState,
     /// The kind.
     pub kind: Kind,
-    /// When it is restarted.
+    /// Restart type.
     pub restart: Restart,
     /// Number of starts, failed ones included.
     pub generation: u64,

@@ -1,4 +1,4 @@
-//! What to do when a child ends: pure functions from a table and an event to actions, after OTP's `supervisor`.
+//! Decisions after a child ends: pure functions from a table and an event to actions, after OTP's `supervisor`.
 //!
 //! Nothing here knows actors, tasks or time. The supervisor performs the actions in order and stops at the first that
 //! fails: a refused charge ends the supervisor, a failed start leaves the rest for a later [`on_retry`].
@@ -23,11 +23,11 @@ pub enum Presence {
 
 /// The facts about a child that a decision needs.
 pub trait Member {
-    /// When it is restarted.
+    /// Restart type.
     fn restart(&self) -> Restart;
-    /// Whether its end may end the supervisor.
+    /// True if its end may end the supervisor.
     fn significant(&self) -> bool;
-    /// Its presence.
+    /// The presence.
     fn presence(&self) -> Presence;
 }
 
@@ -36,7 +36,7 @@ pub trait Member {
 pub struct Rules {
     /// Which siblings share a restart.
     pub strategy: Strategy,
-    /// Whether the end of significant children ends the supervisor.
+    /// True if the end of significant children ends the supervisor.
     pub auto_shutdown: AutoShutdown,
 }
 
@@ -55,7 +55,7 @@ pub enum Action {
     ShutDown,
 }
 
-/// Whether a child of this type is restarted after `exit`.
+/// True if a child of the type is restarted after `exit`.
 pub fn restarts(restart: Restart, exit: &Exit) -> bool {
     match restart {
         Restart::Permanent => true,
@@ -89,7 +89,7 @@ pub fn on_exit<M: Member>(
 
 /// The actions that restart the child at `place` with the siblings of its strategy: one charge, stops in reverse order,
 /// starts in order. Members that are down start with their group; temporary ones are stopped and forgotten. Stopping a
-/// member whose restart is due cancels that restart: the member starts with the group.
+/// member cancels its due restart: the member starts with the group.
 pub fn on_retry<M: Member>(rules: Rules, table: &BTreeMap<Place, M>, place: Place) -> Vec<Action> {
     let first = match rules.strategy {
         Strategy::OneForOne => return vec![Action::Charge, Action::Start(place)],
@@ -107,7 +107,7 @@ pub fn on_retry<M: Member>(rules: Rules, table: &BTreeMap<Place, M>, place: Plac
     actions
 }
 
-/// Whether the end of the significant child at `place` ends its supervisor.
+/// True if the end of the significant child at `place` ends its supervisor.
 fn ends_supervisor<M: Member>(rule: AutoShutdown, table: &BTreeMap<Place, M>, place: Place) -> bool {
     match rule {
         AutoShutdown::Never => false,

@@ -25,7 +25,6 @@ pub(crate) struct Held<A: Actor> {
     end: End<A::Msg>,
 }
 
-/// The report of an actor's end.
 struct End<M> {
     myself: ActorRef<M>,
     /// The orderly exit that a hook asked for, until the stop hook has run.
@@ -39,8 +38,9 @@ impl<A: Actor> Supervised<A> {
     }
 }
 
-/// Runs a hook to its end; a panic becomes an exit. Neither this nor its callers are `async fn`s, which would hold the
-/// hook and its arguments once more: the future of a message is moved several times before it is polled.
+/// Runs a hook to its end; a panic becomes an exit. Neither this function nor its callers are `async fn`s: an `async
+/// fn` would hold the hook and its arguments once more, and the future of a message is moved several times before the
+/// first poll.
 fn guarded<T, F>(hook: impl FnOnce() -> F) -> impl Future<Output = Result<T, Hurt>>
 where
     F: Future<Output = Result<T, ActorProcessingErr>>,
@@ -56,7 +56,6 @@ where
     })
 }
 
-/// A failed hook.
 #[derive(Debug)]
 pub(crate) enum Hurt {
     Error(ActorProcessingErr),
@@ -95,7 +94,6 @@ impl<M: Message> End<M> {
         Ok(())
     }
 
-    /// Handles the end of the stop hook.
     fn stopped(&mut self, outcome: Result<(), Hurt>) {
         let exit = match outcome {
             Ok(()) => match self.leaving.take() {
@@ -182,7 +180,7 @@ impl<A: Actor> Drop for Held<A> {
     }
 }
 
-/// A failed start hook, as opposed to one that was not run to its end.
+/// A failed start hook, as opposed to an interrupted one.
 #[derive(Debug, thiserror::Error)]
 #[error("the start hook went wrong")]
 pub(crate) struct NotUp(pub(crate) Hurt);

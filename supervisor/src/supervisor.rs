@@ -1,4 +1,4 @@
-//! A supervisor as others see it: how to start one, and the handle to talk to it.
+//! A supervisor: start and handle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub struct Supervisor;
 impl Supervisor {
     /// Starts the children of `spec` in order, and keeps them running.
     ///
-    /// The tree runs until it is stopped or gives up, whether or not the reference is kept. Dropping this future before
-    /// it completes kills everything it has started.
+    /// The tree runs until a stop or a surrender, with or without the reference. Dropping the unfinished future kills
+    /// all started children.
     ///
     /// # Errors
     /// [`StartError`]; nothing is running then.
@@ -37,7 +37,7 @@ impl Supervisor {
         Self::start_root(spec, None).await
     }
 
-    /// As [`Supervisor::start`], with an observer of all events in the tree.
+    /// Like [`Supervisor::start`], with an observer of all events in the tree.
     ///
     /// # Errors
     /// As [`Supervisor::start`].
@@ -94,7 +94,7 @@ pub(crate) async fn launch(
     Err(failed)
 }
 
-/// Kills a supervisor whose start was abandoned: no other handle exists yet.
+/// Kills a supervisor after an abandoned start: no other handle exists yet.
 struct Abandoned(Option<Arc<Control>>);
 
 impl Drop for Abandoned {
@@ -105,13 +105,13 @@ impl Drop for Abandoned {
     }
 }
 
-/// A handle of a running supervisor. Cheap to clone; dropping it does not stop the supervisor.
+/// A handle of a running supervisor. Cheap to clone; dropping a handle does not stop the supervisor.
 ///
-/// Calls are answered in order, between restarts, and after every end that was visible before: a caller that has waited
-/// for a child's stop finds it restarted, down or forgotten, as its restart type says. Calls about a child, and lists,
-/// wait until its state is dropped, for at most [`crate::KILL_GRACE`]. Dropping the future of a call does not undo the
-/// call. Once the supervisor is ending, calls fail with `Ended` and lists are empty, so a child that calls during its
-/// stop does not wait.
+/// Calls are answered in order, between restarts, and after every visible end: after waiting for a child's stop, a
+/// caller finds the child restarted, down or forgotten, according to its restart type. Calls about a child, and lists,
+/// wait until the child's state is dropped, for at most [`crate::KILL_GRACE`]. Dropping the future of a call does not
+/// undo the call. During the supervisor's end, calls fail with `Ended` and lists are empty, so a child that calls
+/// during its stop does not wait.
 #[derive(Clone)]
 pub struct SupervisorRef {
     control: Arc<Control>,
@@ -129,8 +129,8 @@ impl SupervisorRef {
         started.unwrap_or(Err(StartChildError::Ended))
     }
 
-    /// Stops a child and waits until it is gone. Its spec is kept as down, unless it is temporary. A child that is down
-    /// stays so; a pending restart is cancelled.
+    /// Stops a child and waits for the end. The spec is kept as down, except for a temporary child. A pending restart
+    /// is cancelled.
     ///
     /// # Errors
     /// [`TerminateChildError`].
@@ -166,7 +166,7 @@ impl SupervisorRef {
     }
 
     /// The whole tree in start order, with at most `most` children of each supervisor and pool. Not a snapshot: each
-    /// supervisor reports its state when it is asked.
+    /// supervisor reports its own state in turn.
     pub async fn tree(&self, most: usize) -> Vec<Branch> {
         let mut children = self.which_children().await;
         children.truncate(most);
@@ -190,8 +190,8 @@ impl SupervisorRef {
 
     /// The present reference of the worker `id` with the message type of `A`.
     ///
-    /// `None` while it is down or restarting, or if it has another type. Does not wait for the supervisor. Fetch it
-    /// again after every restart, or use [`ChildSpec::on_start`].
+    /// `None` while the worker is down or restarting, or if the child has another type. Does not wait for the
+    /// supervisor. Fetch the reference again after every restart, or use [`ChildSpec::on_start`].
     pub fn child<A: Actor>(&self, id: impl AsRef<str>) -> Option<ActorRef<A::Msg>> {
         self.child_ref(id)?.actor::<A>()
     }
@@ -230,7 +230,7 @@ impl SupervisorRef {
         self.control.wait_exit().await
     }
 
-    /// Why the supervisor gave up: the chain of failures, deepest first. Empty if it was stopped or still runs.
+    /// The reason why the supervisor gave up: the chain of failures, deepest first. Empty if it was stopped or still runs.
     pub fn causes(&self) -> Vec<Cause> {
         self.control.causes()
     }

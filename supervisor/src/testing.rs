@@ -60,12 +60,12 @@ impl ManualClock {
         }
     }
 
-    /// Time that the clock was moved since it was created.
+    /// Time moved since the clock was created.
     pub fn elapsed(&self) -> Duration {
         self.shared.lock().elapsed
     }
 
-    /// Waits until at least `count` sleeps are pending, so that an advance reaches them.
+    /// Waits until at least `count` sleeps are pending for the next advance.
     pub async fn sleeping(&self, count: usize) {
         loop {
             let mut slept = std::pin::pin!(self.shared.slept.notified());
@@ -115,7 +115,6 @@ impl Clock for ManualClock {
     }
 }
 
-/// A pending sleep, removed when it is dropped.
 struct Sleeper {
     key: u64,
     shared: Arc<Shared>,
@@ -128,7 +127,7 @@ impl Drop for Sleeper {
 }
 
 /// Aborts the task of the running worker `id`, like a runtime that shuts down; the worker ends as
-/// [`crate::Exit::Cancelled`]. Returns whether there was such a worker.
+/// [`crate::Exit::Cancelled`]. Returns whether such a worker existed.
 pub async fn cancel_child(supervisor: &SupervisorRef, id: impl Into<ChildId>) -> bool {
     let id = id.into();
     supervisor.call_of(&id.clone(), |reply| Call::Abort { id, reply }).await.unwrap_or(false)

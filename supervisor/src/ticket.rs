@@ -1,4 +1,4 @@
-//! One start of a pool's child, from the reservation of its entry until it runs or has freed the entry.
+//! A start of a pool's child, from the reservation of the entry to its completion or removal.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -24,7 +24,6 @@ pub(crate) struct Ticket {
     place: Place,
     birth: u64,
     generation: u64,
-    /// The last exit, if this is a restart.
     again: Option<Exit>,
     start: Captured<dyn Start>,
     on_start: Option<OnStart>,
@@ -55,7 +54,7 @@ impl Ticket {
         }
     }
 
-    /// Runs the start and records its result. A child that was told to stop meanwhile does not come up.
+    /// Runs the start and records the result. A child with a pending stop does not come up.
     pub(crate) async fn run(mut self) -> StartAnswer {
         let Some(token) = self.token.take() else { return Err(StartChildError::Ended) };
         let completion = token.completion().clone();
@@ -92,7 +91,7 @@ impl Ticket {
         }
     }
 
-    /// Polls the start. Between polls the table holds it; a child that was told to stop by then is broken off here.
+    /// Polls the start. Between polls the table holds the start; a child with a pending stop is broken off here.
     fn poll(&self, mut attempt: Attempt, context: &mut Context<'_>) -> Poll<Outcome> {
         let polled = Pin::new(&mut attempt).poll(context);
         if polled.is_pending() {
@@ -118,12 +117,12 @@ impl Ticket {
         }
     }
 
-    /// This start, while the table shows it as under way.
+    /// The start, while the table shows it as under way.
     fn find<'book>(&self, book: &'book mut Book) -> Option<&'book mut Starting> {
         book.places.get_mut(self.place)?.state.as_start(self.birth)
     }
 
-    /// Records the child as running. The start is announced first, so that no observer sees its end before; observers
+    /// Records the child as running. The start is announced first, so that no observer sees the end before; observers
     /// can find the child.
     fn came_up(&self, running: Running) -> StartAnswer {
         let child = running.leash.child.clone();
@@ -169,8 +168,7 @@ impl Ticket {
         }
     }
 
-    /// Kills a child that came up after its pool had ended or it was terminated. The pool is not gone before that is
-    /// reported.
+    /// Kills a child that came up after the end of the pool or a termination. The pool is gone only after the report.
     fn end_late(&self, mut running: Running) {
         let (shared, id, generation) = (self.shared.clone(), self.id.clone(), self.generation);
         let token = shared.family.completion.token();
@@ -180,7 +178,6 @@ impl Ticket {
         });
     }
 
-    /// Frees the entry, for waiting callers first.
     fn gave_up(&self) {
         let mut book = self.shared.write();
         let entry = self.find(&mut book).is_some().then(|| book.places.remove(self.place));

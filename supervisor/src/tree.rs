@@ -27,7 +27,6 @@ use crate::{
     RestartChildError, StartChildError, StartError, SupervisorSpec, TerminateChildError,
 };
 
-/// Messages to the task of a supervisor.
 pub(crate) enum TreeMessage {
     /// The start `birth` of the child at `place` has ended.
     Exited { place: Place, birth: u64 },
@@ -35,11 +34,10 @@ pub(crate) enum TreeMessage {
     Retry { place: Place, birth: u64 },
     /// A call.
     Call(Call),
-    /// A call whose caller may have seen these ends, which are not handled yet.
+    /// A call after possibly visible ends that are not handled yet.
     CallAfter { ends: Vec<Arc<Completion>>, call: Call },
 }
 
-/// Calls to a supervisor.
 pub(crate) enum Call {
     StartChild { spec: ChildSpec, reply: oneshot::Sender<Result<ChildRef, StartChildError>> },
     Terminate { id: ChildId, reply: oneshot::Sender<Result<(), TerminateChildError>> },
@@ -51,23 +49,19 @@ pub(crate) enum Call {
     Abort { id: ChildId, reply: oneshot::Sender<bool> },
 }
 
-/// One child of a supervisor.
 pub(crate) struct Row {
     pub(crate) spec: ChildSpec,
     pub(crate) generation: u64,
-    /// Number of restarts.
     pub(crate) restarts: u64,
-    /// Last exit.
     pub(crate) last_exit: Option<Exit>,
     pub(crate) state: State,
 }
 
-/// State of a child.
 pub(crate) enum State {
     Down,
     /// The start hook runs.
     Starting(Arc<Completion>),
-    /// The restart failed this way, because of the failures below; the retry of `birth` is queued.
+    /// The restart failed the way, because of the failures below; the retry of `birth` is queued.
     Restarting {
         birth: u64,
         exit: Exit,
@@ -98,11 +92,10 @@ impl Member for Row {
 #[derive(Clone, Copy)]
 enum Purpose<'a> {
     First,
-    /// A restart after this end.
+    /// A restart after the end.
     Again(&'a Cause),
 }
 
-/// State of the task.
 pub(crate) struct Tree {
     rules: Rules,
     window: Window,
@@ -140,7 +133,7 @@ impl Tree {
         }
     }
 
-    /// Runs the supervisor to its end. Every child is gone by then, which dropping `self` reports.
+    /// Runs the supervisor to its end. Every child is gone by then; dropping `self` reports it.
     pub(crate) async fn run(
         mut self,
         inbox: UnboundedReceiver<TreeMessage>,
@@ -163,7 +156,6 @@ impl Tree {
         self.token.completion().record(exit);
     }
 
-    /// Starts, serves and stops.
     async fn live(
         &mut self,
         mut inbox: UnboundedReceiver<TreeMessage>,
@@ -269,8 +261,8 @@ impl Tree {
         self.perform(actions, place, causes).await
     }
 
-    /// Performs the actions decided for the child at `place`. Ends early when the supervisor is told to stop: it
-    /// restarts nothing during its own shutdown.
+    /// Performs the actions for the child at `place`. Ends early at a demanded stop: no restart runs during the
+    /// supervisor's own shutdown.
     async fn perform(&mut self, actions: Vec<Action>, place: Place, causes: Vec<Cause>) -> ControlFlow<Exit> {
         for action in actions {
             if self.is_stopping() {
@@ -306,7 +298,6 @@ impl Tree {
         ControlFlow::Break(Exit::Shutdown)
     }
 
-    /// Queues another attempt behind waiting calls.
     fn try_again_later(&mut self, place: Place, exit: Exit, causes: Vec<Cause>) {
         let birth = self.next_birth;
         if let Some(row) = self.rows.get_mut(&place) {
@@ -339,8 +330,8 @@ impl Tree {
         }
     }
 
-    /// Starts the child at `place` and waits until it runs. A failure leaves it down; a temporary child that declines
-    /// is forgotten.
+    /// Starts the child at `place` and waits until it runs. After a failure the child is down; a temporary child that
+    /// declines is forgotten.
     async fn start_row(&mut self, place: Place, purpose: Purpose<'_>) -> Result<ChildRef, NotStarted> {
         self.next_birth += 1;
         let birth = self.next_birth;
@@ -402,7 +393,7 @@ impl Tree {
         }
     }
 
-    /// Stops the child at `place`, if it runs, and waits until it is gone. The spec stays.
+    /// Stops the child at `place`, if it runs, and waits for the end. The spec stays.
     async fn stop_row(&mut self, place: Place) {
         let Some(row) = self.rows.get_mut(&place) else { return };
         if let State::Up(running) = &mut row.state {
@@ -461,8 +452,7 @@ async fn kill(row: &mut Row, clock: &dyn Clock, voice: &Voice) {
     }
 }
 
-/// Completes `patience` after the supervisor was told to stop. A branch is told at once, so that it starts no more
-/// children.
+/// Completes `patience` after the supervisor was told to stop. A branch is told at once, and starts no more children.
 async fn overdue(
     demand: &watch::Receiver<Demand>,
     completion: &Completion,

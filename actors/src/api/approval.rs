@@ -24,7 +24,7 @@ pub struct ApprovalId {
     pub run: RunId,
     /// The node.
     pub node: NodeId,
-    /// Number of the question among those of the node, from 1.
+    /// Number of the question among the ones of the node, from 1.
     pub request: u32,
 }
 
@@ -57,15 +57,15 @@ impl FromStr for ApprovalId {
 /// A question that waits for a person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
-    /// Its id.
+    /// The id.
     pub id: ApprovalId,
     /// Id of the run's plan.
     pub plan: String,
     /// The client that pays for the run.
     pub client: ClientId,
-    /// Digest of what the question showed when it was asked; an answer holds for this digest alone.
+    /// Digest of what the question showed when it was asked; an answer holds for the digest alone.
     pub digest: Option<Digest>,
-    /// What the question shows: the call before an action, the call and its result after it.
+    /// The shown call; after an action also the result.
     pub shown: ApprovalRequest,
     /// The folder that the call may touch; `None` if it touches none.
     pub workspace: Option<String>,
@@ -87,13 +87,12 @@ pub struct Approval {
 pub struct ApprovalPage {
     /// The questions by id, oldest run first.
     pub approvals: Vec<Approval>,
-    /// Runs on this page whose questions cannot be read, and why.
+    /// Runs on the page with unreadable questions, and the reason.
     pub unreadable: Vec<(RunId, RunError)>,
-    /// Whether further pages follow.
+    /// True if further pages follow.
     pub has_more: bool,
 }
 
-/// The open questions of a run.
 async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, JournalError> {
     let mut found = Vec::new();
     for (node, instance) in view.run.instances() {
@@ -179,7 +178,7 @@ impl System {
         Ok(page)
     }
 
-    /// Answers a question whose digest is `shown`; the run goes on. Durable when it returns.
+    /// Answers a question with the digest `shown`; the run goes on. Durable on return.
     ///
     /// # Errors
     ///

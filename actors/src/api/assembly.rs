@@ -30,7 +30,6 @@ use crate::storage::results::ResultStore;
 use crate::storage::run_reader::RunReader;
 use crate::storage::step_logs::StepLogs;
 
-/// The inputs of the assembly.
 pub(crate) struct Parts {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
     pub(crate) gate: GatePolicy,

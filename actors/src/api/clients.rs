@@ -1,39 +1,55 @@
 //! Clients: terms and accounts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ostler_kernel::id::{ClientId, is_name};
 use ostler_scheduler::WEIGHT_MAX;
+use serde::{Deserialize, Serialize};
 
 use crate::api::system::System;
 use crate::messages::client_change::{ClientChange, ClientError, Weight};
 use crate::messages::registry::RegistryMessage;
 use crate::scheduler::rows::{QueueRow, QueueShown, Queueing};
 
+/// The tier in which a client is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientTier {
+    /// Served before the marketplace, which keeps a guaranteed share.
+    Contracted,
+    /// Any other client.
+    Marketplace,
+}
+
 /// A client's terms and accounts.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientRow {
     /// The name.
     pub client: ClientId,
-    /// Served in the contracted tier.
-    pub contracted: bool,
+    /// The tier.
+    pub tier: ClientTier,
     /// Weight, before reputation bends it.
     pub weight: u32,
-    /// Weight in force, bent by reputation once the client has had work in this process.
+    /// Weight in force, bent by reputation once the client has had work in the process.
     pub weight_served: u32,
     /// Origin of the weight: `configured`, `chosen`, `credits` or `default`.
-    pub weight_from: &'static str,
+    pub weight_from: Cow<'static, str>,
     /// Sum of all deposits; `None`: not metered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deposited: Option<i64>,
     /// Credits that attempts have cost; of a metered client, since its first deposit.
     pub spent: u64,
     /// Credits held by running attempts.
     pub reserved: u64,
     /// Credits reserved for market jobs and not spent; part of `left`.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub for_jobs: u64,
     /// Credits left: `deposited - reserved - spent`; negative where attempts cost more than estimated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<i64>,
     /// Reputation in thousandths: 500 leaves the weight, 0 and 1,000 bend it by a quarter. `None`: no evaluated run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reputation_pm: Option<u16>,
     /// Nothing is dispatched for lack of credits.
     pub parked: bool,
@@ -47,8 +63,12 @@ pub struct ClientRow {
     pub lag: i64,
 }
 
+fn is_zero(credits: &u64) -> bool {
+    *credits == 0
+}
+
 impl System {
-    /// Changes a client, which need not be known. Durable when it returns; dropping the future may or may not have
+    /// Changes a client, which need not be known. Durable on return; dropping the future may or may not have
     /// changed it.
     ///
     /// # Errors
@@ -91,10 +111,10 @@ impl System {
                 None => "default",
             };
             ClientRow {
-                contracted: terms.is_contracted(),
+                tier: if terms.is_contracted() { ClientTier::Contracted } else { ClientTier::Marketplace },
                 weight: terms.weight(now),
                 weight_served: queueing.weight.unwrap_or_else(|| terms.weight(now)),
-                weight_from,
+                weight_from: weight_from.into(),
                 deposited: terms.deposited(),
                 spent: terms.paid(book.spent()),
                 reserved: queueing.reserved,

@@ -38,9 +38,9 @@ pub struct AgentEvaluation {
     pub client: ClientId,
     /// The agent; `None`: all unnamed agents of the client.
     pub agent: Option<AgentId>,
-    /// Its domain.
+    /// The domain.
     pub domain: String,
-    /// Its reputation.
+    /// The reputation.
     pub reputation: Reputation,
     /// Mean of its last scores; `None`: no kept run was evaluated.
     pub scores: Option<Scores>,
@@ -61,7 +61,6 @@ impl AgentEvaluation {
     }
 }
 
-/// Sums over the runs of an agent.
 #[derive(Default)]
 struct Tallied {
     history: Vec<Scores>,
@@ -70,7 +69,7 @@ struct Tallied {
 }
 
 impl System {
-    /// The evaluation of a run, durable when this returns.
+    /// The evaluation of a run, durable on return.
     ///
     /// # Errors
     ///
@@ -101,7 +100,7 @@ impl System {
     }
 
     /// Records a person's verdict on a closed run: one more score of its agent, unless it repeats the last verdict.
-    /// Durable when it returns; dropping the future may or may not have recorded it, and a repetition is harmless.
+    /// Durable on return; dropping the future may or may not have taken effect, and a repetition is harmless.
     ///
     /// # Errors
     ///
@@ -169,7 +168,7 @@ impl System {
     }
 }
 
-/// Named agents by the distance of their mean scores to those of `agent`, with the weights of its domain, nearest
+/// Named agents by the distance of their mean scores to the ones of `agent`, with the weights of its domain, nearest
 /// first; `None`: the agent is unknown.
 pub fn like<'a>(
     all: &'a [AgentEvaluation],

@@ -14,9 +14,9 @@ use crate::storage::event_cursor::EventCursor;
 /// Compares with a [`RunStatus`] alone: `run.outcome().await? == RunStatus::Succeeded`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// A final status, or one that changes only from outside: [`RunStatus::Waiting`] for a person, in this run or an
-    /// earlier one of its agent ([`System::held_up_by`]); [`RunStatus::Suspended`]; or [`RunStatus::Queued`] if this
-    /// process does not drive the run.
+    /// A final status, or one that changes only from outside: [`RunStatus::Waiting`] for a person, in the run or an
+    /// earlier one of the agent ([`System::held_up_by`]); [`RunStatus::Suspended`]; or [`RunStatus::Queued`] for a run
+    /// that the process does not drive.
     pub status: RunStatus,
     /// Reason of a suspension or quarantine.
     pub reason: Option<String>,
@@ -33,7 +33,7 @@ impl Settled {
         Settled { status: RunStatus::Suspended, reason: Some(reason.into()) }
     }
 
-    /// Whether the run succeeded or concluded early.
+    /// True if the run succeeded or concluded early.
     pub fn is_success(&self) -> bool {
         matches!(self.status, RunStatus::Succeeded | RunStatus::Concluded)
     }
@@ -57,7 +57,6 @@ impl System {
         self.awaited(run)?.settled(self).await
     }
 
-    /// Starts a wait that can be repeated.
     pub(crate) fn awaited(&self, run: RunId) -> Result<Awaited, RunError> {
         Ok(Awaited { run, cursor: self.events(run, Seq(0))?, fold: RunFold::of(run) })
     }
@@ -97,7 +96,7 @@ impl System {
             .map(|_| Settled::new(RunStatus::Waiting)))
     }
 
-    /// The status of a run whose last record is in `view`.
+    /// The status of a run with its last record in `view`.
     pub fn settled_by(&self, view: &RunView) -> Result<Option<Settled>, RunError> {
         self.settled(view.opened.run, Some((view.closed, &view.run)))
     }
@@ -107,7 +106,7 @@ impl System {
         self.services.active_runs.held_up_by(run)
     }
 
-    /// Whether nothing goes on until a person answers. An expired request needs no answer.
+    /// True if nothing goes on until a person answers. An expired request needs no answer.
     pub fn waits_for_person(&self, run: &Run) -> bool {
         self.services.kernel.waits_for_person(run)
     }
@@ -121,7 +120,7 @@ pub(crate) struct Awaited {
 }
 
 impl Awaited {
-    /// As [`System::outcome`]. Dropping the future loses nothing: what was read is kept.
+    /// Like [`System::outcome`]. Dropping the future loses nothing: what was read is kept.
     pub(crate) async fn settled(&mut self, system: &System) -> Result<Settled, RunError> {
         let run = self.run;
         loop {

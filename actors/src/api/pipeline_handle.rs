@@ -46,7 +46,7 @@ pub struct Heard {
     /// The state of the last acknowledgement.
     pub state: Option<Json>,
     pub events: Vec<PipelineEvent>,
-    /// The position that acknowledges these events.
+    /// The position that acknowledges the events.
     pub upto: u64,
     /// Nothing is left, not even a gap, and nothing more will come: all earlier stages have ended.
     pub ended: bool,
@@ -67,7 +67,7 @@ pub enum PipelineEnd {
 }
 
 impl System {
-    /// Creates a pipeline, or finds an equally declared one. Durable when it returns; dropping the future may or may
+    /// Creates a pipeline, or finds an equally declared one. Durable on return; dropping the future may or may
     /// not have created it.
     ///
     /// # Errors
@@ -113,6 +113,16 @@ impl System {
     }
 }
 
+/// Characters of a dead-lettered event that its row shows.
+const EXCERPT_CHARS_MAX: usize = 200;
+
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl PipelineHandle {
     /// The name.
     pub fn id(&self) -> &PipelineId {
@@ -122,6 +132,25 @@ impl PipelineHandle {
     /// The present state, which may not be durable yet; [`PipelineHandle::durable`] waits for that.
     pub fn row(&self) -> PipelineRow {
         self.log.row()
+    }
+
+    /// Adds type and excerpt to each listed dead letter. Reads an event of the log for each.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub fn read_dead_letters(&self, row: &mut PipelineRow) -> Result<(), JournalError> {
+        let letters = row.stages.iter_mut().flat_map(|stage| &mut stage.parked);
+        for letter in letters.filter(|letter| letter.seq > 0) {
+            match self.event(letter.seq)? {
+                Some(event) => {
+                    letter.kind = Some(event.kind.to_string());
+                    letter.excerpt = Some(excerpt(event.data.as_str()));
+                }
+                None => letter.gone = true,
+            }
+        }
+        Ok(())
     }
 
     /// Waits until everything known now is durable.
@@ -194,7 +223,7 @@ impl PipelineHandle {
     ///
     /// # Errors
     ///
-    /// Those of [`PipelineHandle::attach`].
+    /// The errors of [`PipelineHandle::attach`].
     pub fn on<F, Doing>(&self, stage: &str, code: F) -> Result<(), PipelineError>
     where
         F: Fn(Arc<PipelineEvent>, Outbox) -> Doing + Send + Sync + Clone + 'static,
@@ -226,8 +255,8 @@ impl PipelineHandle {
         Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
     }
 
-    /// The event with a number, for example a dead-lettered one; `None` if there is none, or none any more. It may not
-    /// be durable yet; [`PipelineHandle::durable`] waits for that.
+    /// The event with a number, for example a dead-lettered one; `None` for a missing or removed event.
+    /// [`PipelineHandle::durable`] waits for its durability.
     ///
     /// # Errors
     ///
@@ -237,8 +266,7 @@ impl PipelineHandle {
     }
 
     /// Moves the cursor of a stage back or forward to `after`. Without `keeps_state` the stage restarts without a
-    /// state. Events that it receives again it publishes for again, and later stages that had ended reopen. Durable
-    /// when it returns.
+    /// state. Repeated events cause repeated publications, and ended later stages reopen. Durable on return.
     ///
     /// # Errors
     ///
@@ -250,8 +278,8 @@ impl PipelineHandle {
         Ok(self.settled(position).await?)
     }
 
-    /// Lets a stage continue that stopped at a dead-lettered event, without that event, or that is down. Durable when
-    /// it returns.
+    /// Lets a stopped stage continue after its dead-lettered event, or restarts a stage that is down. Durable on
+    /// return.
     ///
     /// # Errors
     ///
@@ -297,11 +325,11 @@ impl PipelineHandle {
     }
 
     /// Acknowledges [`PipelineHandle::heard`] events from `after` to `upto`, and the gap before them. The state and the
-    /// resulting events are recorded together with it. Durable when it returns.
+    /// resulting events are recorded together with it. Durable on return.
     ///
     /// # Errors
     ///
-    /// The cursor is not at `after`; the stage has code in this process; an event is refused; or the acknowledgement is
+    /// The cursor is not at `after`; the stage has code in the process; an event is refused; or the acknowledgement is
     /// empty but publishes. Nothing has changed then.
     pub async fn ack(
         &self,
@@ -333,12 +361,11 @@ impl PipelineHandle {
         events.into_iter().map(check).collect()
     }
 
-    /// Ends a stage that subscribes to nothing, or one of another process that has received everything. Durable when it
-    /// returns.
+    /// Ends a stage without subscriptions, or a stage of another process without events left. Durable on return.
     ///
     /// # Errors
     ///
-    /// The stage has code in this process, or events left.
+    /// The stage has code in the process, or events left.
     pub async fn end(&self, stage: &str) -> Result<(), PipelineError> {
         let position = self.log.end(self.log.stage(stage)?)?;
         Ok(self.settled(position).await?)

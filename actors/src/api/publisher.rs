@@ -16,8 +16,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes an event and returns its number. Durable when it returns; stages of this process receive it before.
-    /// Dropping the future may or may not have published it.
+    /// Publishes an event and returns its number. Durable on return; stages of the process receive it before.
+    /// Dropping the future may or may not have taken effect.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// Those of [`Publisher::publish`].
+    /// The errors of [`Publisher::publish`].
     pub async fn publish_soon<T: Serialize + ?Sized>(
         &self,
         kind: &str,
@@ -41,11 +41,11 @@ impl Publisher {
         Ok(self.put(kind, data).await?.0)
     }
 
-    /// Publishes events all or none, and returns the number of the last. Durable when it returns.
+    /// Publishes events all or none, and returns the number of the last. Durable on return.
     ///
     /// # Errors
     ///
-    /// Those of [`Publisher::publish`], or the events are too many.
+    /// The errors of [`Publisher::publish`], or the events are too many.
     pub async fn publish_all(&self, events: Vec<(String, Json)>) -> Result<u64, PublishError> {
         let events = self.pipeline.checked(self.stage, events)?;
         let (seq, position) = self.pipeline.log.publish(self.stage, events).await?;
@@ -53,11 +53,11 @@ impl Publisher {
         Ok(seq)
     }
 
-    /// Ends the stage. Durable when it returns.
+    /// Ends the stage. Durable on return.
     ///
     /// # Errors
     ///
-    /// Those of [`PipelineHandle::end`].
+    /// The errors of [`PipelineHandle::end`].
     pub async fn end(&self) -> Result<(), PipelineError> {
         let position = self.pipeline.log.end(self.stage)?;
         Ok(self.pipeline.settled(position).await?)

@@ -9,10 +9,10 @@ use crate::base::error::RunError;
 use crate::messages::agent::Request;
 use crate::messages::resolution::{ResolveRequest, StoredHow};
 
-/// How a person settles an attempt whose result was lost.
+/// A person's settlement of an attempt with a lost result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResolveHow {
-    /// The attempt took effect, with this result.
+    /// The attempt took effect, with the result.
     Done(Value),
     /// Run the node again.
     Redo,
@@ -21,7 +21,7 @@ pub enum ResolveHow {
 }
 
 impl System {
-    /// Settles the attempt of a node that is in doubt; the run goes on. Durable when it returns. A repetition settles
+    /// Settles the attempt of a node that is in doubt; the run goes on. Durable on return. A repetition settles
     /// whichever attempt is in doubt by then; [`System::resolve_attempt`] avoids that.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl System {
         self.settle(run, node, None, how).await
     }
 
-    /// Settles one attempt of a node, counted from 1; the run goes on. Durable when it returns. A repetition changes
+    /// Settles one attempt of a node, counted from 1; the run goes on. Durable on return. A repetition changes
     /// nothing unless another attempt of the node was settled since. Dropping the future loses only the answer.
     pub async fn resolve_attempt(
         &self,

@@ -19,7 +19,7 @@ use crate::run::suspended_runs;
 const TRIES_MAX: usize = 10;
 
 impl System {
-    /// Resumes an open run that no process drives, suspended ones too; takes back a suspension that is not complete.
+    /// Resumes an inactive open run, also a suspended one; takes an incomplete suspension back.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl System {
         Ok(())
     }
 
-    /// Resumes an open run that was not named; a run that ended its process too often is suspended instead.
+    /// Resumes an open run that was not named; a run with too many crashes is suspended instead.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
         self.or_refused(run, LifecycleMessage::ExecuteStep, self.take_up(run, false)).await
     }
@@ -79,8 +79,8 @@ impl System {
         Ok(runs)
     }
 
-    /// Cancels a run. An inactive run is closed without being started; attempts that act on the world finish. Durable
-    /// when it returns; dropping the future still cancels the run and its child runs.
+    /// Cancels a run. An inactive run is closed without a start; attempts that act on the world finish. Durable on
+    /// return; dropping the future still cancels the run and its child runs.
     ///
     /// # Errors
     ///
@@ -89,7 +89,6 @@ impl System {
         self.cancel_by(run, Canceller::Operator).await
     }
 
-    /// Cancels a run for a given reason.
     pub(crate) async fn cancel_by(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
         // A task of its own: a caller that hangs up must not leave half a cancellation.
         let system = self.clone();
@@ -128,8 +127,8 @@ impl System {
         Err(told)
     }
 
-    /// Whether repeating the request may help: an agent that suspends a run answers that it is over, and only the table
-    /// of runs knows better.
+    /// True if repeating the request may help: an agent answers `Over` for a suspended run, and only the table of runs
+    /// knows better.
     fn may_pass(&self, run: RunId, error: &RunError) -> Result<bool, RunError> {
         Ok(match error {
             // The append was rolled back by a full disk; requests of operators may use the reserve.
@@ -139,8 +138,8 @@ impl System {
         })
     }
 
-    /// Suspends a run: nothing more of it starts, and once its attempts have ended it rests until [`System::resume`].
-    /// Durable when it returns; dropping the future may or may not have suspended it.
+    /// Suspends a run: nothing more starts, and after the last attempt the run rests until [`System::resume`]. Durable
+    /// on return; dropping the future may or may not have taken effect.
     ///
     /// # Errors
     ///
@@ -157,7 +156,6 @@ impl System {
         Err(RunError::Restarting)
     }
 
-    /// The requests that the run accepts now.
     async fn lifecycle(&self, run: RunId) -> Result<RunLifecycle, RunError> {
         let view = self.view(run, None).await?;
         Ok(self.lifecycle_by(&view))
@@ -202,8 +200,8 @@ impl System {
         }
     }
 
-    /// Cancels a node, and with it the nodes that depend on it. An attempt that acts on the world finishes, and its
-    /// result counts. Durable when it returns.
+    /// Cancels a node together with its dependants. An attempt that acts on the world finishes, and its result counts.
+    /// Durable on return.
     ///
     /// # Errors
     ///
@@ -217,14 +215,14 @@ impl System {
     ///
     /// # Errors
     ///
-    /// Those of [`System::cancel_node`].
+    /// The errors of [`System::cancel_node`].
     pub async fn skip_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
         self.operate(run, Operation::Skip(node)).await
     }
 
     /// Holds a run and asks a person the question `text`: nothing more starts until the answer; running attempts
-    /// finish. A yes continues the run; a no cancels it, and so does silence after `wait`. Returns the node that asks.
-    /// Durable when it returns; dropping the future may or may not have asked.
+    /// finish. A yes continues the run; a no and silence after `wait` cancel the run. Returns the asking node. Durable
+    /// on return; dropping the future may or may not have asked.
     ///
     /// # Errors
     ///
@@ -289,7 +287,7 @@ impl System {
         Err(told)
     }
 
-    /// Whether no driver has the run and none of its attempts runs in this process.
+    /// True if no driver has the run and none of its attempts runs in the process.
     fn rests(&self, run: RunId) -> bool {
         !self.services.active_runs.has(run) && !self.services.attempts.knows_run(run)
     }

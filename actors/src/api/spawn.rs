@@ -79,7 +79,7 @@ impl AgentProfile {
     }
 }
 
-/// Why an agent was not spawned.
+/// The reason why an agent was not spawned.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The name is malformed.
@@ -113,7 +113,7 @@ impl AgentHandle {
         &self.name
     }
 
-    /// Submits a plan, behind the agent's earlier runs. Durable when it returns; see [`System::submit`].
+    /// Submits a plan, behind the agent's earlier runs. Durable on return; see [`System::submit`].
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
         let (agent, client) = (Some(self.name.clone()), self.client.clone());
         self.system.submit(Submission { agent, client, ..submission }).await
@@ -121,8 +121,8 @@ impl AgentHandle {
 }
 
 impl System {
-    /// Spawns an agent, or finds it; an empty profile finds any agent with the name. Durable when it returns; dropping
-    /// the future may or may not have spawned it.
+    /// Spawns an agent, or finds it; an empty profile finds any agent with the name. Durable on return; dropping
+    /// the future may or may not have taken effect.
     pub async fn spawn(&self, profile: AgentProfile) -> Result<AgentHandle, SpawnError> {
         let AgentProfile { name, client, weight, profile } = profile;
         if !is_name(name.as_str()) {
@@ -140,8 +140,8 @@ impl System {
         Ok(AgentHandle { system: self.clone(), name, client })
     }
 
-    /// Puts a quarantined agent back into service. Its suspended runs need [`System::resume`]. Durable when it returns;
-    /// dropping the future may or may not have released it.
+    /// Puts a quarantined agent back into service. Its suspended runs need [`System::resume`]. Durable on return;
+    /// dropping the future may or may not have taken effect.
     ///
     /// # Errors
     ///

@@ -18,12 +18,12 @@ pub struct RunStatusView {
     pub reason: Option<String>,
     /// The earlier run of the same agent that waits for a person and holds this one.
     pub blocked_by: Option<RunId>,
-    /// This process drives the run, or has it in line.
+    /// The process drives the run, or has it in line.
     pub active: bool,
 }
 
 impl System {
-    /// The present status of a run whose last record is in the view. Does not wait.
+    /// The present status of a run with its last record in the view. Does not wait.
     pub fn status(&self, view: &RunView) -> Result<RunStatusView, RunError> {
         let settled = self.settled_by(view)?;
         let at_rest = settled.as_ref().map(|settled| settled.status);

@@ -14,7 +14,7 @@ use crate::base::lock::lock;
 use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::{Submission, SubmitError, Term};
 
-/// Whether terms need a record of their own.
+/// True if terms need a record of their own.
 fn has_terms(terms: &RunTerms) -> bool {
     *terms != RunTerms::default()
 }
@@ -28,7 +28,7 @@ pub fn new_run_id() -> RunId {
 }
 
 impl System {
-    /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have opened
+    /// Opens a run and drives it. The run is durable on return; dropping the future may or may not have opened
     /// it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
         self.open(submission, None).await
@@ -152,7 +152,7 @@ impl System {
         Ok(run)
     }
 
-    /// Whether a run of this id exists, with any terms. It is durable then, and resumes if it was inactive.
+    /// True if a run of the id exists, with any terms. It is durable then, and resumes if it was inactive.
     ///
     /// # Errors
     ///

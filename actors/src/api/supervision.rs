@@ -1,28 +1,38 @@
 //! The supervision tree.
 
+use std::borrow::Cow;
+
 use ostler_supervisor::{Branch, ChildRef, ChildState, Kind};
+use serde::{Deserialize, Serialize};
 
 use crate::api::system::System;
 
 /// A child in the supervision tree, with its children.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeRow {
     /// Name among its siblings; in the pool, that of the agent.
     pub name: String,
     /// `worker`, `supervisor` or `pool`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// `down`, `starting`, `restarting`, `running` or `stopping`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Number of starts, failed ones included.
     pub generation: u64,
     /// Number of restarts.
     pub restarts: u64,
     /// The last exit, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<String>,
     /// Number of children.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub width: usize,
-    /// The first of its children.
+    /// The first of its children, in start order: a crash restarts a child and all after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeRow>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Listed children of one supervisor or pool.
@@ -45,14 +55,14 @@ fn row(branch: Branch) -> TreeRow {
     };
     TreeRow {
         name: child.id.to_string(),
-        kind,
-        state: match child.state {
+        kind: kind.into(),
+        state: Cow::Borrowed(match child.state {
             ChildState::Down => "down",
             ChildState::Starting => "starting",
             ChildState::Restarting => "restarting",
             ChildState::Running(_) => "running",
             ChildState::Stopping => "stopping",
-        },
+        }),
         generation: child.generation,
         restarts: child.restarts,
         last_exit: child.last_exit.map(|exit| exit.to_string()),

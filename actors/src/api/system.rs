@@ -39,7 +39,7 @@ pub struct SystemConfig {
     pub gate: GatePolicy,
     /// Slots of the whole system.
     pub slots: u32,
-    /// Slots of a run whose plan sets no limit.
+    /// Slots of a run without a limit in its plan.
     pub run_slots: u32,
     /// Time that a shutdown gives to attempts that act on the world.
     pub drain: Duration,
@@ -54,7 +54,7 @@ pub struct SystemConfig {
 /// Time limit for actors to report their state.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why a system did not start.
+/// The reason why a system did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The tools are inconsistent.
@@ -118,7 +118,7 @@ impl System {
         self.services.kernel.settings()
     }
 
-    /// Normalises and validates a plan with the settings of this system. A large plan takes long, so validation runs on
+    /// Normalises and validates a plan with the settings of the system. A large plan takes long, so validation runs on
     /// threads of its own, at most [`PLANS_JUDGED_AT_ONCE_MAX`] at once.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl System {
         self.ask_registry(|reply| RegistryMessage::List { reply }).await.unwrap_or_default()
     }
 
-    /// One agent; `None` if no agent has this name.
+    /// One agent; `None` if no agent has the name.
     pub async fn agent(&self, agent: &AgentId) -> Option<AgentRow> {
         let agent = agent.clone();
         self.ask_registry(|reply| RegistryMessage::Find { agent, reply }).await.flatten()
@@ -154,8 +154,8 @@ impl System {
         ask(&self.services.mailboxes.registry.up().await.ok()?, message).await
     }
 
-    /// Writes the present state of queue and agents, and what clients used, into a recorder made for this answer.
-    /// Without metrics it does nothing; an actor that does not answer within a second is left out.
+    /// Writes the present state of queue and agents, and the usage of clients, into a recorder made for the answer.
+    /// Does nothing without metrics; leaves out actors without an answer within a second.
     pub async fn look(&self, into: &(dyn Recorder + Sync)) {
         let queue = self.services.scheduler.look();
         let agents = self.ask_registry(|reply| RegistryMessage::Count { reply });
@@ -176,7 +176,7 @@ impl System {
         self.services.measures.look_at_market(into, &reputations, &jobs);
     }
 
-    /// Why the system has halted; `None` while it runs.
+    /// The reason why the system has halted; `None` while it runs.
     pub fn halted(&self) -> Option<String> {
         let halted = self.services.journal.status.halted();
         halted.or_else(|| {
@@ -205,15 +205,15 @@ impl System {
         self.services.journal.status.watch_changes()
     }
 
-    /// Starts nothing more; running attempts continue. [`System::shutdown`] does this first.
+    /// Starts nothing more; running attempts continue. [`System::shutdown`] does the first.
     pub async fn start_nothing(&self) {
         self.close_jobs().await;
         self.services.journal.status.stop();
     }
 
-    /// Shuts down: stops grants, cancels pure attempts, lets acting attempts finish within the configured time and then
-    /// stops them, and stops the actors. Open runs stay open. Recorded events are durable when it returns, if the disk
-    /// takes them in that time. Returns the attempts that were stopped while they acted.
+    /// Shuts down: stops grants, cancels pure attempts, lets acting attempts finish within the configured time, stops
+    /// the remaining ones, and stops the actors. Open runs stay open. Recorded events are durable on return, if the
+    /// disk takes them in time. Returns the attempts that were stopped while acting.
     pub async fn shutdown(&self) -> Vec<InDoubt> {
         self.start_nothing().await;
         self.services.scheduler.stop();
@@ -279,7 +279,7 @@ async fn watch_over(services: Arc<RunServices>, root: SupervisorRef) {
     }
 }
 
-/// Resumes everything that waits for disk space, if there is some.
+/// Resumes everything that waits for disk space, if any exists.
 fn look_for_space(services: &RunServices) {
     services.attempts.sweep();
     if services.journal.has_room() {

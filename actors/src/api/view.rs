@@ -42,7 +42,6 @@ pub struct RunView {
     pub over_by: Option<Ticks>,
     /// The last folded record.
     pub last: Seq,
-    /// Its position in the journal.
     position: Position,
 }
 
@@ -51,7 +50,7 @@ pub struct RunView {
 pub struct RecoveryPreview {
     /// The state then: attempts that may not be repeated are in doubt.
     pub run: Run,
-    /// Nodes whose attempt is repeated.
+    /// Nodes with a repeated attempt.
     pub again: BTreeSet<NodeId>,
 }
 
@@ -94,7 +93,7 @@ pub struct ReadResult {
 }
 
 impl RunView {
-    /// The facts that decide the status of the run; `active`: this process drives it.
+    /// The facts that decide the status of the run; `active`: the process drives it.
     pub fn status_facts(&self, active: bool) -> StatusFacts<'_> {
         StatusFacts {
             run: &self.run,
@@ -107,7 +106,7 @@ impl RunView {
         }
     }
 
-    /// The requests that the run accepts; `active`: this process drives it.
+    /// The requests that the run accepts; `active`: the process drives it.
     pub fn lifecycle(&self, active: bool) -> RunLifecycle {
         RunLifecycle::of(self.status_facts(active))
     }
@@ -123,15 +122,15 @@ impl System {
         self.services.journal.run(run)?.ok_or(RunError::Unknown(run))
     }
 
-    /// A run, folded up to `at`; durable when this returns.
+    /// A run, folded up to `at`; durable on return.
     pub async fn view(&self, run: RunId, at: Option<Seq>) -> Result<RunView, RunError> {
         let view = fold(&self.services, &self.row(run)?, at)?;
         self.services.journal.durable(view.position).await?;
         Ok(view)
     }
 
-    /// Previews the recovery of an inactive run whose last record is in the view: attempts whose process ended. `None`
-    /// if there are none, or the run is driven. Records and starts nothing.
+    /// Previews the recovery of an inactive run from a view at its last record: attempts of an ended process. `None`
+    /// without such attempts, or if the run is driven. Records and starts nothing.
     pub fn ahead(&self, view: &RunView) -> Option<RecoveryPreview> {
         let id = view.opened.run;
         if view.closed.is_some() || self.services.active_runs.has(id) {

@@ -45,7 +45,7 @@ pub(crate) async fn shown(
     }
 }
 
-/// The request of a node that is about to do this work.
+/// The request of a node that is about to do the work.
 pub(crate) fn of_work(gatekeeper: &Gatekeeper, caller: &Caller, node: &Node, work: &Work) -> ApprovalRequest {
     let shown = as_planned(gatekeeper, caller, node, HumanRequestKind::Before);
     match work {

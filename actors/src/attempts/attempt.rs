@@ -1,4 +1,4 @@
-//! The work of an attempt, from its permit to an output that meets its contract. Runs outside the actors.
+//! The work of an attempt, from permit to accepted output. Runs outside the actors.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,15 +22,20 @@ use crate::base::limits::TEST_MS_MAX;
 use crate::state::caller::Caller;
 use crate::storage::results::invalid;
 
-/// The work of an attempt.
 pub(crate) enum Work {
-    Tool { tool: Arc<dyn Tool>, permit: Permit },
+    Tool {
+        tool: Arc<dyn Tool>,
+        permit: Permit,
+    },
     /// Renders a template over the results of dependencies.
-    Render { template: String, values: Map<String, Value> },
+    Render {
+        template: String,
+        values: Map<String, Value>,
+    },
 }
 
 impl Work {
-    /// Whether the work takes microseconds and never waits.
+    /// True if the work takes microseconds and never waits.
     pub(crate) fn is_quick(&self) -> bool {
         match self {
             Work::Tool { tool, permit } => tool.is_quick(permit.params()),
@@ -38,7 +43,7 @@ impl Work {
         }
     }
 
-    /// Whether the work changes the world, according to the node or to the permit, which knows the parameters.
+    /// True if the work changes the world, according to the node or to the permit, which knows the parameters.
     pub(crate) fn acts(&self, node: &Node) -> bool {
         match self {
             Work::Tool { permit, .. } => node.reach().and(permit.class()).acts(),
@@ -192,7 +197,6 @@ pub(crate) async fn judge_plan(
     judged.map_err(|failure| failure.message)
 }
 
-/// The outcome of a finished timer.
 pub(crate) fn slept() -> Outcome {
     let empty = json::canonical(&json!({})).expect("an empty object is canonical");
     let artifact: Digest = lineage::artifact(JSON, empty.as_str().as_bytes());

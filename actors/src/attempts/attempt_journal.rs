@@ -1,4 +1,4 @@
-//! The journal of one attempt: what it records of itself while it runs.
+//! The journal of one attempt: records made during the attempt.
 
 mod log;
 mod slot;
@@ -25,7 +25,7 @@ use crate::base::paused_time::{PausedTime, SPACE_RETRY};
 use crate::storage::step_logs::RunStepLog;
 
 tokio::task_local! {
-    /// The step that is being called in this task; steps that begin inside are nested in it.
+    /// The step that the task is calling; steps begun inside are nested.
     pub(crate) static AROUND: Option<Arc<str>>;
 }
 
@@ -35,17 +35,14 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Identity and authority of the attempt of a journal.
 pub(crate) struct Site {
     pub(crate) run: RunId,
-    /// The stream for its records.
     pub(crate) stream: StreamId,
     pub(crate) of: AttemptRef,
-    /// Idempotency key of the work.
     pub(crate) key: Digest,
     pub(crate) heartbeat_ms: Option<u64>,
     /// Highest allowed impact, 0 to 2.
     pub(crate) impact: u8,
 }
 
-/// The journal of a running attempt.
 pub(crate) struct AttemptJournal {
     pub(crate) executor: Arc<Executor>,
     pub(crate) site: Site,
@@ -53,7 +50,6 @@ pub(crate) struct AttemptJournal {
     over: AtomicBool,
     /// A step has an unknown outcome that only a person can settle.
     in_doubt: AtomicBool,
-    /// Wakes at every sign of life.
     signs: Notify,
     /// Wakes when a step ends or waits for a run.
     lulls: Notify,
@@ -63,10 +59,8 @@ pub(crate) struct AttemptJournal {
     pub(crate) waited: Arc<PausedTime>,
 }
 
-/// Progress of the attempt.
 struct Progress {
     sign: Instant,
-    /// Reported, but not recorded yet.
     unwritten: Option<Json>,
     written: Option<Instant>,
 }
@@ -96,7 +90,6 @@ impl AttemptJournal {
         self.notes.get_or_init(|| self.executor.step_logs.of(self.site.stream))
     }
 
-    /// Queries the history of this work.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&StepHistory) -> T) -> Result<T, AttemptLogError> {
         self.notes().ask(&self.site.of, question)
     }
@@ -164,7 +157,7 @@ impl AttemptJournal {
         }
     }
 
-    /// Whether a step's outcome is unknown, now or from a dead process. Recorded, so that a person's order to repeat
+    /// True if a step's outcome is unknown, now or from a dead process. Recorded, so that a person's order to repeat
     /// applies to that step.
     pub(crate) async fn is_in_doubt(&self) -> bool {
         let attempt = self.site.of.attempt;
@@ -186,7 +179,6 @@ impl AttemptJournal {
         is_in_doubt
     }
 
-    /// A sign of life.
     pub(crate) fn sign(&self) {
         lock(&self.progress).sign = Instant::now();
         self.signs.notify_one();
@@ -207,7 +199,6 @@ impl AttemptJournal {
         (silent, write)
     }
 
-    /// Records the last reported progress.
     fn write(&self) {
         let Some(token) = lock(&self.progress).unwritten.take() else { return };
         let progress = AttemptProgress { of: self.site.of.clone(), token };
@@ -230,7 +221,6 @@ impl AttemptJournal {
     }
 }
 
-/// Work that exceeded its time.
 pub(crate) struct Late {
     pub(crate) ms: u64,
     /// The run's budget is used up, not the attempt's timeout.

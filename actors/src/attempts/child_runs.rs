@@ -31,10 +31,9 @@ pub(crate) trait ChildRuns: Send + Sync {
     fn cancel(&self, run: RunId) -> BoxFuture<'_, Result<(), RunError>>;
 }
 
-/// A run that an attempt follows.
 pub(crate) trait ChildRun: Send {
-    /// Waits until the run has closed. An error: it was suspended for a reason that no resume removes. `Ok(None)`: it
-    /// waits for a person or was suspended on request, and may continue.
+    /// Waits until the run has closed. An error: a suspension that no resume can lift. `Ok(None)`: the run waits for a
+    /// person or was suspended on request, and may continue.
     fn ended(&mut self) -> BoxFuture<'_, Result<Option<RunOutcome>, String>>;
 }
 

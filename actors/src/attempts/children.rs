@@ -86,7 +86,7 @@ impl AttemptJournal {
         Ok(ChildRunResult { run, outcome, outputs })
     }
 
-    /// The submission of a child run, limited by the run of this attempt.
+    /// The submission of a child run, limited by the run of the attempt.
     fn order(
         &self,
         step: &str,
@@ -199,7 +199,7 @@ impl AttemptJournal {
     }
 }
 
-/// Whether the parent no longer wants the run: its node has ended, is draining, or was patched.
+/// True if the parent no longer wants the run: its node has ended, is draining, or was patched.
 pub(crate) fn is_unwanted(runs: &RunReader, parent: &Parent) -> Result<bool, JournalError> {
     let Some(row) = runs.journal.run(parent.run)? else { return Ok(true) };
     match row.status {
@@ -233,7 +233,7 @@ impl Executor {
         }
     }
 
-    /// Cancels the child runs whose node `is_unwanted`.
+    /// Cancels the child runs of nodes that `is_unwanted` selects.
     pub(crate) fn cancel_opened(
         self: &Arc<Executor>,
         client: &ClientId,

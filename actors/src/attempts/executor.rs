@@ -26,7 +26,6 @@ use crate::storage::results::ResultStore;
 use crate::storage::run_reader::RunReader;
 use crate::storage::step_logs::StepLogs;
 
-/// Spawns attempts, with the components that they use.
 pub(crate) struct Executor {
     pub(crate) journal: Arc<JournalClient>,
     pub(crate) runs: Arc<RunReader>,
@@ -38,13 +37,12 @@ pub(crate) struct Executor {
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,
     pub(crate) measures: Measures,
-    /// Opens child runs.
     pub(crate) children: ChildRunSlot,
 }
 
 impl Executor {
-    /// Spawns an attempt. `acts`: it changes the world, so a shutdown waits for it. A body that returns `None` has not
-    /// begun, and its slot is free again.
+    /// Spawns an attempt. `acts`: the attempt changes the world, so a shutdown waits for its end. A body that returns
+    /// `None` has not begun, and its slot is free again.
     pub(crate) fn spawn(
         self: &Arc<Executor>,
         key: AttemptKey,

@@ -5,10 +5,10 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, NodeState, OperationError, ResolutionError, RunFoldError};
 
-/// Why an operation on a run failed. Nothing has changed then.
+/// The reason why an operation on a run failed. Nothing has changed then.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
-    /// No run has this id.
+    /// No run has the id.
     #[error("no run {0}")]
     Unknown(RunId),
     /// The run has no such node.
@@ -31,7 +31,7 @@ pub enum RunError {
     NoResult {
         /// The node.
         node: NodeId,
-        /// Its state.
+        /// The state.
         state: NodeState,
     },
     /// The answer does not fit the question.
@@ -45,7 +45,7 @@ pub enum RunError {
     NodeOver {
         /// The node.
         node: NodeId,
-        /// Its terminal state.
+        /// The terminal state.
         state: NodeState,
     },
     /// The requested change of the plan is refused.

@@ -11,7 +11,6 @@ pub(crate) const ALIKE_MAX: usize = 1_024;
 /// Longest text of an interned value in bytes; longer ones are rarely equal.
 const ALIKE_BYTES_MAX: usize = 4_096;
 
-/// Values by their canonical text.
 pub(crate) struct Interner<T>(BTreeMap<Json, Arc<T>>);
 
 impl<T> Default for Interner<T> {

@@ -5,7 +5,6 @@ use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 /// Separator of pipeline and stage in the name of a stage's actor; names of agents and clients never contain it.
 pub(crate) const BETWEEN: char = '/';
 
-/// One attempt of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AttemptKey {
     pub(crate) run: RunId,
@@ -21,11 +20,9 @@ pub(crate) struct FairShareKey {
     pub(crate) agent: Option<AgentId>,
 }
 
-/// An agent, as the scheduler sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) agent: AgentId,
     pub(crate) lane: FairShareKey,
-    /// Weight among the agents of the client.
     pub(crate) weight: u32,
 }

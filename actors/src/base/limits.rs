@@ -36,7 +36,7 @@ pub const TEST_MS_MAX: u64 = 60_000;
 /// Pipelines.
 pub const PIPELINES_MAX: usize = 256;
 
-/// Events that a stage of this process may lag behind; publishers wait beyond that.
+/// Events that a stage of the process may lag behind; publishers wait beyond that.
 pub const PIPELINE_BEHIND_MAX: u64 = 10_000;
 
 /// Milliseconds for the judge of a run.

@@ -1,4 +1,4 @@
-//! Locking a mutex whose data stays consistent when a holder panics.
+//! Locking a mutex with data that stays consistent when a holder panics.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

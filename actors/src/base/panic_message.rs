@@ -1,4 +1,3 @@
-
 use std::any::Any;
 
 /// The message of a panic; `no words` if the payload is no string.

@@ -20,7 +20,6 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// Waiting times of an attempt.
 #[derive(Default)]
 pub(crate) struct PausedTime {
     /// Waits for disk space or for a slot; they do not count against the timeout.
@@ -31,12 +30,9 @@ pub(crate) struct PausedTime {
 
 #[derive(Default)]
 struct PauseSpans {
-    /// Sum of the finished waits.
     over: Duration,
-    /// Waits at this moment.
     waiting: u32,
     since: Option<Instant>,
-    /// End of the last wait.
     until: Option<Instant>,
 }
 
@@ -73,12 +69,10 @@ impl PausedTime {
         Pause(self)
     }
 
-    /// Begins a time without a slot.
     pub(crate) fn without_slot(&self) {
         lock(&self.unpaid).begin();
     }
 
-    /// Ends a time without a slot.
     pub(crate) fn with_slot(&self) {
         lock(&self.unpaid).end();
     }
@@ -88,7 +82,6 @@ impl PausedTime {
         lock(&self.still).total()
     }
 
-    /// Time so far that costs nothing.
     pub(crate) fn unpaid(&self) -> Duration {
         lock(&self.unpaid).total()
     }

@@ -1,4 +1,4 @@
-//! Whether the system runs, is stopping or has halted, and the signal that the state of a run may have changed.
+//! True if the system runs, is stopping or has halted, and the signal that the state of a run may have changed.
 
 use tokio::sync::watch;
 
@@ -26,7 +26,6 @@ impl Default for SystemStatus {
 }
 
 impl SystemStatus {
-    /// Starts nothing from here on.
     pub(crate) fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -35,7 +34,6 @@ impl SystemStatus {
         *self.stopping.borrow()
     }
 
-    /// Completes when the system is stopping.
     pub(crate) async fn stopped(&self) {
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
@@ -56,7 +54,7 @@ impl SystemStatus {
         self.notify_changed();
     }
 
-    /// Why the system has halted, if it has.
+    /// The reason why the system has halted, if it has.
     pub(crate) fn halted(&self) -> Option<String> {
         self.halted.borrow().clone()
     }
@@ -65,12 +63,10 @@ impl SystemStatus {
         self.halted.borrow().is_some()
     }
 
-    /// Signals the halt.
     pub(crate) fn watch_halted(&self) -> watch::Receiver<Option<String>> {
         self.halted.subscribe()
     }
 
-    /// Wakes the waiters for any run.
     pub(crate) fn notify_changed(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }

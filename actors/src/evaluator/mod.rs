@@ -22,7 +22,6 @@ use crate::storage::journal_client::JournalClient;
 
 pub(crate) struct Evaluator;
 
-/// Components of the evaluator.
 #[derive(Clone)]
 pub(crate) struct EvaluatorArguments {
     pub(crate) journal: Arc<JournalClient>,
@@ -30,7 +29,6 @@ pub(crate) struct EvaluatorArguments {
     pub(crate) evaluation: Arc<Evaluation>,
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) measures: Measures,
-    /// Agents with cached last scores.
     pub(crate) histories_max: usize,
 }
 
@@ -166,7 +164,6 @@ mod tests {
         Evaluated { scores, composite: score }
     }
 
-    /// An evaluator and its metrics.
     struct World {
         state: EvaluatorState,
         seen: Seen,
@@ -222,7 +219,6 @@ mod tests {
             self.append(StreamId::run(&lane().client, run(number)), 0, number as i64, events);
         }
 
-        /// Judges a run and tells the evaluator.
         fn judge(&mut self, number: u128, score: u16) {
             let (quality, evaluated) = (Some(score), all(score));
             let (by, note) = ("pat".to_owned(), String::new());

@@ -14,13 +14,13 @@ use crate::messages::resolution::ResolveRequest;
 use crate::messages::slots::Granted;
 
 pub(crate) enum AgentMessage {
-    /// Drive this run, and answer these earlier requests.
+    /// Drive the run, and answer these earlier requests.
     Drive(Box<RunRow>, Vec<(Request, AskReply)>),
     /// The run queue granted slots.
     Granted(Vec<Granted>),
     /// Attempts ended and were settled. Their results are in the attempt table.
     Ended(Vec<AttemptKey>),
-    /// The run queue had no room for these nodes.
+    /// The run queue had no room for the nodes.
     NoRoom(Vec<NodeId>),
     /// Continue a turn that ended early.
     Again,
@@ -30,7 +30,7 @@ pub(crate) enum AgentMessage {
     OutOfCredit { out: bool, surplus: bool },
     /// The earliest deadline has passed.
     Due,
-    /// The plan's own contract was judged for this version; `broken` says why it does not hold.
+    /// The plan's own contract was judged for the version; `broken` says why it does not hold.
     ContractJudged { version: u32, broken: Option<String> },
     /// The judge has given an opinion, or failed.
     Judged { run: RunId, judgement: Judgement },

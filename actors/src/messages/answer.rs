@@ -1,4 +1,3 @@
-
 use ostler_kernel::id::{Digest, NodeId, Ticks};
 use ostler_kernel::run::{Run, RunInput};
 
@@ -24,7 +23,7 @@ impl Answer {
         Answer { approve: true, by: "operator".to_owned(), note: String::new() }
     }
 
-    /// Rejects, by `operator`. Before an action this cancels the node; a rejected result may be made again.
+    /// Rejects, by `operator`. Before an action the cancels the node; a rejected result may be made again.
     pub fn reject() -> Answer {
         Answer { approve: false, ..Answer::approve() }
     }

@@ -18,7 +18,7 @@ pub struct ClientChange {
     pub credits: Option<i64>,
 }
 
-/// The weight of a client among those of its tier.
+/// The weight of a client among the ones of its tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
     /// A fixed weight, 1 to 1,000,000.
@@ -27,7 +27,7 @@ pub enum Weight {
     OfCredits,
 }
 
-/// Why a client was not changed.
+/// The reason why a client was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// The name is malformed.
@@ -39,7 +39,7 @@ pub enum ClientError {
     /// The weight is out of range.
     #[error("weight {0} is not within 1 and {WEIGHT_MAX}")]
     Weight(u32),
-    /// The configuration sets the terms of this client.
+    /// The configuration sets the terms of the client.
     #[error("the terms of client {0} are stated in ostler.toml: change them there, under [clients.{0}]")]
     Configured(ClientId),
     /// The change of credits is impossible.
@@ -59,12 +59,12 @@ pub enum ClientError {
 }
 
 impl ClientChange {
-    /// Whether the change sets terms, not only credits.
+    /// True if the change sets terms, not only credits.
     pub(crate) fn sets_terms(&self) -> bool {
         self.weight.is_some() || self.contracted.is_some()
     }
 
-    /// The records of the change, for a client with these terms.
+    /// The records of the change, for a client with the terms.
     pub(crate) fn events(&self, client: &ClientId, terms: &ClientTerms, spent: u64) -> Vec<Event> {
         let client = || client.clone();
         let served = self.sets_terms().then(|| Event::ClientSet {

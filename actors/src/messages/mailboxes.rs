@@ -15,7 +15,6 @@ pub(crate) struct Mailboxes {
     pub(crate) registry: StableRef<RegistryMessage>,
     pub(crate) evaluator: StableRef<EvaluatorMessage>,
     pub(crate) scheduler: StableRef<SchedulerMessage>,
-    /// The pool and the number of its start.
     pool: Mutex<Option<(Pool, u64)>>,
 }
 
@@ -26,12 +25,11 @@ impl Mailboxes {
         *link = pool.map(|pool| (pool, number));
     }
 
-    /// Drops the pool, which holds this mailbox, once the tree has ended.
+    /// Drops the pool, which holds the mailbox, once the tree has ended.
     pub(crate) fn clear(&self) {
         self.set_pool(None);
     }
 
-    /// The pool and the number of its start.
     pub(crate) fn pool(&self) -> Option<(Pool, u64)> {
         lock(&self.pool).clone()
     }

@@ -1,4 +1,4 @@
-//! Why the market refuses a job or an offer.
+//! The reason why the market refuses a job or an offer.
 
 use ostler_kernel::evaluation::UnknownDomain;
 use ostler_kernel::id::{AgentId, RunId};
@@ -9,10 +9,10 @@ use ostler_kernel::port::JournalError;
 
 use crate::messages::submission::SubmitError;
 
-/// Why an offer was refused.
+/// The reason why an offer was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefused {
-    /// No agent has this name.
+    /// No agent has the name.
     #[error("there is no agent {0} with a name of its own: `ostler spawn {0}` makes it")]
     Unknown(AgentId),
     /// The offer is malformed.
@@ -29,7 +29,7 @@ pub enum OfferRefused {
     Restarting,
 }
 
-/// Why a job was refused or cannot continue.
+/// The reason why a job was refused or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum MarketError {
     /// The job is malformed.
@@ -41,10 +41,10 @@ pub enum MarketError {
     /// The domain has no weights.
     #[error(transparent)]
     Domain(#[from] UnknownDomain),
-    /// Another job has this id.
+    /// Another job has the id.
     #[error("there is a job {0} already, and it is another one")]
     Taken(RunId),
-    /// No job has this id.
+    /// No job has the id.
     #[error("there is no job {0}")]
     Unknown(RunId),
     /// The maximal number of jobs is open.

@@ -1,4 +1,4 @@
-//! Messages between the actors, the mailboxes that deliver them, and the types that they carry.
+//! Messages of the actors, their mailboxes, and the types in messages.
 
 pub(crate) mod agent;
 pub(crate) mod answer;

@@ -1,5 +1,6 @@
 //! Messages to the registry, and its answers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ostler_kernel::agent::Profile;
@@ -11,6 +12,8 @@ use ostler_kernel::port::{JournalError, Position, RunRow};
 use ostler_kernel::run::Canceller;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::time::Instant;
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
@@ -31,11 +34,22 @@ pub(crate) enum RegistryMessage {
     /// Drive an open run.
     Drive(RunRow),
     /// An actor has started and asks for its work.
-    Up { agent: AgentId, actor: ActorRef<AgentMessage> },
+    Up {
+        agent: AgentId,
+        actor: ActorRef<AgentMessage>,
+    },
     /// A run is closed or suspended: the agent is free for its next one.
-    Done { agent: AgentId, run: RunId },
+    Done {
+        agent: AgentId,
+        run: RunId,
+    },
     /// Suspend a run that its agent cannot continue; the replies wait for the record.
-    Suspend { agent: AgentId, run: RunId, reason: String, replies: Vec<AskReply> },
+    Suspend {
+        agent: AgentId,
+        run: RunId,
+        reason: String,
+        replies: Vec<AskReply>,
+    },
     /// An attempt ended while no driver had its run.
     UndeliveredResult(AttemptKey),
     /// Appended records were rolled back: the registry fails on purpose, so that the tree reads everything again.
@@ -43,34 +57,75 @@ pub(crate) enum RegistryMessage {
     /// The disk has space again.
     SpaceFound,
     /// Record the suspension of a run that was not recorded for lack of space.
-    Park { row: RunRow, reason: String },
+    Park {
+        row: RunRow,
+        reason: String,
+    },
     /// The agent's first run now waits for a person: requests to the runs behind it are refused.
-    BlockedOnHuman { agent: AgentId },
+    BlockedOnHuman {
+        agent: AgentId,
+    },
     /// An actor has ended; `again`: its supervisor restarts it.
-    Gone { agent: AgentId, again: bool },
+    Gone {
+        agent: AgentId,
+        again: bool,
+    },
     /// An actor failed too often: its agent is quarantined.
-    GivenUp { agent: AgentId, reason: String },
+    GivenUp {
+        agent: AgentId,
+        reason: String,
+    },
     /// Put an agent back into service; the reply is the position of the record.
-    Release { agent: AgentId, reply: RpcReplyPort<Result<Position, ReleaseError>> },
+    Release {
+        agent: AgentId,
+        reply: RpcReplyPort<Result<Position, ReleaseError>>,
+    },
     /// The pool has started, without children.
     PoolUp,
-    /// The pool with this number ended before the agent started.
-    PoolGone { agent: AgentId, pool: u64 },
-    /// The pool with this number is full: the agent waits for a place. `called`: it has waited before.
-    NoPlace { agent: AgentId, pool: u64, called: bool },
-    /// The next agent in line may try to start in the pool with this number.
-    CallNext { pool: u64 },
+    /// The pool with the number ended before the agent started.
+    PoolGone {
+        agent: AgentId,
+        pool: u64,
+    },
+    /// The pool with the number is full: the agent waits for a place. `called`: it has waited before.
+    NoPlace {
+        agent: AgentId,
+        pool: u64,
+        called: bool,
+    },
+    /// The next agent in line may try to start in the pool with the number.
+    CallNext {
+        pool: u64,
+    },
     /// A request to a run: forwarded to its actor, which is started first if necessary.
-    Ask { agent: AgentId, run: RunId, request: Request, reply: AskReply },
+    Ask {
+        agent: AgentId,
+        run: RunId,
+        request: Request,
+        reply: AskReply,
+    },
     /// A run only waits, for a time, a person or credits (`unpaid`), and needs no actor. `asked`: the requests that the
     /// actor has received.
-    Passivate { agent: AgentId, run: RunId, until: Option<Instant>, unpaid: bool, asked: u64 },
+    Passivate {
+        agent: AgentId,
+        run: RunId,
+        until: Option<Instant>,
+        unpaid: bool,
+        asked: u64,
+    },
     /// A client may have credits again.
-    Credits { client: ClientId },
+    Credits {
+        client: ClientId,
+    },
     /// Load runs of the client that wait for credits, if it still has some.
-    ResumeForCredits { client: ClientId },
+    ResumeForCredits {
+        client: ClientId,
+    },
     /// The deadline of a passive run has come.
-    Wake { agent: AgentId, run: RunId },
+    Wake {
+        agent: AgentId,
+        run: RunId,
+    },
     /// Cancel a run. A run behind another of its agent is cancelled and closed at once; the reply is the position of
     /// the record, or `None` if the run is not queued.
     CancelQueued {
@@ -86,21 +141,40 @@ pub(crate) enum RegistryMessage {
         reply: RpcReplyPort<Result<Option<Position>, ClientError>>,
     },
     /// Record a verdict; the reply is the position of the record.
-    Judge { row: RunRow, said: Box<Said>, reply: RpcReplyPort<Result<Position, EvaluationError>> },
+    Judge {
+        row: RunRow,
+        said: Box<Said>,
+        reply: RpcReplyPort<Result<Position, EvaluationError>>,
+    },
     /// Record an offer; the reply is the position of the record.
-    Offer { agent: AgentId, offer: Box<Offer>, reply: RpcReplyPort<Result<Position, OfferRefused>> },
+    Offer {
+        agent: AgentId,
+        offer: Box<Offer>,
+        reply: RpcReplyPort<Result<Position, OfferRefused>>,
+    },
     /// Move a market job to its next stage; the reply is the position of the record.
-    Market { job: RunId, step: Box<MarketStep>, reply: RpcReplyPort<Result<Position, MarketError>> },
-    List { reply: RpcReplyPort<Vec<AgentRow>> },
-    Find { agent: AgentId, reply: RpcReplyPort<Option<AgentRow>> },
+    Market {
+        job: RunId,
+        step: Box<MarketStep>,
+        reply: RpcReplyPort<Result<Position, MarketError>>,
+    },
+    List {
+        reply: RpcReplyPort<Vec<AgentRow>>,
+    },
+    Find {
+        agent: AgentId,
+        reply: RpcReplyPort<Option<AgentRow>>,
+    },
     /// Number of agents in each state.
-    Count { reply: RpcReplyPort<Vec<(&'static str, usize)>> },
+    Count {
+        reply: RpcReplyPort<Vec<(&'static str, usize)>>,
+    },
 }
 
-/// Why an agent was not registered.
+/// The reason why an agent was not registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Another client has an agent of this name.
+    /// Another client has an agent of the name.
     #[error("agent {agent} belongs to client {owner}, not to {client}: choose another name")]
     Taken {
         /// The name.
@@ -115,7 +189,7 @@ pub enum RegisterError {
     Weight {
         /// The name.
         agent: AgentId,
-        /// Its weight.
+        /// The weight.
         weight: u32,
     },
     /// The agent has another profile.
@@ -135,10 +209,10 @@ pub enum RegisterError {
     Journal(#[from] JournalError),
 }
 
-/// Why an agent was not released.
+/// The reason why an agent was not released.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseError {
-    /// No agent has this name.
+    /// No agent has the name.
     #[error("there is no agent {0} with a name of its own")]
     Unknown(AgentId),
     /// The agent is in service.
@@ -153,7 +227,7 @@ pub enum ReleaseError {
 }
 
 /// An agent in the registry.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentRow {
     /// The name.
     pub agent: AgentId,
@@ -161,14 +235,31 @@ pub struct AgentRow {
     pub client: ClientId,
     /// Weight among the agents of the client.
     pub weight: u32,
-    /// `idle` (no actor and no work), `starting`, `live`, `stopping` or `quarantined`.
-    pub state: &'static str,
+    /// `idle` (no actor and no work), `waiting` (for one of a limited number of actors), `starting`, `live`, `stopping` or
+    /// `quarantined`.
+    pub state: Cow<'static, str>,
     /// The permanent profile.
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub profile: Arc<Profile>,
     /// The present offer; without a domain of its own, that of the profile counts. `None`: no offer.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "without_nulls")]
     pub offer: Option<Arc<Offer>>,
     /// Reason of the quarantine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Open runs of the agent.
     pub runs_open: usize,
+}
+
+fn is_empty(profile: &Arc<Profile>) -> bool {
+    profile.is_empty()
+}
+
+/// Serialises an offer without its absent fields. Records hold offers too, in a format that needs every field.
+fn without_nulls<S: Serializer>(offer: &Option<Arc<Offer>>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut offer = serde_json::to_value(offer).map_err(S::Error::custom)?;
+    if let Some(fields) = offer.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    offer.serialize(serializer)
 }

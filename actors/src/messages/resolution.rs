@@ -6,7 +6,6 @@ use ostler_kernel::run::{Resolution, ResolutionKind, Run, RunInput};
 
 use crate::base::error::RunError;
 
-/// The settlement with its result stored.
 pub(crate) enum StoredHow {
     Done(Output),
     Redo,

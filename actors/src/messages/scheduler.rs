@@ -1,6 +1,6 @@
 //! Messages to the scheduler.
 
 pub(crate) enum SchedulerMessage {
-    /// The run queue is inconsistent, for this reason.
+    /// The run queue is inconsistent, for the reason.
     Broken(String),
 }

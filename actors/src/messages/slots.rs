@@ -4,7 +4,6 @@ use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_scheduler::{JobHandle, Price};
 
-/// A ready node that wants a slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) run: RunId,
@@ -13,7 +12,6 @@ pub(crate) struct Job {
     pub(crate) rank: u64,
     /// Opening time of the run in milliseconds: older runs of a share go first, and rank orders within a run.
     pub(crate) opened_ms: u64,
-    /// Expected cost.
     pub(crate) estimate: Price,
 }
 
@@ -22,7 +20,6 @@ pub(crate) struct Job {
 pub(crate) struct Ticket {
     pub(crate) epoch: u64,
     pub(crate) job: JobHandle,
-    /// The charged estimate.
     pub(crate) estimate: Price,
 }
 

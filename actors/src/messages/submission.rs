@@ -17,7 +17,7 @@ use crate::base::error::RunError;
 pub struct Submission {
     /// The validated plan. Submitting the same `Arc` again reuses its canonical text.
     pub plan: Arc<Plan>,
-    /// The client that pays; ignored if `agent` is named, whose client pays.
+    /// The client that pays; ignored if `agent` is named: then the agent's client pays.
     pub client: ClientId,
     /// The agent; `None`: one of the run's own.
     pub agent: Option<AgentId>,
@@ -83,7 +83,7 @@ impl Term {
         }
     }
 
-    /// The terms that differ from those of the opening record. The policy may have changed since, and the seed is drawn
+    /// The terms that differ from the ones of the opening record. The policy may have changed since, and the seed is drawn
     /// anew.
     pub(crate) fn between(then: &RunOpened, now: &RunOpened) -> Vec<Term> {
         let RunOpened { run: _, client, agent, plan, intent, scope, workspace, policy_epoch: _, seed: _ } =
@@ -100,7 +100,7 @@ impl Term {
     }
 }
 
-/// Why a submission was refused.
+/// The reason why a submission was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
     /// Canonical JSON cannot represent the plan.
@@ -139,7 +139,7 @@ pub enum SubmitError {
         /// The reason.
         why: String,
     },
-    /// A run of this id exists, with other terms.
+    /// A run of the id exists, with other terms.
     #[error(
         "run {run} was opened before, with another {}: submit what was submitted then, or take a new id",
         differs.iter().map(Term::as_str).collect::<Vec<_>>().join(", ")
@@ -150,7 +150,7 @@ pub enum SubmitError {
         /// The terms that differ; at least one.
         differs: Vec<Term>,
     },
-    /// A run of this id exists, and its records cannot be read.
+    /// A run of the id exists, and its records cannot be read.
     #[error(transparent)]
     Unreadable(Box<RunError>),
     /// The journal refused the opening record.

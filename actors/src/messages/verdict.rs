@@ -1,4 +1,3 @@
-
 use ostler_kernel::evaluation::{ScoreError, Verdict, Weights, evaluate};
 use ostler_kernel::event::Evaluated;
 use ostler_kernel::id::{RunId, Ticks};
@@ -19,7 +18,7 @@ pub struct VerdictRequest {
     pub note: String,
 }
 
-/// Why a verdict was refused.
+/// The reason why a verdict was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EvaluationError {
     /// The verdict has no score.
@@ -42,14 +41,13 @@ pub enum EvaluationError {
     Journal(#[from] JournalError),
 }
 
-/// A verdict on its way to the journal.
 pub(crate) struct Said {
     pub(crate) request: VerdictRequest,
     pub(crate) weights: Weights,
 }
 
 impl Said {
-    /// Whether the verdict equals the last one.
+    /// True if the verdict equals the last one.
     pub(crate) fn repeats(&self, verdicts: &[(Ticks, Verdict)]) -> bool {
         let VerdictRequest { quality_pm, adherence_pm, by, note } = &self.request;
         verdicts.last().is_some_and(|(_, last)| {
@@ -57,7 +55,7 @@ impl Said {
         })
     }
 
-    /// The record of the verdict, for a run with this row.
+    /// The record of the verdict, for a run with the row.
     pub(crate) fn verdict(self, row: &RunRow) -> Result<Verdict, EvaluationError> {
         let VerdictRequest { quality_pm, adherence_pm, by, note } = self.request;
         let known = row.evaluated.ok_or(EvaluationError::NotEvaluated(row.run))?;

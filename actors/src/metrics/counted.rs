@@ -1,4 +1,4 @@
-//! A journal that counts its records: the one place that all of them pass.
+//! A journal that counts records: the one place they all pass.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use ostler_kernel::run::{RunOutcome, TransitionReason};
 use super::metric;
 use super::shared_recorder::SharedRecorder;
 
-/// Wraps a journal in counting.
 pub(super) fn journal(journal: Arc<dyn Journal>, recorder: SharedRecorder) -> Arc<dyn Journal> {
     Arc::new(Counted { journal, recorder })
 }
@@ -32,7 +31,6 @@ struct Counted {
     recorder: SharedRecorder,
 }
 
-/// A counted property of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Count {
     Run(RunOutcome),
@@ -55,7 +53,6 @@ impl Count {
     }
 }
 
-/// The counted properties of events.
 fn counts(events: &[Event]) -> Vec<Count> {
     let tried = |level| Count::Recovery { level, result: "tried" };
     let mut counts = Vec::new();

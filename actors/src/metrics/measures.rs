@@ -40,10 +40,9 @@ struct Recording {
     tally: Mutex<Tally>,
 }
 
-/// Denial code of allowed calls.
 const NO_CODE: &str = "none";
 
-/// Children of the root; those of the pool share one name.
+/// Children of the root; the ones of the pool share one name.
 const CHILDREN: [&str; 7] = ["registry", "evaluator", "scheduler", "pipelines", "pool", AGENT, STAGE];
 const AGENT: &str = "agent";
 const STAGE: &str = "stage";
@@ -75,12 +74,10 @@ impl Measures {
         self.0.is_some()
     }
 
-    /// The present time, if metrics are on.
     pub(crate) fn now(&self) -> Option<Instant> {
         self.is_on().then(Instant::now)
     }
 
-    /// Wraps the journal in counting.
     pub(crate) fn count(&self, journal: Arc<dyn Journal>) -> Arc<dyn Journal> {
         match &self.0 {
             Some(recording) => counted::journal(journal, Arc::clone(&recording.recorder)),
@@ -97,7 +94,6 @@ impl Measures {
         }
     }
 
-    /// Traces and counts an event of an agent.
     pub(crate) fn tell(&self, event: Telemetry, agent: Option<&AgentId>, run: Option<RunId>) {
         let (agent, run) = (agent.map(tracing::field::display), run.map(tracing::field::display));
         tracing::debug!(target: "ostler::agent", event = event.as_str(), agent, run);
@@ -106,7 +102,6 @@ impl Measures {
         }
     }
 
-    /// Counts an ended attempt.
     pub(crate) fn attempted(&self, client: &ClientId, kind: Kind, ended: &Ended) {
         let Some(recording) = &self.0 else { return };
         let seconds = metric::ATTEMPT_SECONDS.histogram(&recording.recorder, [kind.as_str().into()]);
@@ -114,21 +109,18 @@ impl Measures {
         lock(&recording.tally).spend(client, kind, ended.cost);
     }
 
-    /// Counts an evaluation.
     pub(crate) fn evaluated(&self) {
         if let Some(recording) = &self.0 {
             metric::EVALUATIONS.counter(&recording.recorder, []).increment(1);
         }
     }
 
-    /// Counts a regression.
     pub(crate) fn degraded(&self) {
         if let Some(recording) = &self.0 {
             metric::DEGRADATIONS.counter(&recording.recorder, []).increment(1);
         }
     }
 
-    /// Records reputations and jobs.
     pub(crate) fn look_at_market(
         &self,
         into: &dyn Recorder,
@@ -146,14 +138,12 @@ impl Measures {
         }
     }
 
-    /// Counts the cost of ended jobs, by client.
     pub(crate) fn served(&self, served: &[(ClientId, u64)]) {
         if let Some(recording) = &self.0 {
             lock(&recording.tally).serve(served);
         }
     }
 
-    /// The counter of a pipeline's events.
     pub(crate) fn published(&self, pipeline: &PipelineId) -> Counter {
         let Some(recording) = &self.0 else { return Counter::noop() };
         let counter =
@@ -173,7 +163,6 @@ impl Measures {
         metric::GATE_VERDICTS.counter(&recording.recorder, [verdict.into(), code.into()]).increment(1);
     }
 
-    /// Counts a supervision event.
     pub(crate) fn observe(&self, event: &Event<'_>) {
         let counted = match event.what {
             What::Restarted { .. } => metric::RESTARTS,
@@ -186,7 +175,6 @@ impl Measures {
         counted.counter(&recording.recorder, [child.into()]).increment(1);
     }
 
-    /// Records present values.
     pub(crate) fn look(
         &self,
         into: &dyn Recorder,
@@ -211,7 +199,6 @@ impl Measures {
     }
 }
 
-/// A subscribing stage, as metrics show it.
 pub(crate) struct StageLook {
     pub(crate) pipeline: String,
     pub(crate) stage: String,

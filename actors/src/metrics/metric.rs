@@ -38,7 +38,6 @@ const SECONDS: &[f64] = &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.
 /// From 1 µs to 0.1 s.
 const SHORT_SECONDS: &[f64] = &[0.000_001, 0.000_005, 0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.01, 0.1];
 
-/// Powers of two.
 const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
@@ -270,7 +269,6 @@ pub const ALL: [Metric; 32] = [
     MARKET_JOBS,
 ];
 
-/// Metrics have no levels here.
 const METADATA: Metadata<'static> = Metadata::new("ostler", Level::INFO, None);
 
 impl Metric {
@@ -284,17 +282,17 @@ impl Metric {
         }
     }
 
-    /// The counter with these label values, in order.
+    /// The counter with the label values, in order.
     pub fn counter<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Counter {
         recorder.register_counter(&self.key(values), &METADATA)
     }
 
-    /// The gauge with these label values, in order.
+    /// The gauge with the label values, in order.
     pub fn gauge<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Gauge {
         recorder.register_gauge(&self.key(values), &METADATA)
     }
 
-    /// The histogram with these label values, in order.
+    /// The histogram with the label values, in order.
     pub fn histogram<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Histogram {
         recorder.register_histogram(&self.key(values), &METADATA)
     }

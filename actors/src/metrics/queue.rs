@@ -12,7 +12,6 @@ use super::queue_look::{QueueLook, TierLook};
 /// Sums for metrics that the owner of the queue keeps; empty without metrics.
 pub(crate) struct QueueMeasures {
     measures: Measures,
-    /// Settled since the last answer.
     served: BTreeMap<ClientHandle, u64>,
     /// Charges of clients with work at the last answer.
     charged: BTreeMap<ClientHandle, i128>,
@@ -33,7 +32,6 @@ impl QueueMeasures {
         self.measures.dispatched(tier, since);
     }
 
-    /// Counts a settlement.
     pub(crate) fn settled(&mut self, client: ClientHandle, cost: u64) {
         if self.measures.is_on() {
             *self.served.entry(client).or_default() += cost;

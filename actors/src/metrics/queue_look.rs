@@ -7,11 +7,9 @@ use ostler_scheduler::{ClientView, Tier};
 use super::metric::{self, tier_name};
 use super::tally::{OTHER, Tally};
 
-/// State of the run queue.
 pub(crate) struct QueueLook {
     /// By tier: waiting jobs, and the spread of virtual times.
     pub(super) tiers: [(u64, f64); 2],
-    /// Lags of clients with work.
     pub(super) lags: Vec<(ClientId, f64)>,
     pub(super) jain: f64,
     pub(super) owed: f64,
@@ -20,7 +18,6 @@ pub(crate) struct QueueLook {
     pub(super) free: u32,
 }
 
-/// Sums of a tier.
 #[derive(Default)]
 pub(super) struct TierLook {
     pub(super) queued: u64,

@@ -1,4 +1,4 @@
-//! A recorder whose values a test reads.
+//! A recorder for tests, with readable values.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

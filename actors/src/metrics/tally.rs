@@ -8,37 +8,30 @@ use ostler_kernel::plan::Kind;
 
 use super::metric;
 
-/// Clients with names in metrics.
 pub(super) const CLIENTS_NAMED_MAX: usize = 50;
 
-/// Label of all other clients; no client can have this name.
+/// Label of all other clients; no client can have the name.
 pub(super) const OTHER: &str = "(other)";
 
-/// Usage since the start.
 #[derive(Default)]
 pub(super) struct Tally {
     clients: BTreeMap<ClientId, Used>,
     named: BTreeSet<ClientId>,
-    /// Usage of clients while they were unnamed; it only grows, whoever gets a name later.
+    /// Usage of clients while they were unnamed; only grows, also when a client gets a name later.
     others: Shown,
 }
 
-/// Usage of one client.
 #[derive(Default)]
 struct Used {
-    /// Since the start; decides who is busiest.
+    /// Since the start; the largest decide the names.
     total: u64,
-    /// Not shown yet.
     fresh: Shown,
-    /// Shown under the client's name.
     own: Shown,
 }
 
-/// Values of counters.
 #[derive(Default)]
 struct Shown {
     service: u64,
-    /// By kind of node.
     credits: BTreeMap<Kind, u64>,
 }
 
@@ -60,7 +53,6 @@ impl Shown {
 }
 
 impl Tally {
-    /// Adds the cost of an attempt.
     pub(super) fn spend(&mut self, client: &ClientId, kind: Kind, credits: u64) {
         *self.used(client).fresh.credits.entry(kind).or_default() += credits;
     }
@@ -82,17 +74,15 @@ impl Tally {
         self.clients.entry(client.clone()).or_default()
     }
 
-    /// The named clients.
     pub(super) fn named(&self) -> impl Iterator<Item = &ClientId> {
         self.named.iter()
     }
 
-    /// Whether the client is named.
+    /// True if the client is named.
     pub(super) fn names(&self, client: &ClientId) -> bool {
         self.named.contains(client)
     }
 
-    /// Records everything, fresh usage included.
     pub(super) fn tell(&mut self, into: &dyn Recorder) {
         for (client, used) in &mut self.clients {
             let fresh = std::mem::take(&mut used.fresh);

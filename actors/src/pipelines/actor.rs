@@ -1,4 +1,4 @@
-//! The actor `pipelines`: creates pipelines, and starts an actor for every stage with code in this process.
+//! The actor `pipelines`: creates pipelines, and starts an actor for every stage with code in the process.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::storage::disk_space::DiskSpace;
 
 pub(crate) struct Pipelines;
 
-/// Components of the actor.
 #[derive(Clone)]
 pub(crate) struct PipelinesArguments {
     pub(crate) map: Arc<PipelineMap>,

@@ -9,5 +9,5 @@ pub(crate) const HEARD_BYTES_AT_ONCE: usize = 4 << 20;
 /// Milliseconds before a record if events are left, so that later stages can start.
 pub(crate) const AT_ONCE_MS: u64 = 1;
 
-/// Bytes of publications before a record: those of one more event and a state still fit into one append.
+/// Bytes of publications before a record: the ones of one more event and a state still fit into one append.
 pub(crate) const OUTPUT_BYTES_AT_ONCE: usize = 1 << 20;

@@ -16,10 +16,8 @@ const COUNTED_MAX: u64 = 8 * READ_AT_ONCE as u64;
 /// Events in one read that keeps few of them: bounds the memory of large events.
 pub(crate) const FEW_AT_ONCE: usize = 64;
 
-/// Events that a stage has still to receive.
 pub(crate) struct Counted {
     count: u64,
-    /// Counted up to here.
     upto: u64,
     /// Up to here there were too many to count.
     uncounted: u64,
@@ -45,7 +43,7 @@ impl Log {
         }
     }
 
-    /// Whether a stage has received everything that will come and knows all gaps, as far as is known;
+    /// True if a stage has received everything that will come and knows all gaps, as far as is known;
     /// [`Log::is_through`] finds out.
     pub(crate) fn has_all_behind(&self, state: &LogState, stage: usize) -> bool {
         state.pipeline.upstreams_ended(stage)
@@ -134,7 +132,6 @@ impl Log {
         })
     }
 
-    /// Counts new events, and releases waiting publishers.
     pub(crate) fn recount(
         &self,
         state: &mut LogState,
@@ -150,7 +147,6 @@ impl Log {
     }
 }
 
-/// The event in a record.
 pub(crate) fn event_of(record: Recorded) -> Result<PipelineEvent, JournalError> {
     match record.event {
         Event::Published(Published { stage, kind, data }) => {

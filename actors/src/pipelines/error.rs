@@ -5,19 +5,19 @@ use ostler_kernel::json::JsonError;
 use ostler_kernel::pipeline::{IllegalRecord, PublishRefusal, STATE_BYTES_MAX, SpecFault};
 use ostler_kernel::port::JournalError;
 
-/// Why an operation on a pipeline failed. Nothing has changed then.
+/// The reason why an operation on a pipeline failed. Nothing has changed then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PipelineError {
-    /// The declaration has these faults.
+    /// The declaration has the faults.
     #[error("the pipeline breaks {} rules{}", .0.len(), .0.iter().map(|fault| format!("\n{fault}")).collect::<String>())]
     Spec(Vec<SpecFault>),
-    /// Another pipeline has this name.
+    /// Another pipeline has the name.
     #[error("there is a pipeline {0} already, and it is another one: choose another name")]
     Taken(PipelineId),
     /// The maximal number of pipelines exists.
     #[error("there are {0} pipelines already, which is the most")]
     TooMany(usize),
-    /// No pipeline has this name.
+    /// No pipeline has the name.
     #[error("there is no pipeline {0}")]
     Unknown(String),
     /// The pipeline has no such stage.
@@ -33,7 +33,7 @@ pub enum PipelineError {
     /// The stage subscribes to nothing.
     #[error("stage {0} subscribes to nothing: it is driven from outside, with a publisher")]
     Source(StageId),
-    /// The stage has code in this process already.
+    /// The stage has code in the process already.
     #[error("stage {0} is dealt with by this process")]
     Attached(StageId),
     /// The number is beyond the log.
@@ -107,7 +107,7 @@ pub enum PipelineError {
     Halted(String),
 }
 
-/// Why an event was not published. Nothing has changed then.
+/// The reason why an event was not published. Nothing has changed then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// The pipeline refuses the event.
@@ -120,7 +120,7 @@ pub enum PublishError {
     Behind {
         /// The stage.
         stage: StageId,
-        /// Its lag in events.
+        /// The lag in events.
         behind: u64,
     },
     /// Canonical JSON cannot represent the data.
@@ -129,10 +129,10 @@ pub enum PublishError {
     /// The state is too large.
     #[error("a state of {bytes} bytes, expected at most {STATE_BYTES_MAX}")]
     StateTooLarge {
-        /// Its size.
+        /// The size.
         bytes: usize,
     },
-    /// The stage has finished the event of this outbox.
+    /// The stage has finished the event of the outbox.
     #[error("the stage is through with its event: publish before it returns")]
     TooLate,
     /// The journal refused the record.

@@ -34,8 +34,8 @@ pub(crate) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option
     topology.map(Some).map_err(|faults| illegal(spec.id.as_str(), format!("{}", faults[0])))
 }
 
-/// State of a pipeline from its records. The log is read from the end of the last complete section, or from the cursor
-/// of the stage that is farthest behind, which must read it anyway.
+/// State of a pipeline from its records. Reading starts at the end of the last complete section, or at the cursor of
+/// the farthest stage, which must read the log anyway.
 pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogState, PipelineError> {
     let id = || topology.id().to_string();
     let stream = StreamId::pipeline(topology.id());

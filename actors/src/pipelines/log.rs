@@ -1,5 +1,5 @@
-//! The log of a pipeline: the only place that appends to its streams. One lock covers everything: appended events are
-//! visible at once, nothing waits for durability under it, and lost or uncounted facts are read from the journal.
+//! The log of a pipeline: the only writer of its streams. One lock covers everything: appended events are visible at
+//! once, nothing waits for durability under the lock, and lost or uncounted facts are read from the journal.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -23,7 +23,6 @@ use crate::base::lock::lock;
 use crate::pipelines::error::PipelineError;
 use crate::pipelines::runner_message::RunnerMessage;
 
-/// An open log.
 pub(crate) struct Log {
     pub(crate) topology: Arc<Topology>,
     pub(crate) stream: StreamId,
@@ -36,22 +35,19 @@ pub(crate) struct Log {
     /// The event that each stage's code is handling; 0: none.
     pub(crate) trying: Vec<AtomicU64>,
     pub(crate) state: Mutex<LogState>,
-    /// Signals changes.
     pub(crate) changed: watch::Sender<u64>,
 }
 
 /// State of the log: a cache of the journal, except for `live`.
 pub(crate) struct LogState {
     pub(crate) pipeline: Pipeline,
-    /// Last record of the pipeline's own stream.
     pub(crate) records: Seq,
-    /// Position of the last append.
     pub(crate) position: Position,
     pub(crate) tail: RecentEvents,
     pub(crate) live: Vec<StageRuntime>,
     /// Actors to notify when the lock is released.
     pub(crate) woken: Vec<ActorRef<RunnerMessage>>,
-    /// Per stage: position up to which no event is for it, beyond its cursor.
+    /// Per stage: position beyond the cursor without events for the stage.
     pub(crate) seen: Vec<u64>,
 }
 
@@ -84,24 +80,19 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The work of a stage.
 #[derive(Default)]
 pub(crate) struct Done {
-    /// Everything up to here is done.
     pub(crate) upto: u64,
-    /// Events received on the way.
     pub(crate) heard: u64,
     pub(crate) state: Option<Json>,
     pub(crate) events: Vec<Published>,
-    /// A gap that the stage was told of.
     pub(crate) gap: Option<Gap>,
     /// The event after `upto`, or the end (0), was dead-lettered.
     pub(crate) parked: Option<(u64, String)>,
-    /// The stage publishes nothing more.
     pub(crate) ended: bool,
 }
 
-/// Why the work of a stage was not recorded.
+/// The reason why the work of a stage was not recorded.
 pub(crate) enum NotDone {
     /// The cursor was moved meanwhile.
     Stale,
@@ -114,7 +105,6 @@ impl From<JournalError> for NotDone {
     }
 }
 
-/// Components of the system that a log uses.
 pub(crate) struct Place {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Clock,
@@ -166,7 +156,6 @@ impl Log {
         &self.topology
     }
 
-    /// Index of a stage.
     pub(crate) fn stage(&self, name: &str) -> Result<usize, PipelineError> {
         self.topology.find(name).ok_or_else(|| PipelineError::UnknownStage {
             pipeline: self.topology.id().clone(),
@@ -175,12 +164,10 @@ impl Log {
         })
     }
 
-    /// The stream of events.
     pub(crate) fn stream(&self) -> StreamId {
         self.stream.log()
     }
 
-    /// Watches changes from here on.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }

@@ -1,4 +1,4 @@
-//! Pipelines: a log for each, and an actor for each stage that has code in this process.
+//! Pipelines: a log for each, and an actor for each stage that has code in the process.
 //!
 //! | file | idea |
 //! |---|---|
@@ -35,5 +35,5 @@ pub(crate) mod stage_consumer;
 pub(crate) mod stage_runtime;
 
 pub use error::{PipelineError, PublishError};
-pub use row::{PipelineRow, StageRow};
+pub use row::{DeadLetterRow, PipelineRow, StageRow};
 pub use stage::{Gap, Outbox, PipelineEvent, Stage, StageError};

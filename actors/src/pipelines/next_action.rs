@@ -20,9 +20,8 @@ use crate::pipelines::stage::Handler;
 /// The end of the input, as a handled event.
 const THE_END: u64 = u64::MAX;
 
-/// What a stage has to do.
 pub(crate) enum NextAction {
-    /// Handle these events; then everything up to `upto` is done.
+    /// Handle the events; then everything up to `upto` is done.
     Events { first: Arc<PipelineEvent>, more: Vec<Arc<PipelineEvent>>, upto: u64 },
     /// No event up to here is for the stage.
     Pass { upto: u64 },
@@ -84,7 +83,6 @@ impl Log {
         self.state().pipeline.stage(stage).failed.clone()
     }
 
-    /// The last kept state of a stage.
     pub(crate) fn kept(&self, stage: usize) -> Option<Json> {
         self.state().pipeline.stage(stage).state.clone()
     }
@@ -197,7 +195,7 @@ impl Log {
         Ok(turn)
     }
 
-    /// Whether anything needs a record.
+    /// True if anything needs a record.
     fn record(
         &self,
         state: &mut LogState,

@@ -11,7 +11,6 @@ use crate::pipelines::log::Log;
 use crate::pipelines::stage::Handler;
 
 impl Log {
-    /// Attaches code to a stage.
     pub(crate) fn attach(&self, stage: usize, handler: Handler) -> Result<(), PipelineError> {
         let name = self.topology.name(stage).clone();
         if self.topology.is_source(stage) {
@@ -32,7 +31,7 @@ impl Log {
         live.handler.clone().filter(|_| live.down.is_none())
     }
 
-    /// Marks a stage whose actor failed too often.
+    /// Marks a stage with an actor that failed too often.
     pub(crate) fn down(&self, stage: usize, reason: String) {
         let mut state = self.state();
         let live = &mut state.live[stage];

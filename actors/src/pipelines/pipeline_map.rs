@@ -39,7 +39,6 @@ impl PipelineMap {
         let _ = self.actor.send(message);
     }
 
-    /// Finds a pipeline by name.
     pub(crate) fn find(&self, id: &str) -> Result<Option<Arc<Log>>, PipelineError> {
         let mut logs = lock(&self.logs);
         if let Some(log) = logs.get(id) {
@@ -53,7 +52,6 @@ impl PipelineMap {
         Ok(Some(log))
     }
 
-    /// All pipelines, by name.
     pub(crate) fn all(&self) -> Result<Vec<Arc<Log>>, PipelineError> {
         let mut logs = Vec::new();
         for stream in self.journal.streams(StreamKind::Pipeline)? {
@@ -68,7 +66,6 @@ impl PipelineMap {
         lock(&self.logs).values().cloned().collect()
     }
 
-    /// Reads all open logs again.
     pub(crate) fn reload(&self) -> Result<(), PipelineError> {
         self.opened().iter().try_for_each(|log| log.reload())
     }

@@ -58,13 +58,12 @@ impl Log {
         Ok((head, position))
     }
 
-    /// Whether publishers must wait for a stage.
+    /// True if publishers must wait for a stage.
     pub(crate) fn is_crowded(&self, state: &LogState, stage: usize) -> bool {
         let live = &state.live[stage];
         live.is_live() && !state.pipeline.stage(stage).stopped && self.lag_of(state, stage) >= self.behind_max
     }
 
-    /// Releases publishers that wait for a stage.
     pub(crate) fn relieve(&self, state: &mut LogState, stage: usize) {
         if self.is_crowded(state, stage) {
             return;

@@ -1,15 +1,18 @@
 //! State of pipelines, as shown.
 
+use std::borrow::Cow;
+
 use ostler_kernel::id::{EventType, PipelineId, StageId};
 use ostler_kernel::pipeline::{DeadLetter, Keep};
 use ostler_kernel::port::Position;
+use serde::{Deserialize, Serialize};
 
 use super::log::LogState;
 use super::stage::Gap;
 use crate::pipelines::log::Log;
 
 /// State of a pipeline.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipelineRow {
     /// The name.
     pub pipeline: PipelineId,
@@ -21,12 +24,12 @@ pub struct PipelineRow {
     pub bytes: u64,
     /// The quota.
     pub keep: Keep,
-    /// Its stages.
+    /// The stages.
     pub stages: Vec<StageRow>,
 }
 
 /// State of a stage.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageRow {
     /// The name.
     pub stage: StageId,
@@ -34,10 +37,11 @@ pub struct StageRow {
     pub publishes: Vec<EventType>,
     /// Subscribed types.
     pub subscribes: Vec<EventType>,
-    /// `source`: fed from outside. `live`: code of this process. `external`: read and acknowledged by others, or by
+    /// `source`: fed from outside. `live`: code of the process. `external`: read and acknowledged by others, or by
     /// none yet. `stopped`: at a dead-lettered event. `down`: its actor failed too often. `ended`.
-    pub state: &'static str,
-    /// Why it is stopped or down.
+    pub state: Cow<'static, str>,
+    /// The reason why it is stopped or down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Last acknowledged event.
     pub cursor: u64,
@@ -46,20 +50,40 @@ pub struct StageRow {
     /// Removed events that the stage was told of.
     pub missed: u64,
     /// Removed events that the stage is still to be told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<Gap>,
     /// The newest dead-lettered events.
-    pub parked: Vec<DeadLetter>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parked: Vec<DeadLetterRow>,
     /// Number of all dead-lettered events.
     pub parked_total: u64,
 }
 
+/// A dead-lettered event of a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetterRow {
+    /// Sequence number; 0: the end of the stage's input.
+    pub seq: u64,
+    /// Error of the last failure.
+    pub reason: String,
+    /// Type of the event, while the log keeps it. Only
+    /// [`PipelineHandle::read_dead_letters`](crate::PipelineHandle::read_dead_letters) fills the field and the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The first 200 characters of the event's JSON; `…` marks a cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excerpt: Option<String>,
+    /// The log has removed the event.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
+}
+
 impl Log {
-    /// Position of the last append.
     pub(crate) fn position(&self) -> Position {
         self.state().position
     }
 
-    /// Whether every stage has ended; the error names a stage that needs a person, and why.
+    /// True if every stage has ended; the error names a stage that needs a person, and why.
     pub(crate) fn is_over(&self) -> Result<bool, (String, String)> {
         let state = self.state();
         for stage in 0..self.topology.len() {
@@ -71,7 +95,6 @@ impl Log {
         Ok((0..self.topology.len()).all(|stage| state.pipeline.stage(stage).ended))
     }
 
-    /// The present state.
     pub(crate) fn row(&self) -> PipelineRow {
         let state = self.state();
         PipelineRow {
@@ -99,14 +122,18 @@ impl Log {
             stage: self.topology.name(stage).clone(),
             publishes: self.topology.publishes(stage).iter().cloned().collect(),
             subscribes: self.topology.subscribes(stage).iter().cloned().collect(),
-            state: word,
+            state: word.into(),
             reason,
             cursor: if self.topology.is_source(stage) { 0 } else { standing.cursor },
             lag: self.lag_of(state, stage),
             missed: standing.missed,
             gap: state.pipeline.missed_gap(stage).map(|(first, last)| Gap { first, last }),
-            parked: standing.dead_letters.iter().cloned().collect(),
+            parked: standing.dead_letters.iter().map(dead_letter_row).collect(),
             parked_total: standing.dead_letters_total,
         }
     }
+}
+
+fn dead_letter_row(DeadLetter { seq, reason }: &DeadLetter) -> DeadLetterRow {
+    DeadLetterRow { seq: *seq, reason: reason.clone(), kind: None, excerpt: None, gone: false }
 }

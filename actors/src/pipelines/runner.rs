@@ -27,7 +27,7 @@ const FULL: Duration = Duration::from_secs(1);
 /// Actions before the mailbox is read again, for a stop.
 const TURNS_AT_ONCE: usize = 8;
 
-/// Failure of code whose actor ended without reporting.
+/// Failure of code with an actor that ended without a report.
 const ENDED_AT_IT: &str = "its actor ended while it was at it";
 
 #[derive(Clone)]
@@ -209,7 +209,6 @@ impl RunnerArguments {
         }
     }
 
-    /// Tells the code of a gap.
     async fn lag(&self, consumer: &mut StageConsumer, gap: Gap) -> Result<Option<NextAction>, JournalError> {
         match self.log.lag(consumer.stage, consumer.life, gap) {
             Ok(()) => consumer.after = gap.last,

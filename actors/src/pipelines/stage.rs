@@ -12,8 +12,8 @@ use ostler_kernel::id::{EventType, StageId, Ticks};
 use ostler_kernel::json::{Json, JsonError, to_canonical};
 use ostler_kernel::pipeline::{Output, STATE_BYTES_MAX, Topology};
 use ostler_kernel::port::BoxFuture;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::lock::lock;
@@ -52,7 +52,7 @@ impl PipelineEvent {
 }
 
 /// Events that were removed before a stage received them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// The first.
     pub first: u64,
@@ -60,12 +60,12 @@ pub struct Gap {
     pub last: u64,
 }
 
-/// Why a stage failed at an event. Any error converts with `?`.
+/// The reason why a stage failed at an event. Any error converts with `?`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StageError(String);
 
 impl StageError {
-    /// An error with this text.
+    /// An error with the text.
     pub fn new(what: impl Into<String>) -> StageError {
         StageError(what.into())
     }
@@ -89,11 +89,11 @@ impl fmt::Debug for StageError {
     }
 }
 
-/// The code of a stage. It receives one event at a time, in the order of the log.
+/// The code of a stage, which receives one event at a time in the order of the log.
 ///
-/// Its publications and its state are recorded together with the acknowledgement, all or nothing, so its effects on the
-/// pipeline happen once. Effects on the rest of the world may repeat: an unacknowledged event is received again after a
-/// crash, under the same number.
+/// Publications and state are recorded together with the acknowledgement, all or nothing, so effects on the pipeline
+/// happen once. Effects on the rest of the world may repeat: an unacknowledged event is received again after a crash,
+/// under the same number.
 ///
 /// After a failure or panic the code is recreated with the last recorded state and receives the event again; after
 /// three failures the event is dead-lettered.
@@ -105,7 +105,7 @@ pub trait Stage: Send + 'static {
         out: Outbox,
     ) -> impl Future<Output = Result<(), StageError>> + Send;
 
-    /// Learns of removed events, whatever stage they were for: this one was farther behind than the pipeline keeps.
+    /// Learns of removed events for any stage: the stage was farther behind than the pipeline keeps.
     fn lagged(&mut self, _gap: Gap, _out: Outbox) -> impl Future<Output = Result<(), StageError>> + Send {
         async { Ok(()) }
     }
@@ -182,7 +182,6 @@ fn given_back<S: Stage>(
 /// Recreates the code of a stage with its kept state.
 pub(crate) type Handler = Arc<dyn Fn(Option<Value>) -> Box<dyn AnyStage> + Send + Sync>;
 
-/// Recreates the code.
 pub(crate) fn made(handler: &Handler, kept: Option<Json>) -> Result<Box<dyn AnyStage>, String> {
     let make = AssertUnwindSafe(|| handler(kept.as_ref().map(Json::value)));
     std::panic::catch_unwind(make)
@@ -262,7 +261,6 @@ impl Outbox {
     }
 }
 
-/// Checks the size of a state.
 pub(crate) fn check_state(state: Json) -> Result<Json, PublishError> {
     let bytes = state.as_str().len();
     if bytes > STATE_BYTES_MAX { Err(PublishError::StateTooLarge { bytes }) } else { Ok(state) }

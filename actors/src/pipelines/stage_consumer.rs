@@ -15,14 +15,12 @@ use crate::pipelines::batch_limits::{AT_ONCE_MS, EVENTS_AT_ONCE, OUTPUT_BYTES_AT
 use crate::pipelines::log::Log;
 use crate::pipelines::stage::Handler;
 
-/// No epoch has this number.
 const NO_LIFE: u64 = 0;
 
 pub(crate) struct StageConsumer {
     pub(crate) stage: usize,
     /// Number of the consumer; only the last one of a stage is valid.
     pub(crate) number: u64,
-    /// Work begun in another epoch does not count.
     pub(crate) life: u64,
     /// Everything up to here is done, and recorded if necessary.
     pub(crate) after: u64,
@@ -42,17 +40,14 @@ pub(crate) struct StageConsumer {
 pub(crate) struct Work {
     first: Option<Arc<PipelineEvent>>,
     more: vec::IntoIter<Arc<PipelineEvent>>,
-    /// The event at hand.
     seq: u64,
     upto: u64,
-    /// Work that is not recorded yet.
     pub(crate) done: Done,
     /// Start of the work; `None` for a single event.
     begun: Option<Instant>,
     bytes: usize,
 }
 
-/// Output of a call, or why it failed.
 pub(crate) type Ended = Result<(Vec<Published>, Option<Json>), String>;
 
 impl StageConsumer {
@@ -77,7 +72,6 @@ impl StageConsumer {
         }
     }
 
-    /// Restarts from the records.
     pub(crate) fn begin_anew(&mut self) {
         self.life = NO_LIFE;
     }
@@ -114,7 +108,6 @@ impl StageConsumer {
         }
     }
 
-    /// Ends a call of the code.
     pub(crate) fn ended(
         &mut self,
         log: &Log,
@@ -150,7 +143,7 @@ impl Work {
         self.first.as_ref().or_else(|| self.more.as_slice().first()).map(|event| event.seq)
     }
 
-    /// Starts the code on the next event, if there is one.
+    /// Starts the code on the next event, if any exists.
     pub(crate) fn begin(&mut self, consumer: &mut StageConsumer, log: &Log) -> Option<Doing> {
         let event = self.first.take().or_else(|| self.more.next())?;
         self.seq = event.seq;
@@ -190,13 +183,11 @@ impl Work {
         None
     }
 
-    /// Takes the work so far.
     pub(crate) fn so_far(&mut self) -> Done {
         let next = Done { upto: self.done.upto, ..Done::default() };
         std::mem::replace(&mut self.done, next)
     }
 
-    /// Takes all work.
     pub(crate) fn all(self) -> Done {
         Done { upto: self.upto, ..self.done }
     }

@@ -1,4 +1,4 @@
-//! Runtime state of a stage beside its records: who runs it, who waits for it. All of it may be lost.
+//! Runtime state of a stage beside its records: actor, code and waiting publishers. All of it may be lost.
 
 use ractor::ActorRef;
 
@@ -7,9 +7,7 @@ use crate::pipelines::stage::Handler;
 
 #[derive(Default)]
 pub(crate) struct StageRuntime {
-    /// The code, if this process has it.
     pub(crate) handler: Option<Handler>,
-    /// The actor, if it runs.
     pub(crate) actor: Option<ActorRef<RunnerMessage>>,
     /// Events to receive after `uncounted`.
     pub(crate) behind: u64,
@@ -23,12 +21,11 @@ pub(crate) struct StageRuntime {
     pub(crate) consumers: u64,
     /// The stage waits until later stages have caught up.
     pub(crate) held: bool,
-    /// Why the stage has no actor.
     pub(crate) down: Option<String>,
 }
 
 impl StageRuntime {
-    /// Whether this process has the code.
+    /// True if the process has the code.
     pub(crate) fn is_live(&self) -> bool {
         self.handler.is_some() && self.down.is_none()
     }

@@ -10,12 +10,11 @@ pub(super) struct AdmissionQueue {
     agents: BTreeMap<ClientId, VecDeque<AgentId>>,
     /// Order of the clients' turns.
     turns: VecDeque<ClientId>,
-    /// An agent was called, or is trying.
     pub(super) moves: bool,
 }
 
 impl AdmissionQueue {
-    /// Adds an agent at the end of its client's line; one whose turn it was returns to the front.
+    /// Adds an agent at the end of its client's line, or at the front if its turn was interrupted.
     pub(super) fn push(&mut self, client: ClientId, agent: AgentId, is_its_turn: bool) {
         let agents = self.agents.entry(client.clone()).or_default();
         match (is_its_turn, agents.is_empty()) {
@@ -31,7 +30,6 @@ impl AdmissionQueue {
         if is_its_turn { agents.push_front(agent) } else { agents.push_back(agent) }
     }
 
-    /// The next agent.
     pub(super) fn pop(&mut self) -> Option<AgentId> {
         let client = self.turns.pop_front()?;
         let agents = self.agents.get_mut(&client)?;
@@ -44,7 +42,6 @@ impl AdmissionQueue {
         agent
     }
 
-    /// Removes an agent without work.
     pub(super) fn forget(&mut self, client: &ClientId, agent: &AgentId) {
         let Some(agents) = self.agents.get_mut(client) else { return };
         agents.retain(|other| other != agent);

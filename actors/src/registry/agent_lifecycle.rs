@@ -1,12 +1,11 @@
-//! Whether an agent has an actor: a pure state machine. The registry passes inputs and performs the returned step.
+//! True if an agent has an actor: a pure state machine. The registry passes inputs and performs the returned step.
 //!
 //! `Idle -> Starting -> Live -> Stopping -> Idle`, with `Waiting` before the start when the pool is full, and
 //! `Quarantined` from any state until a release. Inputs during `Starting` and `Stopping` need no memory of their own:
-//! the work is on the list of runs, so no wake-up is lost. The model beside this file checks every order of inputs.
+//! the work is on the list of runs, so no wake-up is lost. The model beside the file checks every order of inputs.
 
 use ostler_kernel::id::RunId;
 
-/// Phase of an agent's actor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Phase<A> {
     /// No actor.
@@ -25,7 +24,6 @@ pub(crate) enum Phase<A> {
     Quarantined,
 }
 
-/// The state machine of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AgentLifecycle<A> {
     phase: Phase<A>,
@@ -33,7 +31,6 @@ pub(crate) struct AgentLifecycle<A> {
     passive: bool,
 }
 
-/// What happened to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input<A> {
     /// There may be work.
@@ -42,7 +39,7 @@ pub(crate) enum Input<A> {
     Up(A),
     /// A run has left the list.
     RunOver,
-    /// The actor is idle with this run, after so many requests.
+    /// The actor is idle with the run, after so many requests.
     Idle { run: RunId, asked: u64 },
     /// The deadline of a passive run has come.
     Wake { run: RunId },
@@ -67,9 +64,7 @@ pub(crate) enum Input<A> {
 /// What the state machine must know of its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LifecycleContext {
-    /// First run on the list.
     pub(crate) first: Option<RunId>,
-    /// A pool exists.
     pub(crate) pool: bool,
 }
 
@@ -88,7 +83,6 @@ pub(crate) enum Step<A> {
 }
 
 impl<A> Phase<A> {
-    /// Names of the phases.
     pub(crate) const WORDS: [&str; 6] = ["idle", "waiting", "starting", "live", "stopping", "quarantined"];
 
     pub(crate) fn as_str(&self) -> &'static str {
@@ -109,12 +103,10 @@ impl<A> Phase<A> {
 }
 
 impl<A: Clone> AgentLifecycle<A> {
-    /// The machine of an agent without an actor.
     pub(crate) fn new() -> AgentLifecycle<A> {
         AgentLifecycle { phase: Phase::Idle, passive: false }
     }
 
-    /// The machine of a quarantined agent.
     pub(crate) fn quarantined() -> AgentLifecycle<A> {
         AgentLifecycle { phase: Phase::Quarantined, passive: false }
     }
@@ -127,12 +119,11 @@ impl<A: Clone> AgentLifecycle<A> {
         matches!(self.phase, Phase::Quarantined)
     }
 
-    /// Whether the first run waits without an actor.
+    /// True if the first run waits without an actor.
     pub(crate) fn is_passive(&self) -> bool {
         self.passive
     }
 
-    /// Takes an input and returns what to do.
     pub(crate) fn take(&mut self, input: Input<A>, around: LifecycleContext) -> Step<A> {
         match input {
             Input::Work => self.start(around),
@@ -192,7 +183,6 @@ impl<A: Clone> AgentLifecycle<A> {
         }
     }
 
-    /// Starts an actor if there is work.
     fn none(&mut self, around: LifecycleContext) -> Step<A> {
         self.phase = Phase::Idle;
         self.start(around)

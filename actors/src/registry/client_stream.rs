@@ -212,7 +212,6 @@ impl RegistryState {
         Ok(position)
     }
 
-    /// Records an offer, if it is new.
     pub(super) fn offer(&mut self, agent: AgentId, offer: Box<Offer>) -> Result<Position, OfferRefused> {
         offer.check()?;
         let entry = self.agents.get(&agent).filter(|entry| entry.registered);

@@ -14,11 +14,10 @@ const AT_ONCE_FIRST: usize = 64;
 
 const AT_ONCE_MOST: usize = 4_096;
 
-/// Delay between batches.
 const PACE: Duration = Duration::from_millis(100);
 
 impl RegistryState {
-    /// Whether attempts of a run may start on the client's credits.
+    /// True if attempts of a run may start on the client's credits.
     pub(super) fn may_go_on(&self, client: &ClientId, run: RunId) -> bool {
         let book = self.services.ledger.client(client);
         !book.is_parked() && book.may_start(run)

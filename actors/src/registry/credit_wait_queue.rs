@@ -5,17 +5,13 @@ use std::collections::BTreeMap;
 
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 
-/// Waiting runs by client.
 #[derive(Default)]
 pub(super) struct CreditWaitQueue(pub(super) BTreeMap<ClientId, Waiters>);
 
 #[derive(Default)]
 pub(super) struct Waiters {
-    /// By age.
     pub(super) runs: BTreeMap<RunId, AgentId>,
-    /// Size of the next batch.
     pub(super) at_once: usize,
-    /// A batch was resumed a moment ago.
     pub(super) is_paced: bool,
 }
 
@@ -24,7 +20,6 @@ impl CreditWaitQueue {
         self.0.entry(client).or_default().runs.insert(run, agent);
     }
 
-    /// Removes a run that is over or active.
     pub(super) fn forget(&mut self, client: &ClientId, run: RunId) {
         if let Some(waiters) = self.0.get_mut(client) {
             waiters.runs.remove(&run);

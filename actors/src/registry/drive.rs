@@ -56,8 +56,7 @@ impl RegistryState {
         step
     }
 
-    /// Records the result of an attempt whose run was inactive. If the run is active again, its driver finds the
-    /// result.
+    /// Records the result of an attempt of an inactive run. If the run is active again, its driver finds the result.
     pub(super) fn undelivered_result(&self, key: &AttemptKey) {
         let row = self.services.journal.run(key.run).ok().flatten();
         let entry = row.and_then(|row| self.agents.get(&row.agent));
@@ -95,7 +94,6 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Suspends unfinished runs of quarantined agents.
     fn suspend_unserved_runs(&mut self) -> Result<(), JournalError> {
         let mut unserved = Vec::new();
         for entry in self.agents.values_mut().filter(|entry| entry.is_quarantined()) {
@@ -104,7 +102,7 @@ impl RegistryState {
         unserved.iter().try_for_each(|row| unless_full(self.park(row, OUT_OF_SERVICE.to_owned())))
     }
 
-    /// Starts an agent whose pool ended in another pool, now or when there is one.
+    /// Starts an agent in another pool after its pool ended, at once or when another pool exists.
     pub(super) fn pool_gone(&mut self, agent: &AgentId, pool: u64) {
         let another = self.services.mailboxes.pool().is_some_and(|(_, number)| number > pool);
         self.take(agent, Input::PoolGone { another });
@@ -118,7 +116,7 @@ impl RegistryState {
         let _ = actor.cast(AgentMessage::Drive(Box::new(row.clone()), asked));
     }
 
-    /// Forwards a request. A request whose run has no live actor, or is behind another run, waits.
+    /// Forwards a request. A request to a run without a live actor, or behind another run, waits.
     pub(super) fn ask(&mut self, agent: &AgentId, run: RunId, request: Request, reply: AskReply) {
         if let Request::Operate(operation @ Operation::Interject(_)) = &request
             && let Some(row) = self.queued(agent, run)
@@ -207,8 +205,8 @@ impl RegistryState {
         queued.filter(|_| !self.services.attempts.knows_run(run))
     }
 
-    /// Cancels a queued run at once. A queued run has no attempts, except one that was driven before a restart of the
-    /// registry and came behind another: that is left to its agent.
+    /// Cancels a queued run at once. A queued run has no attempts, except after a restart of the registry that moved a
+    /// driven run behind another: such a run is left to its agent.
     pub(super) fn cancel_queued(
         &mut self,
         agent: &AgentId,
@@ -227,7 +225,6 @@ impl RegistryState {
         Ok(Some(closed))
     }
 
-    /// Removes a run from its agent's list.
     pub(super) fn remove_run(&mut self, agent: &AgentId, run: RunId) -> Option<RunRow> {
         let entry = self.agents.get_mut(agent)?;
         let at = entry.runs.iter().position(|row| row.run == run)?;
@@ -272,7 +269,6 @@ impl RegistryState {
         }
     }
 
-    /// Ends the driving of a run.
     pub(super) fn let_go(&mut self, run: RunId) {
         suspended_runs::release(&self.services, run);
         for (_, reply) in self.waiting.take(run) {

@@ -13,19 +13,16 @@ use crate::messages::agent::AgentMessage;
 pub(crate) struct AgentEntry {
     pub(crate) client: ClientId,
     pub(crate) weight: u32,
-    /// The agent has a name of its own, recorded in the journal; otherwise it ends with its run.
+    /// The agent has a recorded name of its own; otherwise it ends with its run.
     pub(crate) registered: bool,
-    /// Position of that record.
     pub(crate) since: Position,
     machine: AgentLifecycle<ActorRef<AgentMessage>>,
-    /// Reason of the quarantine.
     pub(crate) reason: Option<String>,
     /// Runs in order; the first is driven or passive.
     pub(crate) runs: VecDeque<RunRow>,
     alarm: Alarm,
 }
 
-/// Aborts the wake-up when it is dropped.
 #[derive(Default)]
 struct Alarm(Option<AbortHandle>);
 
@@ -67,12 +64,10 @@ impl AgentEntry {
         self.machine.phase()
     }
 
-    /// Restores a recorded quarantine.
     pub(crate) fn note_quarantined(&mut self, reason: String) {
         (self.machine, self.reason) = (AgentLifecycle::quarantined(), Some(reason));
     }
 
-    /// Restores a recorded release.
     pub(crate) fn note_released(&mut self) {
         (self.machine, self.reason) = (AgentLifecycle::new(), None);
     }
@@ -81,7 +76,6 @@ impl AgentEntry {
         self.machine.is_quarantined()
     }
 
-    /// Passes an input to the state machine.
     pub(crate) fn take(
         &mut self,
         input: Input<ActorRef<AgentMessage>>,
@@ -100,22 +94,21 @@ impl AgentEntry {
         self.runs.front().map(|row| row.run).filter(|_| self.machine.is_passive())
     }
 
-    /// Sets the wake-up of the passive run.
     pub(crate) fn set_alarm(&mut self, alarm: Option<AbortHandle>) {
         self.alarm = Alarm(alarm);
     }
 
-    /// Whether the agent waits for a place.
+    /// True if the agent waits for a place.
     pub(crate) fn is_in_line(&self) -> bool {
         matches!(self.phase(), Phase::Waiting)
     }
 
-    /// Whether the live actor has this run.
+    /// True if the live actor has the run.
     pub(crate) fn drives(&self, run: RunId) -> bool {
         matches!(self.phase(), Phase::Live { .. }) && self.runs.front().is_some_and(|row| row.run == run)
     }
 
-    /// Whether the run is on the list.
+    /// True if the run is on the list.
     pub(crate) fn has(&self, run: RunId) -> bool {
         self.runs.iter().any(|row| row.run == run)
     }

@@ -46,7 +46,7 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Suspends the first run if it has ended the actor too often, so that the runs behind it continue.
+    /// Suspends the first run after too many actor ends, so that the runs behind it continue.
     pub(super) fn crashed(&mut self, agent: &AgentId) -> Result<(), JournalError> {
         let Some(entry) = self.agents.get(agent).filter(|entry| matches!(entry.phase(), Phase::Live { .. }))
         else {
@@ -120,7 +120,7 @@ impl RegistryState {
         parked
     }
 
-    /// Suspends a run whose record had to wait; it may be active again.
+    /// Suspends a run after its record had to wait; the run may be active again.
     pub(super) fn park_late(&mut self, row: RunRow, reason: String) -> Result<(), JournalError> {
         let is_listed = self.agents.get(&row.agent).is_some_and(|entry| entry.has(row.run));
         if is_listed || !self.services.active_runs.has(row.run) {

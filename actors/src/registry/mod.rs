@@ -45,9 +45,8 @@ pub(crate) struct Registry;
 pub(crate) struct RegistryState {
     services: Arc<RunServices>,
     agents: BTreeMap<AgentId, AgentEntry>,
-    /// Named agents.
     registered: usize,
-    /// Last record of each client's stream, to which only this actor appends.
+    /// Last record of each client's stream, to which only the actor appends.
     heads: BTreeMap<StreamId, Seq>,
     waiting: PendingRequests,
     line: AdmissionQueue,
@@ -149,7 +148,6 @@ impl RegistryState {
         entry.or_insert_with(|| AgentEntry::new(row.client.clone(), AGENT_WEIGHT))
     }
 
-    /// The actor of an agent has started.
     fn up(&mut self, agent: &AgentId, actor: ActorRef<AgentMessage>) {
         self.services.measures.tell(Telemetry::AgentStarted, Some(agent), None);
         self.take(agent, Input::Up(actor));
@@ -168,7 +166,7 @@ impl RegistryState {
             agent: agent.clone(),
             client: entry.client.clone(),
             weight: entry.weight,
-            state: entry.phase().as_str(),
+            state: entry.phase().as_str().into(),
             profile: self.services.evaluation.profiles.of(agent),
             offer: self.services.market.offer(agent),
             reason: entry.reason.clone(),

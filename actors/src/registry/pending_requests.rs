@@ -10,12 +10,10 @@ use crate::messages::agent::{AskReply, Request};
 #[derive(Default)]
 pub(crate) struct PendingRequests {
     by_run: BTreeMap<RunId, Vec<(Request, AskReply)>>,
-    /// Number of requests.
     count: usize,
 }
 
 impl PendingRequests {
-    /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -25,7 +23,6 @@ impl PendingRequests {
         self.count += 1;
     }
 
-    /// Takes the requests of a run.
     pub(crate) fn take(&mut self, run: RunId) -> Vec<(Request, AskReply)> {
         let taken = self.by_run.remove(&run).unwrap_or_default();
         self.count -= taken.len();

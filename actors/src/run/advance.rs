@@ -1,4 +1,4 @@
-//! One turn of a run: decide until only waiting is left, append, then start what was granted.
+//! A turn of a run: decide until only waiting is left, append, then start what was granted.
 
 use std::mem;
 
@@ -15,7 +15,7 @@ use crate::messages::agent::{AgentMessage, AskReply};
 use crate::messages::evaluator::EvaluatorMessage;
 use crate::messages::registry::RegistryMessage;
 
-/// A run that nothing can move unless somebody asks for something, so that its actor is not needed.
+/// A run that moves only on request and needs no actor.
 pub(super) struct Idle {
     /// Earliest deadline; `None` without one.
     pub(super) until: Option<Instant>,
@@ -23,12 +23,12 @@ pub(super) struct Idle {
     pub(super) unpaid: bool,
 }
 
-/// A run with a deadline sooner than this keeps its actor.
+/// A run with a deadline within this time keeps its actor.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 
 impl RunDriver {
     /// Decides everything that follows from the last input, appends it, and starts what was granted. Returns whether the run is
-    /// over for this actor.
+    /// over for the actor.
     ///
     /// # Errors
     ///
@@ -57,8 +57,8 @@ impl RunDriver {
 
     /// Repeats enqueueing, starting and propagation until nothing moves. Returns whether the run is over.
     ///
-    /// A turn ends early when its inline budget is used up: [`AgentMessage::Again`] continues behind other messages, so a long
-    /// run keeps neither its thread nor its callers waiting.
+    /// A turn ends early when its inline budget is used up: [`AgentMessage::Again`] continues behind other messages, so
+    /// a long run blocks neither thread nor callers.
     async fn decide_turn(&mut self) -> Result<bool, ActorProcessingErr> {
         loop {
             if self.refuse_unaffordable() && self.continue_later() {
@@ -99,12 +99,12 @@ impl RunDriver {
         is_full
     }
 
-    /// Whether stopped attempts have still to report: their cost counts for the run.
+    /// True if stopped attempts have still to report: their cost counts for the run.
     fn has_results_to_come(&self) -> bool {
         self.services.attempts.knows_another(self.opened.run, &self.writer.unacked_results)
     }
 
-    /// Tells everybody concerned that the run is closed.
+    /// Reports the end of the run to suspended callers and the evaluator.
     fn finish(&mut self, position: Option<Position>, is_evaluated: bool) {
         for reply in self.pause.suspend_waiters.drain(..) {
             let _ = reply.send(Err(RunError::Over));
@@ -128,7 +128,7 @@ impl RunDriver {
         is_new
     }
 
-    /// Whether somebody wants the run to be suspended.
+    /// True if a suspension was requested.
     pub(super) fn is_suspending(&self) -> bool {
         !self.pause.suspend_waiters.is_empty()
     }
@@ -139,7 +139,7 @@ impl RunDriver {
         is_still.then(|| mem::take(&mut self.pause.suspend_waiters))
     }
 
-    /// Whether only time, a person or credits can move the run, and not soon: then the journal holds all of it, and the actor may
+    /// True if only time, a person or credits can move the run, and not soon: then the journal holds all of it, and the actor may
     /// end.
     pub(super) fn idle(&self) -> Option<Idle> {
         let until = self.timers.deadlines.first();
@@ -151,8 +151,8 @@ impl RunDriver {
         (is_still && !self.services.attempts.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
     }
 
-    /// Whether only credits are missing, and other runs hold the client's place in the run queue. A run whose own budget is used up
-    /// needs no credits to end.
+    /// True if only credits are missing, and other runs hold the client's place in the run queue. A run with a used up
+    /// budget needs no credits to end.
     fn is_unpaid(&self) -> bool {
         let waits = match self.queue.credit_wait {
             CreditWait::Nothing => false,

@@ -23,7 +23,6 @@ const ENDED_TOGETHER_MAX: usize = 512;
 const WHY_CHARS_MAX: usize = 1_000;
 
 impl RunDriver {
-    /// Decides about every deadline that has passed.
     pub(super) fn fire_due_timers(&mut self) {
         let now = Instant::now();
         while let Some((node, Deadline { kind, number, .. })) = self.timers.deadlines.pop_due(now) {

@@ -71,7 +71,7 @@ impl RunDriver {
         asked
     }
 
-    /// Repeats open questions whose digest has changed, because tools or the policy have changed since.
+    /// Repeats open questions with a changed digest, after tools or the policy have changed.
     pub(super) async fn ask_anew(&mut self) {
         let waiting = self.run.instances().filter_map(|(node, instance)| match instance.status {
             NodeStatus::WaitingHuman { ask, .. } => Some((node.clone(), ask)),

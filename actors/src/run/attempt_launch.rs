@@ -9,7 +9,7 @@ use crate::attempts::attempt_journal::AttemptJournal;
 use crate::base::keys::AttemptKey;
 use crate::messages::slots::Ticket;
 
-/// An attempt that starts once its intent is appended, or durable if it acts on the world.
+/// An attempt that starts once its intent is appended, or durable if the attempt acts on the world.
 pub(super) struct Launch {
     pub(super) key: AttemptKey,
     pub(super) slot: Ticket,

@@ -25,7 +25,6 @@ pub(super) struct Timers {
 pub(super) struct Deadline {
     pub(super) at: Instant,
     pub(super) kind: TimerKind,
-    /// Number of the request or the attempt.
     pub(super) number: u32,
 }
 

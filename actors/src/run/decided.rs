@@ -15,10 +15,9 @@ pub(super) struct Decided<'a> {
     pub(super) agent: &'a AgentId,
     pub(super) client: &'a ClientId,
     pub(super) run: RunId,
-    /// The last record of the run's stream.
     pub(super) last: Seq,
     pub(super) events: Vec<Event>,
-    /// Work whose child runs are cancelled after the append: a child that is opened meanwhile reads the record.
+    /// Work with child runs to cancel after the append: a child that is opened meanwhile reads the record.
     pub(super) abandoned: Vec<AbandonedWork>,
 }
 

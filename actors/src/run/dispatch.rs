@@ -1,4 +1,4 @@
-//! From ready nodes to jobs in the run queue: what to queue, what to hold for credits, and when to offer it again.
+//! From ready nodes to jobs in the run queue: which to queue, hold for credits, or offer again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Job;
 use crate::state::estimates::UNKNOWN;
 
-/// Rank of a lost attempt that runs again: before any other job of its agent, because it was running before them.
+/// Rank of a lost attempt that runs again: before any other job of the agent, as it was running before them.
 const RERUN_RANK: u64 = u64::MAX >> 11;
 
 impl RunDriver {
@@ -24,7 +24,6 @@ impl RunDriver {
         self.queue.offer(place(&self.run, node), asks_person);
     }
 
-    /// Forgets a node that is no longer ready.
     pub(super) fn unqueue(&mut self, node: &NodeId) {
         let run = &self.run;
         self.queue.remove(node, || place(run, node));
@@ -52,7 +51,7 @@ impl RunDriver {
         });
     }
 
-    /// Offers rejected nodes again that are still ready. A timer that an earlier run of this agent armed is ignored.
+    /// Offers rejected nodes again that are still ready. A timer that an earlier run of the agent armed is ignored.
     pub(super) fn retry_rejected(&mut self, at: Instant) {
         let Some(nodes) = self.queue.retry(at) else { return };
         let (has_credits, mut still) = (self.book.may_start(self.opened.run), Vec::new());
@@ -72,7 +71,7 @@ impl RunDriver {
         }
     }
 
-    /// Whether a running attempt of the node died with its process. A timer has no attempt that could die.
+    /// True if a running attempt of the node died with its process. A timer has no attempt that could die.
     pub(super) fn is_lost_attempt(&self, node: &NodeId) -> bool {
         let status = self.run.instance(node).map(|instance| &instance.status);
         matches!(status, Some(NodeStatus::Running { sleep_until: None, .. })) && self.is_lost(node)
@@ -82,8 +81,8 @@ impl RunDriver {
         self.run.instance(node).is_some_and(|instance| instance.state() == NodeState::Ready)
     }
 
-    /// Takes the run queue's word that the client's credits are used up, or no longer are. That says nothing about reserved
-    /// credits, and nothing about a run that is paid from a reservation.
+    /// Takes the run queue's report that the client's credits are used up, or no longer are. The report says nothing
+    /// about reserved credits, and nothing about a run with a reservation.
     pub(super) fn out_of_credit(&mut self, out: bool, surplus: bool) {
         let out = out && !self.book.is_prepaid(self.opened.run);
         self.queue.is_surplus = surplus;
@@ -94,14 +93,14 @@ impl RunDriver {
         }
     }
 
-    /// Changes what the run waits for, and records whether it is out of credit, so that readers of the journal know.
+    /// Changes what the run waits for, and records a change of being out of credit for readers of the journal.
     fn wait_for(&mut self, wait: CreditWait) {
         if let Some(out) = self.queue.wait_for(wait) {
             self.writer.pending.push(Event::OutOfCredit { out });
         }
     }
 
-    /// Whether granted slots may be used. The grant shows that the client has credits, but a contract may have reserved them since
+    /// True if granted slots may be used. The grant shows that the client has credits, but a contract may have reserved them since
     /// the slots were asked for.
     pub(super) fn may_spend(&mut self) -> bool {
         let spare = self.book.may_start(self.opened.run);
@@ -109,7 +108,7 @@ impl RunDriver {
         spare
     }
 
-    /// Whether the client has credits that no contract has reserved.
+    /// True if the client has credits that no contract has reserved.
     fn has_spare(&mut self) -> bool {
         let spare = self.book.may_start(self.opened.run);
         match self.queue.credit_wait {
@@ -122,7 +121,7 @@ impl RunDriver {
         spare
     }
 
-    /// Whether ready nodes may be queued. Nodes that wait for reserved credits are offered again after a delay.
+    /// True if ready nodes may be queued. Nodes that wait for reserved credits are offered again after a delay.
     fn may_start(&mut self) -> bool {
         // A run whose budget is used up only refuses, which costs nothing.
         if !self.queue.has_ready() || self.is_used_up() || self.has_spare() {
@@ -170,8 +169,8 @@ impl RunDriver {
         self.queue.granted.extend(self.services.scheduler.enqueue(owner, &self.me, jobs));
     }
 
-    /// The job of a node. Its rank is its distance to the end of the plan along the longest path, so that the critical path goes
-    /// first.
+    /// The job of a node. Its rank is the distance to the end of the plan along the longest path, so the critical path
+    /// goes first.
     fn job(&self, id: NodeId) -> Job {
         let graph = self.run.graph();
         let rank = graph.position(&id).map_or(0, |at| u64::from(graph.height[at]) + 1);
@@ -183,7 +182,7 @@ impl RunDriver {
         Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
     }
 
-    /// Queues lost attempts again under their old numbers. Those that an interjection holds wait until it is answered.
+    /// Queues lost attempts again under their old numbers. Attempts held by an interjection wait for the answer.
     pub(super) fn rerun(&mut self, nodes: Vec<NodeId>) {
         let (later, now): (Vec<NodeId>, Vec<NodeId>) =
             nodes.into_iter().partition(|node| self.run.is_rerun_held(node));
@@ -192,7 +191,7 @@ impl RunDriver {
         self.submit(jobs.collect());
     }
 
-    /// Offers everything again whose slot was returned while the run was about to be suspended.
+    /// Offers everything again that lost its slot while the run was about to be suspended.
     pub(super) fn reoffer(&mut self) {
         let wanting = self.run.instances().filter(|(node, instance)| {
             matches!(instance.state(), NodeState::Ready | NodeState::Running)

@@ -1,7 +1,8 @@
-//! Which nodes of a run want a slot: pure bookkeeping between the run's decisions and the run queue.
+//! Places of a run's ready nodes: pure bookkeeping between the run's decisions and the run queue.
 //!
-//! A ready node is in exactly one place: `awaiting_prompt` until a person was asked, `ready` until the plan's own slot limit admits
-//! it, `queued` while its job is in the run queue, or `rejected` until a timer offers it again because the queue was full.
+//! A ready node is in exactly one place: `awaiting_prompt` until a person was asked, `ready` until the plan's own slot
+//! limit admits the node, `queued` while its job is in the run queue, or `rejected` after the queue was full, until a
+//! timer offers it again.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -52,7 +53,7 @@ impl DispatchQueue {
         }
     }
 
-    /// Forgets a node that is no longer ready. Its job, if it has one, is returned when it is granted.
+    /// Forgets a node that is no longer ready. A queued job of the node is returned when granted.
     pub(super) fn remove(&mut self, node: &NodeId, place: impl FnOnce() -> Place) {
         // A node is in one of them at most; `ready` comes last because it may be as large as the plan.
         let _ = self.queued.remove(node) || self.awaiting_prompt.remove(node) || self.ready.remove(&place());
@@ -85,7 +86,7 @@ impl DispatchQueue {
         self.queued.insert(node);
     }
 
-    /// Notes that the job of a node has left the run queue; `false` if it was not there.
+    /// Notes that the job of a node has left the run queue; `false` if the queue did not have it.
     pub(super) fn unmark_queued(&mut self, node: &NodeId) -> bool {
         self.queued.remove(node)
     }
@@ -118,7 +119,7 @@ impl DispatchQueue {
         Some(std::mem::take(&mut self.rejected))
     }
 
-    /// Ready nodes that want a slot, in whatever place.
+    /// Ready nodes that want a slot, in any place.
     pub(super) fn wanting_slots(&self) -> impl Iterator<Item = &NodeId> {
         self.ready.iter().map(|(_, node)| node).chain(&self.queued).chain(&self.rejected)
     }
@@ -130,7 +131,7 @@ impl DispatchQueue {
         self.rejected.retain(|node| !nodes.contains(node));
     }
 
-    /// Sets what the run waits for; returns whether it is out of credit where that has changed.
+    /// Sets what the run waits for; returns the new state of being out of credit if it has changed.
     pub(super) fn wait_for(&mut self, wait: CreditWait) -> Option<bool> {
         let before = std::mem::replace(&mut self.credit_wait, wait);
         let is_out = wait != CreditWait::Nothing;

@@ -49,16 +49,15 @@ pub(super) struct RunDriver {
 /// The end of the run's stream, and what waits for the next append.
 pub(super) struct RunWriter {
     pub(super) stream: StreamId,
-    /// The last record of the stream.
     pub(super) seq: Seq,
     pub(super) position: Position,
-    /// Events of this turn that are not appended yet.
+    /// Events of the turn that are not appended yet.
     pub(super) pending: Vec<Event>,
-    /// Answers that wait until everything decided before them is durable, since that may be their reason.
+    /// Answers that wait until everything decided before them is durable: an earlier decision may be their reason.
     pub(super) answers: Vec<PendingReply>,
-    /// Attempts whose results were recorded: the attempt table keeps each until its record is appended.
+    /// Attempts with recorded results: the attempt table keeps each until its record is appended.
     pub(super) unacked_results: Vec<AttemptKey>,
-    /// Work whose child runs are cancelled after the append. A child that is opened meanwhile reads the record.
+    /// Work with child runs to cancel after the append. A child that is opened meanwhile reads the record.
     pub(super) abandoned_work: Vec<AbandonedWork>,
 }
 
@@ -76,12 +75,11 @@ impl RunWriter {
     }
 }
 
-/// Attempts between their grant and their result.
 #[derive(Default)]
 pub(super) struct InFlight {
     /// Attempts that start after the next append.
     pub(super) launches: Vec<Launch>,
-    /// Attempts may be running whose start record was rolled back.
+    /// Attempts may be running after their start record was rolled back.
     pub(super) has_orphans: bool,
     /// Lost attempts that run again once no interjection holds them.
     pub(super) paused_reruns: Vec<NodeId>,
@@ -92,9 +90,7 @@ pub(super) struct InFlight {
 /// Judges that the end of the run waits for. Their tasks end with the driver.
 #[derive(Default)]
 pub(super) struct Judges {
-    /// Judges the plan's own contract.
     pub(super) contract: Option<AbortHandle>,
-    /// Judges a run that is otherwise over.
     pub(super) run: JudgeState,
 }
 
@@ -107,10 +103,10 @@ pub(super) struct Pause {
     pub(super) blocked_on_human: bool,
 }
 
-/// Whether the end of this process counts against a run that it recovered.
+/// True if the end of the process counts against a run that it recovered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Recovery {
-    /// This process opened the run, or the recovery record is durable.
+    /// The process opened the run, or the recovery record is durable.
     #[default]
     None,
     /// The recovery record is appended, and not known to be durable.
@@ -203,7 +199,7 @@ impl RunDriver {
         AttemptKey { run: self.opened.run, node: node.clone(), attempt }
     }
 
-    /// Reports an event of the agent to the metrics and to whoever watches.
+    /// Reports an event of the agent to metrics and traces.
     pub(super) fn tell(&self, event: Telemetry) {
         self.services.measures.tell(event, Some(&self.arguments.owner.agent), Some(self.opened.run));
     }

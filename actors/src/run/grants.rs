@@ -12,7 +12,6 @@ use super::driver::{Recovery, RunDriver};
 use crate::base::keys::AttemptKey;
 use crate::messages::slots::{Granted, Ticket};
 
-/// The use of a granted slot.
 enum GrantUse {
     /// A new attempt.
     Start,
@@ -27,7 +26,7 @@ enum GrantUse {
 }
 
 impl RunDriver {
-    /// Uses granted slots, as many as fit into this turn, and returns the others. Returns whether there was any. Inline attempts may
+    /// Uses granted slots, as many as fit into the turn, and returns the others. Returns whether there was any. Inline attempts may
     /// bring further grants.
     ///
     /// # Errors
@@ -155,7 +154,7 @@ impl RunDriver {
         lost.chain(self.queue.wanting_slots()).filter(|id| self.costs(id)).cloned().collect()
     }
 
-    /// Whether the run has a budget, and nothing of it is left.
+    /// True if the run has a budget, and nothing of it is left.
     pub(super) fn is_used_up(&self) -> bool {
         self.has_budget() && self.services.run_budgets.is_used_up(self.opened.run)
     }
@@ -165,7 +164,7 @@ impl RunDriver {
     }
 
     /// Makes the recovery record durable before the first attempt of a run that another process opened: should the attempt end
-    /// this process, the next one finds that the run was tried.
+    /// the process, the next one finds that the run was tried.
     async fn count_recovery(&mut self) -> Result<(), ActorProcessingErr> {
         let starts =
             |granted: &Granted| granted.job.run == self.opened.run && self.may_be_granted(&granted.job.node);
@@ -189,18 +188,17 @@ impl RunDriver {
         Ok(())
     }
 
-    /// Returns a granted slot unused.
     pub(super) fn release_slot(&self, slot: Ticket) {
         self.services.scheduler.give_back(slot);
     }
 
-    /// Whether a node is to be started or run again.
+    /// True if a node is to be started or run again.
     fn may_be_granted(&self, node: &NodeId) -> bool {
         let state = self.run.instance(node).map(|instance| instance.state());
         state == Some(NodeState::Ready) || self.is_lost(node)
     }
 
-    /// Whether the run's budget has something for the node, or will never have more.
+    /// True if the run's budget has something for the node, or will never have more.
     fn has_budget_left(&self, node: &NodeId) -> bool {
         let Some(instance) = self.run.instance(node).filter(|_| self.has_budget()) else { return true };
         let attempt = instance.attempts + u32::from(instance.state() == NodeState::Ready);
@@ -211,7 +209,7 @@ impl RunDriver {
         !lent.unwrap_or(false)
     }
 
-    /// Whether an attempt with the next number of a ready node still runs, because its start record was rolled back. Such an
+    /// True if an attempt with the next number of a ready node still runs, because its start record was rolled back. Such an
     /// attempt only reads or computes, and is cancelled.
     fn is_orphan(&self, node: &NodeId) -> bool {
         let next = self.run.instance(node).map_or(1, |instance| instance.attempts + 1);
@@ -223,19 +221,19 @@ impl RunDriver {
         is_orphan
     }
 
-    /// Whether the attempt of a running node died with its process: neither this driver nor the attempt table has it.
+    /// True if the attempt of a running node died with its process: neither the driver nor the attempt table has it.
     pub(super) fn is_lost(&self, node: &NodeId) -> bool {
         let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
         !self.knows(&self.key(node, attempt))
     }
 
-    /// Whether an attempt is about to start, runs, or has ended without a record.
+    /// True if an attempt is about to start, runs, or has ended without a record.
     fn knows(&self, key: &AttemptKey) -> bool {
         self.in_flight.launches.iter().any(|launch| launch.key == *key) || self.services.attempts.knows(key)
     }
 
-    /// Drops attempts that have not begun and that later decisions made needless. Returns whether there were any. An attempt that
-    /// acts and is to drain begins all the same, and reports its end.
+    /// Drops attempts that have not begun and became needless through later decisions. Returns whether any were
+    /// dropped. An acting attempt that is to drain begins all the same, and reports its end.
     pub(super) fn withdraw(&mut self) -> bool {
         let is_unwanted = |launch: &mut Launch| !self.run.is_current(&launch.key.node, launch.key.attempt);
         let unwanted: Vec<Launch> = self.in_flight.launches.extract_if(.., is_unwanted).collect();

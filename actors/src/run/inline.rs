@@ -16,7 +16,8 @@ impl RunDriver {
         self.in_flight.inline.started.is_none_or(|begun| begun.elapsed() < AT_ONCE)
     }
 
-    /// Runs an attempt that only computes. Its intent and result go into one append: a crash before it loses nothing but time.
+    /// Runs an attempt that only computes. Intent and result go into one append: an earlier crash loses nothing but
+    /// time.
     pub(super) async fn run_inline(&mut self, mut launch: Launch) {
         let started = Instant::now();
         self.in_flight.inline.started.get_or_insert(started);
@@ -36,7 +37,6 @@ impl RunDriver {
         self.record_result(&launch.key, Ended { outcome, duration_ms, cost, accounts }).await;
     }
 
-    /// Returns all granted slots that are not used.
     pub(super) fn release_all_slots(&mut self) {
         let granted = self.queue.granted.drain(..).map(|granted| granted.ticket);
         for slot in granted.chain(self.in_flight.launches.drain(..).map(|launch| launch.slot)) {

@@ -13,7 +13,6 @@ pub(super) const SLOTS_IN_A_TURN: u32 = 256;
 /// Time for inline attempts in one turn; later attempts of the turn get tasks.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(2);
 
-/// Inline attempts of this turn.
 #[derive(Default)]
 pub(super) struct InlineBudget {
     pub(super) started: Option<Instant>,
@@ -32,12 +31,11 @@ impl InlineBudget {
         self.grants += 1;
     }
 
-    /// Whether the rest must wait for another turn.
+    /// True if the rest must wait for another turn.
     pub(super) fn is_full(&self) -> bool {
         self.grants >= SLOTS_IN_A_TURN || self.attempts >= IN_A_ROW_MAX
     }
 
-    /// Notes that the attempts so far are appended.
     pub(super) fn recorded(&mut self) {
         self.unrecorded = 0;
     }

@@ -19,7 +19,7 @@ use crate::messages::answer::{BY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::run::services::RunServices;
 
 impl RunDriver {
-    /// Whether the finished run waits for its judge. Asks the judge on the first call; a run without scores (cancelled, or without
+    /// True if the finished run waits for its judge. Asks the judge on the first call; a run without scores (cancelled, or without
     /// attempts) is not judged.
     pub(super) fn awaits_judge(&mut self) -> bool {
         let Some(judge) = self.services.evaluation.judge.clone() else { return false };
@@ -107,7 +107,6 @@ impl RunDriver {
     }
 }
 
-/// Loads the outputs and asks the judge.
 async fn opinion(
     services: &RunServices,
     judge: &dyn Judge,

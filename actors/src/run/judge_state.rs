@@ -3,7 +3,6 @@
 use ostler_kernel::evaluation::Judgement;
 use tokio::task::AbortHandle;
 
-/// State of the judge of a run.
 #[derive(Default)]
 pub(super) enum JudgeState {
     #[default]

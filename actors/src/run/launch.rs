@@ -22,7 +22,6 @@ use crate::base::keys::AttemptKey;
 use crate::messages::slots::Ticket;
 use crate::storage::results::Unreadable;
 
-/// The reason why a node does not start.
 pub(super) enum Refusal {
     Failed(FailureCategory, String),
     /// The gate denied the call. The plan sees the same sentence for every reason.
@@ -214,7 +213,7 @@ impl RunDriver {
         }
     }
 
-    /// Spawns the attempts whose intents were appended. An attempt that acts on the world waits until its intent is durable.
+    /// Spawns the attempts with appended intents. An attempt that acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
         for Launch { key, slot, acts, log, body } in std::mem::take(&mut self.in_flight.launches) {
             let services = Arc::clone(&self.services);
@@ -242,11 +241,8 @@ impl RunDriver {
     }
 }
 
-/// The input of an attempt, with the permit.
 struct Prepared {
     work: Work,
-    /// Digests of the inputs that came by reference.
     refs: RefDigests,
-    /// Idempotency key.
     key: Digest,
 }

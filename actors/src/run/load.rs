@@ -1,4 +1,4 @@
-//! Recovers a run from its records, and attaches the attempts that outlived its last driver.
+//! Recovers a run from its records, and attaches attempts that outlived the last driver.
 
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, TimerKind};
@@ -19,17 +19,15 @@ use crate::run::arguments::AgentArguments;
 use crate::state::attempt_table::Found;
 use crate::storage::step_logs;
 
-/// A run as its records tell it, and what the records say about this process.
+/// A run as its records tell, and what the records say about the process.
 struct Loaded {
     folded: FoldedRun,
-    /// Position of the last recovery record.
     recovered_at: Option<Position>,
-    /// This process appended the opening record.
     is_ours: bool,
 }
 
 impl RunDriver {
-    /// Recovers a run. Attempts of this process are attached, attempts lost with another process run again or are in doubt,
+    /// Recovers a run. Attempts of the process are attached, attempts lost with another process run again or are in doubt,
     /// deadlines are armed, and ready nodes are queued. Returns `None` if the run is closed, suspended or unreadable.
     ///
     /// # Errors
@@ -111,8 +109,8 @@ impl RunDriver {
         true
     }
 
-    /// Queues and arms everything live, and attaches the attempts that the attempt table knows. Returns the running nodes whose
-    /// attempt it does not know.
+    /// Queues and arms everything live, and attaches attempts from the attempt table. Returns the running nodes without
+    /// an attempt there.
     async fn attach(&mut self) -> Vec<NodeId> {
         let live = self.run.instances().filter(|(_, instance)| instance.is_live());
         let live = live.map(|(node, instance)| (node.id.clone(), instance.status.clone(), instance.attempts));

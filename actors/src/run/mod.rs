@@ -217,7 +217,7 @@ impl AgentState {
         }
     }
 
-    /// Runs one turn. Then ends the run if it is over, suspends it if that was requested, or tells the registry that it is idle.
+    /// Runs one turn. Then ends a closed run, suspends the run on request, or reports an idle one to the registry.
     async fn advance(&mut self) -> Result<(), ActorProcessingErr> {
         let Some(drive) = &mut self.drive else { return Ok(()) };
         if drive.advance().await? {

@@ -72,8 +72,8 @@ impl RunDriver {
         }
     }
 
-    /// Records that the process ends in good order, so that its end does not count against the run. Best effort: a full disk only
-    /// makes the shutdown count as a crash.
+    /// Records the end in good order, so that the end of the process does not count against the run. Best effort: on a
+    /// full disk the shutdown counts as a crash.
     pub(super) fn record_clean_shutdown(&mut self) -> Result<(), JournalError> {
         let events = self.within(|run, cx| run.record_clean_shutdown(cx));
         if !events.is_empty() && self.writer.pending.is_empty() {

@@ -47,7 +47,7 @@ pub(crate) fn park(
     append(services, row, last, vec![Event::Parked { reason }], Vec::new())
 }
 
-/// Cancels and closes a run without attempts in this process. Returns the position of the record; `None` if it only
+/// Cancels and closes a run without attempts in the process. Returns the position of the record; `None` if it only
 /// waits to be closed.
 pub(crate) fn cancel(
     services: &Arc<RunServices>,
@@ -74,7 +74,7 @@ fn alone<T>(services: &RunServices, act: impl Fn() -> Result<T, RunError>) -> Re
     }
 }
 
-/// Cancels or skips a node of a run without attempts in this process, and cancels its child runs. Returns the position
+/// Cancels or skips a node of a run without attempts in the process, and cancels its child runs. Returns the position
 /// of the record.
 pub(crate) fn operate(
     services: &Arc<RunServices>,
@@ -91,8 +91,8 @@ pub(crate) fn operate(
     })
 }
 
-/// Records the result of an attempt whose run is inactive, so that it neither runs again nor is in doubt, and its cost
-/// counts. Pure work is cancelled with its run and runs again: only its cost counts.
+/// Records the result of an attempt of an inactive run, so that the attempt neither runs again nor is in doubt, and its
+/// cost counts. Pure work is cancelled with its run and runs again: only its cost counts.
 pub(crate) fn ended(services: &Arc<RunServices>, key: &AttemptKey) {
     let Some((ended, acts)) = services.attempts.ended_acting(key) else { return };
     match alone(services, || record(services, key, ended.clone(), acts)) {
@@ -146,7 +146,6 @@ fn record(
     Ok(Some(append(services, &row, last, events, abandoned)?))
 }
 
-/// An open run.
 fn open(services: &RunServices, row: &RunRow) -> Result<FoldedRun, RunError> {
     let folded = services.runs.fold(row, None, |_| {})?;
     if folded.closed.is_some() { Err(RunError::Over) } else { Ok(folded) }

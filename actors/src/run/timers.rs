@@ -8,7 +8,7 @@ use super::deadlines::Deadline;
 use super::driver::RunDriver;
 use crate::messages::agent::AgentMessage;
 
-/// A century. Longer waits are cut to it, so that adding them to the clock cannot overflow.
+/// A century, the longest wait: adding it to the clock cannot overflow.
 const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
 
 impl RunDriver {

@@ -14,7 +14,8 @@ pub(crate) struct SchedulerArguments {
 
 pub(crate) struct Scheduler;
 
-/// Keeps the queue open until it is dropped, unless a later epoch has opened it: the supervisor may start that first.
+/// Keeps the queue open until dropped, unless a later epoch has opened the queue: the supervisor may start the next
+/// epoch first.
 pub(crate) struct Open {
     scheduler: Arc<SchedulerHandle>,
     epoch: u64,
@@ -47,7 +48,6 @@ impl Actor for Scheduler {
 }
 
 impl Drop for Open {
-    /// The accounts outlive any end of the actor.
     fn drop(&mut self) {
         self.scheduler.close(self.epoch);
     }

@@ -16,6 +16,5 @@ pub(crate) struct QueueContext {
     pub(crate) measures: Measures,
     pub(crate) clock: Clock,
     pub(crate) status: Arc<SystemStatus>,
-    /// Largest number of jobs.
     pub(crate) jobs_max: u32,
 }

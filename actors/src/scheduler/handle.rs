@@ -48,7 +48,7 @@ impl SchedulerHandle {
         Ok(grants.epoch())
     }
 
-    /// Closes the queue of this epoch and stores the accounts.
+    /// Closes the queue of the epoch and stores the accounts.
     pub(crate) fn close(&self, epoch: u64) {
         if let Some(grants) = lock(&self.slots).take_if(|grants| grants.epoch() == epoch) {
             leave(&grants, &self.cx);
@@ -90,7 +90,6 @@ impl SchedulerHandle {
         })
     }
 
-    /// Settles ended attempts of the attempt table.
     pub(crate) fn settle_ended(&self) {
         self.tell(|grants| {
             grants.settle_ended(&self.cx, Vec::new());
@@ -128,7 +127,7 @@ impl SchedulerHandle {
         reclaimed.unwrap_or(true)
     }
 
-    /// Requeues an attempt that only reports its end, so that it waits for no credits.
+    /// Requeues an attempt that only reports its end and needs no credits.
     pub(crate) fn drains(&self, key: &AttemptKey) {
         self.cx.attempts.drains(key);
         self.tell(|grants| grants.requeue(&self.cx, key));
@@ -150,7 +149,6 @@ impl SchedulerHandle {
         });
     }
 
-    /// Applies changed terms of a client.
     pub(crate) fn renew_terms(&self, client: &ClientId) {
         self.tell(|grants| grants.renew_terms(&self.cx, client));
     }
@@ -160,7 +158,6 @@ impl SchedulerHandle {
         self.with(|grants| Ok(grants.held(client)))
     }
 
-    /// Ends all granting.
     pub(crate) fn stop(&self) {
         self.tell(|grants| {
             grants.stop();
@@ -173,7 +170,6 @@ impl SchedulerHandle {
         self.with(|grants| Ok(grants.show()))
     }
 
-    /// Figures of the queue for metrics.
     pub(crate) fn look(&self) -> Option<QueueLook> {
         self.with(|grants| Ok(grants.look()))
     }
@@ -184,7 +180,6 @@ impl SchedulerHandle {
         self.with(|grants| Ok(grants.accounts()))
     }
 
-    /// Changes the queue and sends the resulting grants.
     fn tell(&self, act: impl FnOnce(&mut SlotAllocator) -> Result<(), ActorProcessingErr>) {
         self.with(|grants| {
             act(grants)?;

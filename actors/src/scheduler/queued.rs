@@ -12,7 +12,6 @@ pub(super) struct Queued {
     pub(super) job: Job,
     pub(super) owner: Arc<Owner>,
     pub(super) books: Books,
-    /// Start of the wait, if metrics are on.
     pub(super) since: Option<Instant>,
     /// The running attempt that wants a slot again; `None` for a new attempt.
     pub(super) resumes: Option<AttemptKey>,

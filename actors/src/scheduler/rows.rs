@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ostler_kernel::id::ClientId;
 
 /// State of the run queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct QueueRow {
     /// Number of slots.
     pub slots: u32,
@@ -27,5 +27,4 @@ pub(crate) struct Queueing {
     pub(crate) lag: i64,
 }
 
-/// The queue and its clients.
 pub(crate) type QueueShown = (QueueRow, BTreeMap<ClientId, Queueing>);

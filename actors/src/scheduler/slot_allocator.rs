@@ -1,4 +1,4 @@
-//! Queued and granted jobs, by agent, and who is notified.
+//! Queued and granted jobs, by agent, and their receivers.
 
 mod yielded_slots;
 
@@ -24,11 +24,9 @@ use crate::scheduler::rows::QueueShown;
 use crate::state::ledger::Books;
 
 pub(super) struct SlotAllocator {
-    /// Epoch of the scheduler.
     epoch: u64,
     queue: RunQueue<Queued>,
     tenants: Tenants,
-    /// Agents with jobs.
     agents: BTreeMap<AgentId, Known>,
     events: Vec<Event>,
     measures: QueueMeasures,
@@ -50,7 +48,7 @@ impl SlotAllocator {
         let jobs_max = cx.jobs_max;
         let mut grants = SlotAllocator {
             epoch: cx.attempts.next_epoch(),
-            queue: RunQueue::new(Config { jobs_max, ..Config::of_slots(slots) })?,
+            queue: RunQueue::new(Config { jobs_max, ..Config::with_slots(slots) })?,
             tenants: Tenants::default(),
             agents: BTreeMap::new(),
             events: Vec::new(),
@@ -213,9 +211,8 @@ impl SlotAllocator {
         }
     }
 
-    /// Frees a slot and returns the accounts.
     fn free(&mut self, cx: &QueueContext, job: JobHandle) -> Option<Accounts> {
-        let settled = self.queue.give_back(job, &mut self.events).ok()?;
+        let settled = self.queue.refund(job, &mut self.events).ok()?;
         // The refund of the estimate makes these the present accounts.
         let accounts = recorded(settled.accounts);
         cx.ledger.charged(&settled.payload.books, None, accounts);
@@ -268,7 +265,6 @@ impl SlotAllocator {
         self.tenants.client(client).and_then(|client| self.queue.held(client).ok()).unwrap_or(0)
     }
 
-    /// Epoch of the scheduler.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -19,19 +19,17 @@ pub(super) struct Tenants {
     clients: BTreeMap<ClientId, ClientHandle>,
     names: BTreeMap<ClientHandle, ClientId>,
     lanes: BTreeMap<FairShareKey, AgentHandle>,
-    /// Clients whose accounts are not restored yet.
     new_clients: Vec<(ClientHandle, Arc<ClientBook>)>,
     new_agents: Vec<(AgentHandle, ClientHandle, Books)>,
 }
 
-/// Place of an agent's jobs in the queue.
 pub(super) struct LaneOf {
     pub(super) agent: AgentHandle,
     pub(super) books: Books,
 }
 
 impl Tenants {
-    /// Returns the place of an agent's jobs, added if it is new. `holding`: its jobs have slots that are paid for.
+    /// Returns the place of an agent's jobs, adding a new agent. `holding`: the jobs have paid slots.
     pub(super) fn lane(
         &mut self,
         queue: &mut RunQueue<Queued>,
@@ -64,7 +62,6 @@ impl Tenants {
         self.clients.get(name).copied()
     }
 
-    /// All clients, by name.
     pub(super) fn clients(&self) -> impl Iterator<Item = (&ClientId, ClientHandle)> {
         self.clients.iter().map(|(name, client)| (name, *client))
     }
@@ -73,7 +70,6 @@ impl Tenants {
         self.names.get(&client)
     }
 
-    /// Restores the tiers, then all holders of slots.
     pub(super) fn restore_all(
         &mut self,
         queue: &mut RunQueue<Queued>,
@@ -100,8 +96,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Stores all accounts for the next epoch, with the lag of those that have work: refunds and weights may have
-    /// changed them since the last charge.
+    /// Stores all accounts for the next epoch, with the lag of clients and agents with work: refunds and weights may
+    /// have changed them since the last charge.
     pub(super) fn leave(&self, queue: &RunQueue<Queued>, ledger: &Ledger) {
         let mut agents = BTreeMap::new();
         for (name, &client) in &self.clients {
@@ -169,7 +165,6 @@ impl Tenants {
         accounts
     }
 
-    /// Applies the present terms of a client.
     pub(super) fn renew(
         &mut self,
         queue: &mut RunQueue<Queued>,
@@ -186,13 +181,12 @@ impl Tenants {
             queue.set_reputation(handle, reputation)?;
         }
         if let Some(left) = book.left() {
-            queue.meter(handle, left - queue.held(handle)? as i64, events)?;
+            queue.set_balance(handle, left - queue.held(handle)? as i64, events)?;
         }
         Ok(())
     }
 }
 
-/// Figures of the whole queue.
 pub(super) fn queue(queue: &RunQueue<Queued>) -> QueueRow {
     QueueRow {
         slots: queue.config().slots,

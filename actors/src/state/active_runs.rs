@@ -1,4 +1,4 @@
-//! Runs that this process drives. The table outlives the restart of any actor.
+//! Runs that the process drives. The table outlives the restart of any actor.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,10 +12,8 @@ use crate::base::lock::lock;
 #[derive(Default)]
 pub(crate) struct ActiveRuns(Mutex<BTreeMap<RunId, ActiveRun>>);
 
-/// State of a driven run.
 #[derive(Debug, Default)]
 struct ActiveRun {
-    /// An operator asked for the run by name.
     by_name: bool,
     /// The record up to which `quiet` holds.
     seq: Seq,
@@ -24,15 +22,13 @@ struct ActiveRun {
     /// Actor ends since the record `crashed_at`.
     crashes: u32,
     crashed_at: Seq,
-    /// This process has read the records before.
+    /// The process has read the records before.
     loaded: bool,
-    /// The recovery record is durable: the end of this process counts against the run.
+    /// The recovery record is durable: the end of the process counts against the run.
     counted: bool,
-    /// A suspension was requested.
     resting: bool,
     /// Nothing goes on until a person answers.
     waits: bool,
-    /// The earlier run of the same agent.
     behind: Option<RunId>,
     /// Wakes the callers that wait for the run; `None` without callers.
     waiters: Option<watch::Sender<()>>,
@@ -52,7 +48,7 @@ impl ActiveRuns {
         lock(&self.0).entry(run).or_default().by_name |= by_name;
     }
 
-    /// Whether an operator asked for the run by name, which overrides the limit of crashes.
+    /// True if an operator asked for the run by name, which overrides the limit of crashes.
     pub(crate) fn asked_for(&self, run: RunId) -> bool {
         lock(&self.0).get(&run).is_some_and(|driven| driven.by_name)
     }
@@ -88,19 +84,18 @@ impl ActiveRuns {
         lock(&self.0).get(&run)?.quiet
     }
 
-    /// Sets whether a suspension is requested.
     pub(crate) fn note_resting(&self, run: RunId, resting: bool) {
         if let Some(driven) = lock(&self.0).get_mut(&run) {
             driven.resting = resting;
         }
     }
 
-    /// Whether a suspension is requested and not complete.
+    /// True if a suspension is requested and not complete.
     pub(crate) fn is_resting(&self, run: RunId) -> bool {
         lock(&self.0).get(&run).is_some_and(|driven| driven.resting)
     }
 
-    /// Marks the records as read by this process; returns whether they were read before.
+    /// Marks the records as read by the process; returns whether they were read before.
     pub(crate) fn was_loaded(&self, run: RunId) -> bool {
         lock(&self.0).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
     }
@@ -112,12 +107,12 @@ impl ActiveRuns {
         }
     }
 
-    /// Whether the end of this process counts against the run.
+    /// True if the end of the process counts against the run.
     pub(crate) fn is_counted(&self, run: RunId) -> bool {
         lock(&self.0).get(&run).is_some_and(|driven| driven.counted)
     }
 
-    /// Whether this process has read the records of the run.
+    /// True if the process has read the records of the run.
     pub(crate) fn is_loaded(&self, run: RunId) -> bool {
         lock(&self.0).get(&run).is_some_and(|driven| driven.loaded)
     }
@@ -137,7 +132,7 @@ impl ActiveRuns {
         any
     }
 
-    /// Whether the run's agent found that nothing goes on until a person answers.
+    /// True if the run's agent found that nothing goes on until a person answers.
     pub(crate) fn waits(&self, run: RunId) -> bool {
         lock(&self.0).get(&run).is_some_and(|driven| driven.waits)
     }
@@ -173,7 +168,6 @@ impl ActiveRuns {
         lock(&self.0).contains_key(&run)
     }
 
-    /// All driven runs, ascending.
     pub(crate) fn all(&self) -> Vec<RunId> {
         lock(&self.0).keys().copied().collect()
     }
@@ -183,7 +177,6 @@ impl ActiveRuns {
         lock(&self.0).remove(&run);
     }
 
-    /// Wakes the callers of a run.
     pub(crate) fn notify_changed(&self, run: RunId) {
         if let Some(driven) = lock(&self.0).get(&run) {
             driven.notify_changed();

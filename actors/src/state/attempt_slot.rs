@@ -9,10 +9,9 @@ use crate::base::keys::Owner;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Ticket;
 
-/// State of an attempt's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// The attempt holds this slot.
+    /// The attempt holds the slot.
     Held(Ticket),
     /// The attempt waits without a slot; the price is its expected remaining cost.
     Yielded(Price),
@@ -43,17 +42,13 @@ impl Slot {
 
 /// What an attempt returns to the run queue when it ends or waits.
 pub(crate) struct Leaves {
-    /// The slot, held or queued.
     pub(crate) ticket: Option<Ticket>,
     pub(crate) owner: Arc<Owner>,
-    /// Cost that was not charged yet.
     pub(crate) due: u64,
 }
 
-/// An attempt that wants a slot again.
 pub(crate) struct Wants {
     pub(crate) owner: Arc<Owner>,
     pub(crate) agent: ActorRef<AgentMessage>,
-    /// Expected remaining cost.
     pub(crate) estimate: Price,
 }

@@ -1,5 +1,5 @@
 //! The attempt table: every attempt that runs, or has ended without a durable record. The table belongs to the process,
-//! so a restarted agent finds its attempts here instead of paying for them again.
+//! so a restarted agent finds its attempts instead of paying for them again.
 
 mod sweep;
 mod yielding;
@@ -36,7 +36,6 @@ enum AttemptState {
 }
 
 struct AttemptEntry {
-    /// The agent that pays.
     owner: Arc<Owner>,
     /// The slot, until the scheduler has settled the end.
     slot: Slot,
@@ -46,9 +45,7 @@ struct AttemptEntry {
     waited: Arc<PausedTime>,
     /// Wakes the attempt when it has a slot, or must ask again.
     slot_notify: Arc<Notify>,
-    /// The actor that receives the result.
     agent: ActorRef<AgentMessage>,
-    /// The attempt acts on the world.
     acts: bool,
     /// The attempt is no longer wanted and only reports its end.
     drains: bool,
@@ -67,14 +64,12 @@ impl AttemptEntry {
     }
 }
 
-/// All attempts: at most the slots plus the draining ones, plus attempts that acted and whose records are not durable.
+/// All attempts: at most the slots plus the draining ones, plus attempts that acted and have no durable record.
 pub(crate) struct AttemptTable {
     entries: DashMap<AttemptKey, AttemptEntry>,
     /// Attempts that have ended and are not settled. One caller settles all of them.
     ended: SegQueue<AttemptKey>,
-    /// Wakes when an entry is removed.
     forgotten: Notify,
-    /// Number of scheduler starts.
     epochs: AtomicU64,
     /// Attempts that acted, by the position of their record, roughly ascending.
     kept: Mutex<VecDeque<(Position, AttemptKey)>>,
@@ -83,7 +78,6 @@ pub(crate) struct AttemptTable {
     mailboxes: Arc<Mailboxes>,
 }
 
-/// State of an attempt in the table.
 pub(crate) enum Found {
     /// The attempt runs; its agent will receive the result.
     UnderWay,
@@ -131,7 +125,7 @@ impl AttemptTable {
         cancel
     }
 
-    /// Removes an attempt that never began. Returns its slot, if it held one; `None`: it was removed before.
+    /// Removes an attempt that never began. Returns the held slot, if any; `None` if the attempt was removed before.
     pub(crate) fn withdraw(&self, key: &AttemptKey) -> Option<Option<Ticket>> {
         let (_, entry) = self.entries.remove(key)?;
         self.forgotten.notify_waiters();
@@ -149,7 +143,6 @@ impl AttemptTable {
         true
     }
 
-    /// Attaches a restarted agent to its attempt.
     pub(crate) fn attach(&self, key: &AttemptKey, agent: &ActorRef<AgentMessage>) -> Option<Found> {
         let mut entry = self.entries.get_mut(key)?;
         entry.agent = agent.clone();
@@ -169,7 +162,6 @@ impl AttemptTable {
         Some((entry.settled()?.clone(), entry.acts))
     }
 
-    /// All attempts that have ended and are settled.
     pub(crate) fn all_ended(&self) -> Vec<AttemptKey> {
         self.keys(|_, entry| entry.settled().is_some())
     }
@@ -228,7 +220,6 @@ impl AttemptTable {
         self.ended.pop()
     }
 
-    /// Starts a new epoch of the scheduler.
     pub(crate) fn next_epoch(&self) -> u64 {
         self.epochs.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -242,19 +233,17 @@ impl AttemptTable {
         held.collect()
     }
 
-    /// Sets the slot of an attempt.
     pub(crate) fn hold(&self, key: &AttemptKey, slot: Ticket) {
         if let Some(mut entry) = self.entries.get_mut(key) {
             entry.slot = Slot::Held(slot);
         }
     }
 
-    /// Whether an attempt runs, or has ended without a record.
+    /// True if an attempt runs, or has ended without a record.
     pub(crate) fn knows(&self, key: &AttemptKey) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.ordered.is_none())
     }
 
-    /// All attempts of a run.
     pub(crate) fn of_run(&self, run: RunId) -> Vec<AttemptKey> {
         self.keys(|key, entry| key.run == run && entry.ordered.is_none())
     }
@@ -268,7 +257,7 @@ impl AttemptTable {
         self.knows_another(run, &[])
     }
 
-    /// Whether the run has attempts other than these.
+    /// True if the run has attempts other than these.
     pub(crate) fn knows_another(&self, run: RunId, these: &[AttemptKey]) -> bool {
         let is_another = |key: &AttemptKey, entry: &AttemptEntry| {
             key.run == run && entry.ordered.is_none() && !these.contains(key)
@@ -276,7 +265,6 @@ impl AttemptTable {
         self.entries.iter().any(|entry| is_another(entry.key(), &entry))
     }
 
-    /// Removes an attempt whose end is recorded.
     pub(crate) fn forget(&self, key: &AttemptKey) {
         self.entries.remove(key);
         self.forgotten.notify_waiters();
@@ -311,7 +299,7 @@ impl AttemptTable {
         });
     }
 
-    /// Cancels attempts that act on the world, and returns them with those that ended without a record.
+    /// Cancels attempts that act on the world, and returns them together with ended attempts without a record.
     pub(crate) fn stop_acting(&self) -> Vec<InDoubt> {
         let acting = self.keys(|_, entry| entry.acts && entry.ordered.is_none());
         acting.iter().for_each(|key| self.cancel(key));

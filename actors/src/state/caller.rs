@@ -14,7 +14,6 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// The authority of a run.
     pub(crate) fn of(opened: &RunOpened) -> Caller {
         let workspace = Path::new(&opened.workspace).into();
         Caller { intent: opened.intent, scope: opened.scope.clone(), workspace }

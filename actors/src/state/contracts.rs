@@ -8,10 +8,8 @@ use ostler_kernel::plan::Rule;
 
 use crate::base::lock::lock;
 
-/// Contracts that are found by pointer comparison.
 const RECENT_MAX: usize = 8;
 
-/// Compiled contracts by their rules.
 #[derive(Default)]
 pub(crate) struct Contracts(Mutex<Kept>);
 
@@ -60,7 +58,7 @@ impl Kept {
     }
 }
 
-/// Whether rules share their specs, which is cheaper to see than equality. Nodes of one tool share its result schema.
+/// True if rules share their specs, which is cheaper to see than equality. Nodes of one tool share its result schema.
 fn are_same(some: &[Rule], others: &[Rule]) -> bool {
     let is_same = |(one, other): (&Rule, &Rule)| {
         let same_spec = match (&one.spec, &other.spec) {

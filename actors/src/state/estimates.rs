@@ -8,25 +8,21 @@ use ostler_scheduler::{COST_MAX, Price};
 
 use crate::state::toolbox::Toolbox;
 
-/// Most credits (milliseconds of a slot) that a running attempt holds, and what an attempt without history holds: a
-/// client with less does not start it.
+/// Most credits (milliseconds of a slot) held by a running attempt, and by an attempt without history: a client with
+/// less does not start one.
 pub const ATTEMPT_CREDITS: u64 = 100;
 
 /// Charge of an attempt without history. Too high a charge keeps the client, and later ones, from their entitled slots
 /// while it runs (theorem T1); too low a charge is corrected at settlement.
 const UNKNOWN_CHARGE: u64 = 1;
 
-/// Price of an attempt without history.
 pub(crate) const UNKNOWN: Price = Price { charge: UNKNOWN_CHARGE, ..Price::flat(ATTEMPT_CREDITS) };
 
-/// Weight of the last cost in tenths.
 const ALPHA_TENTHS: u64 = 3;
 
-/// Exponentially weighted mean cost, by tool.
 pub(crate) struct Estimates {
     /// Thousandths of a credit; 0 before the first end.
     by_tool: BTreeMap<String, AtomicU64>,
-    /// Nodes without a tool.
     other: AtomicU64,
 }
 
@@ -48,7 +44,6 @@ impl Estimates {
         }
     }
 
-    /// Takes the cost of an ended attempt.
     pub(crate) fn learn(&self, node: &Node, cost: u64) {
         let mean = self.mean(node);
         let last = cost.clamp(1, COST_MAX) * 1_000;

@@ -43,9 +43,7 @@ pub struct Evaluating {
     pub judge: Option<Arc<dyn Judge>>,
 }
 
-/// The standards of evaluation.
 pub(crate) struct Evaluation {
-    /// Weights of the dimensions, by domain.
     pub(crate) domains: Arc<Domains>,
     /// Judges the quality of results; `None`: quality is not judged.
     pub(crate) judge: Option<Arc<dyn Judge>>,

@@ -1,4 +1,4 @@
-//! The gate of this system: tools, policy and compiled contracts.
+//! The gate of the system: tools, policy and compiled contracts.
 
 use std::sync::Arc;
 

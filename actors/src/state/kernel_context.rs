@@ -1,4 +1,4 @@
-//! What the kernel needs for a decision: the plan settings of this system, and the time.
+//! What the kernel needs for a decision: the plan settings of the system, and the time.
 
 use std::sync::Arc;
 
@@ -13,18 +13,16 @@ use crate::state::toolbox::Toolbox;
 pub(crate) struct KernelContext {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) domains: Arc<Domains>,
-    /// Slots of a run whose plan sets no limit.
+    /// Slots of a run without a limit in its plan.
     pub(crate) run_slots: u32,
     pub(crate) clock: Clock,
 }
 
 impl KernelContext {
-    /// Settings for normalising and validating plans.
     pub(crate) fn settings(&self) -> Settings<'_> {
         Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &*self.toolbox) }
     }
 
-    /// Decides about a run at the present time.
     pub(crate) fn within<T>(
         &self,
         id: RunId,
@@ -35,7 +33,7 @@ impl KernelContext {
         act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
     }
 
-    /// Whether only a person's answer moves the run. An expired request needs none.
+    /// True if only a person's answer moves the run. An expired request needs none.
     pub(crate) fn waits_for_person(&self, run: &Run) -> bool {
         run.waits_for_person() && !run.human_timeout_due(self.clock.now())
     }

@@ -36,11 +36,9 @@ pub(crate) struct Ledger {
     charges: AtomicU64,
 }
 
-/// Tier accounts of the last scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tiers {
     pub(crate) vruntime: [i64; 2],
-    /// Service owed to the marketplace.
     pub(crate) owed: i128,
 }
 
@@ -118,18 +116,16 @@ impl Ledger {
         }
     }
 
-    /// The book of a known client.
     pub(crate) fn find(&self, client: &ClientId) -> Option<Arc<ClientBook>> {
         lock(&self.clients).get(client).cloned()
     }
 
-    /// Whether the client is known, or fewer than `most` are.
+    /// True if the client is known, or fewer than `most` are.
     pub(crate) fn has_room(&self, client: &ClientId, most: usize) -> bool {
         let clients = lock(&self.clients);
         clients.len() < most || clients.contains_key(client)
     }
 
-    /// The book of a client, created if needed.
     pub(crate) fn client(&self, client: &ClientId) -> Arc<ClientBook> {
         let mut clients = lock(&self.clients);
         if let Some(book) = clients.get(client) {
@@ -148,12 +144,10 @@ impl Ledger {
         Books { client, agent }
     }
 
-    /// Sets a reputation from the journal.
     pub(crate) fn read_reputation(&self, AccountRow { client, agent, reputation, .. }: AccountRow) {
         *lock(&self.books(&FairShareKey { client, agent }).agent.reputation) = reputation;
     }
 
-    /// Visits every reputation.
     pub(crate) fn each_reputation(&self, mut each: impl FnMut(Option<&AgentId>, Reputation)) {
         for (_, book) in self.clients() {
             for (agent, one) in lock(&book.agents).iter() {
@@ -165,19 +159,17 @@ impl Ledger {
         }
     }
 
-    /// Reputation of an agent's runs.
     pub(crate) fn reputation(&self, client: &ClientId, agent: Option<&AgentId>) -> Reputation {
         let book = self.find(client);
         let agent = book.and_then(|book| lock(&book.agents).get(&agent.cloned()).cloned());
         agent.map(|agent| *lock(&agent.reputation)).unwrap_or_default()
     }
 
-    /// All known clients.
     pub(crate) fn clients(&self) -> Vec<(ClientId, Arc<ClientBook>)> {
         lock(&self.clients).iter().map(|(client, book)| (client.clone(), Arc::clone(book))).collect()
     }
 
-    /// Whether the configuration sets the client's terms.
+    /// True if the configuration sets the client's terms.
     pub(crate) fn is_configured(&self, client: &ClientId) -> bool {
         self.configured.contains_key(client)
     }
@@ -250,18 +242,16 @@ impl ClientBook {
         lock(&self.terms).left(self.spent())
     }
 
-    /// Charges an ended attempt of a run.
     pub(crate) fn spend(&self, run: RunId, cost: u64) {
         self.spent.fetch_add(cost, Ordering::Relaxed);
         self.settle_reserved(run, cost);
     }
 
-    /// The same for a charge whose reservation is not known yet.
+    /// The same for a charge with an unknown reservation.
     pub(crate) fn settle_reserved(&self, run: RunId, cost: u64) {
         lock(&self.reservations).settle(run, cost);
     }
 
-    /// Takes an unrecorded charge back.
     pub(crate) fn unspend(&self, run: RunId, cost: u64) {
         self.spent.fetch_sub(cost, Ordering::Relaxed);
         lock(&self.reservations).revert_settle(run, cost);
@@ -280,7 +270,6 @@ impl ClientBook {
         }
     }
 
-    /// Frees the rest of a closed job's reservation.
     pub(crate) fn refund(&self, job: RunId) {
         lock(&self.reservations).refund(job);
     }
@@ -295,12 +284,12 @@ impl ClientBook {
         Some(self.left()?.saturating_sub_unsigned(self.reserved()))
     }
 
-    /// Whether a reservation pays for the run, so that it waits for no credits.
+    /// True if a reservation pays for the run, so that it waits for no credits.
     pub(crate) fn is_prepaid(&self, run: RunId) -> bool {
         lock(&self.reservations).is_reserved(run)
     }
 
-    /// Whether attempts of the run may start: credits reserved for others do not count.
+    /// True if attempts of the run may start: credits reserved for others do not count.
     pub(crate) fn may_start(&self, run: RunId) -> bool {
         let reservations = lock(&self.reservations);
         let reserved = reservations.outstanding();
@@ -355,7 +344,7 @@ impl AgentBook {
 mod tests {
     use super::*;
 
-    /// Resident memory of this process in bytes, on Linux.
+    /// Resident memory of the process in bytes, on Linux.
     fn resident() -> u64 {
         let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
         let pages = pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

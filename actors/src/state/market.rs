@@ -20,19 +20,16 @@ use crate::storage::run_reader;
 #[derive(Default)]
 pub(crate) struct Market {
     book: Mutex<MarketBook>,
-    /// Jobs that a task of this process moves along.
+    /// Jobs that a task of the process moves along.
     pursued: Mutex<BTreeSet<RunId>>,
 }
 
-/// Offers and jobs.
 #[derive(Default)]
 pub(crate) struct MarketBook {
     offers: BTreeMap<AgentId, Offered>,
-    /// Interned offers of profiles.
     alike: Interner<Offer>,
     quarantined: BTreeSet<AgentId>,
     jobs: BTreeMap<RunId, Entry>,
-    /// Number of open jobs.
     open: usize,
     /// Closed jobs in the order of their end.
     over: VecDeque<RunId>,
@@ -43,19 +40,14 @@ pub(crate) struct MarketBook {
 struct Offered {
     client: ClientId,
     offer: Arc<Offer>,
-    /// Position of the record.
     position: Position,
 }
 
-/// A job in the book.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) standing: JobState,
-    /// Time of the posting.
     pub(crate) posted_ms: Ticks,
-    /// Time of the present stage.
     pub(crate) since_ms: Ticks,
-    /// Position of the last record.
     pub(crate) position: Position,
 }
 
@@ -89,7 +81,6 @@ impl MarketBook {
         }
     }
 
-    /// Budgets of a client's jobs without a contract.
     fn unsigned(&self, client: &ClientId) -> u64 {
         let waits = |entry: &&Entry| {
             matches!(entry.standing, JobState::Job(_) | JobState::Proposed(_))
@@ -158,7 +149,6 @@ impl Market {
         Ok(())
     }
 
-    /// Applies a record that was just appended.
     pub(crate) fn record(&self, event: &Event, at_ms: Ticks, position: Position, ledger: &Ledger) {
         let mut book = lock(&self.book);
         let known = match event {
@@ -175,7 +165,7 @@ impl Market {
         }
     }
 
-    /// Checks a step, and returns the client whose stream records it.
+    /// Checks a step, and returns the client for its record.
     pub(crate) fn admit(
         &self,
         (ledger, jobs_max, now): (&Ledger, usize, Ticks),
@@ -211,19 +201,16 @@ impl Market {
         lock(&self.book).jobs.get(&job).cloned()
     }
 
-    /// All jobs by id.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         lock(&self.book).jobs.values().cloned().collect()
     }
 
-    /// Open jobs.
     pub(crate) fn open(&self) -> Vec<RunId> {
         let book = lock(&self.book);
         let open = book.jobs.iter().filter(|(_, entry)| !entry.standing.stage().is_over());
         open.map(|(job, _)| *job).collect()
     }
 
-    /// Number of jobs at each stage.
     pub(crate) fn count(&self) -> Vec<(&'static str, usize)> {
         let mut counts = Stage::ALL.map(|stage| (stage.as_str(), 0));
         for entry in lock(&self.book).jobs.values() {
@@ -242,7 +229,7 @@ impl Market {
         book.offers.get(agent).map(|offered| (Arc::clone(&offered.offer), offered.position))
     }
 
-    /// Proposals of the agents in service whose offers fit the job, and the best of them.
+    /// Proposals of agents in service with fitting offers, and the best of them.
     pub(crate) fn proposals(
         &self,
         job: &Job,
@@ -280,7 +267,7 @@ impl Market {
         Some(Standard { domain, target })
     }
 
-    /// The deadline of a run: that of its job, or of its parent's.
+    /// The deadline of a run, from its own job or its parent's.
     pub(crate) fn deadline_for(
         &self,
         journal: &dyn Journal,
@@ -304,22 +291,20 @@ impl Market {
         lock(&self.pursued).insert(job)
     }
 
-    /// Whether a task moves the job along.
+    /// True if a task moves the job along.
     pub(crate) fn is_pursued(&self, job: RunId) -> bool {
         lock(&self.pursued).contains(&job)
     }
 
-    /// Whether an open job has this id.
+    /// True if an open job has the id.
     pub(crate) fn has_open(&self, job: RunId) -> bool {
         lock(&self.book).jobs.get(&job).is_some_and(|entry| !entry.standing.stage().is_over())
     }
 
-    /// Jobs that tasks move along.
     pub(crate) fn pursued(&self) -> Vec<RunId> {
         lock(&self.pursued).iter().copied().collect()
     }
 
-    /// Ends the mark.
     pub(crate) fn stop_pursuing(&self, job: RunId) {
         lock(&self.pursued).remove(&job);
     }
@@ -341,7 +326,7 @@ pub(crate) fn check_balance(
     }
 }
 
-/// Credits that a job has cost, by the records of its run and of all runs that were opened for it; and those.
+/// Cost of a job in credits, from the records of its run and of all child runs; and the set of those runs.
 fn spent_for(journal: &dyn Journal, job: RunId) -> Result<(u64, BTreeSet<RunId>), JournalError> {
     let (mut total, mut opened, mut open) = (0u64, BTreeSet::new(), vec![job]);
     while let Some(run) = open.pop() {
@@ -364,7 +349,6 @@ fn spent_for(journal: &dyn Journal, job: RunId) -> Result<(u64, BTreeSet<RunId>)
     Ok((total, opened))
 }
 
-/// The parent of a run, from its records.
 fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, JournalError> {
     let Some(row) = journal.run(run)? else { return Ok(None) };
     // The terms are the second record.
@@ -375,7 +359,6 @@ fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, Journal
     })
 }
 
-/// Cost of a run's attempts, from its records.
 pub(crate) fn spent(journal: &dyn Journal, row: &RunRow) -> Result<u64, JournalError> {
     let mut spent = 0u64;
     let stream = StreamId::run(&row.client, row.run);

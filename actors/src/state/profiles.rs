@@ -17,11 +17,9 @@ pub(crate) struct Profiles {
     alike: Mutex<Interner<Profile>>,
 }
 
-/// The profile of most agents.
 static EMPTY: LazyLock<Arc<Profile>> = LazyLock::new(Arc::default);
 
 impl Profiles {
-    /// Stores the profile of an agent, as recorded.
     pub(crate) fn read(&self, agent: &AgentId, text: &Json) {
         let profile = lock(&self.alike).of(text, || serde_json::from_str::<Profile>(text.as_str()));
         match profile {

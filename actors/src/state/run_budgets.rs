@@ -10,7 +10,7 @@ use crate::base::keys::AttemptKey;
 use crate::state::active_runs::ActiveRuns;
 use crate::state::attempt_table::AttemptTable;
 
-/// Budgets of driven runs, and of runs whose attempts still run.
+/// Budgets of driven runs, and of runs with running attempts.
 pub(crate) struct RunBudgets {
     budgets: DashMap<RunId, RunBudget>,
     active_runs: Arc<ActiveRuns>,
@@ -49,7 +49,7 @@ impl RunBudgets {
         .unwrap_or(true)
     }
 
-    /// Whether the budget is used up.
+    /// True if the budget is used up.
     pub(crate) fn is_used_up(&self, run: RunId) -> bool {
         self.with(run, |run_budget| run_budget.is_exhausted()).unwrap_or(false)
     }
@@ -64,7 +64,7 @@ impl RunBudgets {
         self.budgets.remove_if(&run, |_, run_budget| run_budget.is_idle() && !self.active_runs.has(run));
     }
 
-    /// Frees the reservation of an attempt whose run is inactive.
+    /// Frees the reservation of an attempt of an inactive run.
     pub(crate) fn abandon(&self, key: &AttemptKey) {
         self.ended(key, 0);
         self.release(key.run);

@@ -23,7 +23,7 @@ pub struct Toolbox {
 /// Longest name of a tool in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Why a set of tools is refused.
+/// The reason why a set of tools is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolboxError {
     /// Two tools have the same name.
@@ -108,7 +108,6 @@ impl Toolbox {
         }
     }
 
-    /// Version of a tool.
     pub(crate) fn version(&self, name: &str) -> Option<&str> {
         self.tools.get(name).map(|tool| tool.tool().spec().version.as_str())
     }
@@ -121,12 +120,12 @@ impl Toolbox {
         }
     }
 
-    /// Whether a tool has path parameters.
+    /// True if a tool has path parameters.
     pub(crate) fn takes_paths(&self, name: &str) -> bool {
         self.tools.get(name).is_some_and(GatedTool::takes_paths)
     }
 
-    /// Whether a node only waits.
+    /// True if a node only waits.
     pub(crate) fn is_timer(&self, node: &Node) -> bool {
         let tool = node.tool.as_deref().and_then(|tool| self.tools.get(tool));
         tool.is_some_and(|tool| tool.tool().is_timer())

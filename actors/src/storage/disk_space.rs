@@ -8,15 +8,13 @@ use crate::base::paused_time::{Pause, PausedTime};
 
 #[derive(Default)]
 pub(crate) struct DiskSpace {
-    /// Why there is no space, for records or for a result.
+    /// The reason why there is no space, for records or for a result.
     full: watch::Sender<Option<String>>,
-    /// Records have no space: nothing goes on.
     stops: AtomicBool,
     /// Results that wait for space; smaller writes go on.
     waiting: AtomicUsize,
 }
 
-/// A result that waits for space.
 pub(crate) struct SpaceWait<'a> {
     disk: &'a DiskSpace,
     _pause: Pause<'a>,
@@ -29,7 +27,7 @@ impl Drop for SpaceWait<'_> {
 }
 
 impl DiskSpace {
-    /// Whether records have no space.
+    /// True if records have no space.
     pub(crate) fn is_full(&self) -> bool {
         self.stops.load(Ordering::SeqCst)
     }
@@ -65,7 +63,7 @@ impl DiskSpace {
         });
     }
 
-    /// There is space again. Calls `resume` if records had none, and wakes all waits.
+    /// Space is available again. Calls `resume` if records had none, and wakes all waits.
     pub(crate) fn is_found(&self, resume: impl FnOnce()) {
         let DiskSpace { full, stops, waiting } = self;
         let goes_on = stops.swap(false, Ordering::SeqCst);

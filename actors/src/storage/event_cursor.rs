@@ -89,7 +89,7 @@ impl EventCursor {
         Ok(true)
     }
 
-    /// Whether the cursor follows a closed run.
+    /// True if the cursor follows a closed run.
     ///
     /// # Errors
     ///

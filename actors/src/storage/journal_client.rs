@@ -20,9 +20,8 @@ pub(crate) struct JournalClient {
     pub(crate) clock: Clock,
     pub(crate) status: Arc<SystemStatus>,
     pub(crate) disk: Arc<DiskSpace>,
-    /// Position of the first record this process appended; `u64::MAX` before the first.
+    /// Position of the first record the process appended; `u64::MAX` before the first.
     first: AtomicU64,
-    /// Position of the last record this client appended.
     last: AtomicU64,
 }
 
@@ -55,7 +54,8 @@ impl JournalClient {
         self.clock.now()
     }
 
-    /// Appends events to one stream whose last record is `expected`. A full disk suspends the system until it has space.
+    /// Appends events to a stream with the last record `expected`. A full disk suspends the system until space is
+    /// available.
     pub(crate) fn append_events(
         &self,
         stream: StreamId,
@@ -65,7 +65,6 @@ impl JournalClient {
         self.append_batch(StreamBatch { stream, expected, at_ms: self.now(), events })
     }
 
-    /// The same at a given time.
     pub(crate) fn append_batch(&self, batch: StreamBatch) -> Result<Position, JournalError> {
         let appended = self.journal.append(vec![batch]);
         match &appended {
@@ -80,12 +79,12 @@ impl JournalClient {
         appended
     }
 
-    /// Whether this process appended the record at `position`.
+    /// True if the process appended the record at `position`.
     pub(crate) fn is_ours(&self, position: Position) -> bool {
         position.0 >= self.first.load(Ordering::SeqCst)
     }
 
-    /// Position of the last record this client appended. Pipelines append theirs without it.
+    /// Position of the last record the client appended. Pipelines append theirs without it.
     pub(crate) fn last_appended(&self) -> Position {
         Position(self.last.load(Ordering::SeqCst))
     }

@@ -10,13 +10,11 @@ use ostler_kernel::plan::Plan;
 
 use crate::base::lock::lock;
 
-/// Entries below which unused plans are not swept.
 const SWEEP_AT_MIN: usize = 64;
 
 /// Nodes of recent plans that are kept without a run: twice the default limit of one plan.
 const RECENT_NODES_MAX: usize = 20_000;
 
-/// Number of such plans.
 const RECENT_PLANS_MAX: usize = 16;
 
 /// Plans by the digest of their text: those in use, and the most recent.
@@ -31,7 +29,6 @@ struct Held {
     recent_nodes: usize,
 }
 
-/// A plan and its canonical text.
 #[derive(Clone)]
 struct Spelled {
     text: Json,

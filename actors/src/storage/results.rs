@@ -30,7 +30,6 @@ pub(crate) struct ResultStore {
 }
 
 impl ResultStore {
-    /// Stores a value.
     pub(crate) async fn keep(&self, value: &Value) -> Result<Output, Failure> {
         Ok(self.store(&checked(value, self.bytes_max)?).await?)
     }
@@ -105,7 +104,7 @@ impl ResultStore {
             .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
     }
 
-    /// Whether a result reports low confidence, or cannot be read.
+    /// True if a result reports low confidence, or cannot be read.
     pub(crate) async fn is_unsure(&self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Ok(output) => match self.load(output).await {
@@ -117,7 +116,6 @@ impl ResultStore {
     }
 }
 
-/// Why a value was not stored.
 enum Unkept {
     /// The value is no valid result.
     Refused(Failure),
@@ -142,7 +140,6 @@ impl From<Unkept> for Failure {
     }
 }
 
-/// The canonical form of a valid value.
 fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
     let refused = |why: String| Unkept::Refused(invalid(why));
     let canonical = json::canonical(value).map_err(|error| refused(format!("the result: {error}")))?;
@@ -158,7 +155,6 @@ fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
     Ok(canonical)
 }
 
-/// A needed result that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the result of {node} cannot be read: {error}")]
 pub(crate) struct Unreadable {
@@ -166,7 +162,6 @@ pub(crate) struct Unreadable {
     pub(crate) error: ArtifactError,
 }
 
-/// The failure of a missing or malformed result.
 pub(crate) fn invalid(message: String) -> Failure {
     Failure { category: FailureCategory::InvalidOutput, message }
 }

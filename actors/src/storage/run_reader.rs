@@ -9,7 +9,6 @@ use crate::base::error::RunError;
 use crate::storage::journal_client::JournalClient;
 use crate::storage::plans::Plans;
 
-/// Records in one read.
 pub(crate) const READ_AT_ONCE: usize = 1_024;
 
 /// Passes the records of a stream to `take` in order, all or up to `at`.

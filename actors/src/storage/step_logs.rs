@@ -1,4 +1,4 @@
-//! Step logs of attempts: one stream for each run, written only by attempts of this process while they run.
+//! Step logs of attempts: one stream for each run, written only by attempts of the process while they run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -46,14 +46,12 @@ impl StepLogs {
     }
 }
 
-/// Node, generation and number of patches.
 type WorkKey = (NodeId, u32, u32);
 
 fn work_of(of: &AttemptRef) -> WorkKey {
     (of.node.clone(), of.generation, of.patch_count)
 }
 
-/// The step log of one run.
 pub(crate) struct RunStepLog {
     journal: Arc<JournalClient>,
     stream: StreamId,
@@ -104,7 +102,6 @@ impl RunStepLog {
         Arc::new(RunStepLog { journal: Arc::clone(journal), stream, known: Mutex::default() })
     }
 
-    /// Queries the history of one piece of work.
     pub(crate) fn ask<T>(
         &self,
         of: &AttemptRef,
@@ -128,7 +125,6 @@ impl RunStepLog {
         Ok(question(known.works.get(&own).unwrap_or(&StepHistory::default()), &mut earlier))
     }
 
-    /// Makes the next query read the stream again.
     pub(crate) fn read_again(&self) {
         *lock(&self.known) = Known::default();
     }
@@ -159,7 +155,7 @@ impl RunStepLog {
         Ok(known.granted)
     }
 
-    /// Child runs that attempts of this work opened and that are not known to be over.
+    /// Child runs that attempts of the work opened and that are not known to be over.
     pub(crate) fn children(
         &self,
         is_such: impl Fn(&NodeId, u32) -> bool,
@@ -183,7 +179,7 @@ impl RunStepLog {
     }
 }
 
-/// Whether an attempt made progress after `at`: it finished a step, or wrote a new token.
+/// True if an attempt made progress after `at`: it finished a step, or wrote a new token.
 pub(crate) fn made_progress(
     journal: &JournalClient,
     stream: StreamId,

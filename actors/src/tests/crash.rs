@@ -53,7 +53,6 @@ impl Tool for Count {
     }
 }
 
-/// Looks at the world for an hour.
 struct Hour(ToolSpec);
 
 impl Tool for Hour {
@@ -182,7 +181,6 @@ async fn until(holds: impl AsyncFn() -> bool) {
     tokio::time::timeout(SOON, waits).await.expect("it comes to be so");
 }
 
-/// A plan of one wait of an hour.
 fn hour(system: &System) -> Submission {
     let nodes = json!([{"id": "s", "tool": "hour"}]);
     let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();

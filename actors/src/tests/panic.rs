@@ -293,7 +293,6 @@ async fn k02_what_an_agent_has_to_do_outlives_its_panic() {
 #[tokio::test(start_paused = true)]
 async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     const HEALTHY: usize = 10_000;
-    /// One of so many has something to do.
     const BUSY: usize = 10;
     let (system, tool) = system().await;
     let mut runs = Vec::new();

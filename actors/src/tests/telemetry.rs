@@ -22,11 +22,9 @@ use crate::messages::submission::Submission;
 use crate::metrics::Seen;
 use crate::{AgentProfile, Measures, Program, ProgramContext, System, SystemConfig};
 
-/// A system whose telemetry is counted.
 struct Life {
     system: System,
     seen: Seen,
-    /// What was told up to now.
     told: BTreeMap<&'static str, u64>,
     /// Lets a call of `hold` end.
     go: Arc<Semaphore>,

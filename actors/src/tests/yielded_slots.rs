@@ -122,12 +122,11 @@ fn queue(system: &System) -> Option<(u32, u64)> {
     Some((row.running, row.queued))
 }
 
-/// Where an attempt stands when something happens.
 #[derive(Clone, Copy)]
 enum Stands {
-    /// Its child has the slot.
+    /// The child has the slot.
     Vacated,
-    /// Its child is over, and somebody else has the slot.
+    /// The child is over, and somebody else has the slot.
     Queued,
 }
 

@@ -1,4 +1,4 @@
-//! What `[tools]` of the configuration holds.
+//! The `[tools]` table of the configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,15 +32,15 @@ pub struct ToolConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShellConfig {
-    /// Whether there is a `shell.run` at all.
+    /// Registers `shell.run`.
     pub enabled: bool,
-    /// What programs do: the operator's entries, then the built-in ones.
+    /// Classes of programs: the operator's entries, then the built-in table.
     #[serde(deserialize_with = "allow_table")]
     pub allow: ArgvTable,
-    /// Whether the kernel is to confine programs, where it can: they write in the workspace, in the folder for
-    /// temporary files, and in `write`; those of impact 0 write nowhere.
+    /// Confines programs if the kernel supports it: they write only in the workspace, the temporary folder and `write`; programs of
+    /// impact 0 write nowhere.
     pub sandbox: bool,
-    /// Folders and files besides that programs may write to, as absolute paths.
+    /// Additional writable folders and files, as absolute paths.
     #[serde(deserialize_with = "absolute")]
     pub write: Vec<PathBuf>,
 }
@@ -55,10 +55,10 @@ impl Default for ShellConfig {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Where requests may go; nowhere, unless listed. The gate's policy takes the same list.
+    /// Permitted destinations; empty permits none. The gate uses the same list.
     #[serde(deserialize_with = "egress")]
     pub egress_allow: Egress,
-    /// What is known of hosts.
+    /// Settings per host.
     pub hosts: BTreeMap<HostPort, HostConfig>,
 }
 
@@ -66,11 +66,11 @@ pub struct HttpConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostConfig {
-    /// Whether the host recognises a repeated POST or PATCH by its `Idempotency-Key`.
+    /// The host deduplicates POST and PATCH by `Idempotency-Key`.
     pub idempotency: bool,
 }
 
-/// A host and a port, written as in `egress_allow` but without stars: `api.example.com:443`, `[::1]:8080`.
+/// Host and port in the form of `egress_allow`, without wildcards: `api.example.com:443`, `[::1]:8080`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct HostPort {
@@ -78,19 +78,19 @@ pub struct HostPort {
     port: u16,
 }
 
-/// Why a text is no [`HostPort`].
+/// A text that is not a [`HostPort`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is no host:port, such as api.example.com:443 (in lower case)")]
-pub struct NotAHostPort {
+pub struct HostPortError {
     found: String,
 }
 
 impl FromStr for HostPort {
-    type Err = NotAHostPort;
+    type Err = HostPortError;
 
-    fn from_str(text: &str) -> Result<HostPort, NotAHostPort> {
-        let refused = || NotAHostPort { found: text.chars().take(100).collect() };
-        // What the list of hosts takes is plain enough to be split by the last colon.
+    fn from_str(text: &str) -> Result<HostPort, HostPortError> {
+        let refused = || HostPortError { found: text.chars().take(100).collect() };
+        // A valid entry splits at the last colon.
         Egress::new([text]).map_err(|_| refused())?;
         let (host, port) =
             text.rsplit_once(':').filter(|(host, _)| !host.starts_with('*')).ok_or_else(refused)?;
@@ -99,9 +99,9 @@ impl FromStr for HostPort {
 }
 
 impl TryFrom<String> for HostPort {
-    type Error = NotAHostPort;
+    type Error = HostPortError;
 
-    fn try_from(text: String) -> Result<HostPort, NotAHostPort> {
+    fn try_from(text: String) -> Result<HostPort, HostPortError> {
         text.parse()
     }
 }
@@ -125,7 +125,7 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, 
     }
 }
 
-/// A line of the list of hosts. Each is judged by itself, so that its fault is told where it stands.
+/// A single entry, parsed separately so that an error names the line.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct EgressEntry(String);

@@ -1,8 +1,7 @@
-//! The data folder that programs work for: what tells it from others, and what its last holder left running.
+//! Identifies the data folder of programs, and kills programs that a crashed process left running.
 //!
-//! Programs are found in two ways, so that one alone may fail: by the mark in their environment, which a program can
-//! clear, and by a note of each that runs in `programs/` of the data folder, which a holder that is killed between
-//! starting it and writing it down has not made.
+//! Two independent ways find such programs: the mark in the environment (which a program can clear) and a pid file in `programs/`
+//! (which is missing if the process died between starting the program and writing the file).
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -10,46 +9,41 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use std::{fs, io};
 
-use super::family::{Family, Process, kill, process, processes};
-use super::notes::{Note, Notes};
+use super::pid_files::{PidFile, PidFiles};
+use super::process_tree::{Process, ProcessTree, kill, process, processes};
 
-/// What every data folder of Ostler holds.
-pub(super) const DATA_FOLDER_HAS: [&str; 3] = ["journal", "format", "lock"];
+pub(super) const DATA_FOLDER_ENTRIES: [&str; 3] = ["journal", "format", "lock"];
 
-/// Where the programs that run are noted, each by the id of its process.
 const PROGRAMS: &str = "programs";
 
-/// How long processes that were killed may take to go.
-const GOING: Duration = Duration::from_secs(5);
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two looks.
-const MOMENT: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A data folder, as the programs know it that work for it.
+/// A data folder as the owner of programs.
 ///
-/// It is told from every other of this machine by its lock file: the device, the inode, and the time it was made, where
-/// the file system knows that (an inode is given to another file once its own is gone). All stay the same when the folder
-/// is moved.
+/// Its id consists of device, inode and creation time of the lock file (the time because inode numbers are reused). The id
+/// survives a move of the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFolder {
     path: PathBuf,
     id: String,
 }
 
-/// Why what is left of the programs of a data folder was not ended.
+/// Reasons why orphaned programs could not be terminated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotEnded {
-    /// This process came of such a program itself.
+pub enum TerminateError {
+    /// The current process is itself a descendant of such a program.
     #[error(
         "this process was started by a step of a run of {}, whose holder is gone: what a step started may not take \
          its data folder up; ask from outside of the run",
         path.display()
     )]
     FromWithin {
-        /// The folder.
+        /// The data folder.
         path: PathBuf,
     },
-    /// They were killed and do not go.
+    /// Killed processes did not disappear in time.
     #[error(
         "programs of {} that an earlier process started were killed and do not end: {}; see what they wait for \
          (`ps -o pid,stat,wchan,args`), and try again once they are gone",
@@ -57,85 +51,84 @@ pub enum NotEnded {
         pids.iter().map(|pid| format!("process {pid}")).collect::<Vec<_>>().join(", ")
     )]
     Alive {
-        /// The folder.
+        /// The data folder.
         path: PathBuf,
-        /// Their ids.
+        /// Ids of the remaining processes.
         pids: Vec<i32>,
     },
 }
 
 impl DataFolder {
-    /// The data folder at `path`, which was opened before.
+    /// The data folder at `path`, which must exist.
     ///
     /// # Errors
     ///
-    /// It has no lock file that can be looked at.
+    /// The lock file cannot be read.
     pub fn of(path: &Path) -> io::Result<DataFolder> {
         let lock = fs::symlink_metadata(path.join("lock"))?;
-        // A file that is made later can be given the number of one that was removed, but not its time.
+        // A reused inode number comes with a new creation time.
         let made = lock.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
         let made = made.map_or(0, |made| made.as_nanos());
         let id = format!("{:x}.{:x}.{made:x}", lock.dev(), lock.ino());
         Ok(DataFolder { path: path.canonicalize()?, id })
     }
 
-    /// What the marks of its programs end in.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Notes that a program runs, until the note is dropped. A folder that cannot be written (the disk is full) is no
-    /// reason not to run it: it bears the mark.
-    pub(super) fn note(&self, pid: i32) -> Option<Note> {
-        self.notes().write(&pid.to_string(), &self.note_of(process(pid)?)).ok()
+    /// Writes a pid file for a program, until the result is dropped. `None` if that fails, for example because the disk is full; the
+    /// program still has its mark.
+    pub(super) fn write_pid_file(&self, pid: i32) -> Option<PidFile> {
+        self.pid_files().write(&pid.to_string(), &self.pid_file_content(process(pid)?)).ok()
     }
 
-    fn notes(&self) -> Notes {
-        Notes::at(&self.path.join(PROGRAMS))
+    fn pid_files(&self) -> PidFiles {
+        PidFiles::at(&self.path.join(PROGRAMS))
     }
 
-    /// What a note holds: a copy of this folder, or a process that was given the same id later, has another.
-    fn note_of(&self, process: Process) -> String {
+    /// Content of a pid file. Differs for a copied folder, after a reboot, and for another process with the same id.
+    fn pid_file_content(&self, process: Process) -> String {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         format!("{} {} {}", self.id, boot.trim(), process.started)
     }
 
-    /// Ends whatever programs of this folder run, with all that came of them, and waits until they are gone: how many
-    /// processes that were. Only for who holds the folder and has started nothing yet: what runs then was left by a
-    /// holder that died.
+    /// Kills all programs of this folder with their descendants, waits until they are gone, and returns the number of processes.
+    /// The caller must hold the folder's lock and must not have started a program yet: any program found is then an orphan of a
+    /// crashed process.
     ///
     /// # Errors
     ///
-    /// See [`NotEnded`].
-    pub fn end_left(&self) -> Result<usize, NotEnded> {
+    /// See [`TerminateError`].
+    pub fn terminate_orphans(&self) -> Result<usize, TerminateError> {
         let begun = Instant::now();
         let mut leaders = BTreeSet::new();
         let wait = || {
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(POLL_INTERVAL);
             begun.elapsed()
         };
-        let ended = self.end_each(|| self.left(&mut leaders), kill, wait)?;
-        // They speak of what is gone.
-        self.notes().clear();
+        let ended = self.terminate_each(|| self.left(&mut leaders), kill, wait)?;
+        // The pid files are stale now.
+        self.pid_files().clear();
         Ok(ended)
     }
 
-    /// Kills whatever programs of this folder run, with all that came of them, and waits for nothing. Only for who holds the
-    /// folder and is about to end: what was started meanwhile is ended by who takes it up next.
+    /// Kills all programs of this folder with their descendants, without waiting. Call with the folder's lock held and the process
+    /// about to exit. The next process to open the folder terminates programs started meanwhile.
     pub fn kill_running(&self) {
         let own = std::process::id() as i32;
         let running = self.left(&mut BTreeSet::new());
         running.iter().filter(|process| process.pid != own).for_each(kill);
     }
 
-    /// Kills what `left` finds until it finds nothing: how many processes that were. `wait` waits a moment, and tells for
-    /// how long that has been done.
-    fn end_each(
+    /// Kills the processes that `left` returns until there are none, and returns their number. `wait` pauses and returns the total
+    /// time waited.
+    fn terminate_each(
         &self,
         mut left: impl FnMut() -> BTreeSet<Process>,
         mut kill: impl FnMut(&Process),
         mut wait: impl FnMut() -> Duration,
-    ) -> Result<usize, NotEnded> {
+    ) -> Result<usize, TerminateError> {
         let own = std::process::id() as i32;
         let (mut ended, mut waited) = (BTreeSet::new(), Duration::ZERO);
         loop {
@@ -144,11 +137,11 @@ impl DataFolder {
                 return Ok(ended.len());
             }
             if left.iter().any(|process| process.pid == own) {
-                return Err(NotEnded::FromWithin { path: self.path.clone() });
+                return Err(TerminateError::FromWithin { path: self.path.clone() });
             }
-            if waited > GOING {
+            if waited > TERMINATION_TIMEOUT {
                 let pids = left.iter().map(|process| process.pid).collect();
-                return Err(NotEnded::Alive { path: self.path.clone(), pids });
+                return Err(TerminateError::Alive { path: self.path.clone(), pids });
             }
             left.iter().for_each(&mut kill);
             ended.extend(left);
@@ -156,22 +149,24 @@ impl DataFolder {
         }
     }
 
-    /// Every process that came of a program of this folder. `leaders` are the programs that were found by their note;
-    /// their groups stand for them once they are gone.
+    /// All live descendants of the folder's programs. `leaders` collects the programs found by pid file, because their process
+    /// groups identify descendants after the programs are gone.
     fn left(&self, leaders: &mut BTreeSet<i32>) -> BTreeSet<Process> {
-        let (family, all) = (Family::of_folder(&self.id), processes());
-        let noted: Vec<&Process> = all.iter().filter(|process| self.is_noted(process)).collect();
+        let (tree, all) = (ProcessTree::of_folder(&self.id), processes());
+        let noted: Vec<&Process> = all.iter().filter(|process| self.has_pid_file(process)).collect();
         leaders.extend(noted.iter().map(|process| process.pid));
         let mut left: BTreeSet<Process> = noted.into_iter().copied().collect();
-        left.extend(family.members(None, &all));
+        left.extend(tree.members(None, &all));
         for leader in leaders.iter() {
-            left.extend(family.members(Some(*leader), &all));
+            left.extend(tree.members(Some(*leader), &all));
         }
         left
     }
 
-    fn is_noted(&self, process: &Process) -> bool {
-        self.notes().read(&process.pid.to_string()).is_some_and(|note| note == self.note_of(*process))
+    fn has_pid_file(&self, process: &Process) -> bool {
+        self.pid_files()
+            .read(&process.pid.to_string())
+            .is_some_and(|file| file == self.pid_file_content(*process))
     }
 }
 
@@ -179,10 +174,10 @@ impl DataFolder {
 mod tests {
     use super::*;
 
-    /// What comes of a process that is found until it was killed for `goes_after`.
-    fn check(goes_after: Duration) -> Result<usize, NotEnded> {
+    /// Terminates a fake process that disappears after `goes_after`.
+    fn check(goes_after: Duration) -> Result<usize, TerminateError> {
         let folder = DataFolder { path: "/data".into(), id: String::new() };
-        // Any process but this one will do: it is not really killed.
+        // Any other process; the fake `kill` spares it.
         let other = process(std::os::unix::process::parent_id() as i32).expect("it waits for this one");
         let (waited, mut killed) = (std::cell::Cell::new(Duration::ZERO), 0);
         let left = || if waited.get() > goes_after { BTreeSet::new() } else { BTreeSet::from([other]) };
@@ -190,26 +185,33 @@ mod tests {
             waited.set(waited.get() + Duration::from_millis(500));
             waited.get()
         };
-        let ended = folder.end_each(left, |_| killed += 1, wait);
-        if let Err(NotEnded::Alive { pids, .. }) = &ended {
+        let ended = folder.terminate_each(left, |_| killed += 1, wait);
+        if let Err(TerminateError::Alive { pids, .. }) = &ended {
             assert_eq!(*pids, [other.pid]);
         }
-        assert_eq!(killed, goes_after.min(GOING).as_millis() / 500 + 1, "it is killed again and again");
+        assert_eq!(
+            killed,
+            goes_after.min(TERMINATION_TIMEOUT).as_millis() / 500 + 1,
+            "it is killed again and again"
+        );
         ended
     }
 
     #[test]
     fn what_was_killed_may_take_a_while_to_go_and_no_longer() {
         assert_eq!(check(Duration::ZERO), Ok(1));
-        assert_eq!(check(GOING), Ok(1));
-        assert!(matches!(check(GOING + Duration::from_millis(500)), Err(NotEnded::Alive { .. })));
+        assert_eq!(check(TERMINATION_TIMEOUT), Ok(1));
+        assert!(matches!(
+            check(TERMINATION_TIMEOUT + Duration::from_millis(500)),
+            Err(TerminateError::Alive { .. })
+        ));
     }
 
     #[test]
     fn who_came_of_such_a_program_kills_nothing() {
         let folder = DataFolder { path: "/data".into(), id: String::new() };
         let own = || BTreeSet::from([process(std::process::id() as i32).expect("it runs")]);
-        let ended = folder.end_each(own, |_| panic!("it is not asked to"), || Duration::ZERO);
-        assert_eq!(ended, Err(NotEnded::FromWithin { path: "/data".into() }));
+        let ended = folder.terminate_each(own, |_| panic!("it is not asked to"), || Duration::ZERO);
+        assert_eq!(ended, Err(TerminateError::FromWithin { path: "/data".into() }));
     }
 }

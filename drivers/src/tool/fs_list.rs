@@ -1,19 +1,19 @@
-//! `fs.list`: the files of a folder.
+//! `fs.list`: lists the files of a folder.
 
 use std::sync::Arc;
 
-use ostler_kernel::port::{CallContext, Tool, ToolResult, ParamProblem};
+use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking::{Blocking, Stop};
-use super::declare::{READ, check_text, object, spec};
-use super::walk::{Wanted, glob, walk};
+use super::blocking_tool::{BlockingTool, CancelFlag};
+use super::tool_spec::{READ, check_text, object, spec};
+use super::walk::{WalkOptions, glob, walk};
 use super::workspace::Workspace;
 
-/// Files listed unless `max` says otherwise.
+/// Default of `max`.
 pub const LIST_FILES_DEFAULT: usize = 10_000;
-/// The most that `max` can say.
+/// Maximum of `max`.
 pub const LIST_FILES_MAX: usize = 100_000;
 
 #[derive(Debug, Deserialize)]
@@ -26,13 +26,13 @@ struct Params {
     hidden: bool,
 }
 
-/// Lists the regular files beneath a folder of the workspace, sorted by the bytes of their paths. Leaves out
-/// what `.gitignore` files say, hidden files unless asked for, links, the store of git, and data folders of Ostler. More
-/// files than `max` are a failure: a list that silently stops would be taken for the whole.
+/// Lists the regular files beneath a folder of the workspace, sorted by the bytes of their paths. Omits ignored files, hidden
+/// files unless requested, links, `.git` and data folders. More files than `max` are a failure, because a truncated list could be
+/// taken for the whole.
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = "List the files beneath a folder, sorted. Respects .gitignore; the glob is matched \
                        against paths from the folder on (`**/*.rs` for all depths).";
-    Arc::new(Blocking::<Params> {
+    Arc::new(BlockingTool::<Params> {
         spec: spec(
             "fs.list",
             description,
@@ -68,14 +68,14 @@ fn check(params: &Map<String, Value>) -> Vec<ParamProblem> {
     })
 }
 
-fn list(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
+fn list(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResult {
     let workspace = Workspace::open(&context.workspace)?;
-    let wanted = Wanted {
+    let options = WalkOptions {
         hidden: params.hidden,
         glob: params.glob.as_deref().map(glob).transpose()?,
         files_max: params.max.unwrap_or(LIST_FILES_DEFAULT),
     };
-    let found = walk(&workspace, &workspace.relative(&params.path)?, &wanted, stop)?;
+    let found = walk(&workspace, &workspace.relative(&params.path)?, &options, cancel)?;
     let bytes: u64 = found.iter().map(|file| file.bytes).sum();
     let files: Vec<String> = found.into_iter().map(|file| file.path).collect();
     Ok(json!({"count": files.len(), "files": files, "bytes": bytes}))

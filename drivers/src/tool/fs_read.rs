@@ -1,4 +1,4 @@
-//! `fs.read`: the text of a file.
+//! `fs.read`: reads a text file.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use ostler_kernel::port::{CallContext, Tool, ToolResult};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::blocking::{Blocking, Stop};
-use super::declare::{READ, object, spec, structural};
+use super::blocking_tool::{BlockingTool, CancelFlag};
+use super::tool_spec::{READ, object, spec, structural};
 use super::workspace::Workspace;
 
-/// Bytes read unless `max_bytes` says otherwise.
+/// Default of `max_bytes`.
 pub const READ_BYTES_DEFAULT: u64 = 1 << 20;
-/// The most that `max_bytes` can say.
+/// Maximum of `max_bytes`.
 pub const READ_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -23,10 +23,10 @@ struct Params {
     max_bytes: Option<u64>,
 }
 
-/// Reads a whole file of UTF-8 text. A longer file and one that is not UTF-8 are failures: half a text or a
-/// mended one would be taken for the file. The digest is BLAKE3 of the bytes, as `b3sum` gives it.
+/// Reads a whole UTF-8 file. A longer or non-UTF-8 file is a failure, because a truncated or repaired text could be taken for the
+/// file. The digest is BLAKE3 of the bytes, as printed by `b3sum`.
 pub(super) fn tool() -> Arc<dyn Tool> {
-    Arc::new(Blocking::<Params> {
+    Arc::new(BlockingTool::<Params> {
         spec: spec(
             "fs.read",
             "Read a file of UTF-8 text. Longer files than max_bytes are a failure.",
@@ -53,11 +53,12 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     })
 }
 
-fn read(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
+fn read(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResult {
     let workspace = Workspace::open(&context.workspace)?;
     let path = workspace.relative(&params.path)?;
     let limit = params.max_bytes.unwrap_or(READ_BYTES_DEFAULT);
-    let bytes = workspace.read(&path, limit, &format!("raise max_bytes (at most {READ_BYTES_MAX})"), stop)?;
+    let bytes =
+        workspace.read(&path, limit, &format!("raise max_bytes (at most {READ_BYTES_MAX})"), cancel)?;
     let digest = Digest(*blake3::hash(&bytes).as_bytes());
     let length = bytes.len();
     let text = String::from_utf8(bytes).map_err(|error| {

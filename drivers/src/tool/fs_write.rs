@@ -1,4 +1,4 @@
-//! `fs.write`: puts text into a file.
+//! `fs.write`: writes a text file.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::beside::{Beside, NotDone};
-use super::blocking::{Blocking, Stop};
-use super::declare::{exhausted, object, spec, structural};
-use super::workspace::{PIECE_BYTES, Workspace};
+use super::atomic_file::{AtomicFile, WriteError};
+use super::blocking_tool::{BlockingTool, CancelFlag};
+use super::tool_spec::{exhausted, object, spec, structural};
+use super::workspace::{CHUNK_BYTES, Workspace};
 
-/// Bytes written at once.
+/// Maximum bytes per call.
 pub const WRITE_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -39,14 +39,13 @@ enum Mode {
     Append,
 }
 
-/// Writes text to a file of the workspace; folders that are missing are made. `create` and `replace` are all
-/// or nothing: the text is written beside the file, synced, and takes its name. Doing either twice is doing it
-/// once: `create` accepts a file that already has exactly this text. `append` adds at the end and is not
-/// repeatable. A link is followed, within the workspace.
+/// Writes text to a file of the workspace and creates missing folders. Follows links within the workspace. `create` and `replace`
+/// are atomic: a temporary file is written, synced and renamed. Both are idempotent: `create` accepts an existing file with exactly
+/// this text. `append` is neither atomic nor idempotent.
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = "Write text to a file. `create` refuses a file that exists with another text, \
                        `replace` replaces it, `append` adds to its end.";
-    Arc::new(Blocking::<Params> {
+    Arc::new(BlockingTool::<Params> {
         spec: spec(
             "fs.write",
             description,
@@ -81,7 +80,7 @@ fn class(params: &Map<String, Value>) -> CallClass {
     CallClass { impact: 1, effect: Effect::Write, idem }
 }
 
-fn write(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
+fn write(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResult {
     let text = params.text.as_bytes();
     if text.len() > WRITE_BYTES_MAX {
         let found = text.len();
@@ -90,12 +89,14 @@ fn write(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
     let workspace = Workspace::open(&context.workspace)?;
     let path = workspace.relative(&params.path)?;
     workspace.guard_write(&path)?;
-    let target = stop.act(|| Target::of(&workspace, &path))??;
+    let target = cancel.act(|| Target::of(&workspace, &path))??;
     let done = match params.mode {
-        Mode::Append => target.append(text, stop),
-        Mode::Replace => target.replace(text, stop),
-        Mode::Create => match target.create(text, stop) {
-            Err(NotDone::Io(error)) if error.kind() == ErrorKind::AlreadyExists => target.has(text, stop),
+        Mode::Append => target.append(text, cancel),
+        Mode::Replace => target.replace(text, cancel),
+        Mode::Create => match target.create(text, cancel) {
+            Err(WriteError::Io(error)) if error.kind() == ErrorKind::AlreadyExists => {
+                target.has(text, cancel)
+            }
             done => done.map(|()| true),
         }
         .and_then(|same| {
@@ -104,14 +105,14 @@ fn write(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
         }),
     };
     done.map_err(|error| match error {
-        NotDone::Io(error) => workspace.refused(&path, error),
-        NotDone::GivenUp(failure) => failure,
+        WriteError::Io(error) => workspace.refused(&path, error),
+        WriteError::Cancelled(failure) => failure,
     })?;
     let digest = Digest(*blake3::hash(text).as_bytes());
     Ok(json!({"path": path, "bytes": text.len(), "digest": digest}))
 }
 
-/// A name in an open folder. Whatever happens to the path meanwhile, the folder stays the same.
+/// A name in an open folder. Concurrent changes of the path do not affect the folder.
 struct Target {
     folder: Dir,
     name: PathBuf,
@@ -120,11 +121,11 @@ struct Target {
 impl Target {
     fn of(workspace: &Workspace, path: &Path) -> Result<Target, Failure> {
         let refused = |error| workspace.refused(path, error);
-        // In whatever mode: no other one can write to it either.
+        // In any mode: no mode can write to another kind of file.
         if let Ok(found) = workspace.dir().metadata(path) {
             workspace.regular(path, &found)?;
         }
-        // Through links first: what the path names is to be written, not the link replaced.
+        // Resolves links first, so that the link's target is written and not the link replaced.
         let path = match workspace.dir().canonicalize(path) {
             Ok(real) => real,
             Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
@@ -143,14 +144,13 @@ impl Target {
         Ok(Target { folder, name: name.into() })
     }
 
-    /// Adds at the end. What was added when the call is given up stands.
-    fn append(&self, text: &[u8], stop: &Stop) -> Result<(), NotDone> {
+    /// Appends. A cancelled call may have appended a part.
+    fn append(&self, text: &[u8], cancel: &CancelFlag) -> Result<(), WriteError> {
         let mut options = OpenOptions::new();
-        // What the path names was found through its links: one that is there still leads nowhere, or was put there since, and
-        // what it would make has not been judged.
+        // Links were resolved above. A link here is dangling or was created since, and its target is unchecked.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
         options.append(true).create(true).custom_flags(flags.bits().cast_signed());
-        let opened = stop.act(|| self.folder.open_with(&self.name, &options))?;
+        let opened = cancel.act(|| self.folder.open_with(&self.name, &options))?;
         let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::LOOP) => io::Error::new(ErrorKind::InvalidInput, "a link that leads nowhere"),
             _ => error,
@@ -158,38 +158,38 @@ impl Target {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "no regular file").into());
         }
-        for piece in text.chunks(PIECE_BYTES) {
-            stop.act(|| file.write_all(piece))??;
+        for piece in text.chunks(CHUNK_BYTES) {
+            cancel.act(|| file.write_all(piece))??;
         }
         Ok(file.sync_all()?)
     }
 
-    fn create(&self, text: &[u8], stop: &Stop) -> Result<(), NotDone> {
-        let mut beside = Beside::new(&self.folder, &self.name)?;
-        beside.fill(text, stop)?;
-        stop.act(|| beside.create(&self.name))??;
+    fn create(&self, text: &[u8], cancel: &CancelFlag) -> Result<(), WriteError> {
+        let mut file = AtomicFile::new(&self.folder, &self.name)?;
+        file.fill(text, cancel)?;
+        cancel.act(|| file.create(&self.name))??;
         Ok(self.sync_folder()?)
     }
 
-    fn replace(&self, text: &[u8], stop: &Stop) -> Result<(), NotDone> {
+    fn replace(&self, text: &[u8], cancel: &CancelFlag) -> Result<(), WriteError> {
         let before = match self.folder.symlink_metadata(&self.name) {
             Ok(found) if found.is_file() => Some(found.permissions()),
-            Ok(found) if found.is_symlink() => None, // it leads nowhere
+            Ok(found) if found.is_symlink() => None, // dangling
             Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "no regular file").into()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
-        let mut beside = Beside::new(&self.folder, &self.name)?;
-        beside.fill(text, stop)?;
+        let mut file = AtomicFile::new(&self.folder, &self.name)?;
+        file.fill(text, cancel)?;
         if let Some(permissions) = before {
-            beside.set_permissions(permissions)?;
+            file.set_permissions(permissions)?;
         }
-        stop.act(|| beside.replace(&self.name))??;
+        cancel.act(|| file.replace(&self.name))??;
         Ok(self.sync_folder()?)
     }
 
-    /// Whether the file holds exactly this text.
-    fn has(&self, text: &[u8], stop: &Stop) -> Result<bool, NotDone> {
+    /// True if the file contains exactly this text.
+    fn has(&self, text: &[u8], cancel: &CancelFlag) -> Result<bool, WriteError> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         let mut file = self.folder.open_with(&self.name, &options)?;
@@ -197,9 +197,9 @@ impl Target {
         if !found.is_file() || found.len() != text.len() as u64 {
             return Ok(false);
         }
-        let mut piece = vec![0; PIECE_BYTES];
-        for wanted in text.chunks(PIECE_BYTES) {
-            stop.check()?;
+        let mut piece = vec![0; CHUNK_BYTES];
+        for wanted in text.chunks(CHUNK_BYTES) {
+            cancel.check()?;
             let piece = &mut piece[..wanted.len()];
             match file.read_exact(piece) {
                 Ok(()) if piece == wanted => {}

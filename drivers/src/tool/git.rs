@@ -1,35 +1,34 @@
-//! Git that only looks. A repository's own settings can name programs, and git starts them when it shows a
-//! difference or compares a file: those with known names are overridden by the environment that goes with the
-//! table of programs, those that the settings may call as they like are found in the settings and overridden here.
+//! Keeps read-only git calls from starting programs. A repository's settings can name programs that git starts to show a diff or
+//! compare a file. [`OBSERVING_ENVIRONMENT`](ostler_kernel::gate::OBSERVING_ENVIRONMENT) overrides those with fixed names;
+//! those with arbitrary names are looked up in the settings and overridden here.
 
 use std::collections::BTreeSet;
 
-/// Lists the names of all settings that count in a folder. Starts nothing.
+/// Lists the names of all effective settings. Starts no program.
 pub(super) const LIST_SETTINGS: [&str; 5] = ["git", "config", "--null", "--name-only", "--list"];
 
-/// Whether a program that only looks is git.
+/// True if the program is git.
 pub(super) fn is_git(argv: &[String]) -> bool {
     argv.first().is_some_and(|program| program == "git")
 }
 
-/// The arguments with what keeps a subcommand from starting programs: external differences and text conversions
-/// are names of the repository's choice, and a submodule has settings of its own that no override reaches.
-pub(super) fn only_looking(mut argv: Vec<String>) -> Vec<String> {
+/// Adds flags that disable external diffs, text conversions and submodules. The former have names of the repository's choice; a
+/// submodule has settings of its own that the overrides do not reach.
+pub(super) fn without_programs(mut argv: Vec<String>) -> Vec<String> {
     let flags: &[&str] = match argv.get(1).map(String::as_str) {
         Some("log" | "show" | "diff") => &["--no-ext-diff", "--no-textconv", "--ignore-submodules=all"],
         Some("status") => &["--ignore-submodules=all"],
         Some("blame") => &["--no-textconv"],
         _ => &[],
     };
-    // Before what was given, so that what an operator's own entry allows still counts.
+    // In front of the given arguments, so that flags permitted by an operator's entry still take precedence.
     for (at, flag) in flags.iter().enumerate() {
         argv.insert(2 + at, (*flag).to_owned());
     }
     argv
 }
 
-/// `environment` and the overrides of those settings of `listed` (as [`LIST_SETTINGS`] prints them) that name
-/// programs.
+/// `environment` plus overrides of the program settings in `listed`, the output of [`LIST_SETTINGS`].
 pub(super) fn overriding(environment: &[(&str, &str)], listed: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> =
         environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -48,7 +47,7 @@ pub(super) fn overriding(environment: &[(&str, &str)], listed: &str) -> Vec<(Str
 
 const COUNT: &str = "GIT_CONFIG_COUNT";
 
-/// The value with which a setting starts no program, if with another it might.
+/// The override of a setting that may start a program.
 fn harmless(name: &str) -> Option<&'static str> {
     let (section, rest) = name.split_once('.')?;
     let (_, key) = rest.rsplit_once('.')?;
@@ -68,7 +67,7 @@ mod tests {
 
     #[test]
     fn flags_stand_before_what_was_given() {
-        let looking = |line: &str| only_looking(line.split(' ').map(str::to_owned).collect()).join(" ");
+        let looking = |line: &str| without_programs(line.split(' ').map(str::to_owned).collect()).join(" ");
         let expected = "git log --no-ext-diff --no-textconv --ignore-submodules=all -p -- a";
         assert_eq!(looking("git log -p -- a"), expected);
         assert_eq!(looking("git status -s"), "git status --ignore-submodules=all -s");

@@ -1,4 +1,4 @@
-//! `http.request`: one request, one answer.
+//! `http.request`: sends one request and returns the response.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,22 +16,22 @@ use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking::off_runtime;
+use super::blocking_tool::off_runtime;
 use super::config::{HostPort, HttpConfig};
-use super::declare::{READ, WORST, crash, exhausted, failure, object, parse, spec, structural, transient};
 use super::tls;
+use super::tool_spec::{READ, WORST, crash, exhausted, failure, object, parse, spec, structural, transient};
 
-/// Bytes of an answer's body.
+/// Maximum bytes of a response body.
 pub const HTTP_BODY_BYTES_MAX: usize = 5 << 20;
-/// Bytes of a request's body.
+/// Maximum bytes of a request body.
 pub const HTTP_REQUEST_BYTES_MAX: usize = 5 << 20;
-/// Header lines of a request.
+/// Maximum request headers.
 pub const HTTP_HEADERS_MAX: usize = 64;
-/// How long connecting may take, in milliseconds.
+/// Connection timeout in milliseconds.
 pub const HTTP_CONNECT_MS: u64 = 10_000;
 
-/// Headers that say where a request goes, how long it is, or what repeats it: not the caller's to set.
-const OURS: [&str; 12] = [
+/// Headers that the caller must not set: they control routing, framing and deduplication.
+const RESERVED_HEADERS: [&str; 12] = [
     "connection",
     "content-length",
     "expect",
@@ -46,14 +46,12 @@ const OURS: [&str; 12] = [
     "upgrade",
 ];
 
-/// Sends one request over a connection of its own: nothing is redirected, retried, or sent through a proxy.
-/// The addresses that the host's name stands for are looked up and judged first, and only they are connected
-/// to. All but GET and HEAD carry an `Idempotency-Key`.
+/// Sends one request over a new connection: no redirects, no retries, no proxy. Resolves the host first, checks every address, and
+/// connects only to permitted ones. All methods but GET and HEAD carry an `Idempotency-Key`.
 ///
-/// Every answer is a result, except 429 (rate limit), 503 (transient) and 502 and 504, where somebody in
-/// between lost the answer: transient, but a crash for POST and PATCH, as they may have been done. No
-/// connection is transient; one lost after sending began is a crash. A body of JSON (by its content type) is
-/// given as the value it is, any other as text.
+/// Any response is a result, except 429 (rate limit), 503 (transient), and 502 and 504 (the gateway lost the response: transient,
+/// but a crash for POST and PATCH, which may have taken effect). A failed connection is transient; a connection lost after sending
+/// began is a crash. A JSON body becomes a JSON value, by content type; any other body becomes text.
 #[derive(Debug)]
 pub(super) struct HttpRequest {
     spec: ToolSpec,
@@ -95,12 +93,12 @@ impl Verb {
         }
     }
 
-    /// Whether it only looks.
+    /// True if the method only reads.
     fn is_safe(self) -> bool {
         matches!(self, Verb::Get | Verb::Head)
     }
 
-    /// Whether doing it twice is doing it once.
+    /// True if the method is idempotent.
     fn is_repeatable(self) -> bool {
         !matches!(self, Verb::Post | Verb::Patch)
     }
@@ -175,7 +173,7 @@ impl HttpRequest {
         answer(&url, response).await
     }
 
-    /// A client that reaches `destination` at addresses that were judged, and nothing else.
+    /// A client restricted to the permitted addresses of `destination`.
     async fn client(&self, url: &Url, destination: &Destination) -> Result<Client, Failure> {
         let mut builder = ClientBuilder::new()
             .tls_backend_preconfigured(self.tls(url.scheme()).await?)
@@ -186,7 +184,7 @@ impl HttpRequest {
             .no_proxy()
             .pool_max_idle_per_host(0)
             .connect_timeout(Duration::from_millis(HTTP_CONNECT_MS));
-        // An address in the URL itself was judged with it.
+        // The gate has checked an address in the URL itself.
         if let Some(name) = url.domain() {
             let found = tokio::net::lookup_host((name, destination.port)).await;
             let found = found.map_err(|error| transient(format!("cannot look {name} up: {error}")))?;
@@ -199,15 +197,15 @@ impl HttpRequest {
         builder.build().map_err(|error| structural(format!("cannot set a client up: {error}")))
     }
 
-    /// What trusts whom, read once. Without TLS nobody is trusted, and nothing is read.
+    /// TLS configuration. Reads the platform's certificates once; plain connections get an empty set.
     async fn tls(&self, scheme: &str) -> Result<rustls::ClientConfig, Failure> {
         if scheme != "https" {
-            return tls::trusting_nobody().map_err(structural);
+            return tls::without_roots().map_err(structural);
         }
         if let Some(config) = self.tls.get() {
             return Ok(config.clone());
         }
-        let config = off_runtime(|_| tls::trusting_the_platform().map_err(structural)).await?;
+        let config = off_runtime(|_| tls::with_platform_roots().map_err(structural)).await?;
         Ok(self.tls.get_or_init(|| config).clone())
     }
 }
@@ -251,12 +249,12 @@ fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let parsed = HeaderName::try_from(&name)
-            .map_err(|_| structural(format!("{name:?} is no name of a header")))?;
-        if OURS.contains(&parsed.as_str()) {
-            return Err(structural(format!("the header {parsed} is not the caller's to set")));
+            .map_err(|_| structural(format!("header name {name:?} is invalid")))?;
+        if RESERVED_HEADERS.contains(&parsed.as_str()) {
+            return Err(structural(format!("header {parsed} is reserved: leave it out")));
         }
         let value = HeaderValue::try_from(value)
-            .map_err(|_| structural(format!("the header {parsed} holds what no header can hold")))?;
+            .map_err(|_| structural(format!("header {parsed} contains an invalid character")))?;
         headers.insert(parsed, value);
     }
     Ok(headers)
@@ -317,7 +315,7 @@ async fn answer(url: &Url, mut response: Response) -> ToolResult {
     Ok(json!({"status": response.status().as_u16(), "headers": headers, "body": body}))
 }
 
-/// Scheme, host and port: what may be shown. Paths and queries may hold secrets.
+/// Scheme, host and port. Paths and queries may hold secrets and are not shown.
 fn place(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

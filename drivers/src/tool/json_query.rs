@@ -1,35 +1,34 @@
-//! `json.query`: picks values out of a value.
+//! `json.query`: selects values by JSONPath.
 
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{Tool, ParamProblem};
+use ostler_kernel::port::{ParamProblem, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use serde_json_path::JsonPath;
 
-use super::blocking::Blocking;
-use super::declare::{PURE, check_text, exhausted, object, spec, structural};
+use super::blocking_tool::BlockingTool;
+use super::tool_spec::{PURE, check_text, exhausted, object, spec, structural};
 
-/// Bytes of a query.
+/// Maximum bytes of a query.
 pub const QUERY_BYTES_MAX: usize = 1_000;
-/// Brackets and parentheses within one another in a query.
+/// Maximum nesting of brackets and parentheses.
 pub const QUERY_NESTING_MAX: usize = 6;
-/// Values that a query may have to look at, by a bound worked out before it runs.
+/// Maximum values a query may visit, by an estimate before the query runs.
 pub const QUERY_STEPS_MAX: u64 = 20_000_000;
-/// What compiling the smallest regular expression counts as,
+/// Cost of compiling the smallest regular expression, in visited values.
 const REGEX_STEPS: u64 = 200;
-/// and each byte of a plain one.
+/// Cost per byte of a plain regular expression.
 const REGEX_STEPS_PER_BYTE: u64 = 50;
-/// What compiling a class such as `\w` counts as besides.
+/// Additional cost per class such as `\w`.
 const REGEX_STEPS_PER_CLASS: u64 = 4_000;
-/// What compiling the largest one counts as.
 const REGEX_STEPS_WORST: u64 = 1_000_000;
-/// Bytes of a plain one.
+/// Maximum bytes of a plain regular expression.
 const REGEX_PLAIN_BYTES_MAX: usize = 200;
-/// Bytes of a text that a regular expression goes through in a step.
+/// Bytes of text that a regular expression matches per step.
 const REGEX_BYTES_PER_STEP: u64 = 16;
-/// Bytes of the values given back together, about.
+/// Approximate maximum bytes of the result.
 pub const QUERY_RESULT_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -39,10 +38,10 @@ struct Params {
     query: String,
 }
 
-/// Evaluates a JSONPath query (RFC 9535); the result is the list of the values it selects, in order. A query
-/// cannot be stopped half-way, so one whose work might not be bounded is refused before it runs.
+/// Evaluates a JSONPath query (RFC 9535); the result is the list of selected values in order. A running query cannot be interrupted,
+/// so a query without a sufficient bound on its work is refused in advance.
 pub(super) fn tool() -> Arc<dyn Tool> {
-    Arc::new(Blocking::<Params> {
+    Arc::new(BlockingTool::<Params> {
         spec: spec(
             "json.query",
             "Select values by a JSONPath query (RFC 9535). The result is the list of what it selects.",
@@ -89,7 +88,7 @@ fn query(params: &Params) -> Result<Value, Failure> {
     Ok(json!({"result": selected}))
 }
 
-/// The query, and what multiplies its work.
+/// Parses the query and determines the factors of its work.
 fn compile(query: &str) -> Result<(JsonPath, Shape), Failure> {
     if query.len() > QUERY_BYTES_MAX {
         return Err(exhausted(format!("the query has more than {QUERY_BYTES_MAX} bytes")));
@@ -107,20 +106,18 @@ fn compile(query: &str) -> Result<(JsonPath, Shape), Failure> {
     }
 }
 
-/// What in the text of a query multiplies its work. Counted from the text, where quoted names are passed over.
+/// Factors of a query's work, counted in its text outside of quoted names.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
-    /// Brackets and parentheses within one another.
     nesting: usize,
-    /// `..` and `?`: each may visit a value once per level above it.
+    /// Number of `..` and `?`; each may visit a value once per level above.
     descents: u32,
-    /// Queries within filters that start at the root and may select many values: each visits all of them.
+    /// Queries within filters that start at the root and may select many values; each visits all of them.
     roots: u32,
-    /// Selectors of a union, or arguments: they multiply along the query.
+    /// Number of selectors per union, or of arguments; they multiply along the query.
     unions: Vec<u64>,
-    /// Its regular expressions.
     regexes: u64,
-    /// What compiling them all costs: that is done anew for every value.
+    /// Cost of compiling all regular expressions, which happens anew for every value.
     regex: u64,
 }
 
@@ -175,8 +172,7 @@ impl Shape {
     }
 }
 
-/// Values that could be looked at while one regular expression is compiled. `call` begins at the parenthesis. Only one that
-/// stands there and is plain is known to be small.
+/// Cost of compiling one regular expression. `call` starts at the parenthesis. Only a plain literal is known to be cheap.
 fn regex_cost(call: &str) -> u64 {
     let argument = second_argument(call);
     let quoted = |quote: char| argument.strip_prefix(quote)?.strip_suffix(quote);
@@ -189,7 +185,7 @@ fn regex_cost(call: &str) -> u64 {
     }
 }
 
-/// The second argument of a call, which begins at its parenthesis; nothing, if there is none.
+/// The second argument of a call that starts at its parenthesis; empty if there is none.
 fn second_argument(call: &str) -> &str {
     let (mut nesting, mut quote, mut escaped, mut from) = (0, None, false, None);
     for (at, byte) in call.bytes().enumerate() {
@@ -211,23 +207,22 @@ fn second_argument(call: &str) -> &str {
     ""
 }
 
-/// Classes and boundaries that are written with a letter.
 const CLASSES: &[u8] = b"dDsSwWbB";
 
-/// What is escaped in a pattern, which stands in a query: there a backslash is written twice.
+/// The escapes of a pattern within a query, where each backslash is doubled; `None` for a backslash at the end.
 fn escaped(pattern: &str) -> impl Iterator<Item = Option<u8>> {
     let plain = pattern.replace(r"\\", "\u{0}").into_bytes();
     let at: Vec<usize> = (0..plain.len()).filter(|at| plain[*at] == 0).collect();
     at.into_iter().map(move |at| plain.get(at + 1).copied())
 }
 
-/// How many classes such as `\w` a pattern has.
+/// Number of classes such as `\w` in a pattern.
 fn classes(pattern: &str) -> u64 {
     escaped(pattern).flatten().filter(|escaped| CLASSES.contains(escaped)).count() as u64
 }
 
-/// Whether a pattern is as small as it looks: it has no classes by name (`\p{L}`), no flags, and copies nothing (`{9}`).
-/// What is escaped is a class of a letter, or a sign that would mean something else.
+/// True if a pattern's size is obvious: no named classes (`\p{L}`), no flags, no repetition counts (`{9}`). Only class letters and
+/// metacharacters may be escaped.
 fn is_plain(pattern: &str) -> bool {
     let plain = pattern.replace(r"\\", "");
     let is_known = |escaped: u8| br".+*?()[]|^$-/".contains(&escaped) || CLASSES.contains(&escaped);
@@ -238,14 +233,13 @@ fn is_plain(pattern: &str) -> bool {
         && escaped(pattern).all(|escaped| escaped.is_some_and(is_known))
 }
 
-/// Whether a query within a filter, given from behind its `$` on, can select more than one value.
+/// True if a query within a filter may select several values. `rest` starts behind its `$`.
 fn selects_many(rest: &[u8]) -> bool {
     let end = rest.iter().position(|byte| b"=<>!&|)".contains(byte)).unwrap_or(rest.len());
     let query = &rest[..end];
     query.iter().any(|byte| b"*?:,".contains(byte)) || query.windows(2).any(|pair| pair == b"..")
 }
 
-/// How large a value is.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     values: u64,

@@ -1,19 +1,18 @@
-//! The built-in tools, each behind `ostler_kernel::port::Tool`.
+//! The built-in tools, implementations of `ostler_kernel::port::Tool`.
 
-mod beside;
-mod blocking;
+mod atomic_file;
+mod blocking_tool;
 mod config;
 mod data_folder;
-mod declare;
-mod family;
 mod fs_list;
 mod fs_read;
 mod fs_write;
 mod git;
 mod http_request;
 mod json_query;
-mod notes;
+mod pid_files;
 mod process;
+mod process_tree;
 mod progress;
 mod sandbox;
 mod shell_run;
@@ -23,6 +22,7 @@ mod text_search;
 mod text_stats;
 mod time_sleep;
 mod tls;
+mod tool_spec;
 mod walk;
 mod workspace;
 
@@ -30,9 +30,9 @@ use std::sync::Arc;
 
 use ostler_kernel::port::Tool;
 
-pub use beside::BESIDE_MAX;
-pub use config::{HostConfig, HostPort, HttpConfig, NotAHostPort, ShellConfig, ToolConfig};
-pub use data_folder::{DataFolder, NotEnded};
+pub use atomic_file::ATOMIC_FILES_MAX;
+pub use config::{HostConfig, HostPort, HostPortError, HttpConfig, ShellConfig, ToolConfig};
+pub use data_folder::{DataFolder, TerminateError};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
 pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 pub use fs_write::WRITE_BYTES_MAX;
@@ -50,9 +50,8 @@ pub use text_search::{
 pub use time_sleep::SLEEP_MS_MAX;
 pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
 
-/// The built-in tools as `config` wants them, sorted by name. `shell.run` is left out where it is not enabled; its
-/// programs bear the mark of the data folder they work for, so that the next holder finds what this one leaves
-/// ([`DataFolder::end_left`]).
+/// The built-in tools for `config`, sorted by name. Contains `shell.run` only if enabled. Programs are marked with the data
+/// folder, so that the next process to open the folder finds and kills orphans ([`DataFolder::terminate_orphans`]).
 pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         fs_list::tool(),

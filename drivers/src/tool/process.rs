@@ -1,4 +1,4 @@
-//! A program in a process group of its own, which ends with it, as does whatever came of it.
+//! Runs a program in a process group of its own and kills the group and all other descendants at its end.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -19,23 +19,23 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
 use super::data_folder::DataFolder;
-use super::declare::{crash, structural, transient};
-use super::family::{Family, MARK};
-use super::sandbox::Bounds;
-use super::workspace::is_of_want;
+use super::process_tree::{MARK, ProcessTree};
+use super::sandbox::Confinement;
+use super::tool_spec::{crash, structural, transient};
+use super::workspace::is_out_of_resources;
 
-/// Bytes kept of the beginning of an output.
+/// Bytes kept from the start of an output.
 pub const OUTPUT_HEAD_BYTES: usize = 768 << 10;
-/// Bytes kept of the end of an output. What lies between is read, counted and left out.
+/// Bytes kept from the end of an output. Bytes in between are counted and dropped.
 pub const OUTPUT_TAIL_BYTES: usize = 256 << 10;
 
-/// How long output is still read after the program and its group have ended.
-const DRAIN: Duration = Duration::from_millis(500);
+/// Time to read remaining output after the program and its group have ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Where programs are looked for if `PATH` does not say.
+/// Search path if `PATH` is unset.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The environment variables a program gets to see besides `PATH`. Anything else may be a secret.
+/// Environment variables passed on besides `PATH`. Any other variable may hold a secret.
 const ENVIRONMENT: [&str; 11] = [
     "HOME",
     "LANG",
@@ -50,7 +50,6 @@ const ENVIRONMENT: [&str; 11] = [
     "USER",
 ];
 
-/// What a program left.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub status: ExitStatus,
@@ -58,23 +57,22 @@ pub(super) struct Finished {
     pub stderr: String,
 }
 
-/// A program to start.
 pub(super) struct Program<'a> {
     pub argv: &'a [String],
     pub folder: &'a Folder,
-    /// Added to the little that all get.
+    /// Added to [`ENVIRONMENT`].
     pub environment: &'a [(String, String)],
-    /// Whether it is fed.
+    /// Connects standard input to a pipe.
     pub stdin: bool,
-    /// The data folder it works for.
+    /// The data folder that owns the program.
     pub works_for: Option<&'a DataFolder>,
-    /// What the kernel is to keep it from; nothing, if there are none.
-    pub bounds: Option<&'a Bounds>,
+    /// Kernel restrictions, if any.
+    pub confinement: Option<&'a Confinement>,
 }
 
-/// A running program and all that came of it. Dropping it kills them.
+/// A running program with its descendants. Killed on drop.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     leader: KillOnDrop,
     ended: oneshot::Receiver<io::Result<ExitStatus>>,
     stdin: Option<std::process::ChildStdin>,
@@ -82,23 +80,23 @@ pub(super) struct Group {
     stderr: std::process::ChildStderr,
 }
 
-impl Group {
-    /// Starts it. Blocks for as long as starting takes.
-    pub(super) fn start(program: Program<'_>) -> Result<Group, Failure> {
-        let Program { argv, folder, environment, stdin, works_for, bounds } = program;
+impl ProcessGroup {
+    /// Starts the program; blocks meanwhile.
+    pub(super) fn start(program: Program<'_>) -> Result<ProcessGroup, Failure> {
+        let Program { argv, folder, environment, stdin, works_for, confinement } = program;
         let Some((program, arguments)) = argv.split_first() else {
             return Err(structural("argv is empty: it begins with the program"));
         };
         let mut command = Command::new(program);
         command.args(arguments).env_clear().env("PATH", search_path(std::env::var_os("PATH")));
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        let family = Family::of_call(works_for.map_or("", DataFolder::id));
-        command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, family.mark());
+        let tree = ProcessTree::of_call(works_for.map_or("", DataFolder::id));
+        command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, tree.mark());
         command.current_dir(folder.place()).process_group(0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
-        let started = match bounds {
-            Some(bounds) => bounds.spawn(&mut command),
+        let started = match confinement {
+            Some(confinement) => confinement.spawn(&mut command),
             None => command.spawn(),
         };
         let mut child = started.map_err(|error| not_started(program, &error))?;
@@ -107,54 +105,53 @@ impl Group {
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
         let pid = Pid::from_child(&child);
         let leader =
-            KillOnDrop(Arc::new(Mutex::new(Leader { child, pid, family: family.clone(), reaped: false })));
+            KillOnDrop(Arc::new(Mutex::new(GroupLeader { child, pid, tree: tree.clone(), reaped: false })));
         let (send, ended) = oneshot::channel();
         let (awaited, works_for) = (leader.0.clone(), works_for.cloned());
         std::thread::Builder::new()
             .name(format!("wait-{}", pid.as_raw_nonzero()))
             .spawn(move || {
-                // Not before it can be killed: a disk may take its time.
-                let noted = works_for.and_then(|folder| folder.note(pid.as_raw_nonzero().get()));
-                let status = end(&awaited, pid, &family);
-                drop(noted);
+                // Written after the process can be killed, because the disk may be slow.
+                let pid_file = works_for.and_then(|folder| folder.write_pid_file(pid.as_raw_nonzero().get()));
+                let status = end(&awaited, pid, &tree);
+                drop(pid_file);
                 send.send(status)
             })
             .map_err(|error| {
-                let family = locked(&leader.0).kill();
-                let _ = end(&leader.0, pid, &family);
-                transient(format!("cannot watch over {program}: {error}"))
+                let tree = locked(&leader.0).kill();
+                let _ = end(&leader.0, pid, &tree);
+                transient(format!("cannot start a thread to wait for {program}: {error}"))
             })?;
-        Ok(Group { leader, ended, stdin, stdout, stderr })
+        Ok(ProcessGroup { leader, ended, stdin, stdout, stderr })
     }
 
-    /// Feeds it, reads its output, and waits for its end. Dropping the future kills it.
+    /// Writes the input, reads the output and waits for the end. Dropping the future kills the program.
     pub(super) async fn finish(self, input: Option<String>) -> Result<Finished, Failure> {
-        let Group { leader: _leader, mut ended, stdin, stdout, stderr } = self;
-        let pipe = |error| crash(format!("cannot talk to the program: {error}"));
+        let ProcessGroup { leader: _leader, mut ended, stdin, stdout, stderr } = self;
+        let pipe = |error| crash(format!("cannot open the pipes of the program: {error}"));
         let stdin = stdin.map(ChildStdin::from_std).transpose().map_err(pipe)?;
         let stdout = ChildStdout::from_std(stdout).map_err(pipe)?;
         let stderr = ChildStderr::from_std(stderr).map_err(pipe)?;
-        let (mut out, mut err) = (Kept::default(), Kept::default());
+        let (mut out, mut err) = (OutputBuffer::default(), OutputBuffer::default());
         let status = {
             let talk = async { tokio::join!(feed(stdin, input), out.drain(stdout), err.drain(stderr)) };
             let mut talk = std::pin::pin!(talk);
             let status = tokio::select! {
                 status = &mut ended => {
-                    // Whoever left the group may hold the pipes open for ever.
-                    let _ = tokio::time::timeout(DRAIN, talk).await;
+                    // A descendant outside the group may keep the pipes open forever.
+                    let _ = tokio::time::timeout(DRAIN_TIMEOUT, talk).await;
                     status
                 }
                 _ = &mut talk => ended.await,
             };
-            status.map_err(|_| crash("nobody waits for the program any more"))?
+            status.map_err(|_| crash("the exit status of the program is lost"))?
         };
         let status = status.map_err(|error| crash(format!("cannot wait for the program: {error}")))?;
         Ok(Finished { status, stdout: out.text(), stderr: err.text() })
     }
 }
 
-/// The folder a program starts in: by descriptor where that works, so it is the one that was opened, whatever
-/// its path leads to by now.
+/// Working directory of a program. Passed by descriptor on Linux, so that a concurrent rename of the path has no effect.
 pub(super) struct Folder {
     pub dir: Dir,
     pub path: PathBuf,
@@ -170,18 +167,18 @@ impl Folder {
     }
 }
 
-/// The program itself. While it is not reaped its id, which is that of its group, cannot be given to anybody
-/// else: so the group is only ever killed before that, under the lock.
+/// The program itself. Until the process is reaped, its id (also the id of the group) cannot be reused. The group is therefore
+/// killed only before reaping, under the lock.
 #[derive(Debug)]
-struct Leader {
+struct GroupLeader {
     child: Child,
     pid: Pid,
-    family: Family,
+    tree: ProcessTree,
     reaped: bool,
 }
 
 #[derive(Debug)]
-struct KillOnDrop(Arc<Mutex<Leader>>);
+struct KillOnDrop(Arc<Mutex<GroupLeader>>);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
@@ -189,30 +186,30 @@ impl Drop for KillOnDrop {
     }
 }
 
-impl Leader {
-    /// Kills it and all that came of it, before anybody is orphaned by that.
-    fn kill(&self) -> Family {
+impl GroupLeader {
+    /// Kills the program and its descendants. Descendants first, while their parent links still exist.
+    fn kill(&self) -> ProcessTree {
         if !self.reaped {
-            self.family.kill(self.pid);
+            self.tree.kill(self.pid);
             self.kill_group();
         }
-        self.family.clone()
+        self.tree.clone()
     }
 
     fn kill_group(&self) {
         if !self.reaped {
-            // Fails only if every member is gone or has become somebody else's: then there is nothing to do.
+            // Fails only if every member is gone or belongs to another user by now.
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
     }
 }
 
-fn locked(leader: &Mutex<Leader>) -> MutexGuard<'_, Leader> {
+fn locked(leader: &Mutex<GroupLeader>) -> MutexGuard<'_, GroupLeader> {
     leader.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the end of the program, kills what it left in its group, reaps it, and kills what it left elsewhere.
-fn end(leader: &Mutex<Leader>, pid: Pid, family: &Family) -> io::Result<ExitStatus> {
+/// Waits for the program, kills its group, reaps the program, and kills descendants outside the group.
+fn end(leader: &Mutex<GroupLeader>, pid: Pid, tree: &ProcessTree) -> io::Result<ExitStatus> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
     let mut leader = locked(leader);
@@ -220,7 +217,7 @@ fn end(leader: &Mutex<Leader>, pid: Pid, family: &Family) -> io::Result<ExitStat
     leader.reaped = true;
     let status = leader.child.wait();
     drop(leader);
-    family.end();
+    tree.end();
     status
 }
 
@@ -231,12 +228,12 @@ fn not_started(program: &str, error: &io::Error) -> Failure {
             structural(format!("there is no program {program} (it, or what interprets it, is not found)"))
         }
         K::ResourceBusy | K::ExecutableFileBusy => transient(format!("cannot start {program}: {error}")),
-        _ if is_of_want(error) => transient(format!("cannot start {program}: {error}")),
+        _ if is_out_of_resources(error) => transient(format!("cannot start {program}: {error}")),
         _ => structural(format!("cannot start {program}: {error}")),
     }
 }
 
-/// `PATH` without entries that depend on the folder one is in.
+/// `PATH` without relative entries.
 fn search_path(path: Option<OsString>) -> OsString {
     let absolute = path.as_ref().map(|path| std::env::split_paths(path).filter(|entry| entry.is_absolute()));
     absolute
@@ -247,23 +244,22 @@ fn search_path(path: Option<OsString>) -> OsString {
 
 async fn feed(stdin: Option<ChildStdin>, input: Option<String>) {
     if let (Some(mut stdin), Some(input)) = (stdin, input) {
-        // A program need not read all it is given.
+        // A program may exit without reading its input.
         let _ = stdin.write_all(input.as_bytes()).await;
     }
 }
 
-/// What is kept of an output: its beginning and its end.
 #[derive(Debug, Default)]
-struct Kept {
+struct OutputBuffer {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
 }
 
-impl Kept {
+impl OutputBuffer {
     async fn drain(&mut self, mut output: impl AsyncRead + Unpin) {
         let mut piece = vec![0; 64 << 10];
-        // An error of a pipe is its end.
+        // A read error counts as the end.
         while let Ok(length @ 1..) = output.read(&mut piece).await {
             self.keep(&piece[..length]);
         }
@@ -278,7 +274,7 @@ impl Kept {
         self.left_out += over as u64;
     }
 
-    /// As text; bytes that are not UTF-8 become U+FFFD.
+    /// Lossy text: invalid UTF-8 becomes U+FFFD.
     fn text(mut self) -> String {
         if self.left_out > 0 {
             self.head.extend_from_slice(format!("\n[{} bytes left out]\n", self.left_out).as_bytes());

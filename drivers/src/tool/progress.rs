@@ -1,5 +1,5 @@
-//! The pipe through which a program tells how far it has come: each line that it writes there is a sign of life, and a line that
-//! is not empty is what the next attempt is given, if this one fails.
+//! Named pipe on which a program reports progress. Each line is a heartbeat; a non-empty line is also the resume token for the
+//! next attempt, should this one fail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,22 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
 
-/// The environment variable that tells a program where the pipe is.
+/// Environment variable with the path of the pipe.
 pub const PROGRESS: &str = "OSTLER_PROGRESS";
 
-/// The environment variable that gives a program what the attempt before it told last; absent if that told nothing.
+/// Environment variable with the last token of the previous attempt; unset if there was none.
 pub const RESUME_TOKEN: &str = "OSTLER_RESUME_TOKEN";
 
-/// A pipe in a folder of its own, which goes with it.
+/// A named pipe in a private folder, both removed on drop.
 #[derive(Debug)]
-pub(super) struct Pipe {
+pub(super) struct ProgressPipe {
     folder: PathBuf,
     path: PathBuf,
 }
 
-impl Pipe {
-    /// Makes one that only this user can open. Blocks for as long as that takes.
-    pub(super) fn make() -> io::Result<Pipe> {
+impl ProgressPipe {
+    /// Creates a pipe that only this user can open; blocks meanwhile.
+    pub(super) fn make() -> io::Result<ProgressPipe> {
         static PIPES: AtomicU64 = AtomicU64::new(0);
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let number = PIPES.fetch_add(1, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Pipe {
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&folder)?;
-        let pipe = Pipe { path: folder.join("progress"), folder };
+        let pipe = ProgressPipe { path: folder.join("progress"), folder };
         make_fifo(&pipe.path)?;
         Ok(pipe)
     }
@@ -43,17 +43,16 @@ impl Pipe {
         &self.path
     }
 
-    /// Opens it for reading; it has no end as long as this is there.
-    pub(super) fn open(&self) -> io::Result<Lines> {
+    pub(super) fn open(&self) -> io::Result<ProgressReader> {
         let receiver = OpenOptions::new().open_receiver(&self.path)?;
         let sender = OpenOptions::new().open_sender(&self.path)?;
-        Ok(Lines { receiver, _open: sender, line: Vec::new(), is_long: false })
+        Ok(ProgressReader { receiver, _open: sender, line: Vec::new(), is_long: false })
     }
 }
 
-impl Drop for Pipe {
+impl Drop for ProgressPipe {
     fn drop(&mut self) {
-        // What cannot be removed lies among the temporary files.
+        // A leftover stays in the temporary folder.
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_dir(&self.folder);
     }
@@ -70,34 +69,32 @@ fn make_fifo(_: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no named pipes are made on this system"))
 }
 
-/// What comes out of the pipe.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct ProgressReader {
     receiver: Receiver,
-    /// So that there is somebody who might write.
+    /// An open writer keeps the pipe from reaching end of file.
     _open: Sender,
     line: Vec<u8>,
-    /// The line that is being read is longer than a token may be.
+    /// The current line exceeds the token limit.
     is_long: bool,
 }
 
-impl Lines {
-    /// Tells the log of every line, for as long as this is waited for.
-    pub(super) async fn tell(&mut self, log: &dyn AttemptLog) {
+impl ProgressReader {
+    /// Reports lines to the log until the future is dropped.
+    pub(super) async fn report(&mut self, log: &dyn AttemptLog) {
         let mut piece = vec![0; 4 << 10];
         loop {
             match self.receiver.read(&mut piece).await {
                 Ok(length @ 1..) => self.take(&piece[..length], log),
-                // It has no end, and no errors but those of who reads it.
+                // With a writer open there is no end of file, and a read error is not recoverable.
                 Ok(0) | Err(_) => std::future::pending().await,
             }
         }
     }
 
-    /// Tells the log of what is in the pipe by now.
-    pub(super) fn tell_rest(&mut self, log: &dyn AttemptLog) {
+    pub(super) fn report_rest(&mut self, log: &dyn AttemptLog) {
         let mut piece = vec![0; 4 << 10];
-        // Not by way of the runtime, which may not have heard yet that there is something.
+        // Reads directly, because the runtime may not have polled the pipe's readiness yet.
         while let Ok(length @ 1..) = rustix::io::read(&self.receiver, &mut piece) {
             self.take(&piece[..length], log);
         }
@@ -125,7 +122,7 @@ impl Lines {
                 "a line of more than {TOKEN_BYTES_MAX} bytes is no resume token: a sign of life only"
             );
         }
-        // No program could be given a NUL in its environment.
+        // An environment variable cannot contain NUL.
         if is_long || text.is_empty() || text.contains('\0') {
             return log.heartbeat();
         }
@@ -145,11 +142,10 @@ mod tests {
 
     use ostler_kernel::event::{Failure, StepKey};
     use ostler_kernel::plan::Idempotency;
-    use ostler_kernel::port::{StepStart, BoxFuture, ChildRunSpec, ChildRunResult, NoLog};
+    use ostler_kernel::port::{BoxFuture, ChildRunResult, ChildRunSpec, NoLog, StepStart};
 
     use super::*;
 
-    /// Keeps what it is told; a sign of life as null.
     #[derive(Default)]
     struct Heard(Mutex<Vec<Value>>);
 
@@ -184,22 +180,26 @@ mod tests {
             NoLog.end(step, ended, durable)
         }
         fn abandon(&self, _: &str) {}
-        fn spawn<'a>(&'a self, step: &'a str, child: ChildRunSpec) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
+        fn spawn<'a>(
+            &'a self,
+            step: &'a str,
+            child: ChildRunSpec,
+        ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
             NoLog.spawn(step, child)
         }
     }
 
     #[tokio::test]
     async fn each_line_is_a_token_and_what_is_none_a_sign_of_life() {
-        let pipe = Pipe::make().unwrap();
+        let pipe = ProgressPipe::make().unwrap();
         let folder = pipe.folder.clone();
         let mut lines = pipe.open().unwrap();
         let log = Heard::default();
         let long = "x".repeat(TOKEN_BYTES_MAX + 1);
         std::fs::write(pipe.path(), format!("one\n\ntwo\r\n{long}\nthr")).unwrap();
-        lines.tell_rest(&log);
+        lines.report_rest(&log);
         std::fs::write(pipe.path(), "ee\n").unwrap();
-        lines.tell_rest(&log);
+        lines.report_rest(&log);
         let heard = log.0.into_inner().unwrap();
         assert_eq!(heard, ["one".into(), Value::Null, "two".into(), Value::Null, Value::from("three")]);
         drop(pipe);

@@ -1,5 +1,5 @@
-//! What the kernel keeps a program from, and all that it starts. A thread restricts itself and starts the program,
-//! which inherits the restriction; then the thread ends.
+//! Confines programs with Landlock. A short-lived thread restricts itself and starts the program, which inherits the
+//! restriction.
 
 use std::fs::DirEntry;
 use std::io;
@@ -7,78 +7,69 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Once;
 
-/// How far the kernel of this machine confines the programs of `shell.run`.
+/// Support of this machine's kernel for confining `shell.run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// As far as is known here.
+    /// Every restriction is enforced.
     Full,
-    /// In part: the kernel is older than what it is asked for.
+    /// The kernel is too old for some restrictions.
     Partial,
-    /// Not at all.
+    /// The kernel enforces nothing.
     None,
 }
 
-/// Asks the kernel of this machine, by trying.
+/// Determines the kernel's support by a trial.
 pub fn sandbox() -> Sandbox {
     std::thread::spawn(|| restrict(&[], true).unwrap_or(Sandbox::None)).join().unwrap_or(Sandbox::None)
 }
 
-/// Where programs that act may write: in the workspace, in the folder for temporary files, and where the operator
-/// says. The kernel takes nothing out of a folder that it opens for writing, so a data folder that lies in one of them
-/// can be written too.
+/// Folders in which effectful programs may write: the workspace, the temporary folder and the operator's additions. Landlock
+/// cannot exclude a subfolder, so a data folder inside one of these is writable too.
 pub fn writable(workspace: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
     let folders = [workspace.to_owned(), std::env::temp_dir()];
     folders.iter().chain(more).cloned().collect()
 }
 
-/// Device files that any program may write to.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/shm"];
 
-/// Whether a name in `/dev` is that of terminals. Somebody may sit at the one that a program inherits: it is not to type for them,
-/// nor to take away what they type.
+/// True for terminals in `/dev`. A program must not inject input into an inherited terminal or read a person's input there.
 fn is_terminal(name: &str) -> bool {
     ["tty", "pty", "pts", "ptmx", "console", "hvc", "hvsi", "xvc"]
         .iter()
         .any(|terminal| name.starts_with(terminal))
 }
 
-/// All other devices.
 fn devices_but_terminals() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
-    // A link may lead to one: `/dev/stdin` does.
+    // Links such as `/dev/stdin` may lead to a terminal.
     let is_link = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
     let others =
         entries.filter(|entry| !is_link(entry) && !is_terminal(&entry.file_name().to_string_lossy()));
     others.map(|entry| entry.path()).collect()
 }
 
-/// What a program may do.
 #[derive(Debug, Clone)]
-pub(super) struct Bounds {
-    /// The folders it may write beneath.
+pub(super) struct Confinement {
     write: Vec<PathBuf>,
-    /// It may neither open connections nor signal what it did not start.
     alone: bool,
 }
 
-impl Bounds {
-    /// Those of a program that only looks: it writes nowhere.
-    pub(super) fn looking() -> Bounds {
-        Bounds { write: Vec::new(), alone: true }
+impl Confinement {
+    /// For programs of impact 0: no writes, no network.
+    pub(super) fn read_only() -> Confinement {
+        Confinement { write: Vec::new(), alone: true }
     }
 
-    /// Those of a program that acts.
-    pub(super) fn acting(workspace: &Path, more: &[PathBuf]) -> Bounds {
-        Bounds { write: writable(workspace, more), alone: false }
+    pub(super) fn writing(workspace: &Path, more: &[PathBuf]) -> Confinement {
+        Confinement { write: writable(workspace, more), alone: false }
     }
 
-    /// The same, and it may write to this file.
-    pub(super) fn and_writing(mut self, file: &Path) -> Bounds {
+    pub(super) fn allow_writing(mut self, file: &Path) -> Confinement {
         self.write.push(file.to_owned());
         self
     }
 
-    /// Starts a program within these bounds, as far as the kernel keeps them.
+    /// Starts a program under these restrictions, as far as the kernel enforces them.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let confined = || {
             let sandbox = restrict(&self.write, self.alone).map_err(io::Error::other)?;
@@ -88,12 +79,12 @@ impl Bounds {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("confined".to_owned());
             let started = thread.spawn_scoped(scope, confined)?.join();
-            started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it broke off")))
+            started.unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
         })
     }
 }
 
-/// Says once that programs are not confined.
+/// Logs once that programs are not confined.
 fn warn(sandbox: Sandbox) {
     static SAID: Once = Once::new();
     let what = match sandbox {
@@ -109,7 +100,6 @@ fn warn(sandbox: Sandbox) {
     });
 }
 
-/// Restricts this thread for good.
 #[cfg(target_os = "linux")]
 fn restrict(write: &[PathBuf], alone: bool) -> Result<Sandbox, String> {
     use landlock::{
@@ -126,13 +116,13 @@ fn restrict(write: &[PathBuf], alone: bool) -> Result<Sandbox, String> {
         let rules = path_beneath_rules(write.iter().map(PathBuf::as_path).chain(devices), writing);
         ruleset.create()?.add_rules(rules)?.restrict_self()
     };
-    // By itself: a kernel without it (before 6.10) keeps all the rest.
+    // A separate ruleset: kernels before 6.10 lack this right and would otherwise enforce nothing else either.
     let without_terminals = || -> Result<_, RulesetError> {
         let ruleset = Ruleset::default().handle_access(AccessFs::IoctlDev)?;
         let rules = path_beneath_rules(devices_but_terminals(), AccessFs::IoctlDev);
         ruleset.create()?.add_rules(rules)?.restrict_self()
     };
-    let failed = |error: RulesetError| format!("it cannot be confined: {error}");
+    let failed = |error: RulesetError| format!("cannot confine the program: {error}");
     let status = restricted().map_err(failed)?;
     without_terminals().map_err(failed)?;
     Ok(match status.ruleset {

@@ -1,4 +1,4 @@
-//! `shell.run`: starts a program. There is no shell: the arguments reach it as they are.
+//! `shell.run`: runs a program. No shell is involved; arguments are passed unchanged.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -11,27 +11,27 @@ use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking::{Stop, off_runtime};
+use super::blocking_tool::{CancelFlag, off_runtime};
 use super::config::ShellConfig;
 use super::data_folder::DataFolder;
-use super::declare::{WORST, crash, exhausted, object, params, spec, structural, transient};
 use super::git;
-use super::process::{Finished, Folder, Group, OUTPUT_HEAD_BYTES, Program};
-use super::progress::{PROGRESS, Pipe, RESUME_TOKEN};
-use super::sandbox::Bounds;
+use super::process::{Finished, Folder, OUTPUT_HEAD_BYTES, ProcessGroup, Program};
+use super::progress::{PROGRESS, ProgressPipe, RESUME_TOKEN};
+use super::sandbox::Confinement;
+use super::tool_spec::{WORST, crash, exhausted, object, params, spec, structural, transient};
 use super::workspace::Workspace;
 
-/// Arguments of a program, its name included.
+/// Maximum arguments, including the program's name.
 pub const SHELL_ARGV_MAX: usize = 1_000;
-/// Bytes given to a program's standard input.
+/// Maximum bytes of standard input.
 pub const SHELL_STDIN_BYTES_MAX: usize = 16 << 20;
-/// Bytes of standard error that a failure shows: the last ones.
+/// Bytes of standard error in a failure, from its end.
 pub const SHELL_FAILURE_BYTES: usize = 2 << 10;
 
-/// Runs a program in a process group of its own, in a folder of the workspace, with a handful of environment
-/// variables and nothing else of ours. When the program ends, or when the call is given up, whatever came of it
-/// is killed. Where the kernel knows how, it may write only in the workspace, in the folder for temporary files,
-/// and where the operator says; one that only looks may write nowhere. A status that `allow_status` (default: 0) does not name is a failure.
+/// Runs a program in a process group of its own, in a folder of the workspace, with a minimal environment. At the program's end, or
+/// when the call is dropped, all descendants are killed. If the kernel supports it, the program may write only in the workspace, the
+/// temporary folder and the operator's additions; a program of impact 0 may write nowhere. An exit status outside `allow_status`
+/// (default: 0) is a failure.
 #[derive(Debug)]
 pub(super) struct ShellRun {
     spec: ToolSpec,
@@ -107,26 +107,30 @@ impl Tool for ShellRun {
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
-            // By the table, not by the permit: a plan may have raised the impact.
+            // From the table, not from the permit: a plan may have raised the impact.
             let observes = self.class(permit.params()).impact == 0;
-            let bounds = || {
-                if observes { Bounds::looking() } else { Bounds::acting(&context.workspace, &self.write) }
+            let confinement = || {
+                if observes {
+                    Confinement::read_only()
+                } else {
+                    Confinement::writing(&context.workspace, &self.write)
+                }
             };
-            let bounds = self.sandbox.then(bounds);
-            run(params(permit)?, Bearing { bounds, works_for: self.data.clone() }, observes, context).await
+            let confinement = self.sandbox.then(confinement);
+            run(params(permit)?, Supervision { confinement, works_for: self.data.clone() }, observes, context)
+                .await
         })
     }
 }
 
-/// What all programs of a call go with.
+/// Confinement and owner of all programs of a call.
 #[derive(Clone)]
-struct Bearing {
-    bounds: Option<Bounds>,
-    /// The data folder they work for.
+struct Supervision {
+    confinement: Option<Confinement>,
     works_for: Option<DataFolder>,
 }
 
-async fn run(params: Params, bearing: Bearing, observes: bool, context: CallContext) -> ToolResult {
+async fn run(params: Params, supervision: Supervision, observes: bool, context: CallContext) -> ToolResult {
     let Params { argv, cwd, stdin, allow_status } = params;
     let shown = argv.first().cloned().unwrap_or_default();
     let log = Arc::clone(&context.attempt);
@@ -135,64 +139,67 @@ async fn run(params: Params, bearing: Bearing, observes: bool, context: CallCont
         let path = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
         Ok(Folder { dir: workspace.folder(&path)?, path: context.workspace.join(&path) })
     });
-    let mut call = Call { argv, place: Arc::new(place.await?), environment: Vec::new(), bearing };
+    let mut call = Call { argv, place: Arc::new(place.await?), environment: Vec::new(), supervision };
     if observes {
-        // What only looks is kept from starting what a repository's own settings name.
+        // Keeps a repository's settings from starting programs.
         let listed = if git::is_git(&call.argv) { call.git_settings().await? } else { String::new() };
         call.environment = git::overriding(&OBSERVING_ENVIRONMENT, &listed);
         if git::is_git(&call.argv) {
-            call.argv = git::only_looking(call.argv);
+            call.argv = git::without_programs(call.argv);
         }
     }
-    let Finished { status, stdout, stderr } = call.finish_told(stdin, &*log).await?;
+    let Finished { status, stdout, stderr } = call.finish_with_progress(stdin, &*log).await?;
     judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), &stdout, &stderr)
 }
 
-/// A program and where and how it is started.
 #[derive(Clone)]
 struct Call {
     argv: Vec<String>,
     place: Arc<Folder>,
     environment: Vec<(String, String)>,
-    bearing: Bearing,
+    supervision: Supervision,
 }
 
 impl Call {
-    /// Starts it and waits for its end.
     async fn finish(self, stdin: Option<String>) -> Result<Finished, Failure> {
         let is_fed = stdin.is_some();
-        off_runtime(move |stop| self.start(is_fed, stop)).await?.finish(stdin).await
+        off_runtime(move |cancel| self.start(is_fed, cancel)).await?.finish(stdin).await
     }
 
-    /// Starts it, unless the call was given up before a thread was free for that.
-    fn start(&self, is_fed: bool, stop: &Stop) -> Result<Group, Failure> {
-        let Call { argv, place, environment, bearing } = self;
-        let (works_for, bounds) = (bearing.works_for.as_ref(), bearing.bounds.as_ref());
-        let program = Program { argv, folder: place, environment, stdin: is_fed, works_for, bounds };
-        stop.act(|| Group::start(program))?
+    /// Starts the program, unless the call was dropped before a blocking thread was free.
+    fn start(&self, is_fed: bool, cancel: &CancelFlag) -> Result<ProcessGroup, Failure> {
+        let Call { argv, place, environment, supervision } = self;
+        let (works_for, confinement) = (supervision.works_for.as_ref(), supervision.confinement.as_ref());
+        let program = Program { argv, folder: place, environment, stdin: is_fed, works_for, confinement };
+        cancel.act(|| ProcessGroup::start(program))?
     }
 
-    /// The same, of an attempt that is to give signs of life: it is told where to give them, and what the one before it told.
-    async fn finish_told(mut self, stdin: Option<String>, log: &dyn AttemptLog) -> Result<Finished, Failure> {
+    /// Same as [`Call::finish`] for an attempt with heartbeats: passes the progress pipe and the resume token.
+    async fn finish_with_progress(
+        mut self,
+        stdin: Option<String>,
+        log: &dyn AttemptLog,
+    ) -> Result<Finished, Failure> {
         if log.heartbeat_ms().is_none() {
             return self.finish(stdin).await;
         }
         let unpiped = |error| transient(format!("cannot make a pipe for the program's progress: {error}"));
-        let pipe = off_runtime(move |_| Pipe::make().map_err(unpiped)).await?;
+        let pipe = off_runtime(move |_| ProgressPipe::make().map_err(unpiped)).await?;
         let mut lines = pipe.open().map_err(unpiped)?;
-        self.bearing.bounds = self.bearing.bounds.map(|bounds| bounds.and_writing(pipe.path()));
+        self.supervision.confinement =
+            self.supervision.confinement.map(|confinement| confinement.allow_writing(pipe.path()));
         self.environment.push((PROGRESS.to_owned(), pipe.path().to_string_lossy().into_owned()));
         let token = log.resume_token().map_err(|error| crash(error.to_string()))?;
         self.environment.extend(token.map(|token| (RESUME_TOKEN.to_owned(), plain(token))));
         let finished = tokio::select! {
             finished = self.finish(stdin) => finished,
-            () = lines.tell(log) => unreachable!("a pipe that is held open has no end"),
+            () = lines.report(log) => unreachable!("a pipe that is held open has no end"),
         };
-        lines.tell_rest(log);
+        lines.report_rest(log);
         finished
     }
 
-    /// The names of the settings of git in the same place.
+    /// Names of the effective git settings in this folder.
     async fn git_settings(&self) -> Result<String, Failure> {
         let argv = git::LIST_SETTINGS.map(str::to_owned).to_vec();
         let environment = git::overriding(&OBSERVING_ENVIRONMENT, "");
@@ -206,7 +213,7 @@ impl Call {
     }
 }
 
-/// A token as a program is given it: a text as it is, anything else as JSON.
+/// A token for the environment: a string as is, any other value as JSON.
 fn plain(token: Value) -> String {
     match token {
         Value::String(text) => text,
@@ -250,16 +257,16 @@ mod tests {
             argv: vec!["no such program".to_owned()],
             place: Arc::new(place),
             environment: Vec::new(),
-            bearing: Bearing { bounds: None, works_for: None },
+            supervision: Supervision { confinement: None, works_for: None },
         };
-        for (stop, told) in [
+        for (cancel, told) in [
             (
-                Stop::default(),
+                CancelFlag::default(),
                 "there is no program no such program (it, or what interprets it, is not found)",
             ),
-            (Stop::given_up(), "the call was given up"),
+            (CancelFlag::cancelled(), "the call was cancelled"),
         ] {
-            assert_eq!(call.start(false, &stop).unwrap_err().message, told);
+            assert_eq!(call.start(false, &cancel).unwrap_err().message, told);
         }
     }
 }

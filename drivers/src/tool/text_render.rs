@@ -1,22 +1,21 @@
-//! `text.render`: fills a template in.
+//! `text.render`: fills in a template.
 
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::json;
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, ParamProblem};
+use ostler_kernel::port::{BoxFuture, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
 use ostler_kernel::template::{self, TemplateError};
 use serde_json::{Map, Value, json};
 
-use super::blocking::off_runtime;
-use super::declare::{PURE, object, spec, structural};
+use super::blocking_tool::off_runtime;
+use super::tool_spec::{PURE, object, spec, structural};
 
-/// Bytes of a template that is rendered where it stands, if it only names values: that takes less time than a change
-/// of threads.
+/// Maximum bytes of a simple template that is rendered on the async thread, which is faster than switching threads.
 const AT_ONCE_BYTES_MAX: usize = 4 * 1_024;
 
-/// Bytes of its values, as JSON, roughly.
+/// Approximate maximum bytes of its values as JSON.
 const AT_ONCE_VALUES_BYTES_MAX: usize = 64 * 1_024;
 
 #[derive(Debug)]
@@ -24,7 +23,7 @@ struct TextRender {
     spec: ToolSpec,
 }
 
-/// Renders a template over `values`, as reports and prompts are rendered.
+/// Renders a template over `values`, with the template language of prompts and reports.
 pub(super) fn tool() -> Arc<dyn Tool> {
     Arc::new(TextRender {
         spec: spec(
@@ -81,7 +80,6 @@ impl Tool for TextRender {
     }
 }
 
-/// The template, and the values that it is rendered over.
 fn parts(params: &Map<String, Value>) -> Result<(&str, &Map<String, Value>), Failure> {
     let template = params.get("template").and_then(Value::as_str);
     let values = params.get("values").and_then(Value::as_object);
@@ -90,7 +88,7 @@ fn parts(params: &Map<String, Value>) -> Result<(&str, &Map<String, Value>), Fai
         .ok_or_else(|| structural("parameters: expected a text as template, and a map as values"))
 }
 
-/// Whether rendering takes microseconds, whatever the template says.
+/// True if rendering takes microseconds.
 fn is_quick(template: &str, values: &Map<String, Value>) -> bool {
     template.len() <= AT_ONCE_BYTES_MAX
         && !template.as_bytes().windows(2).any(|pair| pair == b"{%") // no loops

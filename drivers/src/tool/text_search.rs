@@ -1,32 +1,32 @@
-//! `text.search`: the lines that match.
+//! `text.search`: finds matching lines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler_kernel::contract::regex_error;
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{CallContext, Tool, ToolResult, ParamProblem};
+use ostler_kernel::port::{CallContext, ParamProblem, Tool, ToolResult};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking::{Blocking, Stop};
-use super::declare::{READ, check_text, exhausted, object, spec, structural};
+use super::blocking_tool::{BlockingTool, CancelFlag};
 use super::text::{self, FILES_MAX};
-use super::walk::{Wanted, walk};
+use super::tool_spec::{READ, check_text, exhausted, object, spec, structural};
+use super::walk::{WalkOptions, walk};
 use super::workspace::Workspace;
 
-/// Matching lines given back unless `max` says otherwise.
+/// Default of `max`.
 pub const SEARCH_MATCHES_DEFAULT: usize = 1_000;
-/// The most that `max` can say.
+/// Maximum of `max`.
 pub const SEARCH_MATCHES_MAX: usize = 100_000;
-/// Bytes of one line that are given back; the rest of a longer one is left out and shown as `…`.
+/// Bytes returned per line; a longer line ends in `…`.
 pub const SEARCH_LINE_BYTES: usize = 1 << 10;
-/// Bytes of a line that is searched.
+/// Maximum bytes of a searched line.
 pub const SEARCH_LINE_BYTES_MAX: usize = 8 << 20;
-/// Bytes of all lines together.
+/// Maximum bytes of all returned lines.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 8 << 20;
-/// Bytes of a compiled pattern.
+/// Maximum bytes of a compiled pattern.
 pub const SEARCH_REGEX_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -38,9 +38,9 @@ struct Params {
     max: Option<usize>,
 }
 
-/// Searches the lines of text files by a regular expression (the syntax of the `regex` crate: linear time, no
-/// look-around). Searches `files`, or what `fs.list` would find beneath `path`, or in the whole workspace. Binary files and
-/// those that are not UTF-8 are passed over. More matches than `max` are a failure.
+/// Searches the lines of text files with a regular expression (syntax of the `regex` crate: linear time, no look-around). Searches
+/// `files`, or the files that `fs.list` finds beneath `path`, by default the workspace. Skips binary and non-UTF-8 files. More
+/// matches than `max` are a failure.
 pub(super) fn tool() -> Arc<dyn Tool> {
     let path = json!({"type": "string", "format": "path", "minLength": 1});
     let line = object(
@@ -51,7 +51,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             "text": {"type": "string"},
         }),
     );
-    Arc::new(Blocking::<Params> {
+    Arc::new(BlockingTool::<Params> {
         spec: spec(
             "text.search",
             "Find the lines that match a regular expression, in the given files or beneath a folder; without either, in the whole workspace.",
@@ -88,25 +88,25 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     built.map_err(|error| format!("no regular expression: {}", regex_error(&error)))
 }
 
-fn search(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
+fn search(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResult {
     let pattern = compile(&params.pattern)
         .map_err(|what| structural(format!("pattern {:?}: {what}", params.pattern)))?;
     let workspace = Workspace::open(&context.workspace)?;
     let mut matches = Matches { max: params.max.unwrap_or(SEARCH_MATCHES_DEFAULT), ..Matches::default() };
-    for path in files(params, &workspace, stop)? {
-        stop.check()?;
-        if let Some(text) = text::read(&workspace, &path, stop)? {
-            matches.add(&pattern, &path, &text, stop)?;
+    for path in files(params, &workspace, cancel)? {
+        cancel.check()?;
+        if let Some(text) = text::read(&workspace, &path, cancel)? {
+            matches.add(&pattern, &path, &text, cancel)?;
         }
     }
     Ok(json!({"count": matches.found.len(), "matches": matches.found}))
 }
 
-fn files(params: &Params, workspace: &Workspace, stop: &Stop) -> Result<Vec<PathBuf>, Failure> {
+fn files(params: &Params, workspace: &Workspace, cancel: &CancelFlag) -> Result<Vec<PathBuf>, Failure> {
     let path = match (&params.files, &params.path) {
         (Some(_), Some(_)) => return Err(structural("give either files or path, not both")),
         (Some(files), None) => {
-            let relative = |file: &String| stop.check().and_then(|()| workspace.relative(file));
+            let relative = |file: &String| cancel.check().and_then(|()| workspace.relative(file));
             return files.iter().map(relative).collect();
         }
         (None, path) => workspace.relative(path.as_deref().unwrap_or("."))?,
@@ -115,8 +115,8 @@ fn files(params: &Params, workspace: &Workspace, stop: &Stop) -> Result<Vec<Path
     if !metadata.is_dir() {
         return Ok(vec![path]);
     }
-    let wanted = Wanted { hidden: false, glob: None, files_max: FILES_MAX };
-    Ok(walk(workspace, &path, &wanted, stop)?.into_iter().map(|file| file.path.into()).collect())
+    let options = WalkOptions { hidden: false, glob: None, files_max: FILES_MAX };
+    Ok(walk(workspace, &path, &options, cancel)?.into_iter().map(|file| file.path.into()).collect())
 }
 
 #[derive(Debug, Default)]
@@ -127,10 +127,10 @@ struct Matches {
 }
 
 impl Matches {
-    fn add(&mut self, pattern: &Regex, path: &Path, text: &str, stop: &Stop) -> Result<(), Failure> {
+    fn add(&mut self, pattern: &Regex, path: &Path, text: &str, cancel: &CancelFlag) -> Result<(), Failure> {
         for (at, line) in text.lines().enumerate() {
-            stop.check()?;
-            // Looking at a line is one piece of work, which cannot be stopped.
+            cancel.check()?;
+            // Matching a line cannot be interrupted, so its length is bounded.
             if line.len() > SEARCH_LINE_BYTES_MAX {
                 return Err(exhausted(format!(
                     "line {} of {} has more than {SEARCH_LINE_BYTES_MAX} bytes: leave the file out",

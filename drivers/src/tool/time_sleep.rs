@@ -7,13 +7,13 @@ use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::declare::{PURE, object, params, spec};
+use super::tool_spec::{PURE, object, params, spec};
 
-/// The longest sleep, in milliseconds: a year.
+/// Maximum duration in milliseconds: a year.
 pub const SLEEP_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1_000;
 
-/// Waits. Whoever runs plans takes it for a durable timer ([`Tool::timer_ms`]), so a sleep holds no slot and
-/// outlives restarts.
+/// Waits. The run engine turns the call into a durable timer ([`Tool::timer_ms`]), so that a sleep needs no slot and survives
+/// restarts.
 #[derive(Debug)]
 pub(super) struct TimeSleep {
     spec: ToolSpec,

@@ -1,12 +1,12 @@
-//! Transport security, by ring.
+//! TLS configuration, with ring.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-/// Trusts the certificates that the machine trusts. Reads them: blocks.
-pub(super) fn trusting_the_platform() -> Result<ClientConfig, String> {
+/// Trusts the platform's certificates. Reads them; blocks.
+pub(super) fn with_platform_roots() -> Result<ClientConfig, String> {
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(BuilderVerifierExt::with_platform_verifier)
@@ -14,8 +14,7 @@ pub(super) fn trusting_the_platform() -> Result<ClientConfig, String> {
         .map_err(|error| format!("cannot set up TLS: {error}"))
 }
 
-/// Trusts nobody: for connections without TLS.
-pub(super) fn trusting_nobody() -> Result<ClientConfig, String> {
+pub(super) fn without_roots() -> Result<ClientConfig, String> {
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map(|config| config.with_root_certificates(RootCertStore::empty()).with_no_client_auth())

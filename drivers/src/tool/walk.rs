@@ -1,5 +1,4 @@
-//! The files of a folder, as a person would want them listed: without what `.gitignore` leaves out, without
-//! hidden ones, links not followed, and never those of a data folder.
+//! Lists the files of a folder, respecting `.gitignore`. Omits hidden files and data folders; does not follow links.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,55 +10,52 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ostler_kernel::event::Failure;
 
-use super::blocking::Stop;
-use super::declare::{exhausted, structural};
+use super::blocking_tool::CancelFlag;
+use super::tool_spec::{exhausted, structural};
 use super::workspace::Workspace;
 
-/// Entries of folders that one walk looks at.
+/// Maximum directory entries of one walk.
 pub const WALK_ENTRIES_MAX: usize = 1_000_000;
-/// Folders within folders.
+/// Maximum depth of folders.
 pub const WALK_DEPTH_MAX: usize = 256;
-/// Bytes of one `.gitignore`.
+/// Maximum bytes of a `.gitignore`.
 pub const GITIGNORE_BYTES_MAX: u64 = 1 << 20;
-/// Lines of one `.gitignore`.
+/// Maximum lines of a `.gitignore`.
 pub const GITIGNORE_LINES_MAX: usize = 10_000;
 
-/// What to look for.
-pub(super) struct Wanted {
-    /// Names that begin with a dot, too. `.git` is never listed: it is the store of git, not part of the tree.
+pub(super) struct WalkOptions {
+    /// Includes names with a leading dot, except `.git`.
     pub hidden: bool,
-    /// Matched against the path from the folder on.
+    /// Matched against the path relative to the folder.
     pub glob: Option<GlobMatcher>,
-    /// More files than this are a failure.
+    /// More files are a failure.
     pub files_max: usize,
 }
 
-/// A file that was found.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Found {
-    /// From the workspace on, with `/`.
+pub(super) struct FileEntry {
+    /// Relative to the workspace, with `/`.
     pub path: String,
-    /// Its size.
     pub bytes: u64,
 }
 
-/// All regular files beneath `folder` (as [`Workspace::relative`] gives it), sorted by the bytes of their paths.
+/// All regular files beneath `folder` (a result of [`Workspace::relative`]), sorted by the bytes of their paths.
 pub(super) fn walk(
     workspace: &Workspace,
     folder: &Path,
-    wanted: &Wanted,
-    stop: &Stop,
-) -> Result<Vec<Found>, Failure> {
+    options: &WalkOptions,
+    cancel: &CancelFlag,
+) -> Result<Vec<FileEntry>, Failure> {
     let mut found = Vec::new();
     let mut seen = 0;
     let start = if folder == Path::new(".") { PathBuf::new() } else { folder.to_owned() };
-    let mut open = vec![(start.clone(), Rules::above(workspace, &start, stop)?)];
+    let mut open = vec![(start.clone(), IgnoreRules::above(workspace, &start, cancel)?)];
     while let Some((folder, above)) = open.pop() {
-        let rules = Rules::of(workspace, &folder, above, stop)?;
+        let rules = IgnoreRules::of(workspace, &folder, above, cancel)?;
         let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
         let entries = workspace.folder(shown)?.entries().map_err(|error| workspace.refused(shown, error))?;
         for entry in entries {
-            stop.check()?;
+            cancel.check()?;
             let entry = entry.map_err(|error| workspace.refused(shown, error))?;
             seen += 1;
             if seen > WALK_ENTRIES_MAX {
@@ -70,7 +66,7 @@ pub(super) fn walk(
             }
             let path = folder.join(entry.file_name());
             let kind = entry.file_type().map_err(|error| workspace.refused(&path, error))?;
-            if is_left_out(&entry, wanted.hidden) || rules.leave_out(&path, kind.is_dir()) {
+            if is_left_out(&entry, options.hidden) || rules.leave_out(&path, kind.is_dir()) {
                 continue;
             }
             if kind.is_dir() {
@@ -84,18 +80,18 @@ pub(super) fn walk(
                     open.push((path, rules.clone()));
                 }
             } else if kind.is_file()
-                && wanted.glob.as_ref().is_none_or(|glob| glob.is_match(beneath(&path, &start)))
+                && options.glob.as_ref().is_none_or(|glob| glob.is_match(beneath(&path, &start)))
             {
-                if found.len() == wanted.files_max {
+                if found.len() == options.files_max {
                     return Err(exhausted(format!(
                         "more than {} files beneath {}: raise max, or ask for fewer with glob",
-                        wanted.files_max,
+                        options.files_max,
                         start.join(".").display()
                     )));
                 }
                 match entry.metadata() {
-                    Ok(metadata) => found.push(Found { path: text_of(&path)?, bytes: metadata.len() }),
-                    Err(error) if error.kind() == ErrorKind::NotFound => {} // gone meanwhile
+                    Ok(metadata) => found.push(FileEntry { path: text_of(&path)?, bytes: metadata.len() }),
+                    Err(error) if error.kind() == ErrorKind::NotFound => {} // removed meanwhile
                     Err(error) => return Err(workspace.refused(&path, error)),
                 }
             }
@@ -105,7 +101,7 @@ pub(super) fn walk(
     Ok(found)
 }
 
-/// Compiles a glob: `*` stays within a folder, `**` crosses them.
+/// Compiles a glob: `*` stays within a folder, `**` crosses folders.
 pub(super) fn glob(pattern: &str) -> Result<GlobMatcher, Failure> {
     globset::GlobBuilder::new(pattern)
         .literal_separator(true)
@@ -132,53 +128,57 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// The `.gitignore` of a folder and of those above it, up to the workspace.
+/// The `.gitignore` rules of a folder and its ancestors within the workspace.
 #[derive(Debug, Clone)]
-struct Rules(Option<Arc<Level>>);
+struct IgnoreRules(Option<Arc<Level>>);
 
 #[derive(Debug)]
 struct Level {
     folder: PathBuf,
     own: Gitignore,
-    above: Rules,
+    above: IgnoreRules,
 }
 
-impl Rules {
-    /// The rules of the folders above `folder`.
-    fn above(workspace: &Workspace, folder: &Path, stop: &Stop) -> Result<Rules, Failure> {
-        let mut rules = Rules(None);
+impl IgnoreRules {
+    fn above(workspace: &Workspace, folder: &Path, cancel: &CancelFlag) -> Result<IgnoreRules, Failure> {
+        let mut rules = IgnoreRules(None);
         let above: Vec<&Path> = folder.ancestors().skip(1).collect();
         for folder in above.into_iter().rev() {
-            rules = Rules::of(workspace, folder, rules, stop)?;
+            rules = IgnoreRules::of(workspace, folder, rules, cancel)?;
         }
         Ok(rules)
     }
 
-    /// `above` and what the `.gitignore` of `folder` adds. One that cannot be opened within the workspace
-    /// (a link that leads out, say) adds nothing.
-    fn of(workspace: &Workspace, folder: &Path, above: Rules, stop: &Stop) -> Result<Rules, Failure> {
-        stop.check()?;
+    /// Adds the `.gitignore` of `folder` to `above`. A file that cannot be opened within the workspace, such as a link leading out,
+    /// adds nothing.
+    fn of(
+        workspace: &Workspace,
+        folder: &Path,
+        above: IgnoreRules,
+        cancel: &CancelFlag,
+    ) -> Result<IgnoreRules, Failure> {
+        cancel.check()?;
         let path = folder.join(".gitignore");
         if workspace.file(&path).is_err() {
             return Ok(above);
         }
         let advice = "that is too large for a .gitignore";
-        let bytes = workspace.read(&path, GITIGNORE_BYTES_MAX, advice, stop)?;
+        let bytes = workspace.read(&path, GITIGNORE_BYTES_MAX, advice, cancel)?;
         let mut builder = GitignoreBuilder::new(".");
         for (at, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            stop.check()?;
-            // Compiling them all is one piece of work, which cannot be stopped.
+            cancel.check()?;
+            // Compilation cannot be interrupted, so its input is bounded.
             if at == GITIGNORE_LINES_MAX {
                 return Err(exhausted(format!("{} has more than {at} lines: {advice}", path.display())));
             }
-            // A line that is no pattern is none for git either.
+            // git ignores invalid patterns too.
             let _ = builder.add_line(None, line);
         }
         let own = builder.build().map_err(|error| structural(format!("{}: {error}", path.display())))?;
-        Ok(Rules(Some(Arc::new(Level { folder: folder.to_owned(), own, above }))))
+        Ok(IgnoreRules(Some(Arc::new(Level { folder: folder.to_owned(), own, above }))))
     }
 
-    /// Whether the innermost rule that speaks of `path` leaves it out.
+    /// True if the innermost matching rule ignores the path.
     fn leave_out(&self, path: &Path, is_dir: bool) -> bool {
         let mut rules = self;
         while let Some(level) = &rules.0 {

@@ -1,5 +1,5 @@
-//! The folder that tools may touch. Everything is opened beneath it, component by component, so no link, no
-//! `..` and no race leads out of it.
+//! The folder that tools may access. Paths are opened beneath it component by component, so that no link, no `..` and no race
+//! leads out.
 
 use std::fmt::Display;
 use std::io::{self, Read};
@@ -11,11 +11,10 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
 use rustix::fs::OFlags;
 
-use super::blocking::Stop;
-use super::data_folder::DATA_FOLDER_HAS;
-use super::declare::{exhausted, structural, transient};
+use super::blocking_tool::CancelFlag;
+use super::data_folder::DATA_FOLDER_ENTRIES;
+use super::tool_spec::{exhausted, structural, transient};
 
-/// The workspace of a call, opened.
 #[derive(Debug)]
 pub(super) struct Workspace {
     root: Arc<Path>,
@@ -23,12 +22,11 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// Opens the workspace itself.
     pub(super) fn open(root: &Arc<Path>) -> Result<Workspace, Failure> {
         let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| {
-            meant(&error, format!("cannot open the workspace {}: {error}", root.display()))
+            failure_of(&error, format!("cannot open the workspace {}: {error}", root.display()))
         })?;
-        let holds = |folder: &&Path| DATA_FOLDER_HAS.iter().all(|name| folder.join(name).exists());
+        let holds = |folder: &&Path| DATA_FOLDER_ENTRIES.iter().all(|name| folder.join(name).exists());
         if let Some(data) = root.ancestors().find(holds) {
             let (root, data) = (root.display(), data.display());
             return Err(structural(format!(
@@ -38,13 +36,13 @@ impl Workspace {
         Ok(Workspace { root: root.clone(), dir })
     }
 
-    /// The folder itself. Paths given to it are those that [`Workspace::relative`] gives.
+    /// The folder. Expects paths from [`Workspace::relative`].
     pub(super) fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// `path` from the workspace on, without `.` and `..`; `.` for the workspace itself. An absolute path must
-    /// lie in the workspace; a relative one must never climb above its start.
+    /// `path` relative to the workspace, without `.` and `..`; `.` for the workspace itself. An absolute path must lie within the
+    /// workspace; a relative one must never climb above its start.
     pub(super) fn relative(&self, path: &str) -> Result<PathBuf, Failure> {
         let given = Path::new(path);
         let inside = if given.is_absolute() {
@@ -70,8 +68,7 @@ impl Workspace {
         Ok(relative)
     }
 
-    /// Refuses what lies in a data folder of Ostler, by whatever name or link it is reached: a plan must not read
-    /// or write the records it is judged by.
+    /// Refuses paths into a data folder, through any name or link. A plan must not access the records by which it is judged.
     fn guard(&self, relative: &Path) -> Result<(), Failure> {
         let real = self.real(relative);
         let mut above = PathBuf::new();
@@ -87,13 +84,12 @@ impl Workspace {
         Ok(())
     }
 
-    /// Whether a folder is a data folder of Ostler, the one of this process or another, whatever it is called.
+    /// True for a data folder of any Ostler process.
     pub(super) fn is_data_folder(&self, folder: &Path) -> bool {
-        DATA_FOLDER_HAS.iter().all(|name| self.dir.exists(folder.join(name)))
+        DATA_FOLDER_ENTRIES.iter().all(|name| self.dir.exists(folder.join(name)))
     }
 
-    /// Refuses to write what decides over other runs or other programs: configuration files of Ostler, and what
-    /// git runs by itself.
+    /// Refuses writes to Ostler's configuration files and to git's folder, which contains hooks.
     pub(super) fn guard_write(&self, relative: &Path) -> Result<(), Failure> {
         let real = self.real(relative);
         let guarded =
@@ -109,7 +105,7 @@ impl Workspace {
         }
     }
 
-    /// A path with its links followed, as far as it exists.
+    /// Resolves links of the existing part of a path.
     fn real(&self, relative: &Path) -> PathBuf {
         let existing = relative.ancestors().find_map(|part| {
             let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
@@ -121,7 +117,7 @@ impl Workspace {
         }
     }
 
-    /// Opens a regular file for reading. Never waits for the other end of a pipe.
+    /// Opens a regular file for reading. Does not block on a pipe.
     pub(super) fn file(&self, path: &Path) -> Result<File, Failure> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
@@ -131,7 +127,6 @@ impl Workspace {
         Ok(file)
     }
 
-    /// Refuses what is no regular file, as `found` says.
     pub(super) fn regular(&self, path: &Path, found: &Metadata) -> Result<(), Failure> {
         if found.is_file() {
             return Ok(());
@@ -140,19 +135,19 @@ impl Workspace {
         Err(structural(format!("{} in {} is {kind}", path.display(), self.root.display())))
     }
 
-    /// The bytes of a regular file that has at most `limit` of them; `advice` says what to do if it has more.
+    /// Reads a regular file of at most `limit` bytes; `advice` completes the error message.
     pub(super) fn read(
         &self,
         path: &Path,
         limit: u64,
         advice: &str,
-        stop: &Stop,
+        cancel: &CancelFlag,
     ) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
         let mut file = self.file(path)?;
         loop {
-            stop.check()?;
-            let mut piece = (&mut file).take(PIECE_BYTES as u64);
+            cancel.check()?;
+            let mut piece = (&mut file).take(CHUNK_BYTES as u64);
             let read = piece.read_to_end(&mut bytes).map_err(|error| self.refused(path, error))?;
             if bytes.len() as u64 > limit {
                 return Err(exhausted(format!("{} has more than {limit} bytes: {advice}", path.display())));
@@ -163,18 +158,17 @@ impl Workspace {
         }
     }
 
-    /// Opens a folder.
     pub(super) fn folder(&self, path: &Path) -> Result<Dir, Failure> {
         self.dir.open_dir(path).map_err(|error| self.refused(path, error))
     }
 
-    /// What an error of the file system means for the call.
+    /// Failure for a file system error.
     pub(super) fn refused(&self, path: impl AsRef<Path>, error: io::Error) -> Failure {
         let path = path.as_ref();
         if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
             return self.outside(path.display());
         }
-        meant(&error, format!("{} in {}: {error}", path.display(), self.root.display()))
+        failure_of(&error, format!("{} in {}: {error}", path.display(), self.root.display()))
     }
 
     fn outside(&self, path: impl Display) -> Failure {
@@ -183,31 +177,31 @@ impl Workspace {
     }
 }
 
-/// What an error of the file system means for the call, in these words.
-fn meant(error: &io::Error, message: String) -> Failure {
+/// Failure with the category of a file system error.
+fn failure_of(error: &io::Error, message: String) -> Failure {
     use io::ErrorKind as K;
     match error.kind() {
         K::StorageFull | K::QuotaExceeded | K::FileTooLarge => exhausted(message),
         K::Interrupted | K::TimedOut | K::ResourceBusy => transient(message),
-        _ if is_of_want(error) => transient(message),
+        _ if is_out_of_resources(error) => transient(message),
         _ => structural(message),
     }
 }
 
-/// Whether the process or the machine had too little of something just then: memory, processes, descriptors.
-pub(super) fn is_of_want(error: &io::Error) -> bool {
+/// True if memory, processes or descriptors ran out.
+pub(super) fn is_out_of_resources(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     matches!(error.kind(), K::WouldBlock | K::OutOfMemory)
         || matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
-/// Bytes that are read or written between two looks at whether anybody still waits.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
+/// Bytes read or written between two checks of the cancel flag.
+pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
-/// Names that no plan writes, nor anything beneath them.
+/// Names that no plan may write, at any depth.
 const GUARDED: [&str; 2] = [".git", "ostler.toml"];
 
-/// Too many open files in this process, in the system: `std` has no word for them.
+/// Too many open files in the process or system; `std` has no `ErrorKind` for either.
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
 const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
 
@@ -222,7 +216,7 @@ mod tests {
     #[test]
     fn a_workspace_that_cannot_be_opened_for_want_of_descriptors_is_tried_again() {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        // In a process of its own: no other test is to find no descriptor left.
+        // Runs in a process of its own, because the limit would affect other tests.
         const CHILD: &str = "OSTLER_TEST_WITHOUT_DESCRIPTORS";
         if std::env::var_os(CHILD).is_none() {
             let name = "tool::workspace::tests::a_workspace_that_cannot_be_opened_for_want_of_descriptors_is_tried_again";
@@ -266,7 +260,7 @@ mod tests {
         let path = path.replace("ROOT", root.path().to_str().unwrap());
         let read = workspace
             .relative(&path)
-            .and_then(|path| workspace.read(&path, 6, "ask for less", &Stop::default()));
+            .and_then(|path| workspace.read(&path, 6, "ask for less", &CancelFlag::default()));
         let shown = match read {
             Ok(bytes) => String::from_utf8(bytes).unwrap(),
             Err(failure) => format!("{}: {}", failure.category, failure.message),

@@ -44,7 +44,7 @@ impl LifecycleMessage {
         LifecycleMessage::Cancel,
     ];
 
-    /// The statuses in which a run accepts it.
+    /// The statuses of a run that accepts the request.
     pub fn expected(self) -> &'static [RunStatus] {
         use RunStatus as S;
         match self {
@@ -66,12 +66,12 @@ impl LifecycleMessage {
 pub struct InvalidState {
     /// The status of the run.
     pub current: RunStatus,
-    /// The statuses in which it accepts the request.
+    /// The accepting statuses.
     pub expected: &'static [RunStatus],
 }
 
 impl InvalidState {
-    /// A request that needs a run which continues, for one that is suspended or about to be.
+    /// A request for a live run, sent to a suspended run or one about to be.
     pub const SUSPENDED: InvalidState = InvalidState {
         current: RunStatus::Suspended,
         expected: &[RunStatus::Queued, RunStatus::Running, RunStatus::Waiting],
@@ -86,7 +86,7 @@ fn alternatives(statuses: &[RunStatus]) -> String {
     statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
-/// The facts that decide which requests a run accepts. All of them are read from its records, but for `active`.
+/// The facts behind the requests a run accepts. All come from the run's records, except `active`.
 ///
 /// | request | is accepted besides in [`LifecycleMessage::expected`] |
 /// |:--|:--|
@@ -97,7 +97,6 @@ fn alternatives(statuses: &[RunStatus]) -> String {
 pub struct RunLifecycle {
     status: RunStatus,
     wait: Option<WaitReason>,
-    /// This process executes the run.
     active: bool,
     suspended: bool,
     has_open_question: bool,
@@ -157,8 +156,8 @@ impl RunLifecycle {
         }
     }
 
-    /// Refuses to resolve an attempt in doubt where none can be: as an answer to a question, but accepted too while an
-    /// attempt is under way by the records. Only recovery finds out whether that attempt is in doubt.
+    /// Refuses the resolution of an attempt in doubt. The rules are those of an answer, but an attempt in flight by the
+    /// records is accepted too: only recovery finds out whether such an attempt is in doubt.
     ///
     /// # Errors
     ///
@@ -193,7 +192,7 @@ impl RunLifecycle {
     }
 }
 
-/// What an agent tells of itself while it lives, by the words of the paper (section 7.7).
+/// Telemetry events of an agent, named as in the paper (section 7.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // the variants are the words of the events
 pub enum Telemetry {
@@ -224,7 +223,7 @@ impl Telemetry {
         Telemetry::AgentTerminated,
     ];
 
-    /// What a record of a run tells of its agent.
+    /// The telemetry event behind a record of a run, if any.
     pub fn of(event: &Event) -> Option<Telemetry> {
         match event {
             Event::AttemptResult(result) => Some(match result.outcome {

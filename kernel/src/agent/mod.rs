@@ -1,10 +1,10 @@
-//! What an agent is, and what may become of one: its profile, where it stands with a run, and how far people watch it.
+//! Agents: the profile of an agent, the requests that its runs accept, and human oversight.
 //!
-//! | file | idea |
+//! | file | content |
 //! |---|---|
-//! | `profile` | what an agent says of itself once, and what goes in and comes out |
-//! | `lifecycle` | the seven states of an agent and a run, and what it takes in each |
-//! | `oversight` | which of its steps a person is asked about |
+//! | `profile` | capabilities, domain, schemas and price of an agent |
+//! | `lifecycle` | requests that a run accepts in each status |
+//! | `oversight` | steps that a person has to approve |
 
 mod lifecycle;
 mod oversight;

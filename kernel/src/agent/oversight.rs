@@ -1,7 +1,8 @@
-//! How far people watch an agent. Three modes, each of which asks whatever the one before it asks.
+//! Oversight: the steps of an agent that a person has to approve. Each mode asks for everything that the mode before it asks
+//! for.
 //!
-//! There are two kinds of requests. A *checkpoint* is routine: a result is about to be used. An *escalation* has a reason: a
-//! step that is about to control something (impact 2), or a result that says of itself that it may be wrong.
+//! A *checkpoint* is routine: a result is about to be published. An *escalation* has a cause: a step with impact 2
+//! (control), or a result with low confidence.
 
 use std::fmt;
 
@@ -11,44 +12,43 @@ use serde_json::Value;
 use crate::id::{NodeId, RunId, Ticks};
 use crate::lineage;
 
-/// How far people watch an agent; the later ones ask for more (definition 3 of the Agent Scheduler paper, with its order
-/// put right).
+/// Oversight mode of an agent; later modes ask for more (definition 3 of the Agent Scheduler paper, in corrected order).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Oversight {
-    /// Escalations alone.
+    /// Asks for escalations only.
     #[default]
     AutonomousEscalation,
-    /// Escalations, and [`SPOT_CHECKS_PERCENT`] of a hundred checkpoints: always the same ones.
+    /// Asks for escalations, and for [`SPOT_CHECKS_PERCENT`] percent of the checkpoints.
     SpotCheck,
-    /// Escalations, and every checkpoint.
+    /// Asks for escalations and all checkpoints.
     Supervised,
 }
 
-/// What a person is asked about.
+/// Kind of an approval request by oversight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
-    /// A result, as every step has one.
+    /// Routine: a result.
     Checkpoint,
-    /// Something that is out of the ordinary.
+    /// An exception: control, or low confidence.
     Escalation,
 }
 
-/// Checkpoints of a hundred that a spot check asks about.
+/// Percentage of checkpoints that spot checks ask for.
 pub const SPOT_CHECKS_PERCENT: u64 = 30;
 
-/// A result that names a confidence below this one escalates.
+/// Confidence below which a result escalates.
 pub const CONFIDENCE_MIN: f64 = 0.7;
 
-/// Milliseconds after which silence ends a question that no plan sets a time for: a day.
+/// Time for an answer if the plan sets none, in milliseconds: one day.
 pub const OVERSIGHT_WAIT: Ticks = 86_400_000;
 
 impl Oversight {
-    /// Every mode, the freest first.
+    /// All modes, the freest first.
     pub const ALL: [Oversight; 3] =
         [Oversight::AutonomousEscalation, Oversight::SpotCheck, Oversight::Supervised];
 
-    /// Whether a person is asked, when the step drew `draw` (see [`spot_draw`]).
+    /// True if a person has to approve a step whose draw is `draw` (see [`spot_draw`]).
     ///
     /// ```
     /// use ostler_kernel::agent::{Oversight, RequestKind};
@@ -67,7 +67,7 @@ impl Oversight {
         }
     }
 
-    /// The word used in files.
+    /// The name in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Oversight::AutonomousEscalation => "autonomous_escalation",
@@ -83,8 +83,8 @@ impl fmt::Display for Oversight {
     }
 }
 
-/// What a step draws for spot checks, of 2^64: the first eight bytes, little-endian, of
-/// `H("aos/spot/1", run, node, generation)`. Whoever decides again draws the same.
+/// The draw of a step for spot checks, uniform in 0..2^64: the first eight bytes, little-endian, of `H("aos/spot/1", run,
+/// node, generation)`. Equal on every replay.
 pub fn spot_draw(run: RunId, node: &NodeId, generation: u64) -> u64 {
     let mut text = uuid::Uuid::encode_buffer();
     let run = run.0.hyphenated().encode_lower(&mut text);
@@ -95,7 +95,7 @@ pub fn spot_draw(run: RunId, node: &NodeId, generation: u64) -> u64 {
     u64::from_le_bytes(draw)
 }
 
-/// Whether a result says of itself that it may be wrong: it is a map with a `confidence` below [`CONFIDENCE_MIN`].
+/// True if a result reports a low confidence: a map with a number `confidence` below [`CONFIDENCE_MIN`].
 ///
 /// ```
 /// use ostler_kernel::agent::is_unsure;

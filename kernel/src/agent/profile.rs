@@ -1,5 +1,4 @@
-//! What an agent says of itself, once: the type that it has. It never changes; an agent that is to be another one gets
-//! another name.
+//! The profile of an agent: its declared type. A profile never changes; an agent with another type has another name.
 
 use std::sync::Arc;
 
@@ -11,39 +10,39 @@ use crate::contract::{BrokenRule, Contract, SchemaError, compile_schema};
 use crate::id::{NAME_RULE, is_name};
 use crate::plan::{Method, Node, Plan, Rule};
 
-/// Capabilities that an agent may have, or a job ask for.
+/// Most capabilities of an agent, or of a job's requirements.
 pub const CAPABILITIES_MAX: usize = 64;
 
-/// What an agent is (definition 1 of the Agent Scheduler paper), besides its name.
+/// The type of an agent (definition 1 of the Agent Scheduler paper).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
-    /// What it can do, by names that jobs ask for; in ascending order, each once.
+    /// Capabilities by name, as jobs ask for them; sorted, without duplicates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
-    /// What it is for, such as `legal`: decides how failures are met, and by which weights its runs are judged.
+    /// Subject of the agent, such as `legal`: selects recovery strategies and evaluation weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// JSON Schema of what its runs are given.
+    /// JSON Schema of the input of its runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// JSON Schema of what comes of them.
+    /// JSON Schema of the output of its runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// How far people watch it; `None`: as each plan says.
+    /// Oversight of all its runs; `None`: each plan decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oversight: Option<Oversight>,
-    /// What it asks for a job, in credits.
+    /// Price of a job, in credits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<u64>,
 }
 
-/// One of the two schemas of a profile.
+/// Selects one of the two schemas of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaSide {
-    /// Of what its runs are given.
+    /// The schema of inputs.
     Input,
-    /// Of what comes of them.
+    /// The schema of outputs.
     Output,
 }
 
@@ -56,34 +55,34 @@ impl std::fmt::Display for SchemaSide {
     }
 }
 
-/// A profile that no agent can have.
+/// An invalid profile.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    /// A capability is no name.
+    /// The capability is not a name.
     #[error("capability {0:?} is not {NAME_RULE}")]
     Capability(String),
-    /// There are too many.
+    /// More capabilities than [`CAPABILITIES_MAX`].
     #[error("{0} capabilities: an agent has at most {CAPABILITIES_MAX}")]
     Capabilities(usize),
-    /// The domain is no name.
+    /// The domain is not a name.
     #[error("domain {0:?} is not {NAME_RULE}")]
     Domain(String),
-    /// A schema is none.
-    #[error("the {side} schema cannot be judged by: {error}")]
+    /// The schema is invalid.
+    #[error("{side} schema: {error}")]
     Schema {
-        /// Which.
+        /// The schema's side.
         side: SchemaSide,
-        /// What is wrong with it.
+        /// The problem with the schema.
         error: SchemaError,
     },
 }
 
 impl Profile {
-    /// The same in the form that is kept, in which two that say the same are equal.
+    /// Validates the profile and returns its canonical form: equal profiles have equal forms.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with it.
+    /// The first problem.
     ///
     /// ```
     /// use ostler_kernel::agent::Profile;
@@ -109,17 +108,17 @@ impl Profile {
         Ok(self)
     }
 
-    /// Whether it says anything.
+    /// True for a profile without any field.
     pub fn is_empty(&self) -> bool {
         *self == Profile::default()
     }
 
-    /// Holds what a plan gives the agent against what it takes: the parameters of the node that the plan begins with, or the
-    /// map of those if it begins with several.
+    /// Checks a plan's input against the input schema. The input is the parameters of the entry node, or a map from node to
+    /// parameters if the plan has several entries.
     ///
     /// # Errors
     ///
-    /// What is wrong, in words.
+    /// The violations, in words.
     pub fn takes(&self, plan: &Plan) -> Result<(), String> {
         let Some(schema) = &self.input else { return Ok(()) };
         let entries: Vec<&Node> = plan.nodes.iter().filter(|node| node.deps.is_empty()).collect();
@@ -136,14 +135,13 @@ impl Profile {
         if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
     }
 
-    /// Whether [`Profile::constrain`] changes anything about any plan.
+    /// True if [`Profile::constrain`] can change a plan.
     pub fn constrains(&self) -> bool {
         self.oversight.is_some() || self.domain.is_some() || self.output.is_some()
     }
 
-    /// Makes it count for a plan that the agent is given: it is watched at least as closely as the profile says, is about what
-    /// the agent is for unless the plan says otherwise, and has to give what the profile promises: the output of the plan, or
-    /// the map of its outputs if there are several.
+    /// Applies the profile to a plan: the stricter oversight holds, the agent's domain holds unless the plan names one, and
+    /// the output schema joins the plan's contract. The contract covers the plan's output, or the map of several outputs.
     pub fn constrain(&self, plan: &mut Plan) {
         plan.policy.restrict_by_agent(self.oversight, self.domain.as_deref());
         if let Some(schema) = &self.output {
@@ -156,9 +154,9 @@ impl Profile {
     }
 }
 
-/// The schema of a map whose member `name` follows `schema`.
+/// The schema of a map with the member `name` by `schema`.
 fn of_one(name: &str, mut schema: Value) -> Value {
-    // What refers to its own root means the schema, not the map around it.
+    // A reference to the root must mean `schema`, not the map around it.
     if let Some(members) = schema.as_object_mut() {
         members.entry("$id").or_insert_with(|| "urn:ostler:output".into());
     }

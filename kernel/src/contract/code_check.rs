@@ -15,7 +15,6 @@ const PATTERN_TEXT_BYTES_MAX: usize = 4096;
 /// Default path of the `status` check.
 const STATUS_PATH: &str = "status";
 
-/// A compiled code check.
 #[derive(Debug)]
 pub(super) struct CodeCheck {
     path: String,

@@ -13,17 +13,14 @@ pub(super) const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// holds the pattern.
 pub const CONTRACT_PATTERNS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Size classes of patterns.
 const SIZES: [usize; 5] = [4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, PATTERN_BYTES_MAX];
 
 /// Smallest cache of an automaton; a smaller cache would be cleared constantly.
 const CACHE_BYTES_MIN: usize = 64 * 1024;
 
-/// Help for patterns beyond the budget.
 pub(crate) const PATTERNS_HELP: &str = "use fewer patterns, or smaller ones: {1,1000} repeats what stands before it a thousand times, and \\w holds \
      the letters of all scripts, [a-z] only those";
 
-/// Compiles a pattern and returns its size class.
 pub(super) fn compile(pattern: &str) -> Result<(Regex, usize), regex::Error> {
     let built = |size: usize| {
         let cache = size.max(CACHE_BYTES_MIN);

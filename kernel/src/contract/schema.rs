@@ -60,7 +60,6 @@ pub enum SchemaError {
 }
 
 impl SchemaError {
-    /// Suggested fix.
     pub(super) fn help(&self) -> &'static str {
         match self {
             SchemaError::TooLarge { .. } | SchemaError::NotCanonical(_) | SchemaError::Invalid { .. } => {
@@ -79,7 +78,6 @@ impl SchemaError {
     }
 }
 
-/// A compiled schema.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) validator: Validator,

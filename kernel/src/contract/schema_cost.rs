@@ -79,7 +79,6 @@ fn extent(value: &Value) -> (u64, usize) {
     }
 }
 
-/// Cost-relevant part of a subschema.
 #[derive(Debug, Default)]
 struct CostNode {
     /// Subschemas for the same value; `true` if `unevaluated…` evaluates the subschema again.
@@ -92,9 +91,7 @@ struct CostNode {
 
 #[derive(Debug, Default)]
 struct Within {
-    /// Each part is evaluated against one of these.
     one: Vec<usize>,
-    /// Each part is evaluated against all of these.
     each: Vec<usize>,
 }
 

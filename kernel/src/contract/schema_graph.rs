@@ -12,11 +12,9 @@ use super::schema::SchemaError;
 /// Base URI of a schema without `$id`.
 const BASE: &str = "json-schema:///";
 
-/// Kinds of values with parts: maps and lists.
 pub(super) const MAP: usize = 0;
 pub(super) const LIST: usize = 1;
 
-/// A subschema and its outgoing edges.
 #[derive(Debug)]
 pub(crate) struct Subschema<'a> {
     pub(crate) schema: &'a Value,
@@ -30,7 +28,6 @@ pub(crate) struct SchemaEdge<'a> {
     /// Name of the subschema under the keyword, if any.
     pub(crate) name: Option<&'a str>,
     pub(super) role: Role,
-    /// Index of the target in the graph.
     pub(crate) to: usize,
 }
 
@@ -45,7 +42,6 @@ impl SchemaEdge<'_> {
     }
 }
 
-/// Application of the subschemas under a keyword.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role {
     /// To the same value; `again` if `unevaluated…` evaluates the subschema a second time.
@@ -71,7 +67,6 @@ fn role(keyword: &str) -> Option<Role> {
     })
 }
 
-/// The subschemas under a keyword, with their names.
 fn subschemas<'a>(keyword: &str, value: &'a Value) -> Vec<(Option<&'a str>, &'a Value)> {
     let is_named = ["properties", "patternProperties", "dependentSchemas", "dependencies"].contains(&keyword);
     let listed: Vec<(Option<&str>, &Value)> = match value {

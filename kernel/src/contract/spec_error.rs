@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use super::excerpt;
 use crate::plan::nearest;
 
-/// Character pairs compared for a suggestion.
 pub(super) const PAIRS_MAX: usize = 100_000;
 
 /// An error in the `spec` of a rule.
@@ -33,7 +32,6 @@ impl fmt::Display for SpecError {
     }
 }
 
-/// Rejects unknown keys.
 pub(super) fn known_keys(spec: &Map<String, Value>, known: &[&str]) -> Result<(), SpecError> {
     let Some(unknown) = spec.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let help = match nearest(unknown, known.iter().copied(), &mut PAIRS_MAX.clone()) {

@@ -93,7 +93,6 @@ mod tests {
     }
 
     proptest! {
-        /// A metric, up to rounding.
         #[test]
         fn it_is_a_distance(vectors in proptest::array::uniform3(proptest::array::uniform6(0u16..=1_000))) {
             let [one, other, third] = vectors.map(scores);

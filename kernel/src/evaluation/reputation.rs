@@ -115,7 +115,6 @@ mod tests {
             }
         }
 
-        /// If the scores converge, so does the reputation.
         #[test]
         fn a_reputation_follows_scores_that_settle(noise in proptest::collection::vec(-1_000i32..=1_000, 80), aim in 0u16..=1_000) {
             let settling = noise.iter().enumerate().map(|(at, noise)| {

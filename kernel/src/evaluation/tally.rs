@@ -12,7 +12,6 @@ use crate::run::FailureCategory;
 pub struct Tally {
     attempts: u64,
     failed: u64,
-    /// Results checked against a contract.
     checked: u64,
     broken: u64,
     cost: u64,
@@ -20,7 +19,6 @@ pub struct Tally {
     useful_cost: u64,
     /// Sum of the attempts' punctuality, in thousandths each.
     punctual_pm: u64,
-    /// Sum of the attempts' durations.
     took_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is written down of an attempt and its steps.
+//! Records of attempts and their steps.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,105 +7,106 @@ use crate::json::Json;
 use crate::plan::Idempotency;
 use crate::run::FailureCategory;
 
-/// An attempt at a piece of work.
+/// Identifies an attempt within its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptRef {
     /// The node.
     pub node: NodeId,
-    /// Instance of the node in this run, 1 at first.
+    /// Instance of the node in this run, from 1.
     pub generation: u32,
-    /// Patches applied so far: each makes it other work.
+    /// Patches of the node before this attempt. Each patch makes other work.
     #[serde(rename = "phase")]
     pub patch_count: u32,
-    /// 1 for the first attempt of the node.
+    /// Number of the attempt, from 1 per node.
     pub attempt: u32,
 }
 
-/// See [`Event::AttemptIntent`](super::Event::AttemptIntent).
+/// Record of [`Event::AttemptIntent`](super::Event::AttemptIntent).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptIntent {
     /// The node.
     pub node: NodeId,
-    /// Instance of the node in this run, 1 at first.
+    /// Instance of the node in this run, from 1.
     pub generation: u32,
-    /// Patches applied so far.
+    /// Patches of the node so far.
     #[serde(rename = "phase")]
     pub patch_count: u32,
-    /// 1 for the first attempt of the node.
+    /// Number of the attempt, from 1 per node.
     pub attempt: u32,
-    /// Identity of the work (lineage `r`).
+    /// Identity of the work (`r` of the Execution Lineage paper).
     pub reuse: Digest,
-    /// What a receiver can recognise a repetition by.
+    /// Key by which a receiver recognises a repetition.
     pub idempotency_key: Digest,
-    /// The most impact allowed.
+    /// The highest impact that the gate allows, 0..=2.
     pub intent: u8,
     /// Edition of the gate's policy.
     pub policy_epoch: u64,
-    /// Where the values came from: `user`, `plan`, `tool:<name>`; empty means untrusted.
+    /// Origin of the values: `user`, `plan`, `tool:<name>`; empty means untrusted.
     pub provenance: Vec<String>,
-    /// Absolute values of the accounts after the charge; `None` if nothing was charged (a wait holds no slot).
+    /// Accounts after the charge; `None` for an attempt without a slot (a wait).
     pub accounts: Option<Accounts>,
 }
 
-/// See [`Event::GateDecision`](super::Event::GateDecision).
+/// Record of [`Event::GateDecision`](super::Event::GateDecision).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateDecision {
     /// The node.
     pub node: NodeId,
-    /// Which attempt.
+    /// Number of the attempt.
     pub attempt: u32,
     /// Code of the denial.
     pub code: String,
-    /// What was wrong, for operators; of bounded length.
+    /// The reason, for operators; of bounded length.
     pub detail: String,
 }
 
-/// Absolute values of the scheduler's accounts after a charge: the last value per key is the state.
+/// Absolute values of the scheduler's accounts after a charge. The last record of a key is the account's state, so a lost
+/// record loses one charge at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Accounts {
     /// Virtual time of the client.
     pub client_vruntime: i64,
-    /// What its last division left over.
+    /// Remainder of the client's last division.
     pub client_remainder: u32,
-    /// Its balance in credits, if it is metered.
+    /// Balance of a metered client, in credits.
     pub balance: Option<i64>,
     /// Virtual time of the client's queue of agents.
     pub agents_vruntime: i64,
     /// Virtual time of the agent within its client.
     pub agent_vruntime: i64,
-    /// What its last division left over.
+    /// Remainder of the agent's last division.
     pub agent_remainder: u32,
     /// Virtual time of the tier.
     pub tier_vruntime: i64,
-    /// What the marketplace is owed.
+    /// Service owed to the marketplace tier.
     pub owed: i128,
 }
 
-/// See [`Event::AttemptResult`](super::Event::AttemptResult).
+/// Record of [`Event::AttemptResult`](super::Event::AttemptResult).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptResult {
     /// The node.
     pub node: NodeId,
-    /// Which attempt.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long it took.
+    /// Duration of the attempt.
     pub duration_ms: u64,
-    /// What it cost, in credits.
+    /// Cost in credits.
     pub cost: u64,
-    /// Absolute values of the accounts after settlement; `None` if nothing was settled.
+    /// Accounts after settlement; `None` if nothing was settled.
     pub accounts: Option<Accounts>,
 }
 
 impl AttemptResult {
-    /// The end of an attempt that took no time and cost nothing.
+    /// The end of an attempt without duration and cost.
     pub fn without_cost(node: NodeId, attempt: u32, outcome: Outcome) -> AttemptResult {
         AttemptResult { node, attempt, outcome, duration_ms: 0, cost: 0, accounts: None }
     }
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
     /// An output that passed the node's contract.
@@ -114,23 +115,23 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// The output of an attempt.
+/// Output of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// Digest of the artifact.
     pub artifact: Digest,
-    /// Bytes of its content.
+    /// Size of the artifact's content in bytes.
     pub bytes: u64,
-    /// The value itself, where it is small; else it is in the artifact store.
+    /// A small value itself; `None`: the value is in the artifact store.
     pub inline: Option<Json>,
-    /// What else the outcome asks for: a conclusion, or a change of the plan.
+    /// A conclusion or a change of the plan that the outcome asks for.
     pub directive: Option<Box<Directive>>,
 }
 
-/// What the outcome of a node may ask for besides giving a value.
+/// Consequences of an outcome for the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Directive {
-    /// End the run early.
+    /// Conclude the run early.
     pub conclude: bool,
     /// A change of the plan, as JSON of `plan::Delta`.
     pub delta: Option<Json>,
@@ -139,61 +140,61 @@ pub struct Directive {
 /// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Which kind.
+    /// Kind of the failure; decides about recovery.
     pub category: FailureCategory,
-    /// What happened, for people.
+    /// Description for people.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of this kind; what happened, for people.
+    /// A failure of this category with a description for people.
     pub fn new(category: FailureCategory, message: impl Into<String>) -> Failure {
         Failure { category, message: message.into() }
     }
 }
 
-/// See [`Event::AttemptProgress`](super::Event::AttemptProgress).
+/// Record of [`Event::AttemptProgress`](super::Event::AttemptProgress).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptProgress {
-    /// Which attempt.
+    /// The attempt.
     pub of: AttemptRef,
-    /// What the next attempt is given.
+    /// Resume token for the next attempt.
     pub token: Json,
 }
 
-/// What a step is memoized by, besides its id.
+/// Memo key of a step, besides its id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepKey {
-    /// Version of the program that it is a step of.
+    /// Version of the program.
     pub version: String,
-    /// Digest of the canonical JSON of its input.
+    /// Digest of the canonical JSON of the step's input.
     pub input: Digest,
 }
 
-/// See [`Event::StepIntent`](super::Event::StepIntent).
+/// Record of [`Event::StepIntent`](super::Event::StepIntent).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepIntent {
-    /// Which attempt.
+    /// The attempt.
     pub of: AttemptRef,
     /// Id of the step.
     pub step: String,
-    /// What else it is memoized by.
+    /// Memo key of the step.
     pub key: StepKey,
-    /// What a lost result permits.
+    /// Reaction to a lost result.
     pub idem: Idempotency,
-    /// What a receiver can recognise a repetition by.
+    /// Key by which a receiver recognises a repetition.
     pub idempotency_key: Digest,
 }
 
-/// See [`Event::StepResult`](super::Event::StepResult).
+/// Record of [`Event::StepResult`](super::Event::StepResult).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {
-    /// Which attempt.
+    /// The attempt.
     pub of: AttemptRef,
     /// Id of the step.
     pub step: String,
-    /// What else it is memoized by.
+    /// Memo key of the step.
     pub key: StepKey,
-    /// What came of it. Failures are recorded of steps that act, to tell them from those whose result was lost.
+    /// The outcome. Failures are recorded only for steps with an intent, to tell a failure from a lost result.
     pub outcome: Outcome,
 }

@@ -1,8 +1,7 @@
-//! The records of the journal: what happened, in the order it happened. Recovery applies them again and calls
-//! nothing.
+//! The records of the journal, in the order in which they happened. Recovery applies the records and calls nothing.
 //!
-//! Records are flat and versioned by their kind; new kinds and variants are added at the end, never changed.
-//! JSON inside a record is canonical text ([`Json`]), so the codec needs no knowledge of it.
+//! New kinds of records and new variants are added at the end; existing ones never change. JSON inside a record is canonical
+//! text ([`Json`]), which the codec copies as it is.
 
 mod attempt;
 mod person;
@@ -28,206 +27,207 @@ pub use run::{
     TimerKind,
 };
 
-/// A journal record.
+/// A journal record. Records of runs belong to the run's stream unless the variant names another one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// The first record of a run's stream.
+    /// A run was opened: the first record of its stream.
     RunOpened(Box<RunOpened>),
-    /// A process took the run up again after the one before it died; counted before any work. Or one that took it up has taken leave of it.
+    /// A process recovered the run, or released a recovered run in good order. Written before any work of this process.
     RunRecovered {
-        /// Recoveries in a row without an attempt that ended, or that noted that it got further; 0: somebody took a parked run up by name,
-        /// or the process ended in good order.
+        /// Recoveries in a row without progress; 0 after a person resumed a parked run by name, and after a clean shutdown.
         count: u32,
     },
-    /// A change of the plan was accepted.
+    /// A change of the plan made the next version.
     PlanVersion(PlanVersion),
-    /// A change of the plan, a replan or the plan's contract was turned down; the version stands.
+    /// A change of the plan or a replan was refused, or the plan's contract does not hold; the version stays.
     PlanRefused {
-        /// The version that stands.
+        /// The current version.
         version: u32,
-        /// What was turned down.
+        /// The refused step.
         step: PlanRefusal,
     },
-    /// A node moved.
+    /// A node moved to another state.
     NodeTransition(NodeTransition),
-    /// An attempt is about to start. Durable before the effect, where there is one.
+    /// An attempt is about to start. Durable before the attempt acts on the world.
     AttemptIntent(Box<AttemptIntent>),
-    /// An attempt ended while its node waited for it.
+    /// An attempt ended while its node waited for the result.
     AttemptResult(Box<AttemptResult>),
-    /// An attempt ended after it was fenced or had timed out: charged and discarded.
+    /// An attempt ended after its node had moved on: charged and discarded.
     LateResult(Box<AttemptResult>),
-    /// A person is asked.
+    /// A person has to answer.
     HumanRequest(HumanRequest),
     /// A person answered.
     HumanAnswer(HumanAnswer),
-    /// A timer was set. Absolute, so it survives restarts.
+    /// A timer was set, in absolute time: restarts keep the deadline.
     TimerSet(Timer),
-    /// The timer of a node went off.
+    /// A timer of a node fired.
     TimerFired {
-        /// Whose.
+        /// The node.
         node: NodeId,
-        /// What it was for.
+        /// Purpose of the timer.
         kind: TimerKind,
     },
-    /// A recovery level cannot help this node any more.
+    /// A recovery level cannot help a node any more.
     RecoveryExhausted {
-        /// Whose.
+        /// The node; `*` for the whole plan.
         node: NodeId,
         /// 1 retry, 2 patch, 3 replan.
         level: u8,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The gate denied an attempt. For operators only; what is allowed is told by its intent.
+    /// The gate denied an attempt. Operators see the reason; the model sees a generic failure. Allowed attempts have an
+    /// intent instead.
     GateDecision(GateDecision),
-    /// An agent exists from here on.
+    /// An agent was registered. In the stream of its client.
     AgentRegistered {
-        /// Its name.
+        /// Name of the agent.
         agent: AgentId,
-        /// Who pays.
+        /// The client that pays for the agent.
         client: ClientId,
-        /// Its weight among the agents of its client.
+        /// Weight among the agents of the client.
         weight: u32,
     },
-    /// An agent was taken out of service.
+    /// An agent was taken out of service. In the stream of its client.
     AgentQuarantined {
-        /// Its name.
+        /// Name of the agent.
         agent: AgentId,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A run that keeps crashing the process was set aside.
+    /// The run was parked: on request, or because it killed its process again and again.
     Parked {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The operator asked for something.
+    /// An operator stopped the run or a node, or the system did in an operator's place.
     Operator(OperatorAct),
-    /// The plan's own contract was judged.
+    /// The plan's contract was checked.
     ContractChecked {
-        /// The version it was judged for.
+        /// The checked version.
         version: u32,
-        /// Whether it holds.
+        /// `true` if the contract holds.
         holds: bool,
     },
-    /// A client was set up or changed: the last record counts.
+    /// Weight and tier of a client; the last record counts. In the stream of the client.
     ClientSet {
-        /// Its name.
+        /// Name of the client.
         client: ClientId,
-        /// Its weight; 0: what its credits are worth.
+        /// Weight of the client; 0: the weight follows from its deposits.
         weight: u32,
-        /// Whether it belongs to the contracted tier.
+        /// The client belongs to the contracted tier.
         contracted: bool,
     },
-    /// The last record of a run's stream.
+    /// The run was closed: the last record of its stream.
     RunClosed {
-        /// How it ended.
+        /// Outcome of the run.
         outcome: RunOutcome,
     },
-    /// A running node that acts on the world was stopped: it goes on to its true end and is then left alone.
+    /// A running node that acts on the world was stopped: the attempt goes on to its true end, without recovery.
     Draining {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
     /// The planner was asked for a new version.
     ReplanAsked {
-        /// Whether for the plan's contract, and not for failed nodes.
+        /// The plan's contract does not hold; `false`: nodes failed.
         for_contract: bool,
     },
-    /// What an attempt's failure was taken for, and the recovery level that suits it.
+    /// Category of a failure, and the recovery level that suits the category.
     Diagnosis {
-        /// Whose.
+        /// The node.
         node: NodeId,
-        /// What happened.
+        /// The category.
         category: FailureCategory,
-        /// 1 retry, 2 patch.
+        /// 1 retry, 2 patch, 4 a person.
         level: u8,
     },
-    /// Credits were deposited for a client, which is metered from here on.
+    /// Credits were deposited; from the first deposit on the client is metered. In the stream of the client.
     CreditDeposited {
-        /// For whom.
+        /// The client.
         client: ClientId,
-        /// How many; below zero: taken back.
+        /// Number of credits; negative for a withdrawal.
         credits: i64,
-        /// What its attempts had cost by then: with the first deposit, what was free.
+        /// Cost of the client's attempts so far. The first deposit makes this part free of charge.
         spent: u64,
     },
-    /// The credits of the run's client are used up: nothing more of the run starts until some are deposited. Or they were.
+    /// The credits of the run's client are used up, so nothing more of the run starts; or credits are available again.
     OutOfCredit {
-        /// Whether they are used up from here on.
+        /// `true` if the credits are used up.
         out: bool,
     },
-    /// How well the run was done; just before it is closed.
+    /// Scores of the run. Just before `RunClosed`.
     Evaluated(Evaluated),
-    /// A person has put an agent that was quarantined back into service.
+    /// A person released an agent from quarantine. In the stream of its client.
     AgentReleased {
-        /// Its name.
+        /// Name of the agent.
         agent: AgentId,
     },
-    /// What an agent is, once for all; with its registration.
+    /// Profile of an agent; beside its registration, and final.
     AgentProfiled {
-        /// Its name.
+        /// Name of the agent.
         agent: AgentId,
-        /// Who pays.
+        /// The client that pays for the agent.
         client: ClientId,
-        /// What it is, as JSON of `agent::Profile`.
+        /// JSON of `agent::Profile`.
         profile: Json,
     },
-    /// An attempt told how far it has come. Here and below: in the stream of the run's attempts.
+    /// An attempt reported progress. This record and the next four belong to the stream of the run's attempts.
     AttemptProgress(Box<AttemptProgress>),
-    /// A step of an attempt is about to act on the world. Durable before it does.
+    /// A step of an attempt is about to act on the world. Durable before the step acts.
     StepIntent(Box<StepIntent>),
     /// A step of an attempt ended.
     StepResult(Box<StepResult>),
-    /// An attempt met a step whose result is lost and that may not be called twice: a person is to be asked.
+    /// An attempt met a step with a lost result that must not run twice: a person has to decide.
     StepInDoubt {
-        /// Which attempt.
+        /// The attempt.
         of: AttemptRef,
         /// Id of the step.
         step: String,
     },
-    /// A step of an attempt is about to open a run.
+    /// A step of an attempt is about to open a child run.
     ChildRun {
-        /// Which attempt.
+        /// The attempt.
         of: AttemptRef,
         /// Id of the step.
         step: String,
-        /// The run.
+        /// Id of the child run.
         run: RunId,
-        /// Credits that it may cost; `None`: as many as its client has.
+        /// Budget of the child run in credits; `None`: all credits of its client.
         budget: Option<u64>,
     },
-    /// What holds for a run besides how it was opened: its second record, if there is anything.
+    /// Budget and parent of a run: the second record of its stream, if the run has any.
     RunTerms(Box<RunTerms>),
-    /// What became of a pipeline, its cursors above all: a record of its stream of kind `Pipeline`.
+    /// A change of a pipeline's cursors or stages. In the pipeline's stream of kind `Pipeline`.
     Pipeline(Box<PipelineRecord>),
-    /// An event of a pipeline: a record of its stream of kind `PipelineLog`, whose sequence number is that of the event.
+    /// An event of a pipeline. In the pipeline's stream of kind `PipelineLog`; the sequence number is the number of the
+    /// event.
     Published(Published),
-    /// By what the run is judged, and what a judge said of it; just before `Evaluated`, and only where it is not the default.
+    /// Weights and a judge's opinion behind the scores of a run. Just before `Evaluated`, if not the default.
     Appraised(Box<Appraised>),
-    /// What a person says of a run that is over; in the stream of its client.
+    /// A person's verdict on a closed run. In the stream of the run's client.
     Verdict(Box<Verdict>),
-    /// What an agent can do, and for how much, from here on.
+    /// Capabilities and price of an agent. In the stream of its client.
     AgentOffered {
-        /// Its name.
+        /// Name of the agent.
         agent: AgentId,
-        /// Whose it is.
+        /// The client that owns the agent.
         client: ClientId,
-        /// What it offers.
+        /// The offer.
         offer: Box<Offer>,
     },
-    /// A job of the market got on by a stage.
+    /// A market job reached the next stage. In the stream of its client.
     Market {
-        /// The job, which has the id of the run that it becomes.
+        /// Id of the job, and of the run that executes the job.
         job: RunId,
         /// The stage.
         step: Box<MarketStep>,
     },
-    /// Why the plan's own contract does not hold; just before it is said that it does not.
+    /// Violation of the plan's contract. Just before `ContractChecked`.
     ContractBroken {
-        /// The version it was judged for.
+        /// The checked version.
         version: u32,
-        /// What broke it; of bounded length.
+        /// Description of the violation; of bounded length.
         why: String,
     },
 }

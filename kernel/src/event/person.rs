@@ -1,70 +1,70 @@
-//! What is written down of people: what they are asked, what they answer, and what an operator does.
+//! Records of questions to people, their answers, and acts of operators.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Digest, NodeId, Ticks};
 
-/// See [`Event::HumanRequest`](super::Event::HumanRequest).
+/// Record of [`Event::HumanRequest`](super::Event::HumanRequest).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HumanRequest {
     /// The node.
     pub node: NodeId,
-    /// What is asked.
+    /// Kind of the question.
     pub kind: HumanRequestKind,
-    /// When silence cancels; `None` waits for ever (in doubt only).
+    /// Time at which the node is cancelled without an answer; `None` for an attempt in doubt.
     pub deadline: Option<Ticks>,
-    /// Digest of what is shown; an answer is bound to it.
+    /// Digest of the document that the person sees; the answer must name the digest.
     pub shown: Option<Digest>,
 }
 
-/// What a person is asked.
+/// Kind of a question to a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HumanRequestKind {
-    /// May this be done?
+    /// May the attempt start?
     Before,
-    /// May this result be published?
+    /// May the result be published?
     After,
-    /// The node itself is a question.
+    /// The question of a human_approval node.
     Node,
-    /// Was this done? The result of an effect was lost.
+    /// Did an attempt with a lost result take effect?
     InDoubt,
 }
 
-/// See [`Event::HumanAnswer`](super::Event::HumanAnswer).
+/// Record of [`Event::HumanAnswer`](super::Event::HumanAnswer).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HumanAnswer {
     /// The node.
     pub node: NodeId,
-    /// Yes or no; for an attempt in doubt: done or failed, and `redo` beside it.
+    /// Yes or no. For an attempt in doubt: done or failed; see `redo`.
     pub approve: bool,
-    /// In doubt only: do it again.
+    /// Run an attempt in doubt again.
     pub redo: bool,
-    /// Who answered.
+    /// Name of the person.
     pub by: String,
-    /// In their words.
+    /// Comment of the person.
     pub note: String,
 }
 
-/// What an operator did to a run, or what is done in the place of one when nobody is there to do it.
+/// An act of an operator, or of the system in an operator's place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum OperatorAct {
-    /// Cancel all of it.
+    /// A person cancelled the run.
     CancelPlan,
-    /// Cancel a node.
+    /// A person cancelled a node.
     Cancel(NodeId),
-    /// Skip a node.
+    /// A person skipped a node.
     Skip(NodeId),
-    /// Nobody: the gate refused as many calls of the run as it may, see [`DENIALS_MAX`](crate::gate::DENIALS_MAX).
+    /// The gate denied [`DENIALS_MAX`](crate::gate::DENIALS_MAX) calls of the run.
     StopDenied,
-    /// Nobody: the deadline of the job that the run is for has passed.
+    /// The deadline of the run's market job passed.
     StopLate,
-    /// Nobody: what opened the run has no use for it any more.
+    /// The attempt that opened the run no longer needs it.
     StopUnwanted,
 }
 
 impl OperatorAct {
-    /// Whether a person did it, and not the system by itself.
+    /// True for an act of a person.
     pub fn is_by_person(&self) -> bool {
         match self {
             OperatorAct::CancelPlan | OperatorAct::Cancel(_) | OperatorAct::Skip(_) => true,

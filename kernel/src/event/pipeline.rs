@@ -1,97 +1,97 @@
-//! What is written down of pipelines and their events.
+//! Records of pipelines and their events.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{EventType, StageId};
 use crate::json::Json;
 
-/// See [`Event::Pipeline`](super::Event::Pipeline).
+/// Record of [`Event::Pipeline`](super::Event::Pipeline).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PipelineRecord {
-    /// The first record of the stream: the pipeline exists from here on.
+    /// The pipeline was created: the first record of its stream.
     Created {
-        /// As JSON of `pipeline::PipelineSpec`.
+        /// JSON of `pipeline::PipelineSpec`.
         spec: Json,
     },
-    /// A stage has dealt with everything up to an event.
+    /// A stage acknowledged all events up to a number.
     Acked {
-        /// Which.
+        /// The stage.
         stage: StageId,
-        /// The number of that event.
+        /// Number of the last acknowledged event.
         upto: u64,
-        /// What the stage is to be given when it starts again; `None`: what it was before.
+        /// State for the next start of the stage; `None` keeps the former one.
         state: Option<Json>,
     },
-    /// An event was too much for a stage, again and again.
+    /// A stage failed repeatedly at an event, which is dead-lettered.
     #[serde(rename = "Parked")]
     DeadLettered {
-        /// Which stage.
+        /// The stage.
         stage: StageId,
-        /// The number of the event; 0: the end of what the stage hears.
+        /// Number of the event; 0 for the end of the stage's input.
         seq: u64,
-        /// What happened the last time.
+        /// The last failure.
         reason: String,
-        /// Whether the stage stops there; else it goes on with the next event.
+        /// The stage stops at this event; `false`: the stage skips it.
         stops: bool,
     },
-    /// Somebody moved the cursor of a stage.
+    /// An operator moved the cursor of a stage.
     Moved {
-        /// Which.
+        /// The stage.
         stage: StageId,
-        /// The next event is the one after this number.
+        /// The cursor: the next event has a higher number.
         after: u64,
-        /// Whether it keeps the state of its last acknowledgement; else it begins without one.
+        /// The stage keeps its last acknowledged state; `false`: it starts without state.
         keeps_state: bool,
     },
-    /// Events were gone before a stage had come to them.
+    /// Retention removed events before a stage had read them.
     Lagged {
-        /// Which stage.
+        /// The stage.
         stage: StageId,
-        /// The first of them.
+        /// Number of the first removed event.
         first: u64,
-        /// The last of them.
+        /// Number of the last removed event.
         last: u64,
     },
-    /// A stretch of the log is complete, and the oldest ones may be over the quota.
+    /// A chunk of the log is complete, so the quota is checked.
     #[serde(rename = "Stretch")]
     LogChunk {
-        /// Its last event.
+        /// Number of the chunk's last event.
         upto: u64,
-        /// What its events count for.
+        /// Size of the chunk's events, as counted by the quota.
         bytes: u64,
-        /// The oldest event that is kept from here on.
+        /// Number of the oldest kept event.
         oldest: u64,
     },
-    /// A stage publishes nothing more.
+    /// A stage will publish no more events.
     Ended {
-        /// Which.
+        /// The stage.
         stage: StageId,
     },
-    /// A person lets a stage go on that had stopped at an event, without that event.
+    /// An operator releases a stopped stage, which skips the event at its cursor.
     Released {
-        /// Which.
+        /// The stage.
         stage: StageId,
     },
-    /// A stage failed at an event, and is to try again.
+    /// A stage failed at an event and tries again.
     Failed {
-        /// Which.
+        /// The stage.
         stage: StageId,
-        /// The number of the event; 0: the end of what the stage hears.
+        /// Number of the event; 0 for the end of the stage's input.
         seq: u64,
-        /// Times that it has failed at it by now.
+        /// Failures of the stage at this event so far.
         times: u32,
-        /// What happened.
+        /// The failure.
         reason: String,
     },
 }
 
-/// See [`Event::Published`](super::Event::Published).
+/// Record of [`Event::Published`](super::Event::Published).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// Who.
+    /// The publishing stage.
     pub stage: StageId,
-    /// What kind of event.
+    /// Type of the event.
     pub kind: EventType,
-    /// What it says.
+    /// Payload of the event.
     pub data: Json,
 }

@@ -1,4 +1,4 @@
-//! What is written down of a run, its plan and its nodes.
+//! Records of runs, plan versions and nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,42 +8,42 @@ use crate::id::{AgentId, ClientId, NodeId, RunId, Ticks};
 use crate::json::Json;
 use crate::run::{NodeState, TransitionReason};
 
-/// See [`Event::RunOpened`](super::Event::RunOpened).
+/// Record of [`Event::RunOpened`](super::Event::RunOpened).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOpened {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// Who pays.
+    /// The client that pays.
     pub client: ClientId,
-    /// Who runs it.
+    /// The agent that executes the run.
     pub agent: AgentId,
     /// Version 1 of the plan, normalised.
     pub plan: Json,
-    /// The most impact the caller asked for, 0..=2.
+    /// The highest impact that the caller allows, 0..=2.
     pub intent: u8,
-    /// The scope the caller acts in.
+    /// Scope of the caller.
     pub scope: String,
-    /// Folder that the tools may touch.
+    /// The folder that tools may touch.
     pub workspace: String,
     /// Edition of the gate's policy.
     pub policy_epoch: u64,
-    /// Seed of everything random in this run (back-off jitter).
+    /// Seed for the jitter of backoffs.
     pub seed: u64,
 }
 
-/// See [`Event::RunTerms`](super::Event::RunTerms).
+/// Record of [`Event::RunTerms`](super::Event::RunTerms).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTerms {
-    /// Credits that its attempts may cost, all together.
+    /// Budget for all attempts together, in credits; `None`: no budget.
     pub budget: Option<u64>,
-    /// The attempt that opened it.
+    /// The attempt that opened the run; `None`: a client did.
     pub parent: Option<Parent>,
 }
 
-/// Who opened a run: a step of an attempt of another one.
+/// The step of another run's attempt that opened a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The run.
+    /// Id of the parent run.
     pub run: RunId,
     /// The attempt.
     pub of: AttemptRef,
@@ -51,29 +51,29 @@ pub struct Parent {
     pub step: String,
 }
 
-/// See [`Event::PlanVersion`](super::Event::PlanVersion).
+/// Record of [`Event::PlanVersion`](super::Event::PlanVersion).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanVersion {
     /// The new version.
     pub version: u32,
-    /// Why there is one.
+    /// Cause of the new version.
     pub cause: ChangeCause,
-    /// What is different, as JSON of `plan::Revision`.
+    /// Difference to the version before, as JSON of `plan::Revision`.
     pub revision: Json,
 }
 
-/// Why a new version exists. `Display` gives the text of the conformance cases.
+/// Cause of a plan version. `Display` gives the text of the conformance cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeCause {
-    /// The micro-planner patched this node.
+    /// A patch of this node.
     Patch(NodeId),
-    /// The outcome of this node carried a delta.
+    /// A delta in the outcome of this node.
     Node(NodeId),
-    /// The operator sent a delta.
+    /// A delta of the operator.
     Operator,
-    /// The operator interjected.
+    /// An interjection of the operator.
     Interject,
-    /// The planner answered.
+    /// An answer of the planner.
     Replan,
 }
 
@@ -89,19 +89,19 @@ impl std::fmt::Display for ChangeCause {
     }
 }
 
-/// What was turned down. `Display` gives the text of the conformance cases.
+/// A refused step. `Display` gives the text of the conformance cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlanRefusal {
-    /// A change was invalid.
+    /// An invalid change.
     Delta {
-        /// Who asked for it.
+        /// Author of the change.
         cause: ChangeCause,
-        /// Its fault codes, sorted, each once.
+        /// Codes of the diagnostics, sorted, without duplicates.
         codes: Vec<String>,
     },
     /// The planner had no answer.
     Replan,
-    /// The plan's own contract does not hold.
+    /// The plan's contract does not hold.
     Contract,
 }
 
@@ -115,51 +115,51 @@ impl std::fmt::Display for PlanRefusal {
     }
 }
 
-/// See [`Event::NodeTransition`](super::Event::NodeTransition).
+/// Record of [`Event::NodeTransition`](super::Event::NodeTransition).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeTransition {
-    /// Who moved.
+    /// The node.
     pub node: NodeId,
-    /// In which version of the plan.
+    /// Version of the plan.
     pub version: u32,
-    /// From where.
+    /// Former state.
     pub from: NodeState,
-    /// To where.
+    /// Next state.
     pub to: NodeState,
-    /// Why.
+    /// Reason of the transition.
     pub reason: TransitionReason,
-    /// The attempt under way, 0 before the first.
+    /// Number of the current attempt; 0 before the first.
     pub attempt: u32,
 }
 
-/// See [`Event::TimerSet`](super::Event::TimerSet).
+/// Record of [`Event::TimerSet`](super::Event::TimerSet).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timer {
-    /// Whose.
+    /// The node.
     pub node: NodeId,
-    /// What for.
+    /// Purpose of the timer.
     pub kind: TimerKind,
-    /// When, in absolute time.
+    /// Absolute due time.
     pub at: Ticks,
 }
 
-/// What a timer is for.
+/// Purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimerKind {
-    /// Wait before a retry.
+    /// Backoff before a retry.
     Backoff,
-    /// Silence of a person.
+    /// Deadline for a person's answer.
     Human,
-    /// A sleep that the plan asked for.
+    /// A wait of the plan.
     Sleep,
 }
 
-/// See [`Event::Evaluated`](super::Event::Evaluated).
+/// Record of [`Event::Evaluated`](super::Event::Evaluated).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evaluated {
-    /// The dimensions.
+    /// Score of each dimension.
     pub scores: Scores,
-    /// One score for all of them, in thousandths.
+    /// Weighted score of all dimensions, in thousandths.
     pub composite: u16,
 }

@@ -107,7 +107,6 @@ struct Group {
     sub: BTreeMap<String, Entry>,
 }
 
-/// Accepted arguments of a program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Program {
@@ -115,16 +114,13 @@ struct Program {
     /// Defaults to read for impact 0 and to write above.
     #[serde(default)]
     effect: Option<Effect>,
-    /// Flags without a value.
     #[serde(default)]
     flags: Vec<String>,
     /// Flags with a value: the next element, or, with a trailing `=`, the rest of the same element.
     #[serde(default)]
     flags_with_value: Vec<String>,
-    /// Minimum and maximum number of operands.
     #[serde(default = "no_operands")]
     operands: (usize, Option<usize>),
-    /// Permitted characters by operand index.
     #[serde(default)]
     operand_chars: BTreeMap<usize, String>,
     /// Single-letter flags that may be combined behind one dash, as in `-la`.
@@ -133,10 +129,8 @@ struct Program {
     /// Flag prefixes completed by decimal digits, as in `-n5`.
     #[serde(default)]
     counted: Vec<String>,
-    /// Substrings that reject any element.
     #[serde(default)]
     never: Vec<String>,
-    /// Accepts every element that begins with a dash.
     #[serde(default)]
     any_flags: bool,
     /// The program reads flags even behind `--`.

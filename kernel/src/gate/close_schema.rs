@@ -3,13 +3,11 @@
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-/// Keywords that apply subschemas to the same value.
 const PARTS: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas"];
 
 /// Keywords with subschemas that apply together: no single one declares all properties.
 const JOINED: [&str; 5] = ["allOf", "if", "then", "else", "dependentSchemas"];
 
-/// Keywords of which one subschema suffices.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 
 /// Keywords that state explicitly which undeclared properties are accepted.

@@ -175,7 +175,6 @@ impl HostPattern {
 /// protected connection never permits plain text. Any other port accepts both.
 const KNOWN_PORTS: [(&str, u16); 2] = [("https", 443), ("http", 80)];
 
-/// A URL that every parser reads alike.
 struct PlainUrl {
     host: String,
     port: u16,

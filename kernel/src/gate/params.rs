@@ -12,10 +12,8 @@ use crate::contract::{describe_kind, excerpt};
 use crate::plan::{BadParam, nearest};
 use crate::port::ParamProblem;
 
-/// Maximum faults reported per call.
 const BAD_PARAMS_MAX: usize = 64;
 
-/// Character comparisons per suggestion of a similar word.
 const PAIRS_MAX: usize = 100_000;
 
 /// Fault of a parameter with a reserved name, see [`is_reserved`].
@@ -84,12 +82,7 @@ fn reserved<'a>(bad: &[BadParam], names: impl Iterator<Item = &'a str>) -> Vec<B
     let pointers = names.filter(|name| is_reserved(name)).map(|name| format!("/{name}"));
     let missing =
         pointers.filter(|pointer| !bad.iter().any(|bad| pointer_of(bad) == pointer)).map(|pointer| {
-            BadParam::Wrong {
-                pointer,
-                what: RESERVED.to_owned(),
-                help: "remove it".to_owned(),
-                line: None,
-            }
+            BadParam::Wrong { pointer, what: RESERVED.to_owned(), help: "remove it".to_owned(), line: None }
         });
     missing.collect()
 }
@@ -222,7 +215,6 @@ fn pointer_of(bad: &BadParam) -> &str {
     }
 }
 
-/// The first segment of a JSON pointer.
 fn top(pointer: &str) -> &str {
     pointer.split('/').nth(1).unwrap_or_default()
 }

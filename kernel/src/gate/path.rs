@@ -8,10 +8,8 @@ use std::collections::BTreeSet;
 /// Maximum decoding rounds, each applied to the results of the round before.
 const ROUNDS_MAX: usize = 15;
 
-/// Maximum distinct readings of one path.
 const READINGS_MAX: usize = 64;
 
-/// Reasons to deny a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PathFault {
     /// Some reading leads out of the workspace.

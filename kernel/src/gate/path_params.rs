@@ -122,7 +122,6 @@ impl SchemaGraph {
         says
     }
 
-    /// The nodes applicable to the parameter object itself.
     fn root_nodes(&self) -> BTreeSet<usize> {
         let (mut found, mut open) = (BTreeSet::new(), vec![0]);
         while let Some(at) = open.pop() {
@@ -135,7 +134,6 @@ impl SchemaGraph {
     }
 }
 
-/// The parameters that may hold one format.
 pub(super) struct FormatParams(Vec<MemberFormats>);
 
 impl FormatParams {
@@ -148,7 +146,6 @@ impl FormatParams {
     }
 }
 
-/// Member formats according to one subschema.
 #[derive(Default)]
 struct MemberFormats {
     named: BTreeMap<String, bool>,

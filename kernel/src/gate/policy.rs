@@ -92,7 +92,6 @@ impl Default for CallLimits {
 }
 
 impl Default for GatePolicy {
-    /// Denies every call.
     fn default() -> GatePolicy {
         GatePolicy {
             scopes: BTreeMap::new(),

@@ -5,7 +5,6 @@
 
 use super::{JsonError, MAX_INTEGER, Sink};
 
-/// From this magnitude on ECMAScript writes an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
 /// True if a finite double prints as an integer beyond 2^53. Doubles from 1e21 on print with an exponent and no reader takes
@@ -15,7 +14,6 @@ pub(super) fn prints_as_big_integer(number: f64) -> bool {
     magnitude > MAX_INTEGER as f64 && magnitude < EXPONENT_FROM
 }
 
-/// Writes a JSON number.
 pub(super) fn write(number: &serde_json::Number, out: &mut impl Sink) -> Result<(), JsonError> {
     if let Some(natural) = number.as_u64() {
         return write_integer(false, natural, out);

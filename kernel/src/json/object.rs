@@ -26,7 +26,6 @@ pub struct Object(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    /// Always an object.
     value: Value,
     text: OnceLock<Result<Json, JsonError>>,
     digest: OnceLock<Digest>,

@@ -49,7 +49,6 @@ impl ser::Error for SerializeError {
 
 struct Writer {
     out: String,
-    /// Levels of nesting still permitted.
     depth_left: usize,
 }
 
@@ -251,14 +250,11 @@ impl Items<'_> {
 /// canonical one.
 struct Members<'a> {
     writer: &'a mut Writer,
-    /// Offset of the first member.
     begin: usize,
     members: Vec<Member>,
 }
 
-/// Position of a member, without the preceding comma.
 struct Member {
-    /// Excludes the quotes.
     key: Range<usize>,
     whole: Range<usize>,
     /// The key has no escapes and is ASCII, so that byte order equals UTF-16 order.
@@ -315,7 +311,6 @@ impl Members<'_> {
     }
 }
 
-/// Decodes the escapes of a key.
 fn unescaped(key: &str) -> Cow<'_, str> {
     if !key.contains('\\') {
         return Cow::Borrowed(key);

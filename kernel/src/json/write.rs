@@ -26,12 +26,10 @@ impl Sink for ByteCount {
     }
 }
 
-/// Writes a value.
 pub(crate) fn write_value(value: &Value, out: &mut impl Sink) -> Result<(), JsonError> {
     write_nested(value, MAX_DEPTH, out)
 }
 
-/// Writes an object.
 pub(crate) fn write_map(map: &Map<String, Value>, out: &mut impl Sink) -> Result<(), JsonError> {
     write_map_within(map, MAX_DEPTH, out)
 }

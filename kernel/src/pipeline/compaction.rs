@@ -41,7 +41,6 @@ pub struct Compaction {
 struct LastAcks {
     /// The newest one without a state, if nothing superseded it.
     without_state: Option<u64>,
-    /// The newest one with a state.
     with_state: Option<u64>,
 }
 

@@ -46,7 +46,6 @@ pub struct Pipeline {
     pub(super) head: u64,
     /// Oldest retained event; `head + 1` if none is.
     pub(super) oldest: u64,
-    /// Closed chunks with retained events, oldest first.
     pub(super) chunks: VecDeque<LogChunk>,
     pub(super) chunked_bytes: u64,
     /// Bytes of the events behind the last closed chunk.
@@ -56,7 +55,6 @@ pub struct Pipeline {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogChunk {
-    /// Last event of the chunk.
     pub(super) upto: u64,
     pub(super) bytes: u64,
 }

@@ -20,14 +20,12 @@ struct Stage {
     name: StageId,
     publishes: BTreeSet<EventType>,
     subscribes: BTreeSet<EventType>,
-    /// Earlier stages with a type among the subscriptions.
     upstreams: Vec<usize>,
     /// Later stages with a subscription to a published type.
     downstreams: Vec<usize>,
 }
 
 impl Topology {
-    /// Expects a spec without faults.
     pub(super) fn of(spec: &PipelineSpec) -> Topology {
         let named = |types: &[String]| types.iter().map(|name| EventType::from(name.as_str())).collect();
         let mut stages: Vec<Stage> = Vec::with_capacity(spec.stages.len());

@@ -186,7 +186,6 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
     }
 }
 
-/// Copy of the node without idle edges.
 fn without_edges(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node {
     let mut node = node.clone();
     let mut sources = sources.iter(); // in a valid plan one for each dependency

@@ -16,6 +16,7 @@
 //! ```
 
 mod advice;
+mod contract_rules;
 mod delta;
 mod diagnostic;
 mod draft;
@@ -27,6 +28,7 @@ mod normalise;
 mod packed_lists;
 mod pointer;
 mod policy_floor;
+mod set_fields;
 mod settings;
 mod stats;
 mod suggest;
@@ -34,13 +36,14 @@ mod unreachable_path;
 mod validate;
 
 pub use advice::{Advice, AdviceCode, advise};
+pub use contract_rules::PLAN_PATTERNS_BYTES_MAX;
 pub use delta::{Change, Delta, MergedPlan, NodeProgress, Revision, apply_change, merge};
 pub use diagnostic::{Diagnostic, DiagnosticCode, SAME_DIAGNOSTICS_MAX};
 pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft, RuleDraft};
 pub use duration::{DURATION_RULE, HumanDuration};
 pub use graph::Graph;
 pub use model::*;
-pub use normalise::{PLAN_PATTERNS_BYTES_MAX, UncheckedPlan, normalise};
+pub use normalise::{UncheckedPlan, normalise};
 pub use packed_lists::PackedLists;
 pub use pointer::{Origin, Pointer, pointer_steps};
 pub use settings::{BadParam, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools};

@@ -47,7 +47,6 @@ impl NodeIndex {
         (0..PROBES_MAX).map(move |probe| (hash as usize).wrapping_add(probe) & mask)
     }
 
-    /// Position of the effective node with this id.
     pub(super) fn find(&self, id: &NodeId) -> Option<usize> {
         let hash = hash(id);
         for place in self.places(hash) {
@@ -74,7 +73,6 @@ impl NodeIndex {
         self.ids.get(at + 1).is_none_or(|next| *next != self.ids[at])
     }
 
-    /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }

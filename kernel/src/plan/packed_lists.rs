@@ -16,7 +16,6 @@ impl<T> PackedLists<T> {
         PackedLists { ends: Vec::with_capacity(lists), items: Vec::with_capacity(items) }
     }
 
-    /// Appends a list.
     pub(super) fn push(&mut self, list: impl IntoIterator<Item = T>) {
         self.items.extend(list);
         self.ends.push(self.items.len());

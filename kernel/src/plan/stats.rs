@@ -65,7 +65,6 @@ impl PlanStats {
     }
 }
 
-/// Tools of a node and of its fallback.
 fn tools(node: &Node) -> impl Iterator<Item = String> {
     let fallback = node.fallback.as_ref().and_then(|fields| fields.tool.clone().flatten());
     node.tool.clone().into_iter().chain(fallback)

@@ -5,7 +5,6 @@ use std::cell::Cell;
 /// Character pairs compared per validation; beyond the budget no more suggestions are made.
 const PAIRS_MAX: usize = 4_000_000;
 
-/// Suggests names within a shared budget.
 pub(super) struct Suggestions {
     pairs_left: Cell<usize>,
 }
@@ -28,7 +27,6 @@ impl Suggestions {
         }
     }
 
-    /// The closest known name, if close enough.
     pub(super) fn closest<'a>(
         &self,
         name: &str,
@@ -64,7 +62,6 @@ pub fn nearest<'a>(
     found
 }
 
-/// Characters of a name to compare.
 const LETTERS_MAX: usize = 64;
 
 /// Optimal string alignment distance: insertions, deletions, substitutions and transpositions of neighbours.

@@ -12,7 +12,6 @@ use super::{Method, Node, Settings};
 /// before any reader, so a path ruled out by one of these schemas never exists.
 pub(super) struct ResultSchemas<'a> {
     settings: &'a Settings<'a>,
-    /// Result schemas by tool, filled on demand.
     of_tools: RefCell<BTreeMap<String, Option<Arc<Value>>>>,
 }
 
@@ -33,7 +32,6 @@ impl<'a> ResultSchemas<'a> {
         schemas.find_map(|schema| unreachable_path(schema, path.clone()))
     }
 
-    /// Result schema of a tool, independent of parameters.
     fn of_tool(&self, tool: &str) -> Option<Arc<Value>> {
         if let Some(known) = self.of_tools.borrow().get(tool) {
             return known.clone();
@@ -44,7 +42,6 @@ impl<'a> ResultSchemas<'a> {
     }
 }
 
-/// A path step that no valid result has.
 pub(super) struct UnreachablePath {
     pub(super) segment: String,
     /// The reachable prefix; empty for none.

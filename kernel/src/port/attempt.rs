@@ -1,4 +1,4 @@
-//! What an attempt keeps of itself while it runs: signs of life, how far it has come, and its finished steps.
+//! The log of an attempt: heartbeats, progress, and finished steps.
 
 use std::fmt;
 
@@ -13,40 +13,40 @@ use crate::plan::{Idempotency, PlanDraft};
 use crate::run::RunOutcome;
 use crate::step_history::{StepLimitError, StepMismatch};
 
-/// Bytes of a resume token, as canonical JSON.
+/// Longest resume token, in bytes of canonical JSON.
 pub const TOKEN_BYTES_MAX: usize = 4 * 1_024;
 
-/// The log of one attempt. Whoever runs the attempt is the only one who writes to it; when the attempt has ended, however that
-/// came, nothing more is taken.
+/// The log of one attempt. Only the code of the attempt writes to its log; after the end of the attempt the log refuses
+/// everything.
 pub trait AttemptLog: Send + Sync + 'static {
-    /// What was reported last by this attempt or, as long as it has not reported anything, by one before it of the same work:
-    /// one that failed, or that died with its process.
+    /// The last reported token: of this attempt or, before its first report, of the last attempt at the same work that
+    /// failed or died.
     ///
     /// # Errors
     ///
     /// The log cannot be read.
     fn resume_token(&self) -> Result<Option<Value>, AttemptLogError>;
 
-    /// Reports how far the attempt has come: a sign of life, and what the next attempt is given if this one fails. Not waited
-    /// for; of many reports in a short time the last one is kept.
+    /// Reports progress: a heartbeat, and a token for the next attempt in case this one fails. Returns at once; of many
+    /// reports in a short time the log keeps the last.
     ///
     /// # Errors
     ///
-    /// The token is too large or no JSON, the attempt is over, or there is no log.
+    /// The token is too large or not canonical JSON, the attempt has ended, or the call keeps no log.
     fn progress(&self, token: Value) -> Result<(), AttemptLogError>;
 
-    /// A sign of life.
+    /// Reports a heartbeat.
     fn heartbeat(&self);
 
-    /// How long the attempt may be silent before it counts as dead, in milliseconds; `None`: for ever.
+    /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.
     fn heartbeat_ms(&self) -> Option<u64>;
 
-    /// What came of a step before, or leave to call it now. `acting`: what may be done if its result is lost, of a step that
-    /// does something to the world; leave to call such a one is durable.
+    /// Begins a step: returns its recorded result, or permission to call it. `acting` is the reaction to a lost result, for
+    /// a step that acts on the world; permission for such a step is durable.
     ///
     /// # Errors
     ///
-    /// Nothing may be called then: see [`AttemptLogError`].
+    /// The step must not be called: see [`AttemptLogError`].
     fn begin<'a>(
         &'a self,
         step: &'a str,
@@ -54,7 +54,8 @@ pub trait AttemptLog: Send + Sync + 'static {
         acting: Option<Idempotency>,
     ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>>;
 
-    /// The key of a step that acted before, by this attempt's work or before a patch of it: it is called under that one again.
+    /// The idempotency key of a step with an effect that was begun before, even before a patch: the step runs again under
+    /// this key.
     ///
     /// # Errors
     ///
@@ -64,12 +65,12 @@ pub trait AttemptLog: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Keeps what came of a step that was begun. What succeeded is not called again; what failed is. With `durable`, it is on
-    /// disk when the future is done.
+    /// Records the end of a step. A result is reused by later attempts; a failed step is called again. With `durable` the
+    /// record is on disk when the future resolves.
     ///
     /// # Errors
     ///
-    /// It is not kept then: see [`AttemptLogError`].
+    /// The record is not kept: see [`AttemptLogError`].
     fn end<'a>(
         &'a self,
         step: &'a str,
@@ -77,15 +78,15 @@ pub trait AttemptLog: Send + Sync + 'static {
         durable: bool,
     ) -> BoxFuture<'a, Result<(), AttemptLogError>>;
 
-    /// A step that was begun is given up: its call was dropped.
+    /// Drops a step that was begun and whose call was dropped.
     fn abandon(&self, step: &str);
 
-    /// Opens a run on behalf of the attempt, or finds the one that it opened before, and waits until that is over. Dropping the
-    /// future leaves the run as it is.
+    /// Opens a child run, or finds the one that this step opened before, and waits for its end. Dropping the future does not
+    /// stop the child run.
     ///
     /// # Errors
     ///
-    /// It cannot be opened or followed.
+    /// The child run cannot be opened or followed.
     fn spawn<'a>(
         &'a self,
         step: &'a str,
@@ -99,122 +100,118 @@ impl fmt::Debug for dyn AttemptLog {
     }
 }
 
-/// How a step begins.
+/// The start of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepStart {
-    /// It is to be called; what a receiver can recognise a repetition by.
+    /// The step must be called, with this idempotency key.
     Call(Digest),
-    /// It was done before, with this result.
+    /// The step was done before, with this result.
     Done(Value),
 }
 
-/// A run that an attempt wants to have: never more than what the attempt has itself.
+/// A child run. It never gets more rights or credits than its parent has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildRunSpec {
-    /// Its plan.
+    /// Plan of the child run.
     pub plan: PlanDraft,
-    /// Credits that it may cost; `None`: half of what is free of the budget of the run that wants it, if that has one.
+    /// Budget in credits; `None`: half of the parent's free credits, or none if the parent has no budget.
     pub budget: Option<u64>,
-    /// The scope it acts in, as far as the run that wants it may act there too; `None`: the same.
+    /// Scope, intersected with the parent's; `None`: the parent's.
     pub scope: Option<String>,
-    /// The most impact it may have, 0..=2, as far as the run that wants it may have it; `None`: the same.
+    /// Highest impact, 0..=2, limited by the parent's; `None`: the parent's.
     pub intent: Option<u8>,
 }
 
 impl ChildRunSpec {
-    /// A run of a plan, with all that the run which wants it has.
+    /// A child run of a plan with the parent's scope and impact.
     pub fn plan(plan: PlanDraft) -> ChildRunSpec {
         ChildRunSpec { plan, budget: None, scope: None, intent: None }
     }
 
-    /// A run of one call of a tool, or of a program.
+    /// A child run of one call of a tool or program.
     pub fn call(tool: &str, params: serde_json::Map<String, Value>) -> ChildRunSpec {
         ChildRunSpec::plan(PlanDraft::call(tool, params))
     }
 }
 
-/// What became of a run that an attempt wanted.
+/// The end of a child run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildRunResult {
-    /// Which.
+    /// Id of the run.
     pub run: RunId,
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: RunOutcome,
-    /// What its plan is for: the results of its outputs, by node; those without one are absent.
+    /// Results of the executed outputs, by node.
     pub outputs: serde_json::Map<String, Value>,
 }
 
-/// Why a log did not do as asked.
+/// A failed operation of an attempt's log.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AttemptLogError {
-    /// This call has none.
-    #[error("this call keeps no log: only an attempt of a node does")]
+    /// The call is no attempt of a node.
+    #[error("no log: only an attempt of a node keeps one")]
     NoLog,
-    /// The attempt has ended, or another one has taken its place.
-    #[error("the attempt is over: nothing more is taken from it")]
+    /// The attempt has ended, or another attempt has replaced it.
+    #[error("the attempt has ended: its log is closed")]
     AttemptEnded,
-    /// The token is more than is kept.
-    #[error("the resume token has {bytes} bytes, at most {TOKEN_BYTES_MAX} are kept")]
+    /// The token is too large.
+    #[error("resume token of {bytes} bytes: use at most {TOKEN_BYTES_MAX} bytes")]
     LargeToken {
-        /// How many there are.
+        /// Size of the token.
         bytes: usize,
     },
-    /// What is to be kept is no JSON that can be read back.
-    #[error("it cannot be written down: {0}")]
+    /// A value has no canonical JSON.
+    #[error("the value has no canonical JSON: {0}")]
     Json(#[from] JsonError),
-    /// The step was recorded with something else.
+    /// The step was recorded with another version or input.
     #[error(transparent)]
     StepMismatch(#[from] Box<StepMismatch>),
-    /// There are more steps than an attempt may have, or its name is no name.
+    /// The attempt has too many steps, or the id is empty or too long.
     #[error(transparent)]
     StepLimit(#[from] StepLimitError),
-    /// The step is under way already.
-    #[error("step {0:?} is under way already: give each step an id of its own")]
+    /// The step is running already.
+    #[error("step {0:?}: already running; give each step its own id")]
     Busy(String),
-    /// The step was begun by an attempt that did not live to tell what came of it, and may not be called twice.
-    #[error("step {0:?} was begun and its result is lost: whether it was done is for a person to say")]
+    /// An attempt that died had begun the step, which must not run twice.
+    #[error("step {0:?}: begun before, and the result is lost; a person has to resolve it")]
     InDoubt(String),
-    /// The step acted before its node was patched, and would do something else now.
-    #[error(
-        "step {:?} was done before its node was patched, and would be done otherwise now: whether it may be is for a person \
-         to say ({})", .0.step, .0.differs()
-    )]
+    /// The step acted before a patch of its node, with another version or input.
+    #[error("step {:?}: done before a patch of its node and changed since ({}); a person has to resolve it", .0.step, .0.differs())]
     ChangedByPatch(Box<StepMismatch>),
-    /// What came of the step cannot be kept.
+    /// The result of the step cannot be kept.
     #[error("step {step:?}: {}", failure.message)]
     Result {
-        /// Which.
+        /// Id of the step.
         step: String,
-        /// Why not.
+        /// The reason.
         failure: Failure,
     },
-    /// A run could not be opened.
+    /// A child run could not be opened.
     #[error("step {step:?}: {why}")]
     ChildRun {
-        /// Which step wants it.
+        /// Id of the step.
         step: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// As many attempts wait for runs as may: those need agents that are live as well.
+    /// Too many attempts wait for child runs, which need live agents as well.
     #[error(
-        "step {step:?}: {waiting} attempts wait for runs that they opened, which is as many as may: it is tried again, or open fewer \
-         at once"
+        "step {step:?}: {waiting} attempts already wait for child runs; the step is retried, or open fewer at once"
     )]
     TooManyWaiting {
-        /// Which step wants a run.
+        /// Id of the step.
         step: String,
-        /// How many wait.
+        /// Number of waiting attempts.
         waiting: u32,
     },
-    /// More credits than are left.
-    #[error("step {step:?} wants {asked} credits for a run, and {left} of the budget of this one are left")]
+    /// The child run asks for more credits than are left.
+    #[error("step {step:?}: {asked} credits asked for a child run, {left} left in the budget")]
     Budget {
-        /// Which step wants a run.
+        /// Id of the step.
         step: String,
-        /// How many it wants.
+        /// Credits asked for.
         asked: u64,
-        /// How many there are.
+        /// Credits left.
         left: u64,
     },
     /// The journal failed.
@@ -225,7 +222,7 @@ pub enum AttemptLogError {
     Artifact(#[from] ArtifactError),
 }
 
-/// The log of a call that is no attempt: it keeps nothing, and says so.
+/// The log of a call outside of any attempt: it keeps nothing and refuses steps.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLog;
 

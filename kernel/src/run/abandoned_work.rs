@@ -1,11 +1,11 @@
-//! Work that a decision makes useless. The runs that such work opened are cancelled with it.
+//! Work made useless by a decision. The child runs of such work are cancelled with it.
 
 use super::Run;
 use crate::event::Event;
 use crate::id::NodeId;
 use crate::run::{NodeState, TransitionReason};
 
-/// Work of a node whose result no longer counts: all of it, or the part before a patch.
+/// Work of a node without a use for its result: all of it, or the part before a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AbandonedWork {
     node: NodeId,

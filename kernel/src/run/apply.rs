@@ -1,5 +1,5 @@
-//! The effect of each record. Live execution and recovery both change a run through [`Run::apply`] alone, so a run that
-//! recovery rebuilds from its records equals the run that decided them.
+//! The effect of each record. Live execution and recovery change a run through [`Run::apply`] alone, so a recovered run
+//! equals the run behind the records.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub enum IllegalStep {
 }
 
 impl Run {
-    /// Applies a record that was written at time `at`. Records that only inform (gate decisions, diagnoses) change nothing.
+    /// Applies a record of time `at`. Purely informative records (gate decisions, diagnoses) change nothing.
     ///
     /// # Errors
     ///

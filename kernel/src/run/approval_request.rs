@@ -1,4 +1,4 @@
-//! The document that a person sees before answering. An approval covers exactly this document.
+//! The document shown to a person before an answer. An approval covers exactly the shown document.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,8 +9,8 @@ use crate::json;
 use crate::lineage;
 use crate::plan::{Effect, Kind};
 
-/// What an attempt is about to do, or the question of a human_approval node. (The approval of a result shows the result
-/// itself, whose digest is that of its artifact.)
+/// The planned work of an attempt, or the question of a human_approval node. (The approval of a result shows the result; the
+/// digest is the artifact's.)
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApprovalRequest {
     /// The question.

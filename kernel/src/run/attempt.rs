@@ -38,7 +38,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Cancels a run whose calls the gate denied too often: repeated denials are a search for what is allowed.
+    /// Cancels a run after too many denied calls: repeated denials are a search for an allowed call.
     fn stop_denied(&mut self) {
         let is_enough = self.cx.settings.denials_max.is_some_and(|most| self.run.counters.denials >= most);
         if is_enough && !self.run.cancelled {
@@ -104,8 +104,8 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Reacts to an attempt that died with its process. An attempt that must not run twice is in doubt. An attempt that was
-    /// stopped meanwhile ends as failed. Any other attempt stays `running`: the caller repeats it under the same number.
+    /// Reacts to an attempt lost with its process. Work without idempotency is in doubt. A draining attempt ends as failed.
+    /// Any other attempt stays `running`: the caller repeats the attempt under the same number.
     pub(super) fn attempt_lost(&mut self, node: &NodeId) {
         let Some(at) = self.run.position(node) else { return };
         let (description, instance) = (&self.run.plan.nodes[at], &self.run.instances[at]);
@@ -127,8 +127,8 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Reacts to a lost attempt that cannot be repeated, because its tool or program has changed. A person decides, even if
-    /// running the old work twice would be harmless.
+    /// Reacts to a lost attempt after a change of its tool or program. A person decides, even if a repetition of the old
+    /// work would be harmless.
     pub(super) fn work_changed(&mut self, node: &NodeId, what: String) {
         let Some(at) = self.run.position(node) else { return };
         let instance = &self.run.instances[at];
@@ -145,7 +145,6 @@ impl Decision<'_, '_, '_> {
         self.in_doubt(at, draining);
     }
 
-    /// Carries out a person's decision about an attempt in doubt.
     pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
         let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node, None)) else {
             return;

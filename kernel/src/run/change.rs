@@ -11,7 +11,7 @@ use crate::plan::{self, Change, Delta, Diagnostic, DiagnosticCode, NodeProgress,
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 impl Run {
-    /// Validates a change. Returns its revision as journaled, and the nodes that it cancels.
+    /// Validates a change. Returns the journaled revision and the cancelled nodes.
     pub(super) fn judge(
         &self,
         change: &Change,
@@ -90,7 +90,6 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Applies the answer to an open patch request.
     pub(super) fn patched(&mut self, node: &NodeId, patch: Option<Patch>) {
         let Some(at) = self.run.position(node) else { return };
         if let NodeStatus::FailedRetryable { category, retry_at: None } = self.run.instances[at].status {

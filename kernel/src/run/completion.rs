@@ -1,9 +1,9 @@
-//! The end of a run. A run is quiescent once nothing runs, waits, is ready or is being written. The first rule that applies to a
-//! quiescent run decides:
+//! The end of a run. A run is quiescent once no node runs, waits or is ready, and no planner is writing. The first rule to
+//! apply to a quiescent run decides:
 //!
 //! 1. An output is missing, a node failed since the last replan, and budgets allow one: ask the planner for a new version.
-//! 2. Every output is executed and the plan has a contract that was not checked for this version: check the contract.
-//! 3. Nodes are still blocked: no replan will come, so recovery closes and propagation cancels them.
+//! 2. Every output is executed and the plan has a contract without a check for this version: check the contract.
+//! 3. Nodes are still blocked: no replan will come, so recovery closes and propagation cancels the blocked nodes.
 //! 4. Otherwise the run is done.
 //!
 //! Each of the first three makes progress towards the fourth, because replans and versions are bounded.
@@ -18,7 +18,7 @@ use crate::id::NodeId;
 /// Stands for the plan as a whole in records that name a node.
 pub(super) const PLAN: &str = "*";
 
-/// How far a run is from its end.
+/// Result of a completion check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
     /// The run goes on: something is in flight, or the records of this check have made something possible.
@@ -38,9 +38,9 @@ impl Run {
             && !self.replan.is_pending
     }
 
-    /// Checks whether a run that was propagated and dispatched has come to its end, and decides the last resorts: a replan,
-    /// the contract check, the end of recovery. Call again after [`Completion::InProgress`] with records; a call without records
-    /// means that the run waits for an input.
+    /// Checks a run for its end, after propagation and dispatch, and decides the last resorts: a replan, the contract check,
+    /// the end of recovery. Call again after [`Completion::InProgress`] with records; without records the run waits for an
+    /// input.
     pub fn check_completion(&mut self, cx: &mut DecisionContext<'_>) -> (Vec<Event>, Completion) {
         let mut decision = Decision::new(self, cx);
         let completion = decision.check_completion();

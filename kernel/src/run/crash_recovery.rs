@@ -1,16 +1,16 @@
-//! Continuing a run after the process that drove it (or the run's actor) died, and ending a run that no actor drives.
+//! Continuing a run after a crash of its process or actor, and ending a run without an actor.
 //!
-//! Recovery has rebuilt the run from its records; attempts that run by those records have no owner any more. Each lost attempt
-//! is repeated under the same number if its node may run twice, and is in doubt otherwise. The crash cases:
+//! Recovery first rebuilds the run from its records. Attempts in state `running` have no owner then: they are lost. A lost
+//! attempt is repeated under the same number if its node may run twice, and is in doubt otherwise. The crash cases:
 //!
 //! * The process died before the intent was durable: no attempt exists, the node is still ready.
-//! * The process died between intent and result: the attempt is lost. Its effect may have happened.
+//! * The process died between intent and result: the attempt is lost, and its effect may have happened.
 //! * The process died after the result was durable: the attempt has ended, nothing is lost.
 //!
-//! A run that itself kills its process (memory, a bug in a program) would crash every process that recovers it. So
-//! [`Event::RunRecovered`] counts recoveries in a row, before the first attempt begins; after [`RECOVERIES_MAX`] of them without
-//! progress the run is parked. The end of an attempt resets the count, and so do progress inside an attempt, a clean shutdown
-//! and a person who resumes the parked run by name.
+//! A run may itself kill its process (memory, a bug in a program) and would kill every later process too. So
+//! [`Event::RunRecovered`] counts recoveries in a row, before the first attempt begins; after [`RECOVERIES_MAX`] of them
+//! without progress the run is parked. The end of an attempt resets the count, and so do progress inside an attempt, a clean
+//! shutdown and a person's `resume` of the parked run.
 
 use super::decision::{Decision, DecisionContext};
 use super::{Canceller, Completion, NodeInstance, NodeState, NodeStatus, Operation, Run, RunInput};
@@ -25,7 +25,7 @@ pub const RECOVERIES_MAX: u32 = 3;
 pub struct RecoveryContext {
     /// The run was parked.
     pub was_parked: bool,
-    /// A person asked for this very run: it is tried however often it has failed.
+    /// A person asked for this run by id: the limit on recoveries does not apply.
     pub forced: bool,
     /// A lost attempt reported progress since the last recovery.
     pub made_progress: bool,
@@ -39,15 +39,15 @@ pub enum CrashRecovery {
     Resumed {
         /// Records that follow; they have taken effect.
         events: Vec<Event>,
-        /// Running nodes whose attempt is repeated under the same number.
+        /// Running nodes with a lost attempt to repeat under the same number.
         rerun: Vec<NodeId>,
     },
-    /// The run has to be parked, for this reason. Drop the run in memory: it may hold records that are not journaled.
+    /// The run has to be parked, for this reason. Drop the run in memory: the journal may lack some of its records.
     Parked(String),
 }
 
 impl Run {
-    /// Recovers a run. `lost` are the running nodes whose attempt no process knows any more.
+    /// Recovers a run. `lost` are the running nodes without a known attempt in any process.
     pub fn recover_from_crash(
         &mut self,
         cx: &mut DecisionContext<'_>,
@@ -85,8 +85,8 @@ impl Run {
         CrashRecovery::Resumed { events, rerun }
     }
 
-    /// Counts a recovery that lost no attempt. A process makes this record durable before the first attempt that it begins in a
-    /// run which another process opened, so a crash that leaves no other record is counted too.
+    /// Counts a recovery without a lost attempt. A process makes the record durable before its first attempt in another
+    /// process's run, so even a crash without any other record is counted.
     pub fn count_recovery(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
         let count = self.counters.recoveries + 1;
         let mut decision = Decision::new(self, cx);
@@ -94,8 +94,8 @@ impl Run {
         decision.events
     }
 
-    /// Resets the count of recoveries, for a process that shuts down in good order: the run did not kill it. Returns the
-    /// records, none if the count is 0.
+    /// Resets the count of recoveries at a clean shutdown: the run did not kill the process. Returns no records if the count
+    /// is 0.
     pub fn record_clean_shutdown(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {
         if self.counters.recoveries == 0 {
             return Vec::new();
@@ -105,8 +105,8 @@ impl Run {
         decision.events
     }
 
-    /// Cancels and closes a run that no actor drives and none of whose attempts is known to this process. Returns the records,
-    /// which have taken effect; `None` if nothing is left to cancel and the run only has to be closed by its actor.
+    /// Cancels and closes a run without an actor and without an attempt in this process. Returns the records, already
+    /// applied; `None` if nothing is left to cancel and the run's actor has to close the run.
     pub fn cancel_and_close(&mut self, cx: &mut DecisionContext<'_>, by: Canceller) -> Option<Vec<Event>> {
         let mut events = self.decide(cx, RunInput::Operator(Operation::CancelPlan(by)));
         if !self.cancelled {
@@ -138,7 +138,7 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
-    /// Refuses the patches and replans that a planner was writing: the planner died with its process.
+    /// Refuses all open requests to the planner, whose work died with its process.
     fn drop_open_planner_requests(&mut self) {
         let patched =
             |status: &NodeStatus| matches!(status, NodeStatus::FailedRetryable { retry_at: None, .. });

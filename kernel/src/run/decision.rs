@@ -1,4 +1,4 @@
-//! One decision: an input, and the records that follow from it in the order they take effect.
+//! A decision: one input, and the resulting records in the order they take effect.
 
 use super::Run;
 use super::input::RunInput;
@@ -22,8 +22,8 @@ pub struct DecisionContext<'a> {
 
 /// A run in the middle of a decision.
 ///
-/// A decision is a sequence of records, each of which depends on the state that the one before it led to. So [`Decision::emit`]
-/// applies every record to the run at once, through the same [`Run::apply`] that recovery uses.
+/// A decision is a sequence of records, and each record depends on the state after the one before. So [`Decision::emit`]
+/// applies every record to the run at once, through [`Run::apply`] like recovery.
 pub(super) struct Decision<'r, 'c, 'p> {
     pub(super) run: &'r mut Run,
     pub(super) cx: &'c mut DecisionContext<'p>,
@@ -31,11 +31,11 @@ pub(super) struct Decision<'r, 'c, 'p> {
 }
 
 impl Run {
-    /// Decides what follows from `input` and propagates the consequences through the graph. Returns the records; all of them
-    /// have taken effect in memory. Append the records before anything leaves the process, and drop the run if the journal
+    /// Decides the consequences of `input` and propagates them through the graph. Returns the records; all of them have
+    /// taken effect in memory. Append the records before anything leaves the process, and drop the run if the journal
     /// refuses them.
     ///
-    /// An outdated input (an answer to a withdrawn request, the timer of a node that has moved on) gives no records.
+    /// An outdated input (an answer to a withdrawn request, the timer of a node in another state) gives no records.
     pub fn decide(&mut self, cx: &mut DecisionContext<'_>, input: RunInput) -> Vec<Event> {
         let mut decision = Decision::new(self, cx);
         decision.handle(input);

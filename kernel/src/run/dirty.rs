@@ -9,7 +9,6 @@ pub(super) struct DirtySet {
     /// Nodes of this pass, all above `passed`.
     now: BitSet,
     next: BitSet,
-    /// The last node taken in this pass.
     passed: Option<usize>,
     /// Nodes taken since the last change of the plan.
     #[cfg(test)]
@@ -50,7 +49,6 @@ impl DirtySet {
     }
 }
 
-/// A set of indices, one bit each.
 #[derive(Debug, Clone, Default)]
 struct BitSet {
     words: Vec<u64>,

@@ -1,5 +1,4 @@
-//! Dispatch: starts attempts of ready nodes in the order of (level, id), as many as there are slots. A node that asks a person
-//! first needs no slot for the question.
+//! Dispatch: starts attempts of ready nodes in the order of (level, id) while slots are free. Asking a person takes no slot.
 
 use super::Run;
 use super::decision::{Decision, DecisionContext};
@@ -24,7 +23,7 @@ impl Run {
         }
     }
 
-    /// The question whose document a ready node has to build before it goes on: that of [`Run::question`], or the approved one
+    /// The question for the approval document of a ready node: the open question ([`Run::question`]), or the approved one
     /// once more, to check that the approval still covers the work.
     pub fn approval_kind(&self, node: &NodeId) -> Option<HumanRequestKind> {
         if self.asks_before(self.position(node)?) {
@@ -34,8 +33,8 @@ impl Run {
         }
     }
 
-    /// True if an attempt may do the work whose document has the digest `shown`: no approval is needed, or a person approved
-    /// exactly this document.
+    /// True if an attempt may do the work of the document with the digest `shown`: no approval is needed, or a person
+    /// approved exactly this document.
     pub fn is_approved(&self, node: &NodeId, shown: impl FnOnce() -> Digest) -> bool {
         self.position(node).is_some_and(|at| !self.asks_before(at) || self.approves(at, Some(shown())))
     }
@@ -63,8 +62,8 @@ impl Run {
         decision.events
     }
 
-    /// Replaces the open question of a node whose document has changed. The new question has its own number and deadline; the
-    /// old one is closed.
+    /// Replaces the open question of a node after a change of its document. The new question has its own number and
+    /// deadline; the old one is closed.
     pub fn ask_again(
         &mut self,
         cx: &mut DecisionContext<'_>,

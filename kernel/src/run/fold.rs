@@ -36,7 +36,7 @@ pub enum RunFoldError {
     /// The first record is not the opening of the run.
     #[error("run {0} has no first record")]
     Unopened(RunId),
-    /// A record does not fit the run that the records before it make.
+    /// A record does not fit the run by the earlier records.
     #[error("run {run}, record {seq}: {what}")]
     Illegal {
         /// The run.

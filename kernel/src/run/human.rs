@@ -14,7 +14,7 @@ pub enum AnswerError {
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
     /// The node has no such question open: not yet, or not any more.
-    #[error("node {node} is {state}{}: it does not ask that", because(.reason))]
+    #[error("node {node} is {state}{}: no such question is open", because(.reason))]
     NotAsked {
         /// The node.
         node: NodeId,
@@ -34,7 +34,7 @@ pub enum AnswerError {
         by: String,
     },
     /// The document has changed, so the question was asked again.
-    #[error("question {request} of node {node} is closed: it was asked anew, as question {latest}")]
+    #[error("question {request} of node {node} is closed: the work has changed; answer question {latest}")]
     AskedAnew {
         /// The node.
         node: NodeId,
@@ -45,7 +45,7 @@ pub enum AnswerError {
     },
     /// The answer names another document than the question shows.
     #[error(
-        "node {node} shows {}, and the answer is for {named}: look at it again",
+        "node {node}: the question shows {}, the answer names {named}; look again before you answer",
         .shown.map_or_else(|| "nothing".to_owned(), |shown| shown.to_string())
     )]
     OtherDigest {
@@ -57,10 +57,10 @@ pub enum AnswerError {
         named: Digest,
     },
     /// The attempt is in doubt: a resolution settles it, not an approval.
-    #[error("node {0} is in doubt: it is resolved, not approved")]
+    #[error("node {0} is in doubt: resolve the attempt instead")]
     InDoubt(NodeId),
     /// The deadline of the question has passed.
-    #[error("the time to answer node {node} is over: silence has cancelled it")]
+    #[error("node {node}: the time to answer is over; the node is cancelled")]
     TooLate {
         /// The node.
         node: NodeId,
@@ -76,7 +76,7 @@ pub enum ResolutionError {
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
     /// The last attempt of the node is not in doubt.
-    #[error("node {node} is {state}, not in doubt: there is nothing to resolve")]
+    #[error("node {node} is {state}, not in doubt: nothing to resolve")]
     NotInDoubt {
         /// The node.
         node: NodeId,
@@ -84,7 +84,9 @@ pub enum ResolutionError {
         state: NodeState,
     },
     /// Another attempt is in doubt than the person has seen.
-    #[error("attempt {attempt} of node {node} is not in doubt, attempt {latest} is: look at it again")]
+    #[error(
+        "node {node}: attempt {latest} is in doubt, not attempt {attempt}; look again before you resolve"
+    )]
     OtherAttempt {
         /// The node.
         node: NodeId,
@@ -148,8 +150,8 @@ impl Run {
 }
 
 impl Run {
-    /// Checks a resolution before it is decided, and returns the number of the attempt in doubt. `looked_at` is the attempt that
-    /// the person has seen; `None` accepts any.
+    /// Checks a resolution before it is decided, and returns the number of the attempt in doubt. `looked_at` is the attempt
+    /// seen by the person; `None` accepts any.
     ///
     /// # Errors
     ///
@@ -166,8 +168,8 @@ impl Run {
         }
     }
 
-    /// True if the last resolution of the node was this one, so that repeating it changes nothing. `result` is the artifact of an
-    /// attempt that was done.
+    /// True if the last resolution of the node was the same, so repeating it changes nothing. `result` is the artifact of a
+    /// done attempt.
     pub fn is_resolved(
         &self,
         node: &NodeId,

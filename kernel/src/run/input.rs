@@ -1,4 +1,4 @@
-//! Inputs of a run: everything that can make it decide.
+//! The inputs of a run.
 
 use crate::event::AttemptResult;
 use crate::id::NodeId;
@@ -53,7 +53,7 @@ pub enum RunInput {
         /// Name of the person.
         by: String,
     },
-    /// The process that ran the attempt of this node died, so the result may be lost.
+    /// The process of this node's attempt died, so the result may be lost.
     AttemptLost(NodeId),
     /// A lost attempt cannot be repeated: its tool or program has changed since.
     WorkChanged {
@@ -86,8 +86,8 @@ pub enum Operation {
     Skip(NodeId),
     /// Change the plan.
     Delta(Box<Delta>),
-    /// Add nodes that hold every other node until they end; see [`Run::interjection`](super::Run::interjection). An
-    /// interjection that fails, is rejected or times out cancels the run.
+    /// Add nodes that hold every other node until their end; see [`Run::interjection`](super::Run::interjection). A failed,
+    /// rejected or timed-out interjection cancels the run.
     Interject(Box<Delta>),
 }
 
@@ -98,6 +98,6 @@ pub enum Canceller {
     Operator,
     /// The deadline of the run's market job passed.
     Deadline,
-    /// The attempt that opened the run no longer needs it.
+    /// The attempt behind the child run no longer needs it.
     Parent,
 }

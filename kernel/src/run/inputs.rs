@@ -34,7 +34,7 @@ pub type RefDigests = BTreeMap<String, Digest>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// The path leads to no field of the result.
-    #[error("parameter {name} wants {path:?} of the result of {from}, which has no such field")]
+    #[error("parameter {name}: the result of {from} has no field {path:?}")]
     Missing {
         /// The parameter.
         name: String,
@@ -44,7 +44,7 @@ pub enum InputError {
         path: String,
     },
     /// The value cannot be rendered into its template.
-    #[error("parameter {name} cannot put the result of {from} into its template: {error}")]
+    #[error("parameter {name}: the result of {from} does not fit the template: {error}")]
     Unprintable {
         /// The parameter.
         name: String,
@@ -62,12 +62,12 @@ pub enum InputError {
         error: JsonError,
     },
     /// An aggregator without a template.
-    #[error("aggregator {0} has no text as params.template")]
+    #[error("aggregator {0}: missing parameter `template`")]
     NoTemplate(NodeId),
 }
 
 impl InputError {
-    /// The failure category of an attempt that ends with this error.
+    /// The failure category of an attempt with this error.
     pub fn category(&self) -> FailureCategory {
         match self {
             InputError::Missing { .. } | InputError::Unprintable { .. } => FailureCategory::ParamMissing,
@@ -77,7 +77,7 @@ impl InputError {
 }
 
 impl Run {
-    /// The executed nodes whose results the input of `node` reads.
+    /// The executed nodes with results for the input of `node`.
     pub fn sources(&self, node: &Node) -> BTreeSet<NodeId> {
         let executed =
             |id: &&NodeId| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed);
@@ -173,7 +173,6 @@ pub fn resolve(run: &Run, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) ->
     Ok(params.into())
 }
 
-/// The node that a reference reads.
 fn source<'a>(run: &'a Run, node: &Node, reference: &'a ParamRef) -> &'a NodeId {
     if reference.from.as_str() == ParamRef::WINNER {
         run.winner(&node.id).unwrap_or(&reference.from)

@@ -1,4 +1,4 @@
-//! The intent: the record before an attempt starts, with the identity of its work and the origin of its values.
+//! The intent: the record before an attempt's start, with the identity of the work and the origin of its values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct IntentContext<'a> {
     pub accounts: Option<Accounts>,
 }
 
-/// Digest of what a node executes: its tool in this version (`None`: unknown version), or the aggregator.
+/// Digest of a node's executable: its tool in this version (`None`: unknown version), or the aggregator.
 pub fn executable_digest(node: &Node, tool_version: Option<&str>) -> Digest {
     let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
     let sigma =
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    /// Receipts of the effects that this node comes after, with their counts.
+    /// Receipts of the effects before this node, with their counts.
     fn receipts(&self, node: &Node) -> BTreeMap<Digest, u64> {
         let mut receipts = BTreeMap::new();
         let sources = node.deps.iter().filter_map(|dep| self.node(&dep.n));
@@ -101,7 +101,7 @@ impl Run {
         receipts
     }
 
-    /// Origin of the node's values, sorted: the plan, and the tools whose results the node reads.
+    /// Origin of the node's values, sorted: the plan, and the tools behind the results it reads.
     fn provenance(&self, node: &Node) -> Vec<String> {
         let sources = self.sources(node);
         if sources.is_empty() {

@@ -1,16 +1,15 @@
-//! Join counters: how many sources of each node are still open, which one broke the join, which one won.
+//! Join counters: the open sources of each node, the first broken source, the winner.
 //!
-//! A terminal node updates the counters of its consumers. So a commit costs the degree of the node, and the readiness of a join
-//! over thousands of sources is one comparison with 0.
+//! A terminal node updates the counters of its consumers. So a commit costs the degree of the node, and the readiness of a
+//! join over thousands of sources is one comparison with 0.
 
 use super::node_status::NodeInstance;
 use crate::plan::{Graph, Join, Node, On};
 use crate::run::NodeState;
 
-/// The state of one node's join.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct JoinCount {
-    /// Edges that do not hold yet; for an any_of join, candidates that are not terminal.
+    /// Edges without effect yet; for an any_of join, candidates before their end.
     pub(super) unmet: u32,
     broken_dep: Option<u32>,
     winner: Option<u32>,
@@ -22,7 +21,6 @@ impl JoinCount {
         self.broken_dep.map(|source| source as usize)
     }
 
-    /// The candidate that was executed first (any_of).
     pub(super) fn winner(&self) -> Option<usize> {
         self.winner.map(|source| source as usize)
     }
@@ -47,8 +45,8 @@ impl JoinCount {
         }
     }
 
-    /// Counts the terminal sources of the node at index `at`, in the order in which they committed: that order decides the
-    /// winner and the first broken source, so a new plan version and recovery come to the same result.
+    /// Counts the terminal sources of the node at index `at` in the order of their commits. The order decides the winner and
+    /// the first broken source, so a new plan version and recovery come to the same result.
     pub(super) fn count(at: usize, nodes: &[Node], graph: &Graph, instances: &[NodeInstance]) -> JoinCount {
         let mut ended: Vec<(usize, On)> =
             graph.sources[at].iter().copied().filter(|&(source, _)| !instances[source].is_live()).collect();

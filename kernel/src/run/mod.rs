@@ -95,18 +95,15 @@ use ordered_joins::OrderedJoins;
 
 /// The state of one run. Holds no clock and no handle: time, ids and the planner arrive with each input.
 ///
-/// Nodes are addressed by their index in the current plan, which orders them by id. A new plan version changes the indices;
-/// [`Run::derive`] then computes every field that depends on them.
+/// Nodes are addressed by their index in the current plan, in the order of ids. A new plan version changes the indices;
+/// [`Run::derive`] then computes every dependent field.
 #[derive(Debug, Clone)]
 pub struct Run {
     plan: Arc<Plan>,
     graph: Arc<Graph>,
-    /// By index of the node.
     instances: Vec<NodeInstance>,
-    /// By index of the node.
     joins: Vec<JoinCount>,
     ordered_joins: OrderedJoins,
-    /// By index of the node.
     is_output: Vec<bool>,
     /// Ready nodes in the order of dispatch: (level, index).
     ready: BTreeSet<(u32, usize)>,
@@ -126,14 +123,10 @@ pub struct Run {
     last_lookup: LastLookup,
 }
 
-/// Replans of a run.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReplanState {
-    /// Requests to the planner.
     asked: u32,
-    /// Plan versions that the planner wrote.
     accepted: u32,
-    /// The planner is writing an answer.
     is_pending: bool,
     /// No replan can help any more: the planner refused, or was not asked while nodes are blocked.
     is_closed: bool,
@@ -141,11 +134,8 @@ struct ReplanState {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
-    /// Terminal transitions.
     commits: u64,
-    /// Recoveries since the last attempt that ended.
     recoveries: u32,
-    /// Attempts that the gate denied.
     denials: u32,
 }
 
@@ -210,7 +200,6 @@ impl Run {
                     && self.plan.version < self.plan.policy.max_versions))
     }
 
-    /// Index of a node in the current plan version.
     fn position(&self, node: &NodeId) -> Option<usize> {
         let last = self.last_lookup.0.load(Ordering::Relaxed);
         if self.plan.nodes.get(last).is_some_and(|known| known.id == *node) {

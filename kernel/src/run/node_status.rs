@@ -1,10 +1,10 @@
-//! The status of one node: its state, and the data that exists only in that state.
+//! The status of one node: its state, with the data of the state.
 
 use crate::event::{Failure, HumanRequestKind, Output};
 use crate::id::{Digest, NodeId, Ticks};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
-/// State of a node with the data that exists only in this state.
+/// State of a node with the data of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeStatus {
     /// The join does not hold yet.
@@ -154,7 +154,8 @@ pub struct NodeInstance {
     pub requests: u32,
     /// A person approved the next attempt.
     pub approved: bool,
-    /// Digest of the document that the last question showed. A question about an attempt in doubt shows none and keeps it.
+    /// Digest of the document in the last question. A question about an attempt in doubt has no document and keeps the
+    /// digest.
     pub shown: Option<Box<Digest>>,
     /// The last answer to a question.
     pub answered: Option<Box<RecordedAnswer>>,
@@ -220,7 +221,7 @@ impl NodeInstance {
         !self.state().is_terminal()
     }
 
-    /// True if the node was stopped while its attempt goes on to its true end.
+    /// True if the node was stopped and its attempt goes on to the true end.
     pub fn is_draining(&self) -> bool {
         matches!(self.status, NodeStatus::Running { draining: true, .. })
     }

@@ -20,15 +20,15 @@ pub enum OperationError {
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
     /// The node has ended already.
-    #[error("node {node} is {state} already: it cannot be stopped any more")]
+    #[error("node {node} is {state} already: nothing to stop")]
     NodeOver {
         /// The node.
         node: NodeId,
-        /// Its terminal state.
+        /// The terminal state.
         state: NodeState,
     },
     /// The change of the plan is invalid.
-    #[error("the plan cannot be changed like this: {}", first(.0))]
+    #[error("invalid change of the plan: {}", first(.0))]
     Refused(Vec<Diagnostic>),
 }
 
@@ -74,7 +74,7 @@ impl Run {
         }
     }
 
-    /// The request that holds this run: an interjection node `interjection-N` that shows `text` to a person and waits `wait`
+    /// The request to hold this run: an interjection node `interjection-N` shows `text` to a person and waits `wait`
     /// milliseconds for the answer. Nothing else starts meanwhile; running attempts go on. A yes releases the run; a no or a
     /// timeout cancels the run.
     pub fn interjection(&self, text: &str, wait: i64) -> (NodeId, Operation) {

@@ -1,9 +1,10 @@
-//! Ordered joins: an any_of node with `dispatch: ordered` tries its candidates one after the other, in the order of its list.
+//! Ordered joins: an any_of node with `dispatch: ordered` tries its candidates one after the other, in the order of its
+//! list.
 //!
-//! A candidate waits while a candidate before it may still win. [`OrderedJoins`] keeps, per join, the list positions of the
-//! candidates that may win in an ordered map. So whether a candidate waits is a look at the first entry, and when a candidate is
-//! lost, the next one is one range query away: O(log n) per loss, however many candidates were lost before. The state is a
-//! function of the nodes' statuses: a new plan version counts it anew, and recovery needs no record of it.
+//! A candidate waits while an earlier candidate may still win. [`OrderedJoins`] keeps, per join, an ordered map from list
+//! position to every candidate with a chance. A candidate waits if the first entry of the map is before it. After a loss,
+//! one range query finds the next candidate: O(log n), however many candidates were lost before. The state is a function of
+//! the nodes' statuses: a new plan version counts it anew, and recovery needs no record of it.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,14 @@ use crate::plan::{Dispatch, Graph, Join, Node};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct OrderedJoins(BTreeMap<usize, Candidates>);
 
-/// The candidates of one ordered join.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Candidates {
     /// Position of each candidate in the list of the join.
     positions: BTreeMap<usize, usize>,
-    /// Candidates that may still win, by position.
     open: BTreeMap<usize, usize>,
 }
 
 impl OrderedJoins {
-    /// Counts from the statuses of all nodes.
     pub(super) fn count(nodes: &[Node], graph: &Graph, instances: &[NodeInstance]) -> OrderedJoins {
         let is_ordered = |node: &Node| node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered;
         let ordered = nodes.iter().enumerate().filter(|(_, node)| is_ordered(node));
@@ -39,7 +37,6 @@ impl OrderedJoins {
         OrderedJoins(counted.collect())
     }
 
-    /// True if the node at index `join` is an ordered join.
     pub(super) fn is_ordered(&self, join: usize) -> bool {
         self.0.contains_key(&join)
     }

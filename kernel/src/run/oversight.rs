@@ -1,4 +1,4 @@
-//! Approvals: those that the plan asks for, and those that the oversight mode of the run adds.
+//! Approvals by the plan, and by the oversight mode of the run.
 
 use super::Run;
 use super::decision::Decision;

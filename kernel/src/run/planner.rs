@@ -1,21 +1,21 @@
-//! The planner: the part of a program that writes patches and new plan versions for a run.
+//! The planner: a program's part in recovery, with patches and new plan versions.
 //!
-//! Decisions stay pure because a planner's answer reaches the journal as a plan version or a refusal: recovery applies that
+//! Decisions stay pure because a planner's answer reaches the journal as a plan version or a refusal: recovery applies the
 //! record and never asks the planner again.
 
 use super::Run;
 use crate::id::{NodeId, RunId};
 use crate::plan::{Delta, NodeFields, Settings};
 
-/// Writes patches for failed nodes and changes of the plan when an output is missing.
+/// Writes patches for failed nodes, and changes of the plan for missing outputs.
 ///
-/// Both methods are called in the middle of a decision, with the run borrowed: they must return at once and must not block.
-/// A planner that needs time (a call of a model, a person) answers [`PlannerAnswer::Later`] and sends the answer as
-/// [`RunInput::Patched`](super::RunInput::Patched) or [`RunInput::Replanned`](super::RunInput::Replanned). A process that dies
-/// meanwhile drops the request: [`Run::recover_from_crash`] counts the request as refused.
+/// Both methods are called in the middle of a decision, with the run borrowed: they must return at once. A planner in need
+/// of time (a call of a model, a person) answers [`PlannerAnswer::Later`] and sends the answer as
+/// [`RunInput::Patched`](super::RunInput::Patched) or [`RunInput::Replanned`](super::RunInput::Replanned). A crash of the
+/// process drops the request: [`Run::recover_from_crash`] counts it as refused.
 ///
-/// The default methods are those of [`StaticPlanner`](super::StaticPlanner), so a program that only replans keeps the patches
-/// that its plans prepare.
+/// The default methods are those of [`StaticPlanner`](super::StaticPlanner). A program with its own `replan` keeps the
+/// prepared patches of its plans.
 ///
 /// # Examples
 ///
@@ -36,8 +36,8 @@ use crate::plan::{Delta, NodeFields, Settings};
 /// # drop(planner);
 /// ```
 pub trait Planner: Send + Sync {
-    /// Answers the request for a patch of `node`, whose last attempt failed and has no retry left. Recovery level 2; asked at
-    /// most `patches` times per node.
+    /// Answers a request for a patch of `node` after a failure without a retry left. Recovery level 2; at most `patches`
+    /// requests per node.
     fn patch(&self, request: &PlannerRequest<'_>, node: &NodeId) -> PlannerAnswer<Patch> {
         super::static_planner::patch(request, node)
     }
@@ -50,7 +50,7 @@ pub trait Planner: Send + Sync {
     }
 }
 
-/// The run that asks its planner.
+/// A run's request to its planner.
 #[derive(Clone, Copy)]
 pub struct PlannerRequest<'a> {
     /// Id of the run.

@@ -1,18 +1,19 @@
-//! Propagation: the steps that nodes make by themselves after a decision, until none is left.
+//! Propagation: the steps of nodes without any further input, after each decision.
 //!
-//! Per node, the first rule that applies makes a step:
+//! Per node, the first rule to apply makes a step:
 //!
-//! 1. A live node that lost an any_of join to another candidate and that no other consumer demands is skipped. If its attempt
-//!    runs and acts on the world, the attempt drains instead: its true end must be known.
+//! 1. A live node is skipped if another candidate has won its any_of join and no other consumer demands the node. A running
+//!    attempt with an effect drains instead: its true end must be known.
 //! 2. A pending or ready node is blocked while an interjection holds the run, and pending again afterwards.
-//! 3. A pending node whose all_of join lost a source is blocked. It is pending again if a new plan version repairs the join, and
-//!    cancelled once no replan can come.
-//! 4. A pending node whose join holds becomes ready; an any_of join whose candidates all ended without a result fails.
+//! 3. A pending node is blocked when its all_of join has lost a source. The node is pending again if a new plan version
+//!    repairs the join, and cancelled once no replan can come.
+//! 4. A pending node with a complete join becomes ready; an any_of join without a winner and without an open candidate
+//!    fails.
 //!
-//! A step may enable steps of other nodes: every transition marks those nodes in the [`DirtySet`](super::dirty::DirtySet), and
-//! passes in ascending order of ids go on until the set is empty. The passes end because terminal states absorb and each rule
-//! leaves the state that it applies to; holds and plan versions change between decisions only. The fixed order makes the result
-//! a function of the records, which replay needs.
+//! A step may enable steps of other nodes: every transition marks the affected nodes in the
+//! [`DirtySet`](super::dirty::DirtySet), and passes in ascending order of ids go on until the set is empty. The passes end
+//! because terminal states absorb and each rule leaves the state of its condition; holds and plan versions change between
+//! decisions only. The fixed order makes the result a function of the records, as replay needs.
 
 use super::Run;
 use super::decision::Decision;
@@ -81,7 +82,6 @@ impl Run {
         }
     }
 
-    /// The step of a pending node by the state of its join.
     fn join_step(&self, at: usize) -> Option<Step> {
         let (join, id) = (&self.joins[at], |source: usize| self.plan.nodes[source].id.clone());
         match self.plan.nodes[at].join {

@@ -15,7 +15,6 @@ pub struct RunTimeline {
     opened: Option<Ticks>,
     last: Ticks,
     started: BTreeMap<NodeId, Ticks>,
-    /// Time spent in attempts, per node.
     busy: BTreeMap<NodeId, Ticks>,
     /// Time spent in the last attempt of each node.
     took: BTreeMap<NodeId, Ticks>,
@@ -30,7 +29,6 @@ pub struct RunTimeline {
     cost: u64,
     /// Violation of the plan's contract at its last check.
     broken: Option<String>,
-    /// The gate's reasons for denials, for operators.
     denials: BTreeMap<NodeId, String>,
 }
 
@@ -63,7 +61,7 @@ pub struct RunReport {
     pub late: u32,
     /// Credits spent.
     pub cost: u64,
-    /// Origin of every failed or cancelled node, and of every node that an operator skipped although others need it.
+    /// Origin of every failed or cancelled node, and of every skipped node (by an operator) with consumers in need of it.
     #[serde(rename = "culprits")]
     pub root_causes: Vec<RootCause>,
 }
@@ -73,18 +71,18 @@ pub struct RunReport {
 pub struct RootCause {
     /// The first lost node.
     pub node: NodeId,
-    /// Its terminal state.
+    /// The terminal state.
     pub state: NodeState,
     /// Reason of its last transition.
     pub reason: String,
     /// Description of the failure; `None` if the reason says everything.
     pub message: Option<String>,
-    /// The nodes that depend on it and were lost.
+    /// Dependent nodes lost with it.
     pub lost: Vec<NodeId>,
 }
 
-/// Start of an attempt with these times of start and result. A result with costs reports its own duration: a lost attempt
-/// was repeated by a later process, and the time in which no process ran does not count.
+/// Start of an attempt from the times of its start and result. A result with costs reports its own duration: a later process
+/// may have repeated a lost attempt, and the time without a process does not count.
 pub fn attempt_started_at(started: Ticks, ended: Ticks, duration_ms: u64, cost: u64) -> Ticks {
     if cost == 0 { started } else { started.max(ended.saturating_sub_unsigned(duration_ms)) }
 }

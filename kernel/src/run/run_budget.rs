@@ -1,9 +1,9 @@
-//! The budget of a run whose attempts run concurrently: credits are reserved before they are spent.
+//! The budget of a run with concurrent attempts: credits are reserved before they are spent.
 //!
-//! A run with a budget must not overspend, however many of its attempts run at once, and no attempt knows its cost in advance.
-//! So an attempt reserves in steps: a share of the free credits at a time, and the next share when the first is used up. Small
-//! shares leave room for concurrent attempts; shares that shrink with the free credits ([`SHARE`]) let many attempts start, and
-//! a minimum ([`SHARE_MIN`]) bounds the number of requests. At all times
+//! A run must not overspend its budget, however many attempts run at once, and no attempt knows its cost in advance. So an
+//! attempt reserves in steps: a share of the free credits at a time, and the next share after the first is used up. Small
+//! shares leave room for concurrent attempts; a share proportional to the free credits ([`SHARE`]) lets many attempts start,
+//! and a minimum ([`SHARE_MIN`]) bounds the number of requests. At all times
 //!
 //! ```text
 //! spent + given to child runs + reserved <= budget
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use crate::id::NodeId;
 
-/// One reservation takes this fraction of the free credits: one in `SHARE`.
+/// A reservation takes one in `SHARE` of the free credits.
 const SHARE: u64 = 64;
 
 /// Smallest reservation, in credits, as long as so many are free.

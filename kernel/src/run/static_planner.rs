@@ -1,4 +1,4 @@
-//! Patches that need no planner: the fallback that the plan prepares for a node, and a person's feedback on a rejected result.
+//! Patches without a program's planner: the node's fallback by the plan, and a person's feedback on a rejected result.
 
 use super::planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 use crate::id::NodeId;
@@ -14,7 +14,8 @@ pub struct StaticPlanner;
 
 impl Planner for StaticPlanner {}
 
-/// Passes the feedback of a rejected result on to a tool that takes some; else uses the node's `fallback` for its first patch.
+/// Passes the feedback of a rejected result on to a tool with a parameter for it; else uses the node's `fallback` as its
+/// first patch.
 pub(super) fn patch(request: &PlannerRequest<'_>, node: &NodeId) -> PlannerAnswer<Patch> {
     let (Some(node), Some(instance)) = (request.run.node(node), request.run.instance(node)) else {
         return PlannerAnswer::Refused;

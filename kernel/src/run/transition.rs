@@ -96,9 +96,8 @@ impl Run {
         }
     }
 
-    /// Commits a terminal node. Marks every node whose next step may depend on the end of this one: its consumers (their joins
-    /// count the end), its sources (they lose a consumer that demanded them), and, if the node wins an any_of join, its rival
-    /// candidates (they are superseded).
+    /// Commits a terminal node. Marks every node with a step that may depend on the commit: consumers (their joins count
+    /// it), sources (they lose a consumer), and the rival candidates of a join it wins (superseded).
     fn commit(&mut self, index: usize, state: NodeState) {
         self.counters.commits += 1;
         self.instances[index].commit_number = self.counters.commits;
@@ -116,9 +115,9 @@ impl Run {
         self.end_interjection(index, state);
     }
 
-    /// Releases the hold of an interjection that has ended. Cancels the run if the interjection failed, or if the person
-    /// rejected an operator's interjection or did not answer: an operator wanted to intervene, so the run fails safe. An
-    /// interjection that is itself cancelled or skipped only releases its hold.
+    /// Releases the hold of an ended interjection. Cancels the run if the interjection failed, or if a person rejected an
+    /// operator's interjection or did not answer: an operator wanted to intervene, so the run fails safe. A cancelled or
+    /// skipped interjection only releases its hold.
     fn end_interjection(&mut self, index: usize, state: NodeState) {
         let node = &self.plan.nodes[index];
         let hold = self.holds.iter().position(|held_by| *held_by == node.id);
@@ -135,7 +134,7 @@ impl Run {
         }
     }
 
-    /// Tells the ordered joins that a candidate can no longer win, or can again, and marks the candidate that may start next.
+    /// Tells the ordered joins about a candidate's chance to win, and marks the next candidate.
     fn update_ordered_joins(&mut self, index: usize, may_win: bool) {
         for &(consumer, _) in &self.graph.consumers[index] {
             if let Some(next) = self.ordered_joins.set(consumer, index, may_win) {

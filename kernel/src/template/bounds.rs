@@ -15,7 +15,6 @@ use super::names;
 /// Most operators `~`, `+` and `*` in one tag.
 const GROWING_OPERATORS_MAX: usize = 8;
 
-/// Most commas in one tag, outside strings.
 const COMMAS_MAX: usize = 32;
 
 /// Most tokens in one tag; the engine recurses once per token in a chain.
@@ -30,7 +29,6 @@ pub(super) const FOR_NESTING_MAX: usize = 8;
 /// Most `set` tags in a template; each may hold a part of a text.
 pub(super) const SETS_MAX: usize = 64;
 
-/// Allowed statements.
 const STATEMENTS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", "raw", "endraw"];
 
 /// Checks every tag of a template, and calls `judge` with the code of each tag, string literals emptied. The
@@ -63,7 +61,6 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Counts of tags over a template.
 #[derive(Default)]
 struct TagCounts {
     loops: usize,
@@ -130,7 +127,6 @@ fn skip_raw(after: &str) -> &str {
     after.match_indices("{%").find(ends).map_or("", |(at, _)| &after[at..])
 }
 
-/// The tag with every string literal emptied.
 fn unquoted(tag: &str) -> String {
     let mut code = String::with_capacity(tag.len());
     let mut quote = None;

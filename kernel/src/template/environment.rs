@@ -58,7 +58,6 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     environment
 });
 
-/// Result form of a copying filter.
 #[derive(Debug, Clone, Copy)]
 enum Copies {
     /// A text.
@@ -149,7 +148,6 @@ fn refused(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidOperation, error.to_string())
 }
 
-/// Filter output charged to the rendering's budget.
 struct BudgetedText<'a> {
     text: String,
     budget: &'a mut FilterBudget,

@@ -10,7 +10,6 @@ use crate::plan::nearest;
 /// Keywords before a parenthesis that opens a group, not a call.
 const WORDS: [&str; 10] = ["and", "elif", "else", "for", "if", "in", "is", "not", "or", "set"];
 
-/// Engine filters to suggest for unknown ones.
 const FILTERS: [&str; 36] = [
     "abs",
     "attr",
@@ -50,10 +49,8 @@ const FILTERS: [&str; 36] = [
     "upper",
 ];
 
-/// Character pairs compared for a suggestion.
 const LETTERS_COMPARED_MAX: usize = 10_000;
 
-/// Separator between a message and a suggestion.
 pub(super) const SUGGESTION: &str = ": did you mean ";
 
 /// First value in a tag among `names`.
@@ -88,7 +85,6 @@ pub(super) fn tests_existence(code: &str) -> bool {
     words(code).windows(2).any(|pair| matches!(pair, ["|", "default" | "d"] | ["is", _]))
 }
 
-/// Names bound by a tag.
 pub(super) fn bound_names(code: &str) -> Vec<String> {
     given(&words(code)).map(str::to_owned).collect()
 }
@@ -98,7 +94,6 @@ fn given<'a>(words: &[&'a str]) -> impl Iterator<Item = &'a str> {
     words.iter().copied().take_while(move |word| gives && !matches!(*word, "=" | "in")).skip(1)
 }
 
-/// Kind of a called name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CalledKind {
     Filter,
@@ -106,12 +101,9 @@ enum CalledKind {
     Function,
 }
 
-/// Checks the names of one template.
 pub(super) struct NameChecker<'a> {
     environment: &'a Environment<'a>,
-    /// Names already checked.
     known: BTreeSet<(CalledKind, String)>,
-    /// Names bound by the template, possibly to functions.
     bound: BTreeSet<String>,
 }
 

@@ -1,161 +1,161 @@
-//! How well runs were done and agents do, as it is told. Scores are thousandths, where the name does not say otherwise.
+//! Evaluations of runs and agents. Scores are thousandths unless the name says otherwise.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The body of `POST /v1/runs/{id}/evaluation`: one of the scores at least.
+/// The body of `POST /v1/runs/{id}/evaluation`: at least one of the scores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerdictRequest {
-    /// How good what came of the run is, 0 to 1,000.
+    /// Quality, 0 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality_pm: Option<u16>,
-    /// Whether it is what was asked for, 0 to 1,000.
+    /// Adherence, 0 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adherence_pm: Option<u16>,
-    /// Who says so.
+    /// Name of the person.
     pub by: String,
-    /// In their words.
+    /// A note.
     #[serde(default)]
     pub note: String,
 }
 
-/// The six dimensions of an evaluation; absent: not known.
+/// The six dimensions of an evaluation; absent: unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScoresView {
-    /// How good what came of it is.
+    /// Quality of the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u16>,
-    /// Whether it is what was asked for.
+    /// Adherence to the contract.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adherence: Option<u16>,
-    /// How soon it was there.
+    /// Speed.
     pub speed: u16,
-    /// What it cost.
+    /// Cost.
     pub cost: u16,
-    /// How seldom it failed.
+    /// Freedom from errors.
     pub errors: u16,
-    /// How seldom it had to be changed.
+    /// Freedom from revisions.
     pub revisions: u16,
 }
 
 /// The answer to `GET /v1/runs/{id}/evaluation`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvaluationView {
-    /// The run, as a UUID.
+    /// The run as a UUID.
     pub run: String,
-    /// Who pays.
+    /// The client that pays.
     pub client: String,
-    /// Who ran it.
+    /// The agent.
     pub agent: String,
-    /// How it ended; absent: it goes on.
+    /// The outcome; absent: the run is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// What the work is about: whose weights count.
+    /// The domain, which selects the weights.
     pub domain: String,
-    /// How much each dimension counts, by its name.
+    /// Weight of each dimension, by name.
     pub weights: BTreeMap<String, u16>,
-    /// How well it was done; absent: it was not evaluated.
+    /// The scores; absent: not evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scores: Option<ScoresView>,
-    /// One score for all dimensions, in millionths.
+    /// Composite of all dimensions, in millionths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composite_micro: Option<u32>,
-    /// What its attempts should have taken, in milliseconds.
+    /// Target time in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_ms: Option<u64>,
-    /// What it should have cost, in credits.
+    /// Target cost in credits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_credits: Option<u64>,
-    /// What a judge said.
+    /// The judge's opinion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgementView>,
-    /// What people said since, the oldest first.
+    /// Verdicts of people, oldest first.
     pub verdicts: Vec<VerdictView>,
-    /// Times that a person had to do something about the run while it went on.
+    /// Acts of people during the run.
     pub acts: u32,
 }
 
-/// What a judge said of a run.
+/// A judge's opinion of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgementView {
-    /// Which.
+    /// The judge.
     pub by: String,
-    /// How good it finds what came of it; absent: it could not tell.
+    /// Quality; absent: no opinion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u16>,
-    /// Why.
+    /// The reason.
     pub note: String,
 }
 
-/// What a person said of a run.
+/// A person's verdict on a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerdictView {
-    /// Who.
+    /// Name of the person.
     pub by: String,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// What they said of its quality.
+    /// Quality.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u16>,
-    /// What they said of its adherence.
+    /// Adherence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adherence: Option<u16>,
-    /// In their words.
+    /// A note.
     pub note: String,
 }
 
 /// The answer to `GET /v1/evaluations`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvaluationList {
-    /// Those whose runs are kept or were ever evaluated, by client and name.
+    /// Agents with kept runs or a reputation, by client and name.
     pub agents: Vec<AgentEvaluationLine>,
 }
 
-/// How well an agent does, as far as its runs are kept.
+/// Evaluation of an agent over its kept runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentEvaluationLine {
-    /// Who pays.
+    /// The client that pays.
     pub client: String,
-    /// Which; absent: all agents of the client without a name of their own.
+    /// The agent; absent: all unnamed agents of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What its work is about.
+    /// The domain.
     pub domain: String,
-    /// What its scores add up to; absent: it was never evaluated.
+    /// Reputation; absent: no evaluated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reputation_pm: Option<u16>,
-    /// Scores so far, verdicts among them.
+    /// Number of scores, verdicts included.
     pub evaluations: u64,
-    /// The average of its last scores.
+    /// Mean of the last scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scores: Option<ScoresView>,
-    /// One score for that average, in millionths.
+    /// One score for that mean, in millionths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composite_micro: Option<u32>,
-    /// Runs of it that are over.
+    /// Closed runs.
     pub runs: u64,
-    /// Share of these that no person had to do anything about.
+    /// Share of closed runs that needed no person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_intervention_pm: Option<u16>,
-    /// Its last run was far worse than usual.
+    /// The last run was much worse than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degradation: Option<DegradationView>,
-    /// How far it is from the agent that was asked about, in millionths.
+    /// Distance to the requested agent, in millionths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance_micro: Option<u32>,
 }
 
-/// The last run of an agent was far worse than usual.
+/// A last run that was much worse than usual.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DegradationView {
-    /// How far from the average, in millionths.
+    /// Distance from the mean, in millionths.
     pub distance_micro: u32,
-    /// The dimension that fell most.
+    /// Dimension with the largest drop.
     pub dimension: String,
-    /// What it used to be.
+    /// The usual score.
     pub from_pm: u16,
-    /// What it is.
+    /// The last score.
     pub to_pm: u16,
 }

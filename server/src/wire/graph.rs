@@ -1,58 +1,58 @@
-//! The graph of a run, as it is told.
+//! The graph of a run.
 
 use serde::{Deserialize, Serialize};
 
 /// The answer to `GET /v1/runs/{id}/graph`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphView {
-    /// The run, as a UUID.
+    /// The run as a UUID.
     pub run: String,
-    /// Id of its plan.
+    /// Id of the plan.
     pub plan: String,
     /// Version of the plan.
     pub version: u32,
-    /// The nodes, in the order of their levels, then of their ids.
+    /// Nodes sorted by level, then id.
     pub nodes: Vec<GraphNode>,
     /// The edges.
     pub edges: Vec<GraphEdge>,
-    /// What the run is for.
+    /// Ids of the output nodes.
     pub outputs: Vec<String>,
 }
 
-/// A node of a graph, with where it stands.
+/// A node of a graph and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphNode {
-    /// Its id.
+    /// Id of the node.
     pub id: String,
-    /// What executes it.
+    /// Executor kind, such as `tool`.
     pub kind: String,
-    /// Its tool or model.
+    /// Tool or model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<String>,
-    /// Longest path to it.
+    /// Length of the longest path to the node.
     pub level: u32,
-    /// Where it stands.
+    /// State of the node.
     pub state: String,
-    /// Why.
+    /// Reason of the last transition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it came there, in milliseconds since the Unix epoch.
+    /// Time of the last transition, in milliseconds since the Unix epoch.
     pub since_ms: i64,
     /// Attempts so far.
     pub attempts: u32,
-    /// Its attempt ended with its process, and is done again when the run goes on.
+    /// The attempt ended with its process; a resumed run repeats it.
     #[serde(rename = "cut_off", default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// Time spent in the last attempt, so far if it goes on.
+    /// Duration of the last attempt in milliseconds, up to now if it is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_ms: Option<i64>,
-    /// What its last failed attempt met.
+    /// Message of the last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Digest of its artifact.
+    /// Digest of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<String>,
-    /// Bytes of its artifact.
+    /// Bytes of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
@@ -60,9 +60,9 @@ pub struct GraphNode {
 /// An edge of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GraphEdge {
-    /// The source.
+    /// The dependency.
     pub from: String,
-    /// The consumer.
+    /// The dependent node.
     pub to: String,
     /// `success` or `terminal`.
     pub on: String,

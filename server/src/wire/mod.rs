@@ -1,4 +1,6 @@
-//! What is said over the API, as both sides read and write it.
+//! Requests and responses of the API, serialised by the server and deserialised by the command line.
+//!
+//! Rows of lists are the types of `ostler_actors` themselves; the other types exist only here.
 
 mod agents;
 mod approvals;
@@ -21,6 +23,10 @@ pub use clients::*;
 pub use evaluation::*;
 pub use graph::*;
 pub use market::*;
+pub use ostler_actors::{
+    AgentRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow, QueueRow,
+    StageRow, TreeRow,
+};
 pub use pipelines::*;
 pub use problem::*;
 pub use runs::*;
@@ -30,37 +36,34 @@ pub use runs::*;
 pub struct Health {
     /// `ok`.
     pub status: String,
-    /// The process that answers.
+    /// Process id.
     pub pid: u32,
-    /// Its version.
+    /// Version of the process.
     pub version: String,
-    /// Runs it drives.
+    /// Number of active runs.
     pub active: usize,
-    /// Why what has no room waits for some; absent: there is room.
+    /// The reason why appends wait for disk space; `None`: there is space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_full: Option<String>,
-    /// It lets go of the data folder, and waits no longer than so for what acts on the world; until then it takes looks and
-    /// cancels runs, and nothing else. Absent: it stays.
+    /// The process is shutting down: it reads and cancels runs and refuses other requests, and waits at most the long for
+    /// attempts with effects. `None`: no shutdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaving_within_ms: Option<u64>,
 }
 
-/// Who pays, where a request does not say.
-fn local() -> String {
+fn default_client() -> String {
     CLIENT_DEFAULT.to_owned()
 }
 
-/// The most impact, where a request does not say.
-fn operate() -> u8 {
+fn default_intent() -> u8 {
     1
 }
 
-/// The scope, where a request does not say.
 fn default_scope() -> String {
     SCOPE_DEFAULT.to_owned()
 }
 
-/// The word of plan files and journals for a variant.
+/// The serialised word of a variant, as in plan files and journals.
 pub(crate) fn word(variant: &impl Serialize) -> String {
     let value = serde_json::to_value(variant).ok();
     value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()

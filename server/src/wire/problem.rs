@@ -1,48 +1,48 @@
-//! What is told of what went wrong.
+//! Errors.
 
 use ostler_kernel::run::RunStatus;
 use serde::{Deserialize, Serialize};
 
-/// A problem as RFC 9457 writes it down.
+/// Problem details as of RFC 9457.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProblemDetails {
-    /// `about:blank`: the code says what it is.
+    /// `about:blank`: `code` names the problem.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The status in words.
+    /// The HTTP status in words.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What happened, where, and what was expected.
+    /// The problem, its place and the expected value.
     pub detail: String,
-    /// A stable word for programs.
+    /// Stable code for programs.
     pub code: String,
-    /// Every fault of a plan that was refused.
+    /// All diagnostics of a refused plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultLine>,
-    /// Of `invalid_state`: where the agent stands with the run.
+    /// Of `invalid_state`: the status of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RunStatus>,
-    /// Of `invalid_state`: where it would have to stand.
+    /// Of `invalid_state`: the statuses that accept the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<RunStatus>,
 }
 
-/// A fault of a plan.
+/// A diagnostic of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultLine {
-    /// Which rule is broken, such as `V03`.
+    /// Code of the broken rule, such as `V03`.
     pub code: String,
-    /// The node, or `*`.
+    /// Id of the node, or `*`.
     pub node: String,
-    /// Where it stands in the plan, as a JSON pointer; empty: the plan as a whole.
+    /// JSON pointer into the plan; empty for the plan as a whole.
     #[serde(default)]
     pub pointer: String,
-    /// What is wrong.
+    /// The problem.
     pub detail: String,
-    /// What would mend it.
+    /// The remedy.
     pub mend: String,
-    /// The line where that is, from 1, within the text that stands there.
+    /// Line within a text value, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! What is asked of runs, and what is told about them.
+//! Runs.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -15,35 +15,35 @@ use serde_json::Value;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest<P = PlanDraft> {
-    /// The plan as written.
+    /// The plan.
     pub plan: P,
-    /// Who pays; the client of the agent, where one is named.
-    #[serde(default = "super::local")]
+    /// The client that pays; ignored if an agent is named, whose client pays.
+    #[serde(default = "super::default_client")]
     pub client: String,
-    /// The agent that is to run it; absent: one that is there for this run alone.
+    /// The agent; absent: one of the run's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The most impact it may have, 0..=2.
-    #[serde(default = "super::operate")]
+    /// Highest allowed impact, 0 to 2.
+    #[serde(default = "super::default_intent")]
     pub intent: u8,
-    /// The scope it acts in.
+    /// Name of the scope.
     #[serde(default = "super::default_scope")]
     pub scope: String,
-    /// The folder its tools may touch, as an absolute path.
+    /// The folder that the tools may touch, as an absolute path.
     pub workspace: String,
-    /// Credits that it may cost at most, all together, 1 or more; absent: as many as its client has.
+    /// Budget in credits, at least 1; absent: limited only by the client's credits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<NonZeroU64>,
-    /// The id it is to have, a UUID of version 7: who asks once more because no answer came gets the run that was
-    /// opened then, if all else is the same.
+    /// Id of the run, a UUID of version 7, which makes the request idempotent: a repetition with the same terms returns
+    /// the run that was opened before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
 
-/// The answer to everything that starts or changes a run.
+/// The answer to requests that open or change a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRef {
-    /// The run, as a UUID.
+    /// The run as a UUID.
     pub run: String,
 }
 
@@ -51,18 +51,18 @@ pub struct RunRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterjectRequest {
-    /// What a person is to decide about.
+    /// The question.
     pub text: String,
-    /// Milliseconds until silence cancels the run.
+    /// Milliseconds after which silence cancels the run.
     pub wait_ms: NonZeroU64,
 }
 
-/// What was interjected.
+/// The answer to an interjection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interjected {
     /// The run.
     pub run: String,
-    /// The node that asks: its question is among the approvals.
+    /// The node that asks; its question is among the approvals.
     pub node: String,
 }
 
@@ -70,98 +70,98 @@ pub struct Interjected {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResolveRequest {
-    /// The node whose attempt is in doubt.
+    /// Node with the attempt in doubt.
     pub node: String,
-    /// The attempt that was looked at, as `waiting` tells it: no other is settled, and saying the same once more changes
-    /// nothing. Absent: whichever is in doubt.
+    /// The attempt to settle, as in `waiting`: no other is settled, and a repetition changes nothing. Absent: the one
+    /// in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// What became of it.
+    /// The settlement.
     pub how: Resolution,
-    /// Its result, with [`How::Done`] only.
+    /// The result, for [`Resolution::Done`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
 
-/// What became of an attempt in doubt.
+/// Settlement of an attempt in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// It was done; the request has its result.
+    /// The attempt took effect; the request has its result.
     Done,
-    /// It is to be done again.
+    /// Run the node again.
     Redo,
-    /// It counts as failed.
+    /// The attempt failed.
     Fail,
 }
 
-/// The answer to `GET /v1/runs`: a page of the table of runs, newest first.
+/// The answer to `GET /v1/runs`: a page of runs, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunList {
-    /// The runs.
+    /// The runs, newest first.
     pub runs: Vec<RunLine>,
-    /// What `after` gives the next page; absent on the last.
+    /// The `after` of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// One line of the table of runs.
+/// A run in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLine {
-    /// The run, as a UUID.
+    /// The run as a UUID.
     pub run: String,
-    /// Id of its plan.
+    /// Id of the plan.
     pub plan: String,
-    /// Who pays.
+    /// The client that pays.
     pub client: String,
-    /// Who runs it.
+    /// The agent.
     pub agent: String,
-    /// Its status.
+    /// Status of the run.
     pub status: RunStatus,
-    /// What a waiting run waits for.
+    /// Cause of `waiting`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitReason>,
-    /// Its outcome, if it is closed.
+    /// Outcome of a closed run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<RunOutcome>,
-    /// Why it is suspended or quarantined.
+    /// Reason of a suspension or quarantine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the process that answers executes it, or has it in line.
+    /// The answering process drives it, or has it in line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub active: bool,
-    /// When it was opened, in milliseconds since the Unix epoch.
+    /// Time of the opening in milliseconds since the Unix epoch.
     pub opened_ms: i64,
-    /// When it was closed.
+    /// Time of the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_ms: Option<i64>,
-    /// Nodes that are over.
+    /// Nodes that have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_over: Option<usize>,
-    /// Nodes.
+    /// Nodes of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
     /// Nodes that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
-    /// The run of the same agent that comes before it and waits for a person: until that is over, this one does not go on.
+    /// The earlier run of the same agent that waits for a person and holds this one.
     #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
-    /// Nothing more of it starts, by its records, because the credits of its client are used up.
+    /// By the records, the client lacks credits and nothing more starts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
-    /// Its records cannot be read: nobody knows how it stands, and nothing of it goes on.
+    /// The records cannot be read; nothing goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
 }
 
 impl RunLine {
-    /// Whether the run continues only after `ostler resume`: it is queued, and no process executes it.
+    /// True if the run continues only after `ostler resume`: it is queued, and no process executes it.
     pub fn is_idle(&self) -> bool {
         self.status == RunStatus::Queued && !self.active
     }
 
-    /// Whether the process that answers executes the run, and nothing keeps it from going on.
+    /// True if the answering process drives the run and nothing holds it.
     pub fn is_in_progress(&self) -> bool {
         let is_open = matches!(self.status, RunStatus::Queued | RunStatus::Running | RunStatus::Waiting);
         self.active && is_open && self.waits_for != Some(WaitReason::Person)
@@ -169,111 +169,111 @@ impl RunLine {
 }
 
 impl Summary {
-    /// Whether the run continues only after `ostler resume`: it is queued, and no process executes it.
+    /// True if the run continues only after `ostler resume`: it is queued, and no process executes it.
     pub fn is_idle(&self) -> bool {
         self.status == RunStatus::Queued && !self.active
     }
 
-    /// Whether nothing goes on until a person answers.
+    /// True if nothing goes on until a person answers.
     pub fn waits_for_person(&self) -> bool {
         self.waits_for == Some(WaitReason::Person)
     }
 }
 
-/// What a run amounts to: `GET /v1/runs/{id}`, `show --format json`, the last line of `run --json`.
+/// Summary of a run: `GET /v1/runs/{id}`, `show --format json`, the last line of `run --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// `summary`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The run, as a UUID.
+    /// The run as a UUID.
     pub run: String,
-    /// Id of its plan.
+    /// Id of the plan.
     pub plan: String,
     /// Version of the plan.
     pub version: u32,
-    /// Its status.
+    /// Status of the run.
     pub status: RunStatus,
-    /// What a waiting run waits for.
+    /// Cause of `waiting`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitReason>,
-    /// Its outcome; `null` while it is open.
+    /// The outcome; `null` while it is open.
     pub outcome: Option<RunOutcome>,
-    /// Why it is suspended or quarantined.
+    /// Reason of a suspension or quarantine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the process that answers executes it, or has it in line.
+    /// The answering process drives it, or has it in line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub active: bool,
-    /// Where each node stands. Of a run that nobody drives, where it stands as soon as somebody does.
+    /// State of each node; of an inactive run, the state that recovery would find.
     pub nodes: BTreeMap<String, String>,
-    /// The nodes among them whose attempt ended with its process, and is done again when the run goes on: nothing runs until then.
+    /// Nodes whose attempt ended with its process and runs again when the run resumes.
     #[serde(rename = "cut_off", default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<String>,
-    /// Attempts started.
+    /// Started attempts.
     pub dispatches: u32,
-    /// Attempts started between one end of an attempt and the next.
+    /// Attempts started between two ends of attempts.
     pub rounds: Vec<u32>,
-    /// Most nodes ready or running at once.
+    /// Maximum of nodes ready or running at once.
     pub peak_ready: u32,
-    /// Nodes ready or running, averaged over time.
+    /// Mean number of nodes ready or running.
     pub mean_ready: f64,
-    /// From the first record to the last, or to now while it goes on.
+    /// Milliseconds from the first record to the last, or to now while the run is open.
     pub makespan_ms: i64,
-    /// The longest chain of attempts, by the time they took.
+    /// Milliseconds of the longest chain of attempts.
     pub critical_path_ms: i64,
-    /// Time in attempts over makespan.
+    /// Time in attempts divided by the makespan.
     pub parallelism: f64,
-    /// (makespan - critical path) over executed nodes.
+    /// (Makespan − critical path) divided by the executed nodes.
     pub overhead_us_per_node: f64,
-    /// Attempts of all nodes, those that the process did not live to end included.
+    /// Attempts of all nodes, lost ones included.
     pub attempts: u32,
-    /// Nodes whose result was taken from an earlier run.
+    /// Nodes whose result came from an earlier run.
     pub reused: u32,
     /// Credits spent.
     pub cost: u64,
-    /// What each loss comes down to.
+    /// Root causes of lost nodes.
     #[serde(rename = "culprits")]
     pub root_causes: Vec<RootCause>,
-    /// How likely all that was accepted is correct; `null` where a contract says nothing of its precision.
+    /// Probability that all accepted results are correct; `null` if a contract states no precision.
     #[serde(default)]
     pub reliability: Option<ReliabilityBounds>,
-    /// Digest of the artifact of each output that is executed.
+    /// Digest of each executed output.
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.
     pub waiting: Vec<Waiting>,
-    /// The run of the same agent that comes before it and waits for a person: until that is over, this one does not go on.
+    /// The earlier run of the same agent that waits for a person and holds this one.
     #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
-    /// Nothing more of it starts, by its records, because the credits of its client are used up: `GET /v1/clients/{client}`
-    /// tells whether that is so still (`parked`).
+    /// By the records, the client lacks credits and nothing more starts; `GET /v1/clients/{client}` has the present
+    /// state (`parked`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
-    /// Credits that it may cost, all together, if it has a budget.
+    /// Budget in credits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
-    /// The attempt that opened it, if one did.
+    /// The attempt that opened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentView>,
-    /// Who pays.
+    /// The client that pays.
     pub client: String,
-    /// Who runs it.
+    /// The agent.
     pub agent: String,
-    /// The folder its tools may touch.
+    /// The folder that the tools may touch.
     pub workspace: String,
-    /// When it was opened, in milliseconds since the Unix epoch.
+    /// Time of the opening in milliseconds since the Unix epoch.
     pub opened_ms: i64,
-    /// The record it is told up to.
+    /// The last record that the summary includes.
     pub seq: u64,
-    /// Whether records follow that one: it is told as it stood then.
+    /// Further records follow that one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub past: bool,
 }
 
-/// Who opened a run: a step of a node of another one.
+/// The parent of a run: a step of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentView {
-    /// The run, as a UUID.
+    /// The run as a UUID.
     pub run: String,
     /// The node.
     pub node: String,
@@ -281,48 +281,48 @@ pub struct ParentView {
     pub step: String,
 }
 
-/// What the precision of the contracts of executed nodes says of a run.
+/// Reliability from the precision of the contracts of executed nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ReliabilityBounds {
-    /// Valid if the nodes err independently.
+    /// Valid if nodes err independently.
     pub independent: f64,
-    /// Valid always.
+    /// Always valid.
     pub always: f64,
 }
 
-/// What the loss of nodes comes down to.
+/// Root cause of lost nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootCause {
-    /// The node where it began.
+    /// The node.
     pub node: String,
-    /// Its state.
+    /// State of the node.
     pub state: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What happened, in words.
+    /// A message.
     #[serde(default)]
     pub message: Option<String>,
-    /// The nodes that were lost with it.
+    /// Nodes that were lost with it.
     pub lost: Vec<String>,
 }
 
-/// The answer to `GET /v1/runs/{id}/results`: what reading every result of the run gave.
+/// The answer to `GET /v1/runs/{id}/results`: a check of every result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultsCheck {
-    /// Those that could be read, whatever they hold.
+    /// Readable results.
     pub read: u64,
-    /// Their bytes.
+    /// Bytes of the readable results.
     pub bytes: u64,
-    /// What is wrong.
+    /// Damaged results.
     pub damaged: Vec<DamagedResult>,
 }
 
-/// A result that cannot be read, or is not what was recorded.
+/// A result that cannot be read, or differs from its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamagedResult {
-    /// Its node.
+    /// The node.
     pub node: String,
-    /// What is wrong with it, in words.
+    /// The damage, in words.
     pub what: String,
 }
 
@@ -331,42 +331,42 @@ pub struct DamagedResult {
 pub struct Waiting {
     /// The node.
     pub node: String,
-    /// What is asked: `before`, `after`, `node`, `in_doubt`.
+    /// Kind of the question: `before`, `after`, `node`, `in_doubt`.
     pub ask: String,
-    /// Names the question, for `POST /v1/approvals/{id}`; absent in doubt, which is resolved instead.
+    /// Id for `POST /v1/approvals/{id}`; absent in doubt, which is settled instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Digest of what the question shows.
+    /// Digest of the shown content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// When silence cancels the node, in milliseconds since the Unix epoch.
+    /// Time at which silence cancels the node, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
-    /// The attempt that is in doubt, from 1, for `POST /v1/runs/{id}/resolve`; absent where nothing is.
+    /// The attempt in doubt, from 1, for `POST /v1/runs/{id}/resolve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// What the attempt met that is in doubt; absent where that is all that is known.
+    /// The last failure of the attempt in doubt, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Nodes that cannot start before; the first hundred.
+    /// Nodes that cannot start before the answer; the first hundred.
     #[serde(rename = "holds_up", default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<String>,
 }
 
-/// A record as it is told: a line of `events --json` and of `run --json`.
+/// A record: a line of `events --json` and `run --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EventLine {
     /// `event`.
     #[serde(rename = "type")]
     pub line_type: String,
-    /// Its place in the run.
+    /// Sequence number.
     pub seq: u64,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// The run, as a UUID.
+    /// The run as a UUID.
     pub run: String,
-    /// What happened, such as `node_transition`.
+    /// Kind of the event, such as `node_transition`.
     pub kind: String,
-    /// The rest of it.
+    /// The other fields.
     pub body: Value,
 }

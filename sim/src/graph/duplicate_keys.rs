@@ -1,12 +1,12 @@
-//! That no object of a case has a key twice: readers would keep the last, and drop what stood before it without a word.
-//! (The strict parser of the kernel refuses that too, but also integers beyond 2^53, and times of a case may be such.)
+//! Refuses cases with a duplicate key in an object. Parsers keep the last value and drop the first silently. (The kernel's
+//! strict parser refuses duplicates too, but also integers beyond 2^53, which are valid times in a case.)
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// JSON in which no object has a key twice. Nothing of it is kept.
+/// JSON without duplicate keys. Parsing only checks; the value is dropped.
 pub(super) struct UniqueKeys;
 
 impl<'de> Deserialize<'de> for UniqueKeys {

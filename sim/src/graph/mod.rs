@@ -1,8 +1,8 @@
-//! `ostler simulate graph`: cases of a plan and a scripted world, lived through in virtual time by the same
-//! decisions that real runs make.
+//! `ostler simulate graph`: runs a plan against a scripted outside in virtual time, with the decisions of real runs.
 
 mod duplicate_keys;
 mod script;
+mod scripted_outside;
 mod simulated_run;
 
 use std::collections::BTreeSet;
@@ -15,12 +15,12 @@ use serde_json::{Map, Value, json};
 use script::Case;
 use simulated_run::SimulatedRun;
 
-/// A line that is no case.
+/// A line that is not a case.
 #[derive(Debug)]
 pub struct BadCase {
-    /// The name of the case that it would be, if it says one.
+    /// Id of the case, if the line has one.
     pub id: Option<String>,
-    /// What is wrong with it.
+    /// The problem.
     pub wrong: CaseError,
 }
 
@@ -42,47 +42,46 @@ impl fmt::Display for BadCase {
 
 impl std::error::Error for BadCase {}
 
-/// Why a line is no case.
+/// A problem of a case.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
-    /// It is not the JSON that cases are.
+    /// The line is not JSON in the form of a case.
     #[error("{0}")]
     Shape(String),
-    /// An operator's input that names no node.
-    #[error("an operation of the operator names no node: give it a `node`")]
+    /// An operator input without a node.
+    #[error("operator input: missing `node`")]
     ControlWithoutNode,
-    /// An operator's delta that is not there.
-    #[error("a delta of the operator is not there: give the operation a `delta`")]
+    /// An operator input without a delta.
+    #[error("operator input: missing `delta`")]
     ControlWithoutDelta,
 }
 
 impl CaseError {
     fn shape(error: serde_json::Error) -> CaseError {
-        let told = error.to_string();
-        // A case is one line; which one of its file, only the reader of the file knows.
-        CaseError::Shape(match told.rsplit_once(" at line 1 column ") {
+        let text = error.to_string();
+        // A case is one line. Its line number within the file is known to the reader of the file only.
+        CaseError::Shape(match text.rsplit_once(" at line 1 column ") {
             Some((what, column)) => format!("column {column}: {what}"),
-            None => told,
+            None => text,
         })
     }
 }
 
-/// What became of a case.
+/// Result of a case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CaseResult {
-    /// Its name.
+    /// Id of the case.
     pub id: String,
-    /// What happened, in the form of `expect`.
+    /// The course of the run, in the form of `expect`.
     pub actual: Value,
-    /// What the case expects, if it says.
+    /// The expected course, if the case has one.
     pub expected: Option<Value>,
-    /// What differs if its records are applied again; nothing ever should.
+    /// Difference after replaying the records; `None`, unless the simulation has a bug.
     pub replay: Option<String>,
 }
 
 impl CaseResult {
-    /// The first place where what happened is not what was expected, or is not what its records tell; `None` if
-    /// all is as expected.
+    /// The first difference to the expected course, or between the run and its replay; `None` if all is as expected.
     pub fn difference(&self) -> Option<String> {
         if let Some(replay) = &self.replay {
             return Some(format!("replay: {replay}"));
@@ -92,12 +91,11 @@ impl CaseResult {
     }
 }
 
-/// Lives through one case, a line of a file of cases.
+/// Runs one case, a line of a file of cases.
 ///
 /// # Errors
 ///
-/// It is no case: something in it cannot be read. A delta that can be read and that the plan does not take is none of that: it
-/// is refused, as the case may expect.
+/// The line is not a readable case. A readable delta that the plan refuses is no error: the refusal is part of the course.
 pub fn run_case(line: &str) -> Result<CaseResult, BadCase> {
     let bad = |wrong| BadCase::new(line, wrong);
     let case = Case::read(line).map_err(bad)?;
@@ -120,19 +118,18 @@ fn expect(case: Case) -> Result<(Value, Option<String>), CaseError> {
             return Ok((json!({"valid": false, "errors": errors}), None));
         }
     };
-    let mut world = SimulatedRun::new(plan, case, &settings);
-    world.run()?;
-    Ok((told(&world), world.replay_difference()))
+    let mut simulated = SimulatedRun::new(plan, case, &settings);
+    simulated.run()?;
+    Ok((course(&simulated), simulated.replay_difference()))
 }
 
-/// The form of `expect`.
-fn told(world: &SimulatedRun<'_>) -> Value {
-    let (run, trace) = (&world.run, &world.trace);
+fn course(simulated: &SimulatedRun<'_>) -> Value {
+    let (run, trace) = (&simulated.run, &simulated.trace);
     let last: Map<String, Value> = run
         .instances()
         .map(|(node, instance)| (node.id.to_string(), Value::from(instance.state().as_str())))
         .collect();
-    let mut told = json!({
+    let mut course = json!({
         "valid": true,
         "outcome": run.outcome().as_str(),
         "version": run.plan().version,
@@ -143,13 +140,13 @@ fn told(world: &SimulatedRun<'_>) -> Value {
         "events": trace.events,
     });
     if !trace.inputs.is_empty() {
-        told["inputs"] = json!(trace.inputs);
+        course["inputs"] = json!(trace.inputs);
     }
     if !trace.late.is_empty() {
-        told["late"] = json!(trace.late);
+        course["late"] = json!(trace.late);
     }
     debug_assert!(run.instances().all(|(_, instance)| instance.status != NodeStatus::Ready));
-    told
+    course
 }
 
 fn difference(place: &str, expected: &Value, actual: &Value) -> Option<String> {

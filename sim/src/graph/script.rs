@@ -1,4 +1,4 @@
-//! What a case says the tools, models, people and planners will do.
+//! The script of a case: future results of tools and models, answers of people and planners, inputs of the operator.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::CaseError;
 use super::duplicate_keys::UniqueKeys;
 
-/// A case of `graph_cases.jsonl`; what is expected of it stays apart.
+/// A case of `graph_cases.jsonl`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Case {
@@ -39,14 +39,13 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Reads a line.
     pub(super) fn read(line: &str) -> Result<Case, CaseError> {
         let UniqueKeys = serde_json::from_str(line).map_err(CaseError::shape)?;
         serde_json::from_str(line).map_err(CaseError::shape)
     }
 }
 
-/// One attempt: `ok`, `fail` or `invalid`, and how long it takes.
+/// The result of one attempt (`ok`, `fail` or `invalid`) and its duration.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OutcomeScript {
@@ -74,10 +73,9 @@ fn one() -> i64 {
     1
 }
 
-/// A time or a span, which is not negative.
 fn ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let ticks = i64::deserialize(deserializer)?;
-    if ticks >= 0 { Ok(ticks) } else { Err(D::Error::custom(format!("{ticks} is before the beginning"))) }
+    if ticks >= 0 { Ok(ticks) } else { Err(D::Error::custom(format!("{ticks} ticks: a time is 0 or more"))) }
 }
 
 fn some_ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
@@ -86,19 +84,19 @@ fn some_ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>,
 
 fn plan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PlanDraft, D::Error> {
     let plan = PlanDraft::deserialize(deserializer)?;
-    let policy = || plan.policy.as_ref().map_or(Ok(()), whole_policy);
-    plan.nodes.iter().try_for_each(whole_node).and_then(|()| policy()).map_err(D::Error::custom)?;
+    let policy = || plan.policy.as_ref().map_or(Ok(()), check_policy_times);
+    plan.nodes.iter().try_for_each(check_node_times).and_then(|()| policy()).map_err(D::Error::custom)?;
     Ok(plan)
 }
 
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PolicyDraft>, D::Error> {
     let policy = Option::<PolicyDraft>::deserialize(deserializer)?;
-    policy.as_ref().map_or(Ok(()), whole_policy).map_err(D::Error::custom)?;
+    policy.as_ref().map_or(Ok(()), check_policy_times).map_err(D::Error::custom)?;
     Ok(policy)
 }
 
-/// That times are whole: a plan that runs may wait for half a second, but no tick has a half.
-fn whole<const N: usize>(
+/// Refuses fractions of a tick. (Times in the plan of a real run may be fractions of a second.)
+fn check_whole_ticks<const N: usize>(
     whose: &dyn Display,
     names: [&str; N],
     times: [Option<HumanDuration>; N],
@@ -115,21 +113,25 @@ fn whole<const N: usize>(
 
 const NODE_TIMES: [&str; 3] = ["timeout", "heartbeat_timeout", "human_timeout"];
 
-fn whole_node(node: &NodeDraft) -> Result<(), String> {
-    whole(&node.id, NODE_TIMES, [node.timeout, node.heartbeat_timeout, node.human_timeout])?;
-    node.fallback.as_deref().map_or(Ok(()), |fields| whole_fields(&node.id, fields))
+fn check_node_times(node: &NodeDraft) -> Result<(), String> {
+    check_whole_ticks(&node.id, NODE_TIMES, [node.timeout, node.heartbeat_timeout, node.human_timeout])?;
+    node.fallback.as_deref().map_or(Ok(()), |fields| check_field_times(&node.id, fields))
 }
 
-fn whole_fields(whose: &dyn Display, fields: &NodeFields) -> Result<(), String> {
+fn check_field_times(whose: &dyn Display, fields: &NodeFields) -> Result<(), String> {
     let NodeFields { timeout, heartbeat_timeout, human_timeout, .. } = *fields;
-    whole(whose, NODE_TIMES, [timeout, heartbeat_timeout.flatten(), human_timeout.flatten()])
+    check_whole_ticks(whose, NODE_TIMES, [timeout, heartbeat_timeout.flatten(), human_timeout.flatten()])
 }
 
-fn whole_policy(policy: &PolicyDraft) -> Result<(), String> {
-    whole(&"the policy", ["backoff_base", "backoff_cap"], [policy.backoff_base, policy.backoff_cap])
+fn check_policy_times(policy: &PolicyDraft) -> Result<(), String> {
+    check_whole_ticks(
+        &"the policy",
+        ["backoff_base", "backoff_cap"],
+        [policy.backoff_base, policy.backoff_cap],
+    )
 }
 
-/// An answer of the micro-planner: outcomes alone, or a new configuration too, or a refusal.
+/// An answer to a patch request: outcomes, a new configuration with outcomes, or a refusal.
 #[derive(Debug, Clone)]
 pub(super) struct PatchScript {
     pub(super) refuse: bool,
@@ -160,7 +162,7 @@ impl<'de> Deserialize<'de> for PatchScript {
             }
             fields => {
                 let Fields { refuse, set, outcomes, dur } = serde_json::from_value(fields).map_err(wrong)?;
-                let times = set.as_ref().map_or(Ok(()), |set| whole_fields(&"a patch", set));
+                let times = set.as_ref().map_or(Ok(()), |set| check_field_times(&"a patch", set));
                 times.map_err(D::Error::custom)?;
                 Ok(PatchScript { refuse, set, outcomes, dur })
             }
@@ -168,7 +170,7 @@ impl<'de> Deserialize<'de> for PatchScript {
     }
 }
 
-/// An answer of a person, that many ticks after the request.
+/// A person's answer, so many ticks after the question.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum HumanScript {
@@ -176,7 +178,6 @@ pub(super) enum HumanScript {
     Reject(#[serde(deserialize_with = "ticks")] i64),
 }
 
-/// What the operator does at a time.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ControlScript {
@@ -203,7 +204,7 @@ pub(super) enum ControlKind {
     Interject,
 }
 
-/// An answer of the planner: a delta with a few words beside it.
+/// An answer to a replan request: a delta with a duration, or a refusal.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ReplanScript {
     #[serde(default)]
@@ -214,30 +215,28 @@ pub(super) struct ReplanScript {
     pub(super) delta: DeltaScript,
 }
 
-/// A change as a case has it: the change itself, and beside it the outcomes of what it adds.
+/// A delta with the outcomes of the nodes it adds.
 #[derive(Debug, Clone)]
 pub(super) struct DeltaScript {
-    /// The change as it is written.
     pub(super) written: Map<String, Value>,
-    /// The change. Whether a plan takes it is told when it arrives there; what cannot be read at all is no case.
+    /// The parsed delta. The plan may still refuse it on arrival.
     pub(super) delta: Delta,
     pub(super) script: AddedScript,
 }
 
-/// The outcomes that a delta brings for the nodes it adds.
 pub(super) type AddedScript = BTreeMap<String, Vec<OutcomeScript>>;
 
 impl DeltaScript {
-    /// Parts a delta of a case into the delta itself and the outcomes of what it adds.
-    fn part(mut written: Map<String, Value>) -> Result<DeltaScript, String> {
+    /// Separates the delta from the outcomes of its nodes.
+    fn separate(mut written: Map<String, Value>) -> Result<DeltaScript, String> {
         let unread = |error: serde_json::Error| format!("a delta cannot be read: {error}");
         let mut script: AddedScript = match written.remove("script") {
             Some(script) => serde_json::from_value(script).map_err(unread)?,
             None => AddedScript::new(),
         };
         let delta: Delta = serde_json::from_value(Value::Object(written.clone())).map_err(unread)?;
-        delta.add.iter().try_for_each(whole_node)?;
-        delta.set.iter().try_for_each(|(node, fields)| whole_fields(node, fields))?;
+        delta.add.iter().try_for_each(check_node_times)?;
+        delta.set.iter().try_for_each(|(node, fields)| check_field_times(node, fields))?;
         script.retain(|node, _| delta.add.iter().any(|added| added.id.as_str() == node.as_str()));
         Ok(DeltaScript { written, delta, script })
     }
@@ -245,6 +244,6 @@ impl DeltaScript {
 
 impl<'de> Deserialize<'de> for DeltaScript {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        DeltaScript::part(Map::<String, Value>::deserialize(deserializer)?).map_err(D::Error::custom)
+        DeltaScript::separate(Map::<String, Value>::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }

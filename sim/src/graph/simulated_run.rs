@@ -1,11 +1,12 @@
-//! A run in virtual time: ticks, in each the entries in the order (rank, node, arrival).
+//! A run in virtual time. Time advances from tick to tick; the entries of a tick are processed in the order (rank, node,
+//! arrival).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ostler_kernel::event::{
     AttemptResult, ChangeCause, Directive, Event, Failure, HumanRequest, NodeTransition, Outcome, Output,
-    PlanVersion, TimerKind,
+    TimerKind,
 };
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json::{self, Json};
@@ -14,17 +15,14 @@ use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
     self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, NodeStatus, Operation, Patch,
-    Planner, PlannerAnswer, PlannerRequest, Run, RunInput,
+    Run, RunInput,
 };
 use serde_json::{Map, Value};
 
 use super::CaseError;
-use super::script::{
-    AddedScript, Case, ControlKind, ControlScript, DeltaScript, HumanScript, OutcomeScript, PatchScript,
-    ReplanScript,
-};
+use super::script::{AddedScript, Case, ControlKind, ControlScript, DeltaScript, HumanScript, OutcomeScript};
+use super::scripted_outside::ScriptedOutside;
 
-/// What is told of a finished case.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     pub(super) events: Vec<(i64, String, String, String, String)>,
@@ -34,7 +32,6 @@ pub(super) struct Trace {
     pub(super) late: Vec<(i64, String)>,
 }
 
-/// Rank of an entry within its tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Result,
@@ -43,7 +40,7 @@ enum Rank {
     Operator,
 }
 
-enum Entry {
+pub(super) enum Entry {
     Result { node: NodeId, attempt: u32, outcome: Box<OutcomeScript> },
     Timeout { node: NodeId, attempt: u32 },
     MissingParameter { node: NodeId, attempt: u32, message: String },
@@ -56,139 +53,50 @@ enum Entry {
 
 pub(super) struct SimulatedRun<'s> {
     pub(super) run: Run,
-    /// Every record, with its time, as a journal would hold it.
+    /// Every record with its time, as in a journal.
     journal: Vec<(i64, Event)>,
     first: Arc<Plan>,
     pub(super) trace: Trace,
     settings: &'s Settings<'s>,
-    script: Script,
+    script: ScriptedOutside,
     now: i64,
     entries: BTreeMap<(i64, Rank, NodeId, u64), Entry>,
     arrivals: u64,
 }
 
-/// The scripted outside.
-struct Script {
-    outcomes: BTreeMap<String, Vec<OutcomeScript>>,
-    /// Outcomes taken so far: node -> (phase, number).
-    taken: BTreeMap<NodeId, (u32, usize)>,
-    patches: BTreeMap<String, Vec<Option<PatchScript>>>,
-    humans: BTreeMap<String, Vec<HumanScript>>,
-    replans: Mutex<std::vec::IntoIter<Option<ReplanScript>>>,
-    contract_checks: usize,
-    /// Outcomes that a delta on its way would bring, by who sent it.
-    added: Mutex<Vec<(ChangeCause, AddedScript)>>,
-    /// Answers that take time, to be scheduled: (node, or the plan; when; the answer).
-    delayed: Mutex<Vec<(NodeId, i64, Entry)>>,
-}
-
-impl Planner for Script {
-    fn patch(&self, request: &PlannerRequest<'_>, node: &NodeId) -> PlannerAnswer<Patch> {
-        let patch_count = request.run.instance(node).map_or(0, |instance| instance.patch_count as usize);
-        let script =
-            self.patches.get(node.as_str()).and_then(|answers| answers.get(patch_count)).cloned().flatten();
-        let Some(PatchScript { refuse, set, dur, .. }) = script else { return PlannerAnswer::Refused };
-        let patch = (!refuse).then_some(Patch { set });
-        match (dur, patch) {
-            (Some(dur), patch) => {
-                lock(&self.delayed).push((
-                    node.clone(),
-                    dur,
-                    Entry::Patched(node.clone(), patch.map(Box::new)),
-                ));
-                PlannerAnswer::Later
-            }
-            (None, Some(patch)) => PlannerAnswer::Now(patch),
-            (None, None) => PlannerAnswer::Refused,
-        }
-    }
-
-    fn replan(&self, _: &PlannerRequest<'_>) -> PlannerAnswer<Delta> {
-        let Some(Some(ReplanScript { refuse, dur, delta })) = lock(&self.replans).next() else {
-            return PlannerAnswer::Refused;
-        };
-        let delta = (!refuse).then(|| {
-            self.bring(ChangeCause::Replan, delta.script);
-            delta.delta
-        });
-        match (dur, delta) {
-            (Some(dur), delta) => {
-                lock(&self.delayed).push((NodeId::from("*"), dur, Entry::Replanned(delta.map(Box::new))));
-                PlannerAnswer::Later
-            }
-            (None, Some(delta)) => PlannerAnswer::Now(delta),
-            (None, None) => PlannerAnswer::Refused,
-        }
-    }
-}
-
-impl Script {
-    /// Keeps what the new nodes of a change will do until it is accepted.
-    fn bring(&self, cause: ChangeCause, script: AddedScript) {
-        let mut added = lock(&self.added);
-        added.retain(|(sender, _)| *sender != cause);
-        added.push((cause, script));
-    }
-
-    /// The outcome of the next attempt of a node in its `patch_count`.
-    fn next(&mut self, node: &NodeId, patch_count: u32) -> OutcomeScript {
-        let list = match patch_count.checked_sub(1) {
-            None => self.outcomes.get(node.as_str()),
-            Some(answer) => {
-                let answers = self.patches.get(node.as_str());
-                answers
-                    .and_then(|answers| answers.get(answer as usize)?.as_ref())
-                    .map(|answer| &answer.outcomes)
-            }
-        };
-        let taken = self.taken.entry(node.clone()).or_default();
-        if taken.0 != patch_count {
-            *taken = (patch_count, 0);
-        }
-        let number = taken.1;
-        taken.1 += 1;
-        list.and_then(|list| list.get(number).or(list.last())).cloned().unwrap_or_default()
-    }
-}
-
 impl<'s> SimulatedRun<'s> {
     pub(super) fn new(plan: Plan, case: Case, settings: &'s Settings<'s>) -> SimulatedRun<'s> {
-        let script = Script {
-            outcomes: case.script,
-            taken: BTreeMap::new(),
-            patches: case.patch,
-            humans: case.human,
-            replans: Mutex::new(case.replans.into_iter()),
-            contract_checks: 0,
-            added: Mutex::default(),
-            delayed: Mutex::default(),
-        };
+        let script = ScriptedOutside::new(case.script, case.patch, case.human, case.replans);
         let first = Arc::new(plan);
         let run = Run::new(Arc::clone(&first), 0, 0);
         let (trace, entries, journal) = (Trace::default(), BTreeMap::new(), Vec::new());
-        let mut world =
+        let mut simulated =
             SimulatedRun { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
         for control in case.control {
-            world.schedule(control.at, Rank::Operator, NodeId::from(""), Entry::Operator(Box::new(control)));
+            simulated.schedule(
+                control.at,
+                Rank::Operator,
+                NodeId::from(""),
+                Entry::Operator(Box::new(control)),
+            );
         }
-        world
+        simulated
     }
 
-    /// Lives through the case.
     pub(super) fn run(&mut self) -> Result<(), CaseError> {
         self.decide(RunInput::Propagate);
         loop {
-            self.dispatch_and_rest();
+            self.dispatch_and_complete();
             let Some((&(tick, ..), _)) = self.entries.first_key_value() else { return Ok(()) };
             self.now = tick;
             while let Some(entry) = self.entries.first_entry().filter(|entry| entry.key().0 == tick) {
                 let entry = entry.remove();
-                self.enter(entry)?;
+                self.process(entry)?;
             }
         }
     }
 
-    /// What differs if the records are applied again, as recovery does; `None` if nothing.
+    /// The first difference between this run and a replay of its records.
     pub(super) fn replay_difference(&self) -> Option<String> {
         let mut again = Run::new(Arc::clone(&self.first), 0, 0);
         for (number, (at, event)) in self.journal.iter().enumerate() {
@@ -207,9 +115,8 @@ impl<'s> SimulatedRun<'s> {
         self.entries.insert((at, rank, node, self.arrivals), entry);
     }
 
-    /// Starts what can start; then, if nothing is under way, does what quiescence asks for, until it asks for
-    /// nothing more.
-    fn dispatch_and_rest(&mut self) {
+    /// Starts ready nodes; then checks completion until the run is done or waits for an entry.
+    fn dispatch_and_complete(&mut self) {
         loop {
             let before = self.trace.dispatches;
             let events = self.within(|run, cx| run.dispatch(cx));
@@ -249,7 +156,7 @@ impl<'s> SimulatedRun<'s> {
         self.observe(&events);
     }
 
-    fn enter(&mut self, entry: Entry) -> Result<(), CaseError> {
+    fn process(&mut self, entry: Entry) -> Result<(), CaseError> {
         match entry {
             Entry::Result { node, attempt, outcome } => {
                 let result = self.result(&node, attempt, *outcome)?;
@@ -260,7 +167,7 @@ impl<'s> SimulatedRun<'s> {
                     self.decide(failed(node, attempt, FailureCategory::Timeout, String::new()));
                 }
             }
-            // No attempt was made that could end late.
+            // The attempt never started, so it cannot end late.
             Entry::MissingParameter { node, attempt, .. } if !self.run.is_current(&node, attempt) => {}
             Entry::MissingParameter { node, attempt, message } => {
                 self.decide(failed(node, attempt, FailureCategory::ParamMissing, message));
@@ -282,7 +189,6 @@ impl<'s> SimulatedRun<'s> {
         Ok(())
     }
 
-    /// The record of a scripted outcome.
     fn result(
         &mut self,
         node: &NodeId,
@@ -295,7 +201,7 @@ impl<'s> SimulatedRun<'s> {
             OutcomeScript { ok, delta, conclude, .. } => {
                 let delta = match delta {
                     Some(DeltaScript { written, script, .. }) => {
-                        self.script.bring(ChangeCause::Node(node.clone()), script);
+                        self.script.stage_outcomes(ChangeCause::Node(node.clone()), script);
                         Some(canonical(&Value::Object(written))?)
                     }
                     None => None,
@@ -320,7 +226,7 @@ impl<'s> SimulatedRun<'s> {
             ControlKind::Delta => {
                 let DeltaScript { delta, script, .. } =
                     control.delta.ok_or(CaseError::ControlWithoutDelta)?;
-                self.script.bring(ChangeCause::Operator, script);
+                self.script.stage_outcomes(ChangeCause::Operator, script);
                 Operation::Delta(Box::new(delta))
             }
             ControlKind::Interject => {
@@ -332,23 +238,23 @@ impl<'s> SimulatedRun<'s> {
                 let delta = serde_json::from_value(add).map_err(CaseError::shape)?;
                 let script =
                     AddedScript::from([(node.to_string(), vec![control.outcome.unwrap_or_default()])]);
-                self.script.bring(ChangeCause::Interject, script);
+                self.script.stage_outcomes(ChangeCause::Interject, script);
                 Operation::Interject(Box::new(delta))
             }
         })
     }
 
-    /// Lets the scripted outside see what happened, and schedules what it will do about it.
+    /// Adds records to the course and schedules the reaction of the scripted outside.
     fn observe(&mut self, events: &[Event]) {
         self.journal.extend(events.iter().map(|event| (self.now, event.clone())));
         for event in events {
             match event {
-                Event::NodeTransition(moved) => self.moved(moved),
+                Event::NodeTransition(moved) => self.record_transition(moved),
                 Event::PlanVersion(version) => {
                     let (from, to) = (format!("v{}", version.version - 1), format!("v{}", version.version));
                     let reason = version.cause.to_string();
                     self.trace.events.push((self.now, "*".to_owned(), from, to, reason));
-                    self.take_added(version);
+                    self.script.adopt_outcomes(&version.cause);
                 }
                 Event::PlanRefused { version, step } => {
                     let stands = format!("v{version}");
@@ -360,28 +266,28 @@ impl<'s> SimulatedRun<'s> {
                     let node = timer.node.clone();
                     self.schedule(timer.at, Rank::Timer, node.clone(), Entry::RetryDue(node));
                 }
-                Event::HumanRequest(request) => self.asked(request),
+                Event::HumanRequest(request) => self.schedule_answer(request),
                 _ => {}
             }
         }
-        let delayed = std::mem::take(&mut *lock(&self.script.delayed));
+        let delayed = self.script.take_delayed();
         for (node, dur, entry) in delayed {
             self.schedule(self.now.saturating_add(dur), Rank::Timer, node, entry);
         }
     }
 
-    fn moved(&mut self, moved: &NodeTransition) {
+    fn record_transition(&mut self, moved: &NodeTransition) {
         let NodeTransition { node, from, to, reason, attempt, .. } = moved;
         let row = (self.now, node.to_string(), from.to_string(), to.to_string(), reason.to_string());
         self.trace.events.push(row);
         if *to == NodeState::Running {
             self.trace.dispatches += 1;
-            self.started(node.clone(), *attempt);
+            self.schedule_result(node.clone(), *attempt);
         }
     }
 
-    /// A new attempt: its inputs are resolved, and its end is scheduled.
-    fn started(&mut self, id: NodeId, attempt: u32) {
+    /// Resolves the inputs of a new attempt and schedules its end.
+    fn schedule_result(&mut self, id: NodeId, attempt: u32) {
         let node = self.run.node(&id).expect("a node that moved exists").clone();
         let patch_count = self.run.instance(&id).map_or(0, |instance| instance.patch_count);
         let value = |source: &NodeId| Arc::new(value_of(&self.run, source));
@@ -415,8 +321,7 @@ impl<'s> SimulatedRun<'s> {
         );
     }
 
-    /// A person is asked: they answer as scripted, or are silent.
-    fn asked(&mut self, request: &HumanRequest) {
+    fn schedule_answer(&mut self, request: &HumanRequest) {
         let node = request.node.clone();
         let number = self.run.instance(&node).map_or(0, |instance| instance.requests);
         let answers = self.script.humans.get(node.as_str());
@@ -436,18 +341,6 @@ impl<'s> SimulatedRun<'s> {
         let entry = Entry::Human { node: node.clone(), request: number, approve };
         self.schedule(at, Rank::Human, node, entry);
     }
-
-    /// The outcomes that an accepted change brings for the nodes it added.
-    fn take_added(&mut self, version: &PlanVersion) {
-        let mut added = lock(&self.script.added);
-        if let Some(at) = added.iter().position(|(cause, _)| *cause == version.cause) {
-            self.script.outcomes.extend(added.remove(at).1);
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn value_of(run: &Run, node: &NodeId) -> Value {

@@ -22,7 +22,6 @@ struct PlanNode {
     waits: bool,
 }
 
-/// A node that may be queued now.
 pub(super) struct Ready {
     pub(super) number: usize,
     pub(super) id: String,
@@ -30,7 +29,6 @@ pub(super) struct Ready {
     pub(super) rank: u64,
 }
 
-/// Who follows whom, checked.
 pub(super) struct Shape {
     followers: Vec<Vec<usize>>,
     missing: Vec<usize>,
@@ -98,7 +96,6 @@ impl Plan {
         Self { client, agent, nodes }
     }
 
-    /// Nodes that depend on nothing.
     pub(super) fn roots(&self) -> Vec<Ready> {
         (0..self.nodes.len())
             .filter(|&number| self.nodes[number].missing == 0)
@@ -144,7 +141,7 @@ impl Plan {
         gone.into_iter().map(|number| self.nodes[number].id.clone()).collect()
     }
 
-    /// Whether no node waits any more, so that nothing will ever be asked of the plan.
+    /// True if no node waits any more, so that nothing will ever be asked of the plan.
     pub(super) fn is_over(&self) -> bool {
         self.nodes.iter().all(|node| !node.waits)
     }

@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use ostler_scheduler::{Latency, Tier};
 use serde_json::{Map, Value};
 
-/// Most nodes of one plan.
 const NODES_MAX: usize = 10_000;
 /// Longest name, in bytes.
 const NAME_MAX: usize = 64;
 
-/// A cost as the trace states it.
 pub(super) enum Stated {
     Flat(i64),
     Amounts(BTreeMap<String, i64>),
@@ -100,9 +98,7 @@ pub(super) struct ConfigChange {
     /// By name, in the order of [`SETTINGS`].
     pub(super) settings: [Option<i64>; SETTINGS.len()],
     pub(super) capacities: Option<BTreeMap<String, i64>>,
-    /// Rate and burst.
     pub(super) models: Option<BTreeMap<String, (i64, i64)>>,
-    /// Interactive, normal, batch.
     pub(super) warp: Option<[i64; 3]>,
 }
 
@@ -151,7 +147,6 @@ pub(super) struct BadShape(pub(super) Option<&'static str>);
 /// A field that is missing, unknown, or of the wrong type.
 struct BadField;
 
-/// Reads a line.
 pub(super) fn read(line: &str) -> Result<(&'static str, Record), BadShape> {
     let value: Value = serde_json::from_str(&tame_numbers(line)).map_err(|_| BadShape(None))?;
     let Value::Object(object) = value else { return Err(BadShape(None)) };
@@ -396,7 +391,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// Whether `text` is a number as JSON writes it.
+/// True if `text` is a number as JSON writes it.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {

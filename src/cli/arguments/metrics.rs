@@ -25,7 +25,6 @@ impl MetricsOption {
         }
     }
 
-    /// Prints the address of the endpoint.
     pub(crate) fn announce(self, os: &Ostler) {
         if let Some(address) = os.metrics_address() {
             status_line(format!("metrics at http://{address}/metrics"));

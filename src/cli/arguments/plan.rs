@@ -21,7 +21,6 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// File name that stands for stdin.
 pub(crate) const STDIN: &str = "-";
 
 /// Reads a plan from a file or from stdin.

@@ -17,7 +17,6 @@ pub(crate) fn unsigned_integer(text: &str) -> Result<u64, String> {
     integer_in(text, 0..=u64::MAX)
 }
 
-/// Parses an integer within a range.
 pub(crate) fn integer_in(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let (least, most) = (*range.start(), *range.end());
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -29,7 +28,6 @@ pub(crate) fn integer_in(text: &str, range: RangeInclusive<u64>) -> Result<u64, 
     }
 }
 
-/// Parses a duration with a unit.
 pub(crate) fn duration(text: &str) -> Result<HumanDuration, String> {
     HumanDuration::with_unit(text).ok_or_else(|| format!("give {DURATION_RULE}"))
 }
@@ -41,7 +39,6 @@ pub(crate) fn run_name(text: &str) -> Result<String, String> {
     (!text.is_empty()).then(|| text.to_owned()).ok_or_else(refused)
 }
 
-/// Accepts any text that can name a node.
 pub(crate) fn node_name(text: &str) -> Result<String, String> {
     let refused = || "not the name of a node; give an id, as `ostler show RUN` lists it".to_owned();
     (!text.is_empty()).then(|| text.to_owned()).ok_or_else(refused)

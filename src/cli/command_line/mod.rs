@@ -255,7 +255,6 @@ enum Command {
     Help(help::HelpArgs),
 }
 
-/// Returns the declaration of the whole command line.
 pub(crate) fn root_command() -> clap::Command {
     let command = hide_json_where_rejected(Cli::command());
     let template = help::template(&command);

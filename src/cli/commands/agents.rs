@@ -15,10 +15,8 @@ use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::{AccessMode, Session};
 
-/// Maximum width of names of agents and clients.
 const NAME_MAX: usize = 36;
 
-/// Minimum width of these names.
 const NAME_MIN: usize = 8;
 
 #[derive(Debug, Args)]

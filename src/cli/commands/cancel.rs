@@ -70,7 +70,6 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     Ok(if after.status.is_over() { code::SUCCEEDED } else { exit_code(&after) })
 }
 
-/// A view that prints nothing.
 struct Nothing;
 
 impl View for Nothing {

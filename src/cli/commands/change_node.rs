@@ -52,7 +52,6 @@ pub(crate) async fn stop_node(
     go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 
-/// Describes the effect of a cancellation or skip.
 fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {
     let text = match state.as_str() {
         "cancelled" | "skipped" => format!("{state} {node}"),

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, Subcommand, ValueEnum};
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::client_terms::CREDITS_MAX;
-use ostler_server::wire::{ClientLine, ClientRequest, Tier, WeightName, WeightRequest};
+use ostler_server::wire::{ClientRow, ClientRequest, ClientTier, WeightName, WeightRequest};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::{Failure, code};
@@ -80,8 +80,8 @@ pub(crate) fn credits(text: &str) -> Result<i64, String> {
 pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Failure> {
     let ClientCommand::Add(AddArgs { client, weight, tier, credit }) = args.command;
     let tier = tier.map(|tier| match tier {
-        TierArg::Contracted => Tier::Contracted,
-        TierArg::Marketplace => Tier::Marketplace,
+        TierArg::Contracted => ClientTier::Contracted,
+        TierArg::Marketplace => ClientTier::Marketplace,
     });
     let path = path(&client)?;
     let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
@@ -91,19 +91,18 @@ pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Fa
 }
 
 /// Changes the terms of a client. A new client starts in the marketplace.
-async fn add(session: &mut Session, path: &str, mut request: ClientRequest) -> Result<ClientLine, ApiError> {
-    match session.get::<ClientLine>(path).await {
+async fn add(session: &mut Session, path: &str, mut request: ClientRequest) -> Result<ClientRow, ApiError> {
+    match session.get::<ClientRow>(path).await {
         Ok(known) if request == ClientRequest::default() => return Ok(known),
         Ok(_) => {}
         Err(ApiError::Problem(problem)) if problem.code == UNKNOWN => {
-            request.tier = request.tier.or(Some(Tier::Marketplace));
+            request.tier = request.tier.or(Some(ClientTier::Marketplace));
         }
         Err(refused) => return Err(refused),
     }
     session.post(path, &request).await
 }
 
-/// Problem code for an unknown client.
 const UNKNOWN: &str = "client_unknown";
 
 pub(crate) fn path(client: &str) -> Result<String, Failure> {
@@ -113,7 +112,7 @@ pub(crate) fn path(client: &str) -> Result<String, Failure> {
     Ok(format!("/v1/clients/{}", path_segment(client)))
 }
 
-pub(crate) fn print(globals: &Globals, line: &ClientLine) -> Result<u8, Failure> {
+pub(crate) fn print(globals: &Globals, line: &ClientRow) -> Result<u8, Failure> {
     let mut out = Out::new();
     if globals.json {
         out.json(&tagged("client", line));
@@ -123,10 +122,9 @@ pub(crate) fn print(globals: &Globals, line: &ClientLine) -> Result<u8, Failure>
     Ok(code::SUCCEEDED)
 }
 
-/// Describes a client.
-pub(crate) fn client_text(line: &ClientLine) -> String {
-    let ClientLine { client, weight, .. } = line;
-    let from = match line.weight_from.as_str() {
+pub(crate) fn client_text(line: &ClientRow) -> String {
+    let ClientRow { client, weight, .. } = line;
+    let from = match line.weight_from.as_ref() {
         "configured" => " (from ostler.toml)",
         "credits" => " (from its deposits of the last thirty days)",
         _ => "",
@@ -150,7 +148,7 @@ pub(crate) fn client_text(line: &ClientLine) -> String {
         let deposit = deposit(line.left);
         text.push_str(&format!(
             "\n  parked: its attempts start when it has credits{least}: {}",
-            hints::deposit(client, deposit)
+            hints::deposit(client.as_str(), deposit)
         ));
     }
     text

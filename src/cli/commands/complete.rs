@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, Args, Command};
-use ostler_server::wire::{AgentList, ClientList, PipelineLine, PipelineList, RunList, Summary};
+use ostler_server::wire::{AgentList, ClientList, PipelineRow, PipelineList, RunList, Summary};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::help;
@@ -19,10 +19,8 @@ use crate::cli::session::{AccessMode, Session};
 /// Timeout: the user is waiting for a key press to take effect.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Newest runs offered.
 const RUNS_OFFERED_MAX: usize = 100;
 
-/// Names offered.
 const NAMES_OFFERED_MAX: usize = 1_000;
 
 #[derive(Debug, Args)]
@@ -46,7 +44,6 @@ pub(crate) async fn complete(globals: &Globals, args: CompleteArgs, mut root: Co
     Ok(code::SUCCEEDED)
 }
 
-/// Kind of name that a word stands for.
 #[derive(Debug, PartialEq, Eq)]
 enum NameKind<'a> {
     Run,
@@ -79,7 +76,6 @@ impl<'a> NameKind<'a> {
         })
     }
 
-    /// Kind of an option's value.
     fn of_option(id: &str) -> Option<NameKind<'a>> {
         match id {
             "agent" | "like" => Some(NameKind::Agent),
@@ -173,25 +169,22 @@ impl<'a> Word<'a> {
         Ok(names)
     }
 
-    /// Agents to which the command applies.
     async fn agents(&self, client: &Client) -> Result<Vec<String>, Failure> {
         let list: AgentList = client.get("/v1/agents").await?;
         let fits = |state: &str| self.command != "release" || state == "quarantined";
-        Ok(list.agents.into_iter().filter(|line| fits(&line.state)).map(|line| line.agent).collect())
+        Ok(list.agents.into_iter().filter(|line| fits(&line.state)).map(|line| line.agent.to_string()).collect())
     }
 
-    /// Stages to which the command applies.
     async fn stages(&self, client: &Client, pipeline: &str) -> Result<Vec<String>, Failure> {
-        let line: PipelineLine = client.get(&format!("/v1/pipelines/{}", path_segment(pipeline))).await?;
+        let line: PipelineRow = client.get(&format!("/v1/pipelines/{}", path_segment(pipeline))).await?;
         let fits = |state: &str| match self.command {
             "release" => matches!(state, "stopped" | "down"),
             "end" | "publish" => state != "ended",
             _ => true,
         };
-        Ok(line.stages.into_iter().filter(|stage| fits(&stage.state)).map(|stage| stage.stage).collect())
+        Ok(line.stages.into_iter().filter(|stage| fits(&stage.state)).map(|stage| stage.stage.to_string()).collect())
     }
 
-    /// Nodes to which the command applies.
     async fn nodes(&self, session: &Session, run: &str) -> Result<Vec<String>, Failure> {
         let summary: Summary = session.client.get(&format!("/v1/runs/{}", path_segment(run))).await?;
         Ok(match self.command {
@@ -222,12 +215,12 @@ fn option<'c, 'w>(called: &'c Command, word: &'w str) -> Option<(&'c Arg, Option
 
 async fn clients(client: &Client) -> Result<Vec<String>, Failure> {
     let list: ClientList = client.get("/v1/clients").await?;
-    Ok(list.clients.into_iter().map(|line| line.client).collect())
+    Ok(list.clients.into_iter().map(|line| line.client.to_string()).collect())
 }
 
 async fn pipelines(client: &Client) -> Result<Vec<String>, Failure> {
     let list: PipelineList = client.get("/v1/pipelines").await?;
-    Ok(list.pipelines.into_iter().map(|line| line.pipeline).collect())
+    Ok(list.pipelines.into_iter().map(|line| line.pipeline.to_string()).collect())
 }
 
 #[cfg(test)]

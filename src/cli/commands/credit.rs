@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_kernel::client_terms::CREDITS_MAX;
-use ostler_server::wire::{ClientLine, ClientRequest};
+use ostler_server::wire::{ClientRow, ClientRequest};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::client::{path, print};
@@ -34,14 +34,14 @@ fn amount(text: &str) -> Result<i64, String> {
 
 pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Failure> {
     let path = path(&args.client)?;
-    let want = if args.amount.is_some() { AccessMode::Create } else { AccessMode::Read };
-    let mut session = Session::open(globals, Path::new("."), want).await?;
-    let mut line = session.get::<ClientLine>(&path).await;
+    let mode = if args.amount.is_some() { AccessMode::Create } else { AccessMode::Read };
+    let mut session = Session::open(globals, Path::new("."), mode).await?;
+    let mut line = session.get::<ClientRow>(&path).await;
     let mut begins = false;
     // An unknown client is an error: a deposit must not create one by a typing mistake.
     if let (Ok(known), Some(_)) = (&mut line, args.amount) {
         let request = ClientRequest { credits: args.amount, ..ClientRequest::default() };
-        match session.post::<ClientLine>(&path, &request).await {
+        match session.post::<ClientRow>(&path, &request).await {
             Ok(changed) => {
                 begins = known.left.is_none() && changed.left.is_some();
                 *known = changed;

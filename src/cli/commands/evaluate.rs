@@ -16,7 +16,6 @@ use crate::cli::session::api_client::path_segment;
 use crate::cli::session::approval_prompt::user_name;
 use crate::cli::session::{AccessMode, Session};
 
-/// Name of an approver without a user name.
 const UNNAMED: &str = "operator";
 
 #[derive(Debug, Args)]
@@ -55,8 +54,8 @@ pub(crate) async fn evaluate(globals: &Globals, args: EvaluateArgs) -> Result<u8
     if note.is_some() && !judges {
         return Err(Failure::invalid("--note: needs a score; give --quality or --adherence too".to_owned()));
     }
-    let want = if judges { AccessMode::Execute } else { AccessMode::Read };
-    let mut session = Session::open(globals, Path::new("."), want).await?;
+    let mode = if judges { AccessMode::Execute } else { AccessMode::Read };
+    let mut session = Session::open(globals, Path::new("."), mode).await?;
     let answer = if judges {
         let by = user_name().unwrap_or_else(|| UNNAMED.to_owned());
         let (quality_pm, adherence_pm, note) = (quality, adherence, note.unwrap_or_default());

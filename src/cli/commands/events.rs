@@ -35,7 +35,6 @@ pub(crate) struct EventsArgs {
     from: NonZeroU64,
 }
 
-/// A view that prints records as a table.
 #[derive(Default)]
 struct Table {
     /// Tool or kind of each node, from the plan records shown so far.

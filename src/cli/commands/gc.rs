@@ -83,21 +83,15 @@ fn collect(data: &Path, retention: RetentionPolicy, apply: bool) -> Result<Garba
     Store::collect(data, retention, apply).map_err(|error| match error {
         OpenError::Held { pid, .. } => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            let why = match apply {
-                true => "removal needs that process to end".to_owned(),
-                false => format!(
-                    "listing needs {who} to end"
-                ),
-            };
-            Failure::store(format!("{}: held by {who}; {why}", data.display()))
+            let place = data.display();
+            Failure::store(format!("{place}: held by {who}; repeat the command after that process has ended"))
         }
         error => open_failure(data, &error),
     })
 }
 
 fn print(garbage: &Garbage, applied: bool, out: &mut Out) {
-    let of_runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been quarantined")];
-    let of_runs = of_runs.map(|(some, which)| (some, "run", which));
+    let of_runs = [(garbage.runs.len(), "run", ""), (garbage.quarantined.len(), "quarantined run", "")];
     let of_pipelines = [
         (garbage.pipeline_events as usize, "event", " over the quota of their pipeline"),
         (garbage.stage_records as usize, "record", " of stages that later ones supersede"),

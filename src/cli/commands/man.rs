@@ -41,13 +41,11 @@ pub(crate) fn man(globals: &Globals, args: &ManArgs, mut root: Command) -> Resul
     Ok(code::SUCCEEDED)
 }
 
-/// The command and its subcommands.
 fn pages(command: &Command) -> Vec<&Command> {
     let below = command.get_subcommands().filter(|below| !below.is_hide_set());
     std::iter::once(command).chain(below.flat_map(pages)).collect()
 }
 
-/// The usage line, as in the help.
 fn synopsis(command: &Command) -> Roff {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let usage = command.clone().render_usage().to_string();

@@ -72,7 +72,6 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
 }
 
-/// Reads the result given by a person.
 fn result(path: &Path) -> Result<Value, Failure> {
     let name = path.display();
     let refuse = |error: &dyn std::fmt::Display| Failure::invalid(format!("result {name}: {error}"));

@@ -183,5 +183,4 @@ async fn print_suspended(session: &mut Session, alone: bool) -> Result<(), ApiEr
     Ok(())
 }
 
-/// Suspended runs printed one by one.
 const SUSPENDED_SHOWN_MAX: usize = 20;

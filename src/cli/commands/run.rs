@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use ostler_actors::new_run_id;
@@ -54,28 +55,26 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let workspace = PathBuf::from(&workspace_text);
     let (config, data) = settings::load_settings(globals, &workspace)?;
     if let Some(data) = data {
-        bounds::apart(&workspace, &data)?;
+        bounds::check_outside_data(&workspace, &data)?;
     }
     let file = plan::read_named(&args.plan, args.params)?;
-    if let Err(findings) = plan::judge(&file, &config) {
-        return Err(findings::tell_plan(&file, &findings, globals.json, &mut out));
-    }
+    let (plan, _advice) = plan::judge(&file, &config)
+        .map_err(|findings| findings::report_plan(&file, &findings, globals.json, &mut out))?;
+    let draft = file.draft().expect("a valid plan was read as a whole");
     let request = SubmitRequest {
-        plan: file.draft().expect("a valid plan was read as a whole").clone(),
+        plan: Arc::new(plan),
         client: args.client,
         agent: args.agent,
         budget: args.budget,
         intent: args.bounds.intent,
         scope: args.bounds.scope,
         workspace: workspace_text,
-        // Makes the request idempotent.
         run: Some(new_run_id().to_string()),
     };
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, &workspace, AccessMode::Create, args.metrics).await?;
-    // The request contains the run's id, so that it is idempotent.
-    let run = match session.post_idempotent::<RunRef>("/v1/runs", &request).await {
+    let run = match session.submit(&request, draft).await {
         Ok(RunRef { run }) => run,
         Err(refused) => {
             session.stop().await;
@@ -95,7 +94,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                             file.on_line(found, fault.line)
                         })
                         .collect();
-                    findings::tell(file.source(), &findings, globals.json, &mut out)
+                    findings::report(file.source(), &findings, globals.json, &mut out)
                 }
                 ApiError::ConnectionLost(what) => Failure::internal(with_location(&format!(
                     "{what}; the run may have been opened: `ostler ps` lists it, `ostler resume` continues it"

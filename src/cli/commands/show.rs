@@ -15,7 +15,6 @@ use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::{AccessMode, Session, report};
 
-/// Output format of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Text,
@@ -82,7 +81,6 @@ async fn print(session: &mut Session, args: ShowArgs, format: Format, out: &mut 
     Ok(())
 }
 
-/// Fill colour of a node state.
 fn colour(state: &str) -> &'static str {
     match state {
         "executed" => "#b7e4c7",

@@ -83,7 +83,6 @@ pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Fail
     }
 }
 
-/// Prints the result of a comparison.
 fn print_comparison(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
     if json {
         out.json(&json!({"type": "compared", "passed": passed, "failed": failed}));

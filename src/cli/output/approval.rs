@@ -7,18 +7,14 @@ use crate::cli::output::cells::{fit, fit_name, harmless};
 use crate::cli::output::hints;
 use crate::cli::output::units::{duration, now_ms, plural};
 
-/// Hex digits shown of a digest.
 const DIGEST_SHOWN: usize = 16;
 
-/// Lines shown of a text.
 const TEXT_LINES_MIN: usize = 4;
 
 pub(crate) const TEXT_LINES_MAX: usize = 20;
 
-/// Columns shown of a line.
 const COLUMNS_MAX: usize = 160;
 
-/// Level of detail of an approval request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// At most this many lines of each text, each cut to fit.
@@ -118,7 +114,6 @@ fn value_lines(name: &str, value: &Value, detail: Detail, lines: &mut Vec<String
     }
 }
 
-/// Names the nodes that depend on the answer.
 pub(crate) fn dependents(nodes: &[String]) -> String {
     const NAMED: usize = 4;
     match nodes.len() {

@@ -9,7 +9,6 @@ use unicode_width::UnicodeWidthChar;
 /// Zero-width marks kept in a row; further ones are dropped.
 const MARKS_MAX: usize = 4;
 
-/// Marks omitted text.
 const CUT: &str = "…";
 
 /// Replaces control characters, except line breaks.

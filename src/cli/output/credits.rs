@@ -2,7 +2,7 @@
 
 use ostler_actors::ATTEMPT_CREDITS;
 use ostler_kernel::client_terms::{CREDITS_MAX, REFERENCE_CREDITS};
-use ostler_server::wire::ClientLine;
+use ostler_server::wire::ClientRow;
 
 use crate::cli::output::hints;
 
@@ -16,18 +16,18 @@ pub(crate) fn deposit(left: Option<i64>) -> i64 {
 
 /// Returns whether lack of credits keeps attempts of a client from starting. Without a running scheduler no client
 /// is marked as parked, so the balance is compared with the reservation of one attempt.
-pub(crate) fn is_short(line: &ClientLine) -> bool {
+pub(crate) fn is_short(line: &ClientRow) -> bool {
     line.parked || line.left.is_some_and(|left| left < ATTEMPT_CREDITS.cast_signed())
 }
 
 /// Text for a run without credits, with the command for a deposit.
-pub(crate) fn waits(line: &ClientLine) -> String {
-    let ClientLine { client, left, .. } = line;
-    format!("waits for credits of client {client}: {}", hints::deposit(client, deposit(*left)))
+pub(crate) fn waits(line: &ClientRow) -> String {
+    let ClientRow { client, left, .. } = line;
+    format!("waits for credits of client {client}: {}", hints::deposit(client.as_str(), deposit(*left)))
 }
 
 /// Text for a client after its credits were used up, given the current balance.
-pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
+pub(crate) fn used_up(client: &str, line: Option<&ClientRow>) -> String {
     let left = line.and_then(|line| line.left);
     let deposit = hints::deposit(client, deposit(left));
     match (line, left) {
@@ -44,7 +44,7 @@ pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn line(left: i64, parked: bool) -> ClientLine {
+    pub(crate) fn line(left: i64, parked: bool) -> ClientRow {
         let line = serde_json::json!({
             "client": "acme", "tier": "marketplace", "weight": 10, "weight_served": 10, "weight_from": "credits",
             "deposited": 100, "spent": 0, "reserved": 0, "left": left, "parked": parked, "running": 0, "queued": 0,
@@ -66,7 +66,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_used_up_is_told_by_what_is_left_now() {
-        let text = |line: Option<&ClientLine>| used_up("acme", line);
+        let text = |line: Option<&ClientRow>| used_up("acme", line);
         let short =
             "client acme: credits are used up, no further attempt starts; ostler credit";
         assert_eq!(text(None), format!("{short} acme +1000"));

@@ -11,7 +11,6 @@ use crate::cli::output::cells::fit_name;
 use crate::cli::output::terminal::{Out, status_line, stderr_finding_look};
 use crate::cli::output::units::plural;
 
-/// Findings of one code shown in full.
 const ADVICE_SHOWN_MAX: usize = 3;
 
 const FAULTS_SHOWN_MAX: usize = 8;
@@ -131,7 +130,6 @@ fn first_names(names: &[impl AsRef<str>]) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-/// Formats a finding as JSON.
 pub(crate) fn finding_json(source: &Source, finding: &Finding) -> serde_json::Value {
     json!({
         "type": if finding.is_advice() { "advice" } else { "fault" },

@@ -39,7 +39,6 @@ pub(crate) fn option(name: &str, value: &Path) -> String {
     format!("--{name}{between}{}", quoted(bytes))
 }
 
-/// Quotes a word for a shell.
 fn quoted(word: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(byte);
     match std::str::from_utf8(word) {
@@ -119,7 +118,6 @@ fn insert_location(text: &str, place: &str) -> String {
     result
 }
 
-/// Source of the digest that an approval names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DigestSource<'a> {
     /// Shown here, with this digest.

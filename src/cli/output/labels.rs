@@ -1,9 +1,8 @@
 //! Texts for the identifiers that records and the API use. `--json` output keeps the identifiers.
 
 use ostler_kernel::gate::DenialCode;
-use ostler_server::wire::Tier;
+use ostler_server::wire::ClientTier;
 
-/// Label of a node state.
 pub(crate) fn state(state: &str) -> &str {
     match state {
         "waiting_human" => "waiting",
@@ -81,7 +80,6 @@ pub(crate) fn fix(failure: &str) -> Option<&'static str> {
     FIXES.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, fix)| *fix)
 }
 
-/// Parts of failure messages, and the fixes.
 const FIXES: [(&str, &str); 6] = [
     (" ended with status ", "if this status is no failure, list it in allow_status of the node"),
     ("not done within the ", "to allow more, give the run a larger budget"),
@@ -99,10 +97,10 @@ pub(crate) fn short_id(run: &str) -> &str {
     run.rsplit('-').next().unwrap_or(run)
 }
 
-pub(crate) fn tier(tier: Tier) -> &'static str {
+pub(crate) fn tier(tier: ClientTier) -> &'static str {
     match tier {
-        Tier::Contracted => "contracted",
-        Tier::Marketplace => "marketplace",
+        ClientTier::Contracted => "contracted",
+        ClientTier::Marketplace => "marketplace",
     }
 }
 

@@ -4,7 +4,6 @@ use crate::cli::output::cells::{fit, fit_name, padded, width};
 use crate::cli::output::labels::short_id;
 use crate::cli::output::terminal::{Out, Style, style_of};
 
-/// Cells between columns.
 pub(crate) const GAP: usize = 2;
 
 /// Width of a column, and its priority when room is short.
@@ -12,7 +11,6 @@ pub(crate) const GAP: usize = 2;
 pub(crate) struct Extent {
     /// Preferred width; 0 hides the column.
     pub(crate) preferred: usize,
-    /// Minimum width.
     pub(crate) min_width: usize,
     /// Rank for narrowing to `least`: 0 first.
     pub(crate) narrow_rank: usize,
@@ -71,7 +69,6 @@ fn shown(extents: &[Extent], room: usize) -> Vec<bool> {
     shown
 }
 
-/// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A run id, shortened to its last group if the whole table does not fit.
@@ -118,13 +115,11 @@ impl Column {
         Column { head, kind, min_width: 0, max_width: usize::MAX, narrow_rank: None, hide_rank: None, hidden_if_empty: false }
     }
 
-    /// Sets the minimum of the preferred width.
     pub(crate) const fn at_least(mut self, cells: usize) -> Column {
         self.min_width = cells;
         self
     }
 
-    /// Sets the maximum width.
     pub(crate) const fn at_most(mut self, cells: usize) -> Column {
         self.max_width = cells;
         self
@@ -136,7 +131,6 @@ impl Column {
         self
     }
 
-    /// Allows hiding, lowest rank first.
     pub(crate) const fn hide_rank(mut self, rank: usize) -> Column {
         self.hide_rank = Some(rank);
         self
@@ -187,12 +181,10 @@ impl Cell {
         Cell { text: text.to_owned(), style }
     }
 
-    /// A value, or a dash if unknown.
     pub(crate) fn optional(text: Option<impl ToString>) -> Cell {
         Cell::from(text.map_or_else(|| "-".to_owned(), |text| text.to_string()))
     }
 
-    /// A state, in its colour.
     pub(crate) fn state(state: &str) -> Cell {
         match style_of(state) {
             Style::Dim => Cell::from(state),
@@ -207,13 +199,11 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A table with computed column widths.
 #[derive(Debug)]
 pub(crate) struct Table<const N: usize> {
     columns: [Column; N],
     /// `None`: hidden.
     widths: Vec<Option<usize>>,
-    /// Run ids are shortened.
     short_ids: bool,
 }
 
@@ -244,7 +234,6 @@ impl<const N: usize> Table<N> {
         joined(cells)
     }
 
-    /// Visible columns and their widths.
     fn shown(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.widths.iter().enumerate().filter_map(|(at, wide)| Some((at, (*wide)?)))
     }
@@ -255,10 +244,8 @@ fn joined(cells: impl Iterator<Item = String>) -> String {
     cells.join(&" ".repeat(GAP)).trim_end().to_owned()
 }
 
-/// Maximum width of a client's name.
 pub(crate) const CLIENT_NAME_MAX: usize = 32;
 
-/// Minimum width of a client's name.
 pub(crate) const CLIENT_NAME_KEPT: usize = 12;
 
 #[cfg(test)]

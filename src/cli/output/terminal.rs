@@ -130,7 +130,6 @@ pub(crate) fn stderr_finding_look() -> Look {
     }
 }
 
-/// Wrapping width on a terminal of this width.
 fn text_width(columns: usize) -> usize {
     columns.clamp(40, 120)
 }

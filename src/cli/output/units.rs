@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ostler_kernel::plan::HumanDuration;
 
-/// Formats a duration, rounded.
 pub(crate) fn duration(ms: i64) -> String {
     match ms {
         ..1_000 => format!("{ms} ms"),
@@ -29,7 +28,6 @@ pub(crate) fn elapsed(ms: i64) -> String {
     if ms < 1 { "<1 ms".to_owned() } else { duration(ms) }
 }
 
-/// Formats an age in its largest unit.
 pub(crate) fn ago(ms: i64) -> String {
     match ms / 1_000 {
         ..60 => format!("{} s ago", ms / 1_000),
@@ -39,7 +37,6 @@ pub(crate) fn ago(ms: i64) -> String {
     }
 }
 
-/// Formats a count with its noun.
 pub(crate) fn plural(many: usize, noun: &str) -> String {
     if many == 1 { format!("1 {noun}") } else { format!("{many} {noun}s") }
 }
@@ -52,12 +49,10 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Local time of day.
 pub(crate) fn clock_time(at_ms: i64) -> String {
     moment(at_ms, "%H:%M:%S")
 }
 
-/// Local date and time.
 pub(crate) fn date(at_ms: i64) -> String {
     moment(at_ms, "%Y-%m-%d %H:%M:%S")
 }

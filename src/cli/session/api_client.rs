@@ -26,10 +26,8 @@ use crate::cli::output::hints::with_location;
 /// Error text for a process that ended during a request. The cause of the broken connection adds nothing.
 pub(crate) const CONNECTION_LOST: &str = "the process that holds the data folder ended";
 
-/// Maximum size of a response body.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
-/// A client of the API.
 #[derive(Clone)]
 pub(crate) enum Client {
     /// Another process holds the data folder and listens at `path`.
@@ -42,7 +40,6 @@ pub(crate) enum Client {
     InProcess(Router),
 }
 
-/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum ApiError {
     /// The API refused the request.

@@ -17,25 +17,18 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
 use crate::cli::session::signals::{ContinueSignal, is_foreground};
 
-/// Help for the replies.
 const REPLIES: &str = "  y or n [note]; v: view all; Enter: state of the run; ^C: leave unanswered";
 
-/// Asks about one approval at a time.
 pub(crate) struct ApprovalPrompt {
     run: String,
-    /// Nodes that wait for an approval, oldest first.
     pending: VecDeque<String>,
-    /// The approval on the screen.
     shown: Option<ApprovalView>,
     /// Nodes that ended while the prompt was shown, counted by state.
     meanwhile: BTreeMap<String, usize>,
-    /// Lines typed since the first prompt.
     lines_typed: Option<mpsc::UnboundedReceiver<String>>,
-    /// Detects that the process was stopped and continued.
     resumed: ContinueSignal,
 }
 
-/// Input while the prompt is shown.
 #[derive(Debug)]
 pub(crate) enum PromptInput {
     /// A line; `None` at the end of input.
@@ -44,7 +37,6 @@ pub(crate) enum PromptInput {
     Resumed,
 }
 
-/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Answer(Decision, String),
@@ -70,8 +62,8 @@ impl ApprovalPrompt {
 
     /// Takes over the approvals that the run already waits for.
     pub(crate) fn load_pending(&mut self, summary: &Summary) {
-        let asked = summary.waiting.iter().filter(|waiting| waiting.id.is_some());
-        self.pending = asked.map(|waiting| waiting.node.clone()).collect();
+        let waiting_nodes = summary.waiting.iter().filter(|waiting| waiting.id.is_some());
+        self.pending = waiting_nodes.map(|waiting| waiting.node.clone()).collect();
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -82,7 +74,6 @@ impl ApprovalPrompt {
         self.shown.is_some()
     }
 
-    /// Updates the pending approvals from a record.
     pub(crate) fn record(&mut self, line: &EventLine) {
         let text = |key: &str| line.body[key].as_str().unwrap_or_default();
         let node = text("node").to_owned();
@@ -179,7 +170,6 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Waits for input. Cancel-safe.
     pub(crate) async fn next(&mut self) -> PromptInput {
         let Some(lines_typed) = &mut self.lines_typed else { return std::future::pending().await };
         tokio::select! {
@@ -188,7 +178,6 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Handles input: sends an answer, or shows more.
     pub(crate) async fn handle(
         &mut self,
         input: PromptInput,
@@ -258,7 +247,6 @@ pub(crate) fn is_interactive() -> bool {
     stdin().is_terminal() && stderr().is_terminal() && is_foreground()
 }
 
-/// Reads lines typed from now on.
 pub(crate) fn read_lines() -> mpsc::UnboundedReceiver<String> {
     let _ = tcflush(stdin(), QueueSelector::IFlush);
     let (sender, lines_typed) = mpsc::unbounded_channel();
@@ -293,7 +281,6 @@ pub(crate) fn parse_reply(line: &str) -> Reply {
     Reply::Answer(decision, note.trim().to_owned())
 }
 
-/// Name of the approver: the shell's user name.
 pub(crate) fn user_name() -> Option<String> {
     let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
     let fits = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);

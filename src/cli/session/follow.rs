@@ -4,7 +4,7 @@ use futures::StreamExt;
 use hyper::Method;
 use ostler_actors::CHECKPOINTED;
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientLine, EventLine, RunRef, Summary};
+use ostler_server::wire::{ClientRow, EventLine, RunRef, Summary};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
@@ -19,7 +19,6 @@ use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 /// Maximum bytes of one record.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Reaction to the end of the executing process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowMode {
     /// This process continues the run.
@@ -51,8 +50,8 @@ pub(crate) async fn follow_until(
             Err(ApiError::ConnectionLost(what) | ApiError::NotSent(what)) => what,
             Err(refused) => return Err(refused),
         };
-        let want = if mode == FollowMode::Execute { AccessMode::Execute } else { AccessMode::Read };
-        session.reconnect(want).await.map_err(|_| ApiError::ConnectionLost(lost.clone()))?;
+        let access = if mode == FollowMode::Execute { AccessMode::Execute } else { AccessMode::Read };
+        session.reconnect(access).await.map_err(|_| ApiError::ConnectionLost(lost.clone()))?;
         match mode {
             FollowMode::Execute => {
                 resume_if_idle(session, run).await?;
@@ -99,7 +98,6 @@ pub(crate) fn connection_lost(refused: ApiError, run: &str) -> Failure {
     }
 }
 
-/// Exit code for the state of a run.
 pub(crate) fn exit_code(summary: &Summary) -> u8 {
     match summary.status {
         RunStatus::Succeeded | RunStatus::Concluded => code::SUCCEEDED,
@@ -178,7 +176,7 @@ pub(crate) async fn stream_events(
 /// Passes the balance of the client to a view that has to report used-up credits.
 async fn show_credits(client: &Client, view: &mut (dyn View + Send), out: &mut Out) {
     if let Some(whose) = view.out_of_credit() {
-        let line = client.get::<ClientLine>(&format!("/v1/clients/{}", path_segment(&whose))).await;
+        let line = client.get::<ClientRow>(&format!("/v1/clients/{}", path_segment(&whose))).await;
         view.credits(line.ok().as_ref(), out);
     }
 }
@@ -190,7 +188,6 @@ async fn prompt_input(prompt: &mut Option<&mut ApprovalPrompt>) -> PromptInput {
     }
 }
 
-/// A view that prints records as JSON.
 pub(crate) struct JsonLines;
 
 impl View for JsonLines {

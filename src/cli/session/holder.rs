@@ -19,7 +19,6 @@ use crate::cli::session::AccessMode;
 use crate::cli::session::api_client::Client;
 use crate::cli::session::open_errors::TO_REPAIR;
 
-/// Timeout for a health check of the holder.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct InProcessSystem {
@@ -84,7 +83,7 @@ fn report_open(opened: &Opened, data: &Path, keep: Option<HumanDuration>) {
 pub(crate) async fn open_in_process(
     os: Ostler,
     data: &Path,
-    want: AccessMode,
+    mode: AccessMode,
     keep: Option<HumanDuration>,
 ) -> Result<(Client, InProcessSystem), Failure> {
     if let Some(opened) = os.opened() {
@@ -98,7 +97,7 @@ pub(crate) async fn open_in_process(
     }
     let router = router(os.system().clone());
     let client = Client::InProcess(router.clone());
-    if want == AccessMode::Read {
+    if mode == AccessMode::Read {
         return Ok((client, InProcessSystem { os, listener: None }));
     }
     match open_listener(data, router) {

@@ -44,7 +44,6 @@ const HOLDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Interval for polling the runs of other terminals.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Reconnection attempts, each after the holder of the data folder changed.
@@ -69,7 +68,7 @@ pub(crate) struct Session {
     held: Option<InProcessSystem>,
     globals: Globals,
     workspace: PathBuf,
-    want: AccessMode,
+    mode: AccessMode,
 }
 
 impl Session {
@@ -77,9 +76,9 @@ impl Session {
     pub(crate) async fn open(
         globals: &Globals,
         workspace: &Path,
-        want: AccessMode,
+        mode: AccessMode,
     ) -> Result<Session, Failure> {
-        Session::open_with_metrics(globals, workspace, want, MetricsOption::default()).await
+        Session::open_with_metrics(globals, workspace, mode, MetricsOption::default()).await
     }
 
     /// Like [`Session::open`], and serves metrics of this process. Fails if another process holds the data
@@ -87,13 +86,13 @@ impl Session {
     pub(crate) async fn open_with_metrics(
         globals: &Globals,
         workspace: &Path,
-        want: AccessMode,
+        mode: AccessMode,
         metrics: MetricsOption,
     ) -> Result<Session, Failure> {
         let (config, data) = load_settings(globals, workspace)?;
         let made = |client, held| {
             let (globals, workspace) = (globals.clone(), workspace.to_owned());
-            Ok(Session { client, held, globals, workspace, want })
+            Ok(Session { client, held, globals, workspace, mode })
         };
         let Some(data) = data else {
             let builder = metrics.apply_to(Ostler::builder().config(config).memory().without_resume());
@@ -102,12 +101,12 @@ impl Session {
             let client = Client::InProcess(router(os.system().clone()));
             return made(client, Some(InProcessSystem { os, listener: None }));
         };
-        if want != AccessMode::Create
+        if mode != AccessMode::Create
             && let Some(nothing) = no_runs_text(Some(&data))?
         {
             return Err(Failure::invalid(nothing));
         }
-        let (begun, starts_nothing) = (Instant::now(), matches!(want, AccessMode::Read | AccessMode::Cancel));
+        let (started, starts_nothing) = (Instant::now(), matches!(mode, AccessMode::Read | AccessMode::Cancel));
         loop {
             let answer = connect(&data).await;
             let leaving = answer.as_ref().and_then(|(_, health)| health.leaving_within_ms);
@@ -119,14 +118,14 @@ impl Session {
                 return made(client, None);
             }
             let builder = Ostler::builder().config(config.clone()).data_dir(&data).without_resume().without_socket();
-            let builder = if want == AccessMode::Read { builder.inspect_only() } else { builder };
+            let builder = if mode == AccessMode::Read { builder.inspect_only() } else { builder };
             match metrics.apply_to(builder).start().await {
                 Ok(os) => {
                     metrics.announce(&os);
-                    let (client, held) = open_in_process(os, &data, want, config.retention.keep).await?;
+                    let (client, held) = open_in_process(os, &data, mode, config.retention.keep).await?;
                     return made(client, Some(held));
                 }
-                Err(StartError::Store(OpenError::Held { .. })) if begun.elapsed() < HOLDER_TIMEOUT => {
+                Err(StartError::Store(OpenError::Held { .. })) if started.elapsed() < HOLDER_TIMEOUT => {
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Err(StartError::Store(error @ OpenError::Held { .. })) => {
@@ -142,7 +141,7 @@ impl Session {
     }
 
     /// Connects again after the holder of the data folder ended or started to shut down.
-    pub(crate) async fn reconnect(&mut self, want: AccessMode) -> Result<(), Failure> {
+    pub(crate) async fn reconnect(&mut self, mode: AccessMode) -> Result<(), Failure> {
         if self.client.is_remote() {
             // A process that is shutting down does not accept this request.
             if let (_, Some(data)) = load_settings(&self.globals, &self.workspace)? {
@@ -150,7 +149,7 @@ impl Session {
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
             }
-            *self = Session::open(&self.globals, &self.workspace, want).await?;
+            *self = Session::open(&self.globals, &self.workspace, mode).await?;
         }
         Ok(())
     }
@@ -168,7 +167,7 @@ impl Session {
                 Err(ApiError::ConnectionLost(_)) if idempotent => {}
                 answer => return answer,
             }
-            self.reconnect(self.want).await.map_err(ApiError::Failed)?;
+            self.reconnect(self.mode).await.map_err(ApiError::Failed)?;
         }
         ask(&self.client).await
     }
@@ -186,7 +185,6 @@ impl Session {
         self.with_retry(false, async |client| client.post(path, body).await).await
     }
 
-    /// Posts a request that may be repeated.
     pub(crate) async fn post_idempotent<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -230,7 +228,6 @@ impl Session {
         interrupted.map_or(Ok(()), |code| Err(Failure::silent(code)))
     }
 
-    /// Registry of the child processes of this system.
     pub(crate) fn programs(&self) -> Option<&DataFolder> {
         self.held.as_ref()?.os.programs()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ostler_server::wire::{ClientLine, GraphView, Summary};
+use ostler_server::wire::{ClientRow, GraphView, Summary};
 use serde_json::Value;
 
 use crate::cli::output::approval::text_of;
@@ -12,7 +12,6 @@ use crate::cli::output::summary::{Page, layout};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::{Client, path_segment, read_body};
 
-/// Prints the report about a run.
 pub(crate) async fn print_report(client: &Client, summary: &Summary, nodes_shown: bool, out: &mut Out) {
     let graph = client.get::<GraphView>(&format!("/v1/runs/{}/graph", path_segment(&summary.run))).await.ok();
     let outputs = match &graph {
@@ -51,11 +50,11 @@ pub(crate) async fn value(client: &Client, run: &str, node: &str) -> Option<Valu
 
 /// Returns the client of a run that waits for credits, or `None` if the run does not wait or the client has
 /// credits again.
-pub(crate) async fn short(client: &Client, summary: &Summary) -> Option<ClientLine> {
+pub(crate) async fn short(client: &Client, summary: &Summary) -> Option<ClientRow> {
     if !summary.out_of_credit || summary.past {
         return None;
     }
     let line =
-        client.get::<ClientLine>(&format!("/v1/clients/{}", path_segment(&summary.client))).await.ok()?;
+        client.get::<ClientRow>(&format!("/v1/clients/{}", path_segment(&summary.client))).await.ok()?;
     is_short(&line).then_some(line)
 }

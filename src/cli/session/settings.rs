@@ -82,7 +82,6 @@ pub(crate) fn missing_folder_text(what: &str, data: Option<&Path>) -> Result<Opt
     })
 }
 
-/// Reports the faults of a configuration.
 fn refused(error: ConfigError, globals: &Globals) -> Failure {
     match error {
         ConfigError::Content { source_text, findings } => {

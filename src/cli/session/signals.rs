@@ -29,7 +29,6 @@ pub(crate) struct Signals {
 /// How long the second signal waits for the message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Actions of an immediate exit.
 #[derive(Default)]
 struct ExitActions {
     /// The last message; `None`: a default.

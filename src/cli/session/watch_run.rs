@@ -27,7 +27,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches a run that continues.
     pub(crate) fn from(before: &Summary, json: bool) -> Watch {
         let Summary { run, seq, client, out_of_credit, reason, .. } = before;
         let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
@@ -84,7 +83,6 @@ pub(crate) enum WatchEnd {
     Interrupted(u8),
 }
 
-/// Watches one run and prints the report.
 pub(crate) async fn watch_one(
     session: &mut Session,
     signals: &mut Signals,
@@ -179,12 +177,9 @@ async fn follow_and_prompt(
     }
 }
 
-/// The effect of a command on a node.
 pub(crate) struct Done<'a> {
     pub(crate) node: &'a str,
-    /// For JSON output.
     pub(crate) word: String,
-    /// For text output.
     pub(crate) text: String,
 }
 

@@ -19,16 +19,12 @@ use crate::disk::safe_open::{make_folder, open_regular, sync_folder};
 /// Content size from which free space is checked before writing, in bytes.
 const LARGE_BYTES: u64 = 256 * 1024;
 
-/// Free bytes a large artifact leaves to others.
 const FREE_BYTES_MIN: u64 = 1024 * 1024;
 
-/// First line of every file.
 const MAGIC: &[u8] = b"ostler-artifact 1\n";
 
-/// Folder of unfinished files.
 const TEMPORARY: &str = "new";
 
-/// Folder of damaged files.
 const DAMAGED: &str = "damaged";
 
 /// Digest of an artifact, which is the artifact's name.
@@ -36,7 +32,6 @@ pub(crate) fn digest(artifact: &Artifact) -> Digest {
     lineage::artifact(&artifact.media, &artifact.content)
 }
 
-/// Wraps an error of the file system.
 pub(crate) fn io_error(error: &io::Error) -> ArtifactError {
     match is_full(error) {
         true => ArtifactError::Full(error.to_string()),
@@ -44,7 +39,6 @@ pub(crate) fn io_error(error: &io::Error) -> ArtifactError {
     }
 }
 
-/// The artifact files below a folder.
 pub(crate) struct ArtifactFiles {
     root: PathBuf,
     temporaries: AtomicU64,
@@ -53,7 +47,6 @@ pub(crate) struct ArtifactFiles {
 }
 
 impl ArtifactFiles {
-    /// The artifacts at `root`, which may be missing.
     pub(crate) fn at(root: &Path) -> ArtifactFiles {
         let synced_folders = [const { AtomicBool::new(false) }; 256];
         ArtifactFiles { root: root.to_owned(), temporaries: AtomicU64::new(0), synced_folders }
@@ -70,7 +63,6 @@ impl ArtifactFiles {
         Ok(ArtifactFiles::at(root))
     }
 
-    /// Digests of all artifacts, ascending.
     pub(crate) fn list(&self) -> io::Result<Vec<Digest>> {
         let mut digests = Vec::new();
         let folders = match fs::read_dir(&self.root) {
@@ -92,7 +84,6 @@ impl ArtifactFiles {
         Ok(digests)
     }
 
-    /// Moves a damaged artifact to the folder `damaged`.
     pub(crate) fn quarantine(&self, digest: Digest) -> io::Result<()> {
         let folder = self.root.join(DAMAGED);
         make_folder(&folder)?;
@@ -102,7 +93,6 @@ impl ArtifactFiles {
         sync_folder(&self.folder(&digest))
     }
 
-    /// Paths and sizes of quarantined artifacts.
     pub(crate) fn quarantined(&self) -> io::Result<Vec<(PathBuf, u64)>> {
         let files = match fs::read_dir(self.root.join(DAMAGED)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -173,7 +163,6 @@ impl ArtifactFiles {
         }
     }
 
-    /// Reads and verifies an artifact.
     pub(crate) fn get(&self, digest: Digest) -> Result<Artifact, ArtifactError> {
         let damaged = |what: &str| ArtifactError::Damaged { digest, what: what.to_owned() };
         let path = self.folder(&digest).join(digest.to_string());

@@ -92,7 +92,6 @@ pub enum OpenError {
     },
 }
 
-/// Most damages listed in a message.
 const DAMAGES_LISTED_MAX: usize = 5;
 
 fn describe(damages: &[Damage]) -> String {

@@ -10,10 +10,9 @@ use crate::format::FORMAT;
 
 const FORMAT_NAME: &str = "ostler-store";
 
-/// Most bytes read of a format file.
 const FORMAT_BYTES_MAX: u64 = 64;
 
-/// Whether a folder has records and no format file. The records are readable: each names the version of its own encoding.
+/// Returns whether a folder has records and no format file. The records are readable: each names the version of its own encoding.
 pub(crate) fn is_unmarked(path: &Path) -> bool {
     let format = fs::symlink_metadata(path.join("format"));
     format.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)

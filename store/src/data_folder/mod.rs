@@ -35,7 +35,6 @@ const KNOWN_NAMES: [&str; 9] = [
     "ostler.toml",
 ];
 
-/// Checks that `path` is missing, empty, or a data folder.
 pub(crate) fn check_place(path: &Path) -> Result<(), OpenError> {
     check_is_folder(path)?;
     if let Some(entry) = foreign_entry(path) {
@@ -55,7 +54,6 @@ fn check_is_folder(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The dangling link on the way to `path`, and its target.
 fn dangling_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
     // `components` drops a trailing slash; with one, the system resolves the link.
     let mut parts = path.components().as_path().ancestors();

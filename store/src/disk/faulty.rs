@@ -1,4 +1,4 @@
-//! A disk in memory that does what disks do: it forgets what was not synced, tears it, fills up, fails.
+//! A disk in memory with faults: unsynced data is lost or torn, the disk fills up, syncs fail.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,17 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile, Extent};
 
-/// What a power cut keeps or loses as a whole.
 const SECTOR_BYTES: usize = 512;
 
-/// A disk in memory with faults to order. Clones share it.
+/// A disk in memory with injectable faults. Clones share the content.
 ///
-/// Everything is kept as it was last synced, and as it is now; [`FaultyDisk::cut_power`] decides by a seed,
-/// sector by sector, which of the two survives.
+/// The disk keeps two versions of every file, current and last synced. [`FaultyDisk::cut_power`] decides by a seed, sector by
+/// sector, which version survives.
 #[derive(Clone, Default)]
 pub struct FaultyDisk {
     shared: Arc<Shared>,
-    /// Power cuts that this handle has lived through; it is dead after the next.
+    /// Number of power cuts and kills before this handle; the handle is dead after the next one.
     life: u64,
 }
 
@@ -30,14 +29,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Content>,
-    /// Renamed and removed since names were synced last, in order: a power cut keeps the first few.
+    /// Name changes since the last sync of names, in order. A power cut keeps some prefix.
     unsynced: Vec<NameChange>,
-    /// Changes so far, and how many there may be before everything fails.
+    /// Changes so far, and the number at which every operation starts to fail.
     changes: u64,
     changes_max: Option<u64>,
-    /// Power cuts so far.
     life: u64,
-    /// Bytes that files may take in all, holes included where they were written.
     capacity: Option<u64>,
     syncs_until_failure: Option<u64>,
     syncs_held: bool,
@@ -54,9 +51,9 @@ enum NameChange {
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
-    /// What the next sync will write; a sync that fails forgets it, as real systems do.
+    /// Ranges for the next sync to write. A failed sync clears them, as Linux marks the pages clean.
     dirty: Vec<Range<usize>>,
-    /// Highest byte ever written, which is what takes room.
+    /// End of the highest byte ever written; counts as the file's allocation.
     written: u64,
     name_synced: bool,
 }
@@ -77,7 +74,6 @@ impl FaultyDisk {
         if alive { Ok(state) } else { Err(io::Error::other("the power was cut")) }
     }
 
-    /// A change is about to be made: whether the disk still takes any.
     fn changing(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.live()?;
         if state.is_dead() {
@@ -87,8 +83,8 @@ impl FaultyDisk {
         Ok(state)
     }
 
-    /// Cuts the power: whoever uses the disk gets errors from here on, and of what was not synced each sector
-    /// survives or not by `seed`. Gives the disk as it is when the power is back.
+    /// Cuts the power and returns the disk after the restart. This handle and its clones fail from here on. Each unsynced sector
+    /// survives or not, by `seed`.
     pub fn cut_power(&self, seed: u64) -> FaultyDisk {
         let mut state = self.state();
         let mut random = seed;
@@ -100,7 +96,7 @@ impl FaultyDisk {
         state.files.retain(|_, content| content.name_synced || next(&mut random).is_multiple_of(2));
         for content in state.files.values_mut() {
             if next(&mut random).is_multiple_of(2) {
-                // The length may be the old one or the new one, whatever the sectors say.
+                // The length may be old or new, independent of the sectors.
                 content.now.resize(content.synced.len(), 0);
             }
             let len = content.now.len();
@@ -123,8 +119,8 @@ impl FaultyDisk {
         FaultyDisk { shared: self.shared.clone(), life }
     }
 
-    /// Ends the process that uses the disk, which gets errors from here on, and nothing else: what was written is read
-    /// back, synced or not. Gives the disk to the next process.
+    /// Kills the process and returns the disk for the next one. This handle and its clones fail from here on. All written data
+    /// survives, synced or not.
     pub fn kill(&self) -> FaultyDisk {
         let mut state = self.state();
         state.life += 1;
@@ -135,40 +131,39 @@ impl FaultyDisk {
         FaultyDisk { shared: self.shared.clone(), life }
     }
 
-    /// Lets `count` more changes (creating, writing, syncing, renaming, removing) be made; from then on everything
-    /// fails until [`FaultyDisk::cut_power`] gives the disk back.
+    /// Allows `count` more changes (creating, writing, syncing, renaming, removing); then every operation fails until
+    /// [`FaultyDisk::cut_power`].
     pub fn die_after(&self, count: u64) {
         let mut state = self.state();
         state.changes_max = Some(state.changes + count);
     }
 
-    /// Changes so far.
+    /// Number of changes so far.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
 
-    /// Lets files take `bytes` in all; `None` is no limit.
+    /// Limits the bytes of all files; `None` removes the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// Bytes that files take.
+    /// Bytes of all files.
     pub fn used(&self) -> u64 {
         self.state().used()
     }
 
-    /// Lets `count` syncs succeed and the one after them fail.
+    /// Makes all file syncs fail after `count` more.
     pub fn fail_sync_after(&self, count: u64) {
         self.state().syncs_until_failure = Some(count);
     }
 
-    /// Ends [`FaultyDisk::fail_sync_after`]. What a failed sync did not write stays unwritten until it is written
-    /// to the file again, as on real disks.
+    /// Ends [`FaultyDisk::fail_sync_after`]. Data of a failed sync stays unsynced until written again, as on Linux.
     pub fn repair_syncs(&self) {
         self.state().syncs_until_failure = None;
     }
 
-    /// Keeps every sync waiting until [`FaultyDisk::release_syncs`] or a power cut.
+    /// Blocks every sync until [`FaultyDisk::release_syncs`] or a power cut.
     pub fn hold_syncs(&self) {
         self.state().syncs_held = true;
     }
@@ -179,21 +174,21 @@ impl FaultyDisk {
         self.shared.released.notify_all();
     }
 
-    /// Syncs that [`FaultyDisk::hold_syncs`] keeps waiting now.
+    /// Number of syncs blocked by [`FaultyDisk::hold_syncs`].
     pub fn syncs_waiting(&self) -> u64 {
         self.state().syncs_waiting
     }
 
-    /// File syncs so far.
+    /// Number of file syncs so far.
     pub fn syncs(&self) -> u64 {
         self.state().syncs
     }
 
-    /// Inverts bits of one byte of a file, as rot does.
+    /// Inverts `bits` of one byte, in both versions of a file.
     ///
     /// # Panics
     ///
-    /// The file has no such byte.
+    /// The file does not exist or is too short.
     pub fn flip(&self, name: &str, offset: usize, bits: u8) {
         let mut state = self.state();
         let content = state.files.get_mut(name).expect("the test names a file that exists");
@@ -205,7 +200,6 @@ impl FaultyDisk {
 }
 
 impl Content {
-    /// Writes what is dirty, or forgets that it is.
     fn settle(&mut self, fails: bool) -> io::Result<()> {
         let dirty = std::mem::take(&mut self.dirty);
         if fails {
@@ -226,7 +220,6 @@ impl State {
         self.changes_max.is_some_and(|most| self.changes >= most)
     }
 
-    /// Undoes the last of the changes of names that were not synced: as many as the seed says.
     fn forget_names(&mut self, random: &mut u64) {
         if self.unsynced.is_empty() {
             return;
@@ -236,7 +229,7 @@ impl State {
             match change {
                 NameChange::Renamed { from, to, replaced } => {
                     let moved = self.files.remove(&to).map(|content| self.files.insert(from, content));
-                    debug_assert!(moved.is_some(), "later changes of the name were undone before");
+                    debug_assert!(moved.is_some(), "later changes of the name are undone already");
                     self.files.extend(replaced.map(|content| (to, content)));
                 }
                 NameChange::Removed { name, content } => drop(self.files.insert(name, content)),
@@ -249,7 +242,6 @@ impl State {
     }
 }
 
-/// The next number of a splitmix64 sequence.
 fn next(random: &mut u64) -> u64 {
     *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*random ^ (*random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -321,7 +313,7 @@ impl DiskFile for FaultyFile {
     fn extent(&self) -> io::Result<Extent> {
         let mut state = self.disk.live()?;
         let now = &self.content(&mut state)?.now;
-        // Some file systems make holes of blocks of zeros.
+        // Trailing zeros count as a hole, as some file systems store them.
         let used = now.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
         Ok(Extent { len: now.len() as u64, used })
     }
@@ -332,7 +324,7 @@ impl DiskFile for FaultyFile {
         let content = self.content(&mut state)?;
         let end = offset + bytes.len() as u64;
         let room = free.map_or(end, |free| content.written + free);
-        // A full disk takes what fits, as a real one may.
+        // A full disk writes the part that fits.
         let kept = &bytes[..end.min(room).saturating_sub(offset) as usize];
         let kept_end = offset as usize + kept.len();
         if content.now.len() < kept_end {

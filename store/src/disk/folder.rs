@@ -1,4 +1,4 @@
-//! A folder of the real file system.
+//! A folder of the file system.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::safe_open::open_regular;
 use super::{Disk, DiskFile, Extent};
 
-/// A folder of the real file system.
+/// A folder of the file system.
 #[derive(Debug, Clone)]
 pub struct Folder(PathBuf);
 
@@ -28,17 +28,13 @@ impl Disk for Folder {
         let path = self.0.join(name);
         let mut both = File::options();
         let opened = match open_regular(both.read(true).write(true).create(create).truncate(false), &path) {
-            // A folder that may only be read can still be verified.
-            Err(error) if !create && may_only_be_read(&error) => {
-                open_regular(File::options().read(true), &path)?
-            }
+            // A read-only folder can still be verified.
+            Err(error) if !create && is_read_only(&error) => open_regular(File::options().read(true), &path)?,
             opened => opened?,
         };
         match opened {
             Some(file) => Ok(Arc::new(file)),
-            None => {
-                Err(io::Error::other(format!("{name} is not a regular file: see what it is, and remove it")))
-            }
+            None => Err(io::Error::other(format!("{name} is not a regular file: inspect and remove it"))),
         }
     }
 
@@ -59,8 +55,7 @@ impl Disk for Folder {
     }
 }
 
-/// Whether a file cannot be written to by who asks: by its rights, or wherever it is mounted like that.
-fn may_only_be_read(error: &io::Error) -> bool {
+fn is_read_only(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
@@ -82,7 +77,7 @@ impl DiskFile for File {
         let len = self.metadata()?.len();
         let mut at = 0;
         while at < len {
-            // Where the next hole begins, and whether it goes on to the end. A file system that knows no holes has none.
+            // File systems without support for holes report the end of the file.
             let Ok(hole) = seek(self, SeekFrom::Hole(at)) else { break };
             match seek(self, SeekFrom::Data(hole)) {
                 Ok(data) => at = data,
@@ -111,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_told_from_the_hole_behind_it() {
+    fn the_trailing_hole_is_not_part_of_the_used_bytes() {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let disk = Folder::new(folder.path());
         let file = disk.open("file", true).unwrap();

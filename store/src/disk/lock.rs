@@ -16,18 +16,15 @@ use std::path::{Path, PathBuf};
 
 use super::safe_open::open_regular;
 
-/// Bytes of the lock file: process id, epoch, padding, newline.
 const TEXT_BYTES: usize = 48;
 
 /// The held lock of a data folder; dropping releases the lock.
 pub(crate) struct HeldLock {
     file: File,
     path: PathBuf,
-    /// Device and inode of `file`.
     identity: (u64, u64),
 }
 
-/// Why the lock was not taken.
 #[derive(Debug)]
 pub(crate) enum LockError {
     /// Another holder; with the process id, if the holder has recorded one.
@@ -42,7 +39,6 @@ pub(crate) enum LockError {
 pub(crate) struct LockLost(PathBuf);
 
 impl LockLost {
-    /// Whether `error` wraps a [`LockLost`].
     pub(crate) fn is_in(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<LockLost>())
     }
@@ -76,7 +72,6 @@ impl HeldLock {
         Ok((lock, epoch))
     }
 
-    /// Records this process and the epoch in the lock file.
     pub(crate) fn write(&self, epoch: u64) -> io::Result<()> {
         let mut text = format!("{} {epoch}", std::process::id());
         while text.len() < TEXT_BYTES - 1 {

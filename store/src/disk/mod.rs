@@ -58,7 +58,7 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether `error` reports a lack of space: a full disk, a quota, or the process's limit on file sizes.
+/// Returns whether `error` reports a lack of space: a full disk, a quota, or the process's limit on file sizes.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)

@@ -6,10 +6,9 @@ use super::Disk;
 
 const NAME: &str = "reserve";
 
-/// Written and removed to test for free space.
 const PROBE: &str = "probe";
 
-/// Whether the file exists, with or without blocks.
+/// Returns whether the file exists, with or without blocks.
 pub(crate) fn exists(disk: &dyn Disk) -> bool {
     disk.open(NAME, false).is_ok()
 }

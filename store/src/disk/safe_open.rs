@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 ///
 /// # Errors
 ///
-/// Those of opening a file.
+/// The errors of opening a file.
 pub(crate) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match options.custom_flags(flags.bits() as i32).open(path) {

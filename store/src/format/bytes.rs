@@ -1,6 +1,6 @@
-//! Small integers in few bytes, and a cursor that never reads past its end.
+//! Variable-length integers, length-prefixed blocks, and a checked cursor.
 
-/// Appends `value`, seven bits a byte, lowest first.
+/// Appends `value` as LEB128: seven bits per byte, lowest first.
 pub(crate) fn put_u64(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -9,28 +9,25 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends `value` so that small magnitudes of either sign are short.
+/// Appends `value` in zigzag encoding, so small magnitudes of either sign are short.
 pub(crate) fn put_i64(out: &mut Vec<u8>, value: i64) {
     put_u64(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// What is left to read. Every method answers `None` where the bytes do not say what was asked.
+/// The unread rest of a byte slice. Every method returns `None` for missing or invalid bytes.
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// The next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
-    /// The next bytes, as many as the array holds.
     pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    /// What [`put_u64`] wrote.
     pub(crate) fn u64(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -47,20 +44,18 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// What [`put_i64`] wrote.
     pub(crate) fn i64(&mut self) -> Option<i64> {
         let value = self.u64()?;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A length, and as many bytes.
     pub(crate) fn block(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u64()?).ok()?;
         self.take(len)
     }
 }
 
-/// Appends the length of `bytes`, then `bytes`.
+/// Appends the length of `bytes` as a varint, then `bytes`.
 pub(crate) fn put_block(out: &mut Vec<u8>, bytes: &[u8]) {
     put_u64(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -83,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_too_long_is_no_integer() {
+    fn truncated_and_oversized_integers_are_rejected() {
         assert_eq!(Cursor(&[0x80]).u64(), None);
         assert_eq!(Cursor(&[0xff; 11]).u64(), None);
         assert_eq!(Cursor(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]).u64(), None);

@@ -19,7 +19,7 @@ pub struct Damage {
     pub what: String,
     /// Streams with lost records: streams with a gap behind the damage, and streams the damaged bytes still seem to name.
     pub streams: Vec<StreamId>,
-    /// Whether the bytes are only the torn end of the last write. Opening the journal truncates such an end.
+    /// True if the bytes are only the torn end of the last write. Opening the journal truncates such an end.
     pub torn: bool,
 }
 
@@ -39,7 +39,7 @@ impl Damage {
         Damage { segment: lsn.segment(), offset: lsn.offset(), what, streams, torn: false }
     }
 
-    /// Damage of the header of segment `number`, whose predecessor is `before`.
+    /// Damage of the header of segment `number`, the successor of segment `before`.
     pub(crate) fn in_header(number: u32, before: u32, bytes: &[u8]) -> Damage {
         let what = match segment::previous(number, bytes) {
             Some(previous) => format!("the header names predecessor {previous}, found segment {before}"),

@@ -21,7 +21,6 @@ use super::frame_body::Section;
 use super::lsn::Lsn;
 use super::stream::{ChainHash, next_chain, stream_key};
 
-/// Bytes of a header.
 pub(crate) const FRAME_HEADER_BYTES: usize = 8;
 
 /// Largest frame in bytes, header included: the limit of one `append`.
@@ -33,10 +32,8 @@ pub const FRAME_BYTES_MAX: usize = 7 * 1024 * 1024;
 /// so the disk lost data; a bad frame without a flagged successor may be an unfinished write.
 pub(crate) const FIRST_OF_WRITE: u8 = 1;
 
-/// Body version of frames with sections.
 pub(crate) const VERSION: u8 = 1;
 
-/// Body version of account checkpoints.
 pub(crate) const CHECKPOINT: u8 = 2;
 
 /// Encoded records of one batch, before the sequencer assigns an address.
@@ -45,19 +42,16 @@ pub(crate) struct EncodedBatch {
     pub(crate) expected: u64,
     pub(crate) at_ms: i64,
     pub(crate) count: u64,
-    /// Records, each behind its length.
     pub(crate) records: Vec<u8>,
     /// Digest of `records`, computed outside the sequencer's lock because hashing is the slowest part of an append.
     pub(crate) digest: [u8; 32],
 }
 
 impl EncodedBatch {
-    /// Chain hash after these records, following `prev`.
     pub(crate) fn chain(&self, prev: &ChainHash) -> ChainHash {
         next_chain(prev, &self.stream, self.expected + 1, self.at_ms, &self.digest)
     }
 
-    /// Upper bound of the batch's bytes in a frame.
     pub(crate) fn bytes_max(&self) -> usize {
         self.records.len() + 80
     }
@@ -94,14 +88,12 @@ pub(crate) fn encode_batches(epoch: u64, batches: &[EncodedBatch], prev: &[Chain
     frame
 }
 
-/// Encodes existing sections as a frame with a zeroed header.
 pub(crate) fn encode_sections(epoch: u64, sections: &[Section<'_>]) -> Vec<u8> {
     let mut frame = new_frame(VERSION, epoch, sections.len(), 0);
     sections.iter().for_each(|section| put_section(&mut frame, section));
     frame
 }
 
-/// Encodes a checkpoint of accounts as a frame with a zeroed header.
 pub(crate) fn encode_checkpoint(epoch: u64, accounts: &[Vec<u8>]) -> Vec<u8> {
     let mut frame = new_frame(CHECKPOINT, epoch, accounts.len(), 0);
     accounts.iter().for_each(|account| put_block(&mut frame, account));
@@ -115,7 +107,6 @@ pub(crate) fn encode_seal(epoch: u64) -> Vec<u8> {
     encode_batches(epoch, &[], &[])
 }
 
-/// Fills in the header of a frame about to be written at `lsn`.
 pub(crate) fn fill_header(frame: &mut [u8], lsn: Lsn, flags: u8) {
     let len = (frame.len() - FRAME_HEADER_BYTES) as u32;
     frame[4..8].copy_from_slice(&(len | u32::from(flags) << 24).to_le_bytes());
@@ -127,14 +118,15 @@ fn checksum(lsn: Lsn, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&lsn.0.to_le_bytes()), bytes)
 }
 
-/// Content of the bytes at an address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     /// A frame with a matching checksum; `len` includes the header.
-    Frame { len: usize, flags: u8, body: &'a [u8] },
-    /// A zeroed header.
+    Frame {
+        len: usize,
+        flags: u8,
+        body: &'a [u8],
+    },
     Blank,
-    /// Neither, with the reason.
     Bad(&'static str),
 }
 
@@ -154,7 +146,6 @@ pub(crate) fn read(lsn: Lsn, bytes: &[u8]) -> Found<'_> {
     Found::Frame { len: FRAME_HEADER_BYTES + len, flags: header[7], body }
 }
 
-/// The checksum stored in a header.
 pub(crate) fn stored_crc(header: &[u8]) -> u32 {
     u32::from_le_bytes([header[0], header[1], header[2], header[3]])
 }

@@ -10,22 +10,19 @@ use super::stream::{
     ChainHash, STREAM_KEY_BYTES, StreamHead, next_chain, records_digest, stream_from_key, truncated_log_chain,
 };
 
-/// A decoded body.
 pub(crate) struct Body<'a> {
     pub(crate) epoch: u64,
     pub(crate) sections: Vec<Section<'a>>,
-    /// Encoded accounts of a checkpoint.
     pub(crate) accounts: Vec<&'a [u8]>,
 }
 
 impl Body<'_> {
-    /// Whether the frame is a seal, written when a process closes the journal.
+    /// Returns whether the frame is a seal, written when a process closes the journal.
     pub(crate) fn is_seal(&self) -> bool {
         self.sections.is_empty() && self.accounts.is_empty()
     }
 }
 
-/// Records of one stream in a frame.
 #[derive(Clone)]
 pub(crate) struct Section<'a> {
     pub(crate) stream: StreamId,
@@ -41,12 +38,11 @@ impl<'a> Section<'a> {
         next_chain(&self.prev, &self.stream, self.first, self.at_ms, &records_digest(self.records))
     }
 
-    /// The stream's head after this section.
     pub(crate) fn head(&self) -> StreamHead {
         StreamHead { seq: self.last(), chain: self.chain() }
     }
 
-    /// Whether the section continues a stream ending at `head`, by sequence number and chain hash.
+    /// Returns whether the section continues a stream ending at `head`, by sequence number and chain hash.
     ///
     /// A truncated pipeline log starts above 1. Such a log names [`truncated_log_chain`] as its predecessor, so compaction is
     /// distinguishable from damage: a log with lost records names the chain hash of those records instead.
@@ -57,7 +53,6 @@ impl<'a> Section<'a> {
         is_next || (starts_log && self.prev == truncated_log_chain(&self.stream, self.first))
     }
 
-    /// Sequence number of the last record.
     pub(crate) fn last(&self) -> u64 {
         self.first + self.count - 1
     }

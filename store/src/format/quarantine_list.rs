@@ -11,12 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::sealed_text::{self, read_file};
 use crate::disk::Disk;
 
-/// Name of the list's file.
 pub(crate) const NAME: &str = "quarantine";
 
 const MAGIC: &str = "ostler-quarantine 1";
 
-/// Extension of the files with the remaining records of quarantined runs.
 pub(crate) const REMAINS: &str = ".remains";
 
 /// A run quarantined because of damage: listed, never resumed.
@@ -39,24 +37,21 @@ impl Quarantined {
         remains(self.row.run)
     }
 
-    /// The error for readers of the run's streams.
     pub(crate) fn read_error(&self) -> JournalError {
         let place = format!("run {}, which is quarantined", self.row.run);
         JournalError::Damaged { place, what: self.why.clone() }
     }
 
-    /// The run's row with the standing `Quarantined`.
+    /// The run's row with status `Quarantined`.
     pub(crate) fn listed(&self) -> RunRow {
         RunRow { status: RunRowStatus::Quarantined(self.why.clone()), ..self.row.clone() }
     }
 }
 
-/// Name of the file with a run's remaining records.
 pub(crate) fn remains(run: RunId) -> String {
     format!("{run}{REMAINS}")
 }
 
-/// All quarantined runs.
 pub(crate) type Quarantine = BTreeMap<RunId, Quarantined>;
 
 /// Reads the list; empty if the file does not exist.
@@ -80,7 +75,6 @@ fn parse(bytes: &[u8]) -> Option<Quarantine> {
     lines.map(|line| serde_json::from_str(line).ok().map(|one: Quarantined| (one.row.run, one))).collect()
 }
 
-/// Encodes the list.
 pub(crate) fn bytes(quarantine: &Quarantine) -> Vec<u8> {
     let mut lines = String::new();
     for one in quarantine.values() {

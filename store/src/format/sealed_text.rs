@@ -22,7 +22,6 @@ pub(crate) fn open<'a>(magic: &str, bytes: &'a [u8]) -> Option<&'a str> {
     text.strip_prefix(magic)?.strip_prefix('\n').filter(|_| is_whole)
 }
 
-/// Reads a whole file.
 pub(crate) fn read_file(disk: &dyn Disk, name: &str) -> io::Result<Vec<u8>> {
     let file = disk.open(name, false)?;
     let (mut bytes, mut read) = (Vec::new(), 0);

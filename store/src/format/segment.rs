@@ -7,7 +7,6 @@ use super::lsn::Lsn;
 /// Length of a segment file in bytes. The unwritten rest of a new segment is a hole.
 pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Bytes before the first frame.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 
 /// Bytes reserved at the end of each segment for the seal.
@@ -23,22 +22,19 @@ const VERSION: u32 = 1;
 /// exhaust the limit; the search then assumes a frame, so the caller reports damage rather than a torn write.
 const RESYNC_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// File name of a segment.
 pub(crate) fn name(number: u32) -> String {
     format!("{number:010}.seg")
 }
 
-/// Segment number in a file name; `None` for other files.
 pub(crate) fn number(name: &str) -> Option<u32> {
     name.strip_suffix(".seg").filter(|digits| digits.len() == 10)?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Address of a segment's first frame.
 pub(crate) fn first_lsn(number: u32) -> Lsn {
     Lsn::new(number, SEGMENT_HEADER_BYTES as u64)
 }
 
-/// Whether `lsn` lies behind the first frame's address, so that the segment holds a frame before `lsn`.
+/// Returns whether `lsn` lies behind the first frame's address, so that the segment holds a frame before `lsn`.
 pub(crate) fn has_frames_before(lsn: Lsn) -> bool {
     lsn.offset() > SEGMENT_HEADER_BYTES as u64
 }
@@ -62,31 +58,19 @@ pub(crate) fn previous(number: u32, bytes: &[u8]) -> Option<u32> {
     (bytes.get(..SEGMENT_HEADER_BYTES)? == header(number, previous)).then_some(previous)
 }
 
-/// Scans the frames of a segment.
 pub(crate) struct Scanner<'a> {
     number: u32,
     /// The segment from the start; missing bytes count as zeros.
     bytes: &'a [u8],
     /// End of the last nonzero byte.
     used: usize,
-    /// Offset of the next frame.
     pub(crate) offset: usize,
 }
 
-/// Result of [`Scanner::step`].
 pub(crate) enum Step<'a> {
-    Frame {
-        lsn: Lsn,
-        crc: u32,
-        flags: u8,
-        body: Body<'a>,
-    },
-    /// Only zeros follow.
+    Frame { lsn: Lsn, crc: u32, flags: u8, body: Body<'a> },
     End,
-    /// Bytes without a frame at the scanner's offset.
-    Bad {
-        what: &'static str,
-    },
+    Bad { what: &'static str },
 }
 
 impl<'a> Scanner<'a> {
@@ -139,7 +123,7 @@ impl<'a> Scanner<'a> {
         None
     }
 
-    /// Whether the bad bytes at the scanner may be the torn end of the last write: no later frame proves them durable.
+    /// Returns whether the bad bytes at the scanner may be the torn end of the last write: no later frame proves them durable.
     pub(crate) fn may_be_torn(&self) -> bool {
         self.resync(true).is_none()
     }
@@ -149,7 +133,6 @@ impl<'a> Scanner<'a> {
         self.used.saturating_sub(self.offset)
     }
 
-    /// Bytes from the scanner's offset on.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.offset..).unwrap_or(&[])
     }
@@ -171,12 +154,10 @@ fn read_and_parse(lsn: Lsn, bytes: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// Whether all bytes are zero.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     used(bytes) == 0
 }
 
-/// Length of `bytes` without trailing zeros.
 fn used(bytes: &[u8]) -> usize {
     const PAGE: usize = 4096;
     static BLANK: [u8; PAGE] = [0; PAGE];

@@ -9,13 +9,10 @@ use super::lsn::Lsn;
 use super::segment::{self, SPARE};
 use crate::disk::{Disk, DiskFile, Extent};
 
-/// Most segment files open at a time.
 const FILES_OPEN_MAX: usize = 64;
 
-/// Bytes of the first read of a frame; most frames fit.
 const FRAME_READ_BYTES: usize = 4096;
 
-/// The segment files of a journal.
 pub(crate) struct SegmentFiles {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) segment_bytes: u64,
@@ -27,7 +24,6 @@ impl SegmentFiles {
         SegmentFiles { disk, segment_bytes, open: Mutex::default() }
     }
 
-    /// Numbers of the existing segments, ascending.
     pub(crate) fn numbers(&self) -> io::Result<Vec<u32>> {
         let mut numbers: Vec<u32> =
             self.disk.list()?.iter().filter_map(|name| segment::number(name)).collect();
@@ -44,7 +40,6 @@ impl SegmentFiles {
         Ok(numbers)
     }
 
-    /// Opens a segment.
     pub(crate) fn file(&self, number: u32) -> io::Result<Arc<dyn DiskFile>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.get(&number) {
@@ -73,13 +68,11 @@ impl SegmentFiles {
         Ok(false)
     }
 
-    /// Removes a segment.
     pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         self.disk.remove(&segment::name(number))
     }
 
-    /// Reads a whole segment, of any length.
     pub(crate) fn read_segment(&self, number: u32) -> io::Result<Vec<u8>> {
         let file = self.file(number)?;
         let Extent { len, used } = file.extent()?;

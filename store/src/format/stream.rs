@@ -16,7 +16,6 @@ pub(crate) struct StreamHead {
     pub(crate) chain: ChainHash,
 }
 
-/// Bytes of an encoded [`StreamId`].
 pub(crate) const STREAM_KEY_BYTES: usize = 19;
 
 /// Encodes a stream id; streams of one kind sort together.
@@ -28,7 +27,6 @@ pub(crate) fn stream_key(stream: &StreamId) -> [u8; STREAM_KEY_BYTES] {
     bytes
 }
 
-/// Decodes the bytes of [`stream_key`]; `None` for any other bytes.
 pub(crate) fn stream_from_key(bytes: &[u8]) -> Option<StreamId> {
     let mut cursor = Cursor(bytes);
     let kind = match cursor.array::<1>()?[0] {
@@ -44,7 +42,7 @@ pub(crate) fn stream_from_key(bytes: &[u8]) -> Option<StreamId> {
     (partition < PARTITIONS && cursor.0.is_empty()).then_some(StreamId { partition, kind, key })
 }
 
-/// The run whose stream, or whose attempts' stream, this is.
+/// The run owning a stream; `None` for streams of clients and pipelines.
 pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
     match stream.kind {
         StreamKind::Run | StreamKind::Attempts => Some(RunId(uuid::Uuid::from_bytes(stream.key))),
@@ -62,7 +60,6 @@ pub(crate) fn describe(stream: &StreamId) -> String {
     }
 }
 
-/// Digest of the encoded records of a section.
 pub(crate) fn records_digest(records: &[u8]) -> [u8; 32] {
     lineage::hash("aos/records/1", &[records]).0
 }

@@ -71,7 +71,7 @@ fn since_mark(
     Ok(snapshot)
 }
 
-/// Whether replaying the segments yields the same tail index. `true` if the segments cannot be read.
+/// Returns whether replaying the segments yields the same tail index. `true` if the segments cannot be read.
 fn equals_replayed(
     tail: &TailIndex,
     files: &SegmentFiles,

@@ -10,7 +10,6 @@ use crate::format::bytes::put_u64;
 use crate::format::codec;
 use crate::format::stream::stream_key;
 
-/// Most frame addresses per entry.
 const FRAMES_PER_ENTRY: usize = 1024;
 
 impl Index {

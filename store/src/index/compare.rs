@@ -10,10 +10,8 @@ use super::{ACCOUNTS, ALL, HEADS, Index, IndexError, RUNS, Table, index_error};
 use crate::format::codec;
 use crate::format::stream::{describe, stream_from_key};
 
-/// Most differences described.
 const DESCRIBED_MAX: usize = 10;
 
-/// Frame addresses compared at a time.
 const FRAMES_AT_ONCE: usize = 1024;
 
 /// Differences between an index and the records it was built from.
@@ -34,7 +32,6 @@ impl IndexDifferences {
     }
 }
 
-/// A wrong entry.
 enum Difference<R> {
     Missing(R),
     Extra(R),
@@ -55,7 +52,6 @@ impl Difference<&[u8]> {
 }
 
 impl Index {
-    /// The differences from `expected`, an index built from the same records.
     pub(crate) fn differences(&self, expected: &Index) -> IndexDifferences {
         let mut differences = IndexDifferences::default();
         if let Err(error) = self.compare_all(expected, &mut differences) {

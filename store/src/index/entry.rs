@@ -14,7 +14,6 @@ use crate::format::stream::{STREAM_KEY_BYTES, stream_key};
 /// Version of the tables. An index of another version is rebuilt.
 const FORMAT: u64 = 4;
 
-/// Inserts an entry.
 pub(super) fn put(table: &mut redb::Table<&[u8], &[u8]>, key: &[u8], value: &[u8]) -> Result<(), IndexError> {
     let mut bytes = Vec::with_capacity(4 + value.len());
     bytes.extend_from_slice(&checksum(key, value).to_le_bytes());
@@ -50,12 +49,10 @@ pub(super) fn mark_bytes(mark: Mark) -> Vec<u8> {
     bytes
 }
 
-/// Key of the frames entry starting with record `first` of a stream.
 pub(super) fn frames_key(stream: &StreamId, first: u64) -> Vec<u8> {
     [&stream_key(stream)[..], &first.to_be_bytes()].concat()
 }
 
-/// The record number in a key of [`frames_key`].
 pub(super) fn first_of(key: &[u8]) -> Result<u64, IndexError> {
     let first = key.get(STREAM_KEY_BYTES..).and_then(|bytes| bytes.try_into().ok());
     first.map(u64::from_be_bytes).ok_or_else(|| index_error("a truncated key"))
@@ -73,7 +70,6 @@ pub(super) fn entry_bytes(frames: &[FrameAddress]) -> Vec<u8> {
     bytes
 }
 
-/// Key of an account's row.
 pub(super) fn account_key(key: &AccountKey) -> Result<Vec<u8>, IndexError> {
     codec::encode_row(key).map_err(index_error)
 }
@@ -85,7 +81,6 @@ pub(super) fn run_key(over: bool, run: RunId) -> [u8; 17] {
     key
 }
 
-/// Whether a key of [`run_key`] belongs to a run without work left.
 pub(super) fn is_over(key: &[u8]) -> bool {
     key.first() != Some(&0)
 }

@@ -22,12 +22,10 @@ impl Index {
         self.get(MARK, MARK_KEY)?.map(|bytes| mark_of(&bytes)).transpose()
     }
 
-    /// A stream's head as of the mark.
     pub(crate) fn head(&self, stream: &StreamId) -> Result<Option<StreamHead>, IndexError> {
         self.get(HEADS, &stream_key(stream))?.map(|bytes| head_of(&bytes)).transpose()
     }
 
-    /// The heads of all streams.
     pub(crate) fn heads(&self) -> Result<Vec<(StreamId, StreamHead)>, IndexError> {
         let mut heads = Vec::new();
         self.range(HEADS, ALL, |key, value| {
@@ -37,7 +35,6 @@ impl Index {
         Ok(heads)
     }
 
-    /// All streams of a kind.
     pub(crate) fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, IndexError> {
         let range = ([kind as u8], [kind as u8 + 1]);
         let mut streams = Vec::new();
@@ -93,7 +90,6 @@ impl Index {
         })
     }
 
-    /// The row of a run.
     pub(crate) fn run(&self, run: RunId) -> Result<Option<RunRow>, IndexError> {
         for over in [false, true] {
             if let Some(bytes) = self.get(RUNS, &run_key(over, run))? {
@@ -103,7 +99,6 @@ impl Index {
         Ok(None)
     }
 
-    /// The rows of all runs, or of open runs.
     pub(crate) fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, IndexError> {
         let end: &[u8] = if open_only { &[1] } else { &[2] };
         let mut rows = Vec::new();
@@ -114,13 +109,11 @@ impl Index {
         Ok(rows)
     }
 
-    /// The row of an account.
     pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<AccountRow>, IndexError> {
         let bytes = self.get(ACCOUNTS, &account_key(key)?)?;
         bytes.map(|bytes| codec::decode_row(&bytes).map_err(index_error)).transpose()
     }
 
-    /// The rows of all accounts.
     pub(crate) fn accounts(&self) -> Result<Vec<AccountRow>, IndexError> {
         let mut accounts = Vec::new();
         self.range(ACCOUNTS, ALL, |_, value| {

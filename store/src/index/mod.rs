@@ -6,8 +6,8 @@
 //! Every failure of the database, from a wrong checksum to a panic, is an [`IndexError`], and rebuilding is the answer to all.
 //!
 //! Crash cases: a commit moves the mark in the same transaction that adds the entries, so the index is as of the old mark or
-//! the new one. Only durable frames enter the index. A mark whose last frame is missing in the journal therefore belongs to
-//! another journal, or the journal has lost durable records; [`replay::check_mark`] detects both by the frame's checksum.
+//! the new one. Only durable frames enter the index. If the last indexed frame is missing, the index therefore belongs to another
+//! journal, or the journal has lost durable records; [`replay::check_mark`] detects both by the frame's checksum.
 
 pub(crate) mod catch_up;
 mod commit;
@@ -32,21 +32,18 @@ use crate::format::lsn::Lsn;
 
 pub use compare::IndexDifferences;
 
-/// Page cache of the database, in bytes.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// A single entry: the [`Mark`].
 const MARK: Table = TableDefinition::new("mark");
 const MARK_KEY: &[u8] = b"mark";
 /// Stream -> sequence number of the last record, chain hash.
 const HEADS: Table = TableDefinition::new("heads");
 /// Stream and sequence number of a record -> addresses of frames, from the frame starting with that record on.
 const FRAMES: Table = TableDefinition::new("frames");
-/// Whether the run is closed or parked, and the run -> the run's row.
+/// True if the run is closed or parked, and the run -> the run's row.
 const RUNS: Table = TableDefinition::new("rows");
-/// Client and agent -> the account.
 const ACCOUNTS: Table = TableDefinition::new("accounts");
 
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -80,16 +77,12 @@ pub(crate) struct Mark {
     /// The last indexed frame and its checksum, identifying the journal.
     pub(crate) last: Lsn,
     pub(crate) last_crc: u32,
-    /// Highest epoch among the indexed frames.
     pub(crate) epoch: u64,
 }
 
-/// The persistent index.
 pub(crate) struct Index {
-    /// `None` for an index in memory.
     path: Option<PathBuf>,
     database: RwLock<Option<Database>>,
-    /// The file was unreadable when the index was opened.
     pub(crate) was_unreadable: bool,
     /// Number of times the content was cleared or read again from the file.
     generation: AtomicU64,
@@ -196,7 +189,6 @@ impl Index {
 
 type OpenTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-/// Opens a table for reading; `None` before the first commit.
 fn read_table(database: &Database, table: Table) -> Result<Option<OpenTable>, IndexError> {
     let read = database.begin_read().map_err(index_error)?;
     match read.open_table(table) {

@@ -10,18 +10,14 @@ use crate::format::lsn::Lsn;
 use crate::format::segment::{self, Scanner, Step};
 use crate::format::segment_files::SegmentFiles;
 
-/// The journal from the index's mark on.
 pub(crate) struct Replayed {
     pub(crate) tail: TailIndex,
-    /// Address of the next frame.
     pub(crate) end: Lsn,
     /// Start of the last write. Everything before was durable before that write began.
     pub(crate) last_write: Lsn,
-    /// Whether the last frame is a seal.
     pub(crate) sealed: bool,
     /// Bytes of the last segment behind `end` without a frame, and the reason.
     pub(crate) torn: Option<(usize, &'static str)>,
-    /// Number of the last segment; 0 without segments.
     pub(crate) last_segment: u32,
     /// A last segment without a valid header or frame: the process died while creating the file.
     pub(crate) incomplete_segment: Option<u32>,
@@ -44,7 +40,6 @@ impl Replayed {
     }
 }
 
-/// Why the journal could not be replayed.
 #[derive(Debug)]
 pub(crate) enum ReplayError {
     Io(io::Error),
@@ -113,10 +108,8 @@ pub(crate) fn check_mark(files: &SegmentFiles, mark: Mark) -> Result<(), ReplayE
     if found == Some(mark.last_crc) { Ok(()) } else { Err(IndexError::ahead().into()) }
 }
 
-/// The part of a segment to replay.
 struct SegmentRange {
     number: u32,
-    /// Number of the segment before.
     before: u32,
     last: bool,
     start: Lsn,

@@ -32,38 +32,31 @@ pub(crate) fn affected_run(stream: &StreamId, event: &Event) -> Option<RunId> {
 
 /// Effect of an event on a run's row and the account paying for the run.
 pub(crate) enum Change {
-    /// Adds the run's row.
     Open(RunRow),
-    /// Sets the standing, and the time of closing unless the run is open.
-    SetStanding(RunRowStatus, Option<Ticks>),
-    /// Charges the cost of an ended attempt to the account.
+    /// With the time of closing, unless the run is open.
+    SetStatus(RunRowStatus, Option<Ticks>),
+    /// Charges the cost of ended attempts to the paying account.
     Charge(Option<Accounts>, u64),
-    /// Sets the run's scores and updates the account's reputation.
     Evaluate(Evaluated),
-    /// Counts an act of a person.
     CountAct,
 }
 
 /// Key of the table of accounts: the client, and the agent unless the account covers the client's unnamed agents.
 pub(crate) type AccountKey = (ClientId, Option<AgentId>);
 
-/// Key of the account paying for a run.
 pub(crate) fn paying_account(row: &RunRow) -> AccountKey {
     (row.client.clone(), row.named_agent().cloned())
 }
 
-/// Key of an account's row.
 pub(crate) fn key_of(row: &AccountRow) -> AccountKey {
     (row.client.clone(), row.agent.clone())
 }
 
-/// Decodes an account of a checkpoint at `position`.
 pub(crate) fn decode_checkpointed(account: &[u8], position: Position) -> Result<AccountRow, CodecError> {
     let row: AccountRow = codec::decode_row(account)?;
     Ok(AccountRow { position: position.0, ..row })
 }
 
-/// The part of a plan shown in the table of runs.
 #[derive(Default, Deserialize)]
 struct PlanSummary {
     #[serde(default)]
@@ -77,7 +70,6 @@ struct PlanSummary {
 #[derive(Default)]
 pub(crate) struct ChangeReader(Mutex<VecDeque<(Json, Arc<PlanSummary>)>>);
 
-/// Most plan summaries kept.
 const SUMMARIES_MAX: usize = 4;
 
 impl ChangeReader {
@@ -102,12 +94,12 @@ impl ChangeReader {
                 let (id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
                 Some(Change::Open(RunRow::opened(opened, id, nodes, at_ms, Position(0))))
             }
-            Event::RunRecovered { .. } => Some(Change::SetStanding(RunRowStatus::Open, None)),
+            Event::RunRecovered { .. } => Some(Change::SetStatus(RunRowStatus::Open, None)),
             Event::Parked { reason } => {
-                Some(Change::SetStanding(RunRowStatus::Parked(reason.clone()), Some(at_ms)))
+                Some(Change::SetStatus(RunRowStatus::Parked(reason.clone()), Some(at_ms)))
             }
             Event::RunClosed { outcome } => {
-                Some(Change::SetStanding(RunRowStatus::Closed(*outcome), Some(at_ms)))
+                Some(Change::SetStatus(RunRowStatus::Closed(*outcome), Some(at_ms)))
             }
             Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
                 || result.accounts.is_some())
@@ -153,9 +145,9 @@ impl Tables {
             Change::Open(row) => {
                 self.runs.insert(run, RunRow { position, ..row });
             }
-            Change::SetStanding(standing, closed_ms) => {
+            Change::SetStatus(status, closed_ms) => {
                 if let Some(row) = self.runs.get_mut(&run) {
-                    (row.status, row.closed_ms, row.position) = (standing, closed_ms, position);
+                    (row.status, row.closed_ms, row.position) = (status, closed_ms, position);
                 }
             }
             Change::Charge(accounts, cost) => {
@@ -184,7 +176,6 @@ impl Tables {
         }
     }
 
-    /// The account paying for a run, added if missing.
     fn account(&mut self, run: RunId) -> Option<&mut AccountRow> {
         let key = self.runs.get(&run).map(paying_account)?;
         let empty = |(client, agent): &AccountKey| AccountRow {

@@ -22,13 +22,10 @@ pub(crate) struct FrameAddress {
     pub(crate) lsn: Lsn,
 }
 
-/// End of a stream.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StreamTail {
     pub(crate) head: StreamHead,
-    /// Frames missing in the index, ascending.
     pub(crate) frames: Vec<FrameAddress>,
-    /// Not written to since the last eviction.
     idle: bool,
 }
 
@@ -39,7 +36,6 @@ pub(crate) struct TailIndex {
     /// Changed rows; each row's position names the last frame to change the row.
     pub(crate) tables: Tables,
     change_reader: ChangeReader,
-    /// Highest epoch so far.
     pub(crate) epoch: u64,
     /// The last frame and the frame's checksum; 0 for a frame not read back from disk.
     pub(crate) last: (Lsn, u32),
@@ -48,7 +44,6 @@ pub(crate) struct TailIndex {
 /// Why a frame cannot follow the frames before.
 #[derive(Debug)]
 pub(crate) enum ApplyError {
-    /// The index failed; the frame may be valid.
     Index(IndexError),
     /// The frame does not continue its stream, or comes from a process that had lost the folder.
     Frame(Option<StreamId>, String),
@@ -61,7 +56,6 @@ impl From<IndexError> for ApplyError {
 }
 
 impl TailIndex {
-    /// An empty tail behind `mark`.
     pub(crate) fn after(mark: Option<Mark>) -> TailIndex {
         mark.map_or_else(TailIndex::default, |mark| TailIndex {
             epoch: mark.epoch,
@@ -70,7 +64,6 @@ impl TailIndex {
         })
     }
 
-    /// Copies the current state.
     pub(crate) fn snapshot(&self) -> TailIndex {
         let (streams, tables) = (self.streams.clone(), self.tables.clone());
         let change_reader = ChangeReader::default();
@@ -93,7 +86,6 @@ impl TailIndex {
         }
     }
 
-    /// Adds a frame of a stream now ending at `head`.
     pub(crate) fn add_frame(&mut self, stream: StreamId, head: StreamHead, frame: FrameAddress) {
         let tail = self.streams.entry(stream).or_default();
         tail.head = head;

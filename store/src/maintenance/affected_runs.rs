@@ -20,15 +20,13 @@ use crate::format::lsn::Lsn;
 use crate::format::quarantine_list::Quarantine;
 use crate::format::stream::run_of;
 
-/// Affected runs with the reason.
 pub(super) type AffectedRuns = BTreeMap<RunId, String>;
 
-/// Whether a stream belongs to an affected run.
 pub(super) fn is_of(stream: &StreamId, runs: &AffectedRuns) -> bool {
     run_of(stream).is_some_and(|run| runs.contains_key(&run))
 }
 
-/// The affected runs. Runs whose records an earlier repair has moved are left out: the journal has none of their records.
+/// The affected runs, without runs moved out of the journal by an earlier repair.
 pub(super) fn affected_runs(
     survey: &Survey,
     indexed: Option<&IndexedState>,
@@ -99,8 +97,8 @@ fn run_stream(stream: &StreamId) -> StreamId {
     }
 }
 
-/// Why a run may have lost step history that still matters: a node was started before the damage and has no result, and no
-/// step record stands behind the damage. Resuming the run could repeat completed steps.
+/// The reason if a run may have lost step history: a node was started before the damage and has no result, and no step record
+/// stands behind the damage. Resuming the run could repeat completed steps.
 fn lost_step_history(survey: &Survey, stream: &StreamId) -> Option<String> {
     let run = run_of(stream).filter(|_| stream.kind == StreamKind::Run)?;
     let started = survey.obligations.unfinished.get(&run)?.values().min()?;

@@ -3,7 +3,6 @@
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::Digest;
 
-/// The artifacts named by results among `events`.
 pub(crate) fn artifacts(events: &[Event]) -> impl Iterator<Item = Digest> {
     events.iter().filter_map(|event| match event {
         Event::AttemptResult(result) | Event::LateResult(result) => match &result.outcome {

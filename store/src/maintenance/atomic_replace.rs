@@ -22,18 +22,14 @@ use crate::disk::lock::LockLost;
 use crate::format::sealed_text::{self, read_file};
 use crate::format::segment::SPARE;
 
-/// The redo log.
 const NAME: &str = "swap";
 
 const MAGIC: &str = "ostler-swap 1";
 
-/// Extension of a new file before the replacement.
 const NEW: &str = ".new";
 
-/// Extension of a removed segment whose blocks are to be reused.
 const DIRTY: &str = ".dirty";
 
-/// A change of several files under preparation.
 pub(crate) struct AtomicReplace<'a> {
     disk: &'a dyn Disk,
     changes: Vec<Change>,
@@ -46,7 +42,6 @@ enum Change {
         name: String,
         keep: Option<String>,
     },
-    /// Renames the file.
     Keep {
         name: String,
         keep: String,
@@ -54,7 +49,6 @@ enum Change {
     Remove {
         name: String,
     },
-    /// Removes the file and keeps its blocks.
     Recycle {
         name: String,
     },
@@ -78,22 +72,19 @@ impl<'a> AtomicReplace<'a> {
         Ok(())
     }
 
-    /// Schedules a rename.
     pub(crate) fn keep(&mut self, name: &str, keep: String) {
         self.changes.push(Change::Keep { name: name.to_owned(), keep });
     }
 
-    /// Schedules a removal.
     pub(crate) fn remove(&mut self, name: &str) {
         self.changes.push(Change::Remove { name: name.to_owned() });
     }
 
-    /// Schedules the removal of a segment whose blocks will serve a later segment.
+    /// Schedules the removal of a segment, keeping the blocks for a later segment.
     pub(crate) fn recycle(&mut self, name: &str) {
         self.changes.push(Change::Recycle { name: name.to_owned() });
     }
 
-    /// Commits and performs all changes.
     pub(crate) fn commit(self) -> io::Result<()> {
         let mut lines = String::new();
         for change in &self.changes {
@@ -140,7 +131,6 @@ fn is_committed(names: &[String]) -> bool {
     names.iter().any(|name| name == NAME)
 }
 
-/// Removes the new files of a change that was not committed.
 fn abandon(disk: &dyn Disk) -> io::Result<()> {
     let names = disk.list()?;
     let committed = is_committed(&names);
@@ -166,7 +156,6 @@ pub(crate) fn finish(disk: &dyn Disk) -> io::Result<bool> {
     Ok(committed)
 }
 
-/// Performs the open part of a change. Idempotent.
 fn perform(disk: &dyn Disk, change: &Change) -> io::Result<()> {
     let names = disk.list()?;
     let exists = |name: &str| names.iter().any(|known| known == name);

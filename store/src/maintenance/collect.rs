@@ -1,7 +1,7 @@
 //! Collecting: removing expired runs and everything only they need, and compacting pipelines.
 //!
 //! A closed run is removed with its attempts' stream. Charges stay in the accounts' checkpoint, reputations too. A client's stream
-//! stays, except for the plans of jobs whose runs are gone. A run stays while a job or a parent run may still ask for its
+//! stays, except for the plans of ended jobs without runs. A run stays while a job or a parent run may still ask for its
 //! outcome.
 
 use std::collections::{BTreeMap, HashSet};
@@ -30,17 +30,13 @@ use crate::format::segment_files::SegmentFiles;
 use crate::format::stream::run_of;
 use crate::options::RetentionPolicy;
 
-/// Outcome of collecting the journal.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) runs: Vec<RunId>,
     pub(crate) quarantined: Vec<RunId>,
-    /// Superseded stage records of pipelines.
     pub(crate) stage_records: u64,
     pub(crate) bytes: Rewritten,
-    /// Artifacts named by remaining records.
     pub(crate) needed: HashSet<Digest>,
-    /// Opening time of the oldest run still open.
     pub(crate) oldest_open_ms: Option<Ticks>,
 }
 
@@ -95,15 +91,10 @@ pub(crate) fn collect(
     Ok(Collected { runs, quarantined, stage_records, bytes, needed, oldest_open_ms })
 }
 
-/// The records to remove.
 struct Removal {
-    /// Expired runs.
     runs: HashSet<RunId>,
-    /// Quarantined runs.
     quarantined: HashSet<RunId>,
-    /// Ended jobs whose plans go.
     job_plans: HashSet<RunId>,
-    /// Streams of the clients of those jobs.
     clients: HashSet<StreamId>,
     compaction: CompactionPlan,
 }
@@ -137,7 +128,6 @@ impl Removal {
         run_of(stream).is_some_and(|run| self.runs.contains(&run) || self.quarantined.contains(&run))
     }
 
-    /// Rewrites the journal in one atomic replacement.
     fn apply(
         &self,
         files: &SegmentFiles,
@@ -209,8 +199,8 @@ impl Removal {
     }
 }
 
-/// Whether a closed run's outcome is still to be recorded elsewhere: by the run's open job, or by an open parent. A quarantined
-/// parent never resumes.
+/// Returns whether a closed run's outcome is still to be recorded by an open job or an open parent. A quarantined parent never
+/// resumes.
 fn is_awaited(survey: &Survey, quarantine: &Quarantine, run: RunId) -> bool {
     let obligations = &survey.obligations;
     let parent = obligations.parents.get(&run).filter(|parent| !quarantine.contains_key(parent));
@@ -219,7 +209,7 @@ fn is_awaited(survey: &Survey, quarantine: &Quarantine, run: RunId) -> bool {
         || parent.is_some_and(|row| !matches!(row.status, RunRowStatus::Closed(_)))
 }
 
-/// Jobs ended before the retention's time whose runs are gone, so their plans never run again.
+/// Jobs ended before the retention's time and without runs: their plans never run again.
 fn removable_job_plans(
     survey: &Survey,
     removed: &HashSet<RunId>,

@@ -12,26 +12,20 @@ use crate::format::frame_body::Section;
 /// Fewest droppable records of a pipeline worth a rewrite of their own.
 pub(crate) const COMPACT_RECORDS_MIN: u64 = 1_000;
 
-/// Droppable records of all pipelines.
 #[derive(Default)]
 pub(super) struct PipelineHistory {
-    /// By the stream of the stages' records.
     compactions: HashMap<StreamId, Compaction>,
     /// By the log's stream: the first event, and the last event of the first section.
     logs: HashMap<StreamId, (u64, u64)>,
 }
 
-/// Records to drop.
 #[derive(Debug, Default)]
 pub(super) struct CompactionPlan {
-    /// Sequence numbers of stage records, ascending.
     records: HashMap<StreamId, Vec<u64>>,
-    /// First event to keep, by log.
     logs: HashMap<StreamId, u64>,
 }
 
 impl PipelineHistory {
-    /// Adds the records of a section.
     pub(super) fn add(&mut self, section: &Section<'_>, events: &[Event]) {
         match section.stream.kind {
             StreamKind::PipelineLog => {
@@ -88,7 +82,6 @@ impl CompactionPlan {
         self.records.is_empty() && self.logs.is_empty()
     }
 
-    /// Number of stage records to drop.
     pub(super) fn record_count(&self) -> u64 {
         self.records.values().map(|numbers| numbers.len() as u64).sum()
     }
@@ -98,7 +91,6 @@ impl CompactionPlan {
         self.records.keys().copied()
     }
 
-    /// First event to keep, by truncated log.
     pub(super) fn log_starts(&self) -> &HashMap<StreamId, u64> {
         &self.logs
     }

@@ -28,27 +28,25 @@ pub struct Examination {
     pub journal: Findings,
     /// Damaged artifacts.
     pub artifacts: Vec<ArtifactError>,
-    /// Whether the index was unreadable. The index is rebuilt from the journal.
+    /// True if the index was unreadable. The index is rebuilt from the journal.
     pub index_broken: bool,
     /// Differences between the index and the records, if all records are readable. The index is not changed.
     pub index: IndexDifferences,
-    /// Whether the folder has records and no format file. The next opening writes one.
+    /// True if the folder has records and no format file. The next opening writes one.
     pub format_missing: bool,
-    /// Whether the folder is read-only. The index was not read then, so a missing end of the journal would be unnoticed.
+    /// True if the folder is read-only. The index was not read then, so a missing end of the journal would be unnoticed.
     pub read_only: bool,
 }
 
 impl Examination {
-    /// Whether nothing needs a repair.
+    /// Returns whether nothing needs a repair.
     pub fn is_sound(&self) -> bool {
         self.journal.is_empty() && self.artifacts.is_empty()
     }
 }
 
-/// The lock with the last holder's epoch.
 type LockAndEpoch = (HeldLock, u64);
 
-/// Examines the folder at `path`; with `apply`, repairs the folder.
 pub(crate) fn examine(path: &Path, apply: bool) -> Result<Examination, OpenError> {
     let lock = lock_if_writable(path)?;
     if apply && lock.is_none() {
@@ -108,7 +106,6 @@ pub(crate) fn examine_locked(
     })
 }
 
-/// All artifact files, read and verified.
 struct CheckedArtifacts {
     files: ArtifactFiles,
     present: BTreeSet<Digest>,

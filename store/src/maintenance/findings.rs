@@ -19,23 +19,22 @@ pub struct Findings {
     pub pipelines: Vec<PipelineLoss>,
     /// Clients with lost records: terms, credits or agents.
     pub clients: Vec<ClientLoss>,
-    /// Whether the index still knows all charges in lost records.
+    /// True if the index still knows all charges in lost records.
     pub charges_known: bool,
-    /// Whether clients other than [`Findings::clients`] may have lost records.
+    /// True if clients other than [`Findings::clients`] may have lost records.
     pub clients_unsure: bool,
-    /// Whether the list of quarantined runs is damaged.
+    /// True if the list of quarantined runs is damaged.
     pub list_damaged: bool,
     /// Files in the journal's folder with unchanged copies of the damaged segments.
     pub kept: Vec<String>,
 }
 
 impl Findings {
-    /// Whether a repair would change nothing.
+    /// Returns whether a repair would change nothing.
     pub fn is_empty(&self) -> bool {
         self.is_whole() && self.runs.is_empty() && self.pipelines.is_empty() && !self.list_damaged
     }
 
-    /// Whether all records are readable.
     pub(super) fn is_whole(&self) -> bool {
         self.damages.iter().all(|damage| damage.torn)
     }

@@ -18,7 +18,6 @@ use crate::format::segment_files::SegmentFiles;
 use crate::index::Index;
 use crate::options::{Options, RetentionPolicy};
 
-/// Number of expired runs always worth a rewrite.
 const EXPIRED_RUNS_MAX: usize = 1_000;
 
 /// Data removed from a folder, or to be removed.

@@ -39,7 +39,7 @@ impl IndexedState {
         Some(IndexedState { heads: index.heads().ok()?, runs, accounts })
     }
 
-    /// Reads the index alone, for a journal whose end is missing.
+    /// Reads the index alone, for a journal missing its end.
     pub(super) fn of_lost_end(index: &Index, survey: &Survey) -> Option<IndexedState> {
         let mut runs = survey.tables.runs.clone();
         runs.extend(index.runs(false).ok()?.into_iter().map(|row| (row.run, row)));

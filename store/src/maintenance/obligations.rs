@@ -12,23 +12,19 @@ use crate::format::frame_body::Section;
 use crate::format::lsn::Lsn;
 use crate::format::stream::run_of;
 
-/// Work in progress and jobs, by the readable records.
 #[derive(Default)]
 pub(super) struct Obligations {
     /// Per run, the nodes started and without a successful result, with the address of the first start.
     pub(super) unfinished: HashMap<RunId, BTreeMap<NodeId, Lsn>>,
-    /// Parent of each run opened by an attempt.
     pub(super) parents: HashMap<RunId, RunId>,
     /// Jobs still open. A job has its run's id.
     pub(super) open_jobs: HashSet<RunId>,
-    /// Ended jobs whose plans are still in the records, with the client's stream and the time of ending.
+    /// Ended jobs with plans still in the records: the client's stream and the time of ending.
     pub(super) ended_jobs: HashMap<RunId, (StreamId, Ticks)>,
-    /// Open jobs whose plans are in the records.
     planned_jobs: HashSet<RunId>,
 }
 
 impl Obligations {
-    /// Adds the records of a section at `lsn`.
     pub(super) fn add(&mut self, lsn: Lsn, section: &Section<'_>, events: &[Event]) {
         if let Some(run) = run_of(&section.stream) {
             events.iter().for_each(|event| self.add_run_event(run, event, lsn));

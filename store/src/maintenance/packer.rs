@@ -10,7 +10,6 @@ use crate::format::lsn::Lsn;
 use crate::format::segment::{self, SEAL_BYTES_MAX, SEGMENT_HEADER_BYTES, SPARE};
 use crate::format::segment_files::SegmentFiles;
 
-/// Most spare segments.
 const SPARES_MAX: usize = 4;
 
 /// Segments of the old journal per spare, so that a small journal keeps little unused room.
@@ -23,14 +22,11 @@ pub(super) struct Packer<'a, 's, 'd> {
     /// Number of the last segment of the new journal so far; 0 without one.
     previous: u32,
     filling: Option<FillingSegment>,
-    /// Segments that may still become spares.
     spares_left: usize,
     rewritten: Rewritten,
 }
 
-/// A segment of the new journal being filled.
 struct FillingSegment {
-    /// Old segments with their remains here.
     numbers: Vec<u32>,
     frames: Vec<Vec<u8>>,
     len: usize,
@@ -40,7 +36,6 @@ struct FillingSegment {
 }
 
 impl<'a, 's, 'd> Packer<'a, 's, 'd> {
-    /// Starts packing a journal of `segments` segments.
     pub(super) fn new(
         files: &'a SegmentFiles,
         what: &'a Rewrite<'a>,
@@ -53,7 +48,6 @@ impl<'a, 's, 'd> Packer<'a, 's, 'd> {
         Ok(Packer { files, what, change, previous: 0, filling: None, spares_left, rewritten })
     }
 
-    /// Adds the remains of segment `number`.
     pub(super) fn add(&mut self, number: u32, rest: RemainingSegment) -> io::Result<()> {
         self.rewritten.bytes_before += rest.bytes;
         self.rewritten.events += rest.events;

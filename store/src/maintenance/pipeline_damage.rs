@@ -18,21 +18,16 @@ use crate::format::frame_body::Section;
 use crate::format::lsn::Lsn;
 use crate::format::stream::StreamHead;
 
-/// Key shared by the two streams of a pipeline.
 type Key = [u8; 16];
 
-/// Affected pipelines with the reason.
 pub(super) type AffectedPipelines = BTreeMap<Key, String>;
 
-/// The two streams of a pipeline.
 const KINDS: [StreamKind; 2] = [StreamKind::Pipeline, StreamKind::PipelineLog];
 
-/// Whether a stream is one of a pipeline's two.
 pub(super) fn is_pipeline(stream: &StreamId) -> bool {
     KINDS.contains(&stream.kind)
 }
 
-/// Whether a stream belongs to an affected pipeline.
 pub(super) fn is_of(stream: &StreamId, pipelines: &AffectedPipelines) -> bool {
     is_pipeline(stream) && pipelines.contains_key(&stream.key)
 }
@@ -72,7 +67,6 @@ pub(super) fn affected_pipelines(
     affected
 }
 
-/// The remaining records of affected pipelines.
 #[derive(Default)]
 pub(super) struct SalvagedPipelines(BTreeMap<Key, SalvagedPipeline>);
 
@@ -84,7 +78,6 @@ struct SalvagedPipeline {
 }
 
 impl SalvagedPipelines {
-    /// Adds a section leaving the journal.
     pub(super) fn add(&mut self, section: &Section<'_>, events: Vec<Event>) -> io::Result<()> {
         let one = self.0.entry(section.stream.key).or_default();
         for (event, seq) in events.into_iter().zip(section.first..) {

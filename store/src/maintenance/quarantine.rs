@@ -14,10 +14,8 @@ use crate::format::quarantine_list::{Quarantine, Quarantined, REMAINS};
 use crate::format::sealed_text::read_file;
 use crate::index::tables::{ChangeReader, Tables};
 
-/// Infix in the names of damaged segments kept beside the journal.
 pub(crate) const DAMAGED: &str = ".damaged-";
 
-/// A record moved out of the journal.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MovedRecord {
     pub(crate) seq: u64,

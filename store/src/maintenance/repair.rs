@@ -1,6 +1,6 @@
 //! Repairing the journal: quarantining the affected runs and pipelines, and nothing else.
 //!
-//! A rewrite drops the damaged frames and all records of the affected runs, whose readable records move to files. The damaged
+//! A rewrite drops the damaged frames and all records of the affected runs; the readable ones move to files. The damaged
 //! segments stay beside the journal, renamed. The list of quarantined runs is part of the same atomic replacement, so a crash
 //! never leaves a run both unlisted and incomplete.
 
@@ -76,12 +76,9 @@ pub(crate) fn repair(
     Ok(findings)
 }
 
-/// Damage, and everything affected.
 struct Diagnosis {
     survey: Survey,
-    /// State from an index built before the damage.
     indexed: Option<IndexedState>,
-    /// Runs quarantined before.
     list: Quarantine,
     list_damaged: bool,
     runs: AffectedRuns,
@@ -107,7 +104,6 @@ fn diagnose(files: &SegmentFiles, index: &Index) -> Result<Diagnosis, OpenJourna
     Ok(Diagnosis { survey, indexed, list, list_damaged, runs, pipelines })
 }
 
-/// Names for copies of the damaged segments, by number.
 fn kept_copies(survey: &Survey, epoch: u64) -> BTreeMap<u32, String> {
     let lost = survey.lost.iter().map(|(from, _)| from.segment());
     let damaged: BTreeSet<u32> = lost.chain(survey.misplaced.iter().map(|lsn| lsn.segment())).collect();
@@ -152,7 +148,7 @@ impl Diagnosis {
         rewrite(files, &survey.segments, &what, change, &mut visit).map(drop)
     }
 
-    /// The runs to quarantine: the affected ones, and those naming a faulty artifact, whose records stay in the journal.
+    /// The runs to quarantine: the affected runs, and runs naming a faulty artifact. Records of the latter stay in the journal.
     fn quarantined(
         &self,
         salvage: &Salvage<'_>,

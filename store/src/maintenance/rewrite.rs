@@ -28,7 +28,6 @@ pub(super) type Replacement<'a> = &'a dyn Fn(&Section<'_>) -> io::Result<Option<
 /// Receives every readable section, and whether the section is dropped.
 pub(super) type Visitor<'a> = &'a mut dyn FnMut(&Section<'_>, bool) -> io::Result<()>;
 
-/// Content of the rewritten journal.
 pub(super) struct Rewrite<'a> {
     pub(super) dropped_streams: &'a HashSet<StreamId>,
     /// Streams numbered and chained again from 1, as records of them are dropped, changed or lost.
@@ -40,20 +39,14 @@ pub(super) struct Rewrite<'a> {
     pub(super) dropped_frames: &'a BTreeSet<Lsn>,
     /// Segments to keep unchanged beside the journal, with their new names.
     pub(super) kept_copies: &'a BTreeMap<u32, String>,
-    /// Accounts for the checkpoint.
     pub(super) accounts: Vec<AccountRow>,
-    /// Epoch of the checkpoint, above all earlier ones.
     pub(super) epoch: u64,
 }
 
-/// Outcome of a rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rewritten {
-    /// Bytes of records before.
     pub(crate) bytes_before: u64,
-    /// Bytes of records after.
     pub(crate) bytes_after: u64,
-    /// Events dropped from truncated logs.
     pub(crate) events: u64,
 }
 
@@ -74,25 +67,18 @@ pub(super) fn rewrite(
     packer.finish(last + 1)
 }
 
-/// The remains of a segment.
 pub(super) struct RemainingSegment {
-    /// Frames with zeroed headers.
     pub(super) frames: Vec<Vec<u8>>,
-    /// Whether anything was dropped or changed.
     pub(super) changed: bool,
     /// Predecessor by the header; `None` for a damaged header.
     pub(super) previous: Option<u32>,
-    /// Bytes of the old segment.
     pub(super) bytes: u64,
-    /// Events dropped from truncated logs.
     pub(super) events: u64,
 }
 
-/// Filters the segments one by one.
 struct SegmentReader<'a, 'v> {
     files: &'a SegmentFiles,
     what: &'a Rewrite<'a>,
-    /// New heads of the renumbered streams and truncated logs.
     heads: HashMap<StreamId, StreamHead>,
     visit: Visitor<'v>,
 }

@@ -18,25 +18,20 @@ use crate::format::stream::run_of;
 /// Describes the damage of an artifact; `None` for an intact or unreadable one.
 pub(super) type ArtifactFault<'a> = &'a dyn Fn(Digest) -> Option<String>;
 
-/// Records and facts met during the rewrite.
 pub(super) struct Salvage<'a> {
     affected: &'a AffectedRuns,
     artifact_fault: ArtifactFault<'a>,
-    /// Remaining records of affected runs.
     pub(super) runs: BTreeMap<RunId, SalvagedRun>,
     /// Runs naming a damaged or missing artifact, with the reason.
     pub(super) faulty_artifacts: AffectedRuns,
-    /// Client names by stream.
     pub(super) client_names: HashMap<StreamId, ClientId>,
     pub(super) pipelines: SalvagedPipelines,
 }
 
-/// Remaining records of a run.
 #[derive(Default, Clone)]
 pub(super) struct SalvagedRun {
     pub(super) count: u64,
     pub(super) artifacts: Vec<Digest>,
-    /// The records as JSON lines.
     pub(super) text: Vec<u8>,
 }
 
@@ -94,7 +89,6 @@ impl<'a> Salvage<'a> {
     }
 }
 
-/// The client named by an event of the client's stream.
 fn client_of(event: &Event) -> Option<ClientId> {
     match event {
         Event::AgentRegistered { client, .. }

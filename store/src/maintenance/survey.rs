@@ -17,34 +17,27 @@ use crate::format::segment_files::SegmentFiles;
 use crate::format::stream::StreamHead;
 use crate::index::tables::{self, ChangeReader, Tables};
 
-/// Content and damage of a journal, by the segments alone.
 #[derive(Default)]
 pub(super) struct Survey {
     pub(super) damages: Vec<Damage>,
-    /// Numbers of the segments, ascending.
     pub(super) segments: Vec<u32>,
     /// Unreadable ranges, torn ends excluded: start, and where reading continues.
     pub(super) lost: Vec<(Lsn, Lsn)>,
-    /// Intact frames in the wrong place.
     pub(super) misplaced: BTreeSet<Lsn>,
     /// Streams with missing or unreadable records, and the address showing it.
     pub(super) affected: BTreeMap<StreamId, Lsn>,
     /// Each stream's head, and the address of the stream's last frame.
     pub(super) heads: HashMap<StreamId, (StreamHead, Lsn)>,
-    /// The tables, by the readable records.
     pub(super) tables: Tables,
     pub(super) obligations: Obligations,
     pub(super) pipelines: PipelineHistory,
-    /// Highest epoch.
     pub(super) epoch: u64,
-    /// End of the last frame.
     pub(super) end: Lsn,
     change_reader: ChangeReader,
     /// Guessed streams, with the index of the damage naming them.
     guesses: Vec<(usize, StreamId)>,
 }
 
-/// Surveys the journal up to `until`.
 pub(super) fn survey(files: &SegmentFiles, until: Option<Lsn>) -> io::Result<Survey> {
     let mut segments = files.numbers()?;
     if let Some(until) = until {
@@ -62,17 +55,15 @@ pub(super) fn survey(files: &SegmentFiles, until: Option<Lsn>) -> io::Result<Sur
 }
 
 impl Survey {
-    /// Whether there is damage beyond a torn end.
+    /// Returns whether there is damage beyond a torn end.
     pub(super) fn is_damaged(&self) -> bool {
         self.damages.iter().any(|damage| !damage.torn)
     }
 
-    /// Sequence number of a stream's last readable record; 0 without one.
     pub(super) fn last_seq(&self, stream: &StreamId) -> u64 {
         self.heads.get(stream).map_or(0, |(head, _)| head.seq)
     }
 
-    /// Start of the first unreadable range behind `lsn`.
     pub(super) fn first_lost_after(&self, lsn: Lsn) -> Option<Lsn> {
         self.lost.iter().map(|(from, _)| *from).find(|from| *from > lsn)
     }

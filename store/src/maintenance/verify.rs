@@ -10,12 +10,11 @@ use crate::format::segment_files::SegmentFiles;
 use crate::index::Index;
 use crate::index::replay::check_mark;
 
-/// Lists all damage before `until`, or in the whole journal.
 pub(crate) fn verify(files: &SegmentFiles, until: Option<Lsn>) -> io::Result<Vec<Damage>> {
     Ok(survey(files, until)?.damages)
 }
 
-/// Lists all damage of a journal whose end is missing according to the index, the missing end last. Empty if no end is missing,
+/// Lists all damage of a journal missing its end according to the index, the missing end last. Empty if no end is missing,
 /// or if the index cannot tell.
 pub(crate) fn verify_end(files: &SegmentFiles, index: &Index) -> io::Result<Vec<Damage>> {
     let Ok(Some(mark)) = index.mark() else { return Ok(Vec::new()) };
@@ -26,7 +25,6 @@ pub(crate) fn verify_end(files: &SegmentFiles, index: &Index) -> io::Result<Vec<
     Ok(if survey.add_lost_end(files, index) { survey.damages } else { Vec::new() })
 }
 
-/// Refuses a journal whose end is missing according to the index.
 pub(super) fn check_end(files: &SegmentFiles, index: &Index) -> Result<(), OpenJournalError> {
     let damages = verify_end(files, index)?;
     if damages.is_empty() { Ok(()) } else { Err(OpenJournalError::Damaged(damages)) }
@@ -67,7 +65,7 @@ impl Survey {
         (records > 0).then(|| Damage::new(end, what, Vec::new()))
     }
 
-    /// Whether nothing can be missing before `lsn`: the journal is intact and continues behind `lsn`, and the segment of
+    /// Returns whether nothing can be missing before `lsn`: the journal is intact and continues behind `lsn`, and the segment of
     /// `lsn` reaches that far.
     fn is_intact_beyond(&self, files: &SegmentFiles, lsn: Lsn) -> bool {
         if self.is_damaged() || self.end < lsn {

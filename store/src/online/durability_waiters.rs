@@ -13,13 +13,11 @@ const REJECTED_RANGES_MAX: usize = 1024;
 
 type Answer = Result<(), JournalError>;
 
-/// The durable end and the callers waiting for it.
 pub(super) struct DurabilityWaiters(Mutex<State>);
 
 struct State {
     /// Frames starting before this address are durable, unless rejected.
     durable_end: Lsn,
-    /// Addresses assigned and rolled back, ascending.
     rejected: Vec<(Lsn, Lsn, JournalError)>,
     failed: Option<JournalError>,
     waiting: Vec<(Lsn, oneshot::Sender<Answer>)>,
@@ -61,7 +59,6 @@ impl DurabilityWaiters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Address behind the last durable frame.
     pub(super) fn durable_end(&self) -> Lsn {
         self.state().durable_end
     }

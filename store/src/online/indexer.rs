@@ -8,7 +8,6 @@ use super::shared::Shared;
 use crate::format::lsn::Lsn;
 use crate::index::catch_up::catch_up;
 
-/// Catches up with each address received, until the journal closes.
 pub(super) fn run(shared: Arc<Shared>, addresses: Receiver<Lsn>) {
     while let Ok(mut upto) = addresses.recv() {
         while let Ok(later) = addresses.try_recv() {

@@ -7,26 +7,22 @@ use crate::format::lsn::Lsn;
 use crate::format::segment_files::SegmentFiles;
 use crate::index::Index;
 
-/// A segment to scrub, and the segment before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentToScrub {
     pub(crate) number: u32,
     pub(crate) before: u32,
 }
 
-/// Checks of durable bytes.
 pub(crate) trait IntegrityChecks: Sync {
     /// Verifies the checksums of one segment's frames before `until`.
     fn scrub(&self, files: &SegmentFiles, segment: SegmentToScrub, until: Lsn) -> io::Result<Option<Damage>>;
 
-    /// Lists all damage before `until`, or in the whole journal.
     fn verify(&self, files: &SegmentFiles, until: Option<Lsn>) -> io::Result<Vec<Damage>>;
 
-    /// Lists all damage of a journal whose end is missing according to the index; empty if no end is missing.
+    /// Lists all damage of a journal missing its end according to the index; empty if no end is missing.
     fn verify_end(&self, files: &SegmentFiles, index: &Index) -> io::Result<Vec<Damage>>;
 }
 
-/// Finds no damage, for tests of the online path alone.
 #[cfg(test)]
 pub(super) struct NoChecks;
 

@@ -77,11 +77,9 @@ struct State {
     streams: HashMap<StreamId, Vec<Batch>, BuildHasherDefault<StreamHasher>>,
     tables: Tables,
     change_reader: ChangeReader,
-    /// Position of the last append.
     last: u64,
 }
 
-/// Records appended to a stream in one append.
 struct Batch {
     first: u64,
     position: Position,

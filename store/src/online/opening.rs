@@ -9,7 +9,7 @@
 //! - **Damaged**: bad bytes anywhere else, including bad bytes in front of a flagged frame. The bytes were durable once. The
 //!   journal is refused unchanged; `ostler doctor --repair` quarantines the affected runs.
 //!
-//! An index whose last frame is missing in the journal may know of records the journal has lost: then the journal is refused too,
+//! If the last indexed frame is missing, the index may know of records the journal has lost: then the journal is refused too,
 //! or opened for inspection only. Scrubbing verifies the checksums of the segments the index covers, which replaying skips:
 //! the newest ones before the journal opens, the others in a background thread that poisons the journal on damage.
 
@@ -47,11 +47,11 @@ pub struct JournalOpened {
     pub epoch: u64,
     /// The truncated torn tail, if any.
     pub torn: Option<TornTail>,
-    /// Whether the index was rebuilt from all segments.
+    /// True if the index was rebuilt from all segments.
     pub index_rebuilt: bool,
     /// The missing end of a journal opened for inspection, which accepts no appends.
     pub lost_end: Option<Damage>,
-    /// Whether the folder had records and no format file; a new one was written.
+    /// True if the folder had records and no format file; a new one was written.
     pub format_missing: bool,
     /// Number of expired runs removed.
     pub removed: usize,
@@ -129,10 +129,8 @@ fn allocate_reserve(files: &SegmentFiles, options: &Options) -> io::Result<Appen
     }
 }
 
-/// Where the replayed state comes from.
 struct Source {
     rebuilt: bool,
-    /// The index's mark before replaying.
     mark: Option<Lsn>,
     /// All damage of a journal with a missing end, the missing end last. The replayed state is then the index's.
     lost: Vec<Damage>,
@@ -231,7 +229,6 @@ fn scrub_in_background(
     thread::Builder::new().name("journal-scrub".into()).spawn(scrub_all).map(drop)
 }
 
-/// State to start the journal's threads with.
 struct Start {
     loaded: Replayed,
     epoch: u64,

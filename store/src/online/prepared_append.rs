@@ -13,18 +13,14 @@ use crate::format::segment::{SEAL_BYTES_MAX, SEGMENT_HEADER_BYTES};
 use crate::format::stream::records_digest;
 use crate::index::tables::{Change, ChangeReader};
 
-/// Upper bound of a frame's bytes besides the batches.
 const FRAME_OVERHEAD_BYTES: usize = 32;
 
-/// An encoded append without an address.
 pub(super) struct PreparedAppend {
     pub(super) batches: Vec<EncodedBatch>,
     pub(super) changes: Vec<(RunId, Change)>,
-    /// Upper bound of the frame's bytes.
     pub(super) bytes: usize,
-    /// Whether an operator's record is included, which may use the reserve.
+    /// True if an operator's record is included, which may use the reserve.
     pub(super) urgent: bool,
-    /// Start of the append, if measured.
     pub(super) since: Option<Instant>,
 }
 
@@ -65,7 +61,6 @@ impl PreparedAppend {
     }
 }
 
-/// Largest frame fitting in a segment.
 fn frame_bytes_max(segment_bytes: u64) -> usize {
     FRAME_BYTES_MAX.min(segment_bytes as usize - SEGMENT_HEADER_BYTES - SEAL_BYTES_MAX)
 }

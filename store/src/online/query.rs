@@ -5,7 +5,6 @@ use ostler_kernel::port::JournalError;
 use super::shared::{INDEX_RECOVERIES_MAX, Shared};
 use crate::index::{Index, IndexError};
 
-/// The error for an index that cannot be recovered.
 pub(super) fn index_failed(error: IndexError) -> JournalError {
     JournalError::Damaged { place: "the index".into(), what: error.to_string() }
 }

@@ -12,7 +12,6 @@ use crate::format::frame_body::{self, Section};
 use crate::format::lsn::Lsn;
 use crate::index::tail_index::FrameAddress;
 
-/// Most records allocated for in advance.
 const CAPACITY_MAX: usize = 1024;
 
 /// Decoded bytes that end a page. A page is larger by at most one record.
@@ -86,11 +85,9 @@ fn damaged(lsn: Lsn, what: String) -> JournalError {
 
 struct Reader {
     records: Vec<Recorded>,
-    /// Decoded bytes read so far, approximately.
     bytes: usize,
     from: u64,
     limit: usize,
-    /// Sequence number of the last record in the frame before.
     last: Option<u64>,
 }
 
@@ -124,7 +121,7 @@ impl Reader {
             if seq < self.from || self.is_full() {
                 continue;
             }
-            self.bytes += codec::unpacked_len(record);
+            self.bytes += codec::decompressed_len(record);
             let event = codec::decode(record).map_err(|error| damaged(lsn, error.to_string()))?;
             let position = lsn.position();
             self.records.push(Recorded { seq: Seq(seq), position, at_ms: section.at_ms, event });

@@ -16,24 +16,19 @@ use crate::format::stream::StreamHead;
 use crate::index::tail_index::{FrameAddress, TailIndex};
 use crate::index::{Index, IndexError};
 
-/// Message to the writer thread.
 pub(super) enum WriterMessage {
     Write(Arc<SequencedFrame>),
-    /// The journal closes; no message follows.
     Close,
 }
 
 /// A frame with an address, not yet durable.
 pub(super) struct SequencedFrame {
     pub(super) lsn: Lsn,
-    /// The frame with a zeroed header.
     pub(super) bytes: Vec<u8>,
-    /// Start of the append, if measured.
     pub(super) since: Option<Instant>,
 }
 
 impl SequencedFrame {
-    /// Address behind the frame.
     pub(super) fn end(&self) -> Lsn {
         Lsn::new(self.lsn.segment(), self.lsn.offset() + self.bytes.len() as u64)
     }
@@ -43,7 +38,6 @@ impl SequencedFrame {
     }
 }
 
-/// Whether the journal accepts appends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AppendState {
     Accepting,
@@ -61,16 +55,13 @@ pub(super) enum AppendState {
 /// Most snapshots of the tail index kept for the indexer. For further segments the indexer reads the files.
 const SNAPSHOTS_MAX: usize = 2;
 
-/// State behind the sequencer's lock.
 pub(super) struct Sequencer {
     pub(super) tail: TailIndex,
     /// Tail index as of the end of each full segment, with the first address of the next: the indexer's input once the full
     /// segment is durable.
     pub(super) snapshots: VecDeque<(Lsn, TailIndex)>,
     pub(super) epoch: u64,
-    /// Address of the next frame.
     pub(super) end: Lsn,
-    /// Sequenced frames not yet durable, ascending.
     pub(super) pending: VecDeque<Arc<SequencedFrame>>,
     pub(super) pending_bytes: usize,
     pub(super) state: AppendState,
@@ -78,7 +69,6 @@ pub(super) struct Sequencer {
     pub(super) writer: Sender<WriterMessage>,
 }
 
-/// Why an append was not sequenced.
 pub(super) enum SequenceError {
     /// The index failed; the append may succeed once the index is rebuilt.
     Index(IndexError),
@@ -158,7 +148,6 @@ impl Sequencer {
         self.snapshots.drain(..count).next_back().filter(|(lsn, _)| *lsn == upto).map(|(_, tail)| tail)
     }
 
-    /// The frame at `lsn`, if not yet durable.
     pub(super) fn pending(&self, lsn: Lsn) -> Option<Arc<SequencedFrame>> {
         let at = self.pending.binary_search_by_key(&lsn, |frame| frame.lsn).ok()?;
         Some(self.pending[at].clone())

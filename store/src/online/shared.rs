@@ -32,7 +32,6 @@ pub(super) struct Shared {
     pub(super) queue_room: Condvar,
     pub(super) waiters: DurabilityWaiters,
     pub(super) watchers: Watchers,
-    /// Number of rollbacks.
     pub(super) rollbacks: watch::Sender<u64>,
     pub(super) change_reader: ChangeReader,
     pub(super) index: Index,
@@ -41,7 +40,6 @@ pub(super) struct Shared {
     pub(super) checks: &'static dyn IntegrityChecks,
     /// Held while the indexer moves the mark, and while the tail index is rebuilt behind the mark.
     pub(super) indexing: Mutex<()>,
-    /// End of the sequenced frames, as an LSN.
     pub(super) sequenced_end: AtomicU64,
     /// Released last, after the writer and the indexer have ended.
     pub(super) lock: Option<HeldLock>,
@@ -57,7 +55,6 @@ impl Shared {
         self.indexing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that this process still holds the folder.
     pub(super) fn check_held(&self) -> std::io::Result<()> {
         self.lock.as_ref().map_or(Ok(()), HeldLock::check)
     }
@@ -66,12 +63,10 @@ impl Shared {
         self.quarantine.get(&run_of(stream)?)
     }
 
-    /// Whether no frame may be written any more.
     pub(super) fn is_closed_to_appends(&self) -> bool {
         matches!(self.sequencer().state, AppendState::Poisoned(_) | AppendState::EndLost(_))
     }
 
-    /// Fails all waiting and later appends.
     pub(super) fn poison(&self, why: String) {
         self.poison_locked(&mut self.sequencer(), why);
     }
@@ -83,7 +78,6 @@ impl Shared {
         self.queue_room.notify_all();
     }
 
-    /// Advances the durable end to `end`.
     pub(super) fn advance_durable_end(&self, end: Lsn) {
         let mut sequencer = self.sequencer();
         while let Some(front) = sequencer.pending.front().filter(|front| front.lsn < end) {
@@ -96,7 +90,6 @@ impl Shared {
         self.queue_room.notify_all();
     }
 
-    /// Rebuilds the tail index from the index, the segments and the pending frames.
     pub(super) fn rebuild_tail(&self, sequencer: &mut Sequencer) -> Result<(), JournalError> {
         let indexing = self.indexing();
         self.rebuild_tail_locked(&indexing, sequencer)

@@ -7,14 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ostler_kernel::port::StreamId;
 use tokio::sync::watch;
 
-/// Fewest entries to purge unused ones at.
 const PURGE_AT_MIN: usize = 64;
 
-/// Tasks waiting for a stream to grow.
 #[derive(Default)]
 pub(super) struct Watchers {
     watched: Mutex<Watched>,
-    /// Whether any task may wait. Read without the lock, as most appends have no watcher to notify.
+    /// True if any task may wait. Read without the lock, as most appends have no watcher to notify.
     any: AtomicBool,
 }
 
@@ -29,7 +27,7 @@ impl Watchers {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether any task may wait that read a stream's head before the last append. Must be called after the append, or under
+    /// Returns whether any task may wait that read a stream's head before the last append. Must be called after the append, or under
     /// the lock protecting the heads.
     pub(super) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
@@ -47,7 +45,7 @@ impl Watchers {
         watched.streams.entry(stream).or_insert_with(|| watch::channel(0).0).subscribe()
     }
 
-    /// Notifies the watchers of streams whose last record is now `seq`.
+    /// Notifies the watchers of streams now ending at `seq`.
     pub(super) fn notify(&self, streams: impl Iterator<Item = (StreamId, u64)>) {
         if !self.any() {
             return;

@@ -21,35 +21,27 @@ use crate::format::frame::{self, FIRST_OF_WRITE, FRAME_HEADER_BYTES};
 use crate::format::lsn::Lsn;
 use crate::format::segment::{self, SEGMENT_HEADER_BYTES};
 
-/// Most bytes synced together.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Bytes of frames collected for one write call.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// State of the writer thread.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: Receiver<WriterMessage>,
     /// Receives the first address of each new segment: everything before may enter the index.
     pub(super) indexer: Sender<Lsn>,
-    /// Number of the last segment; 0 without segments.
     pub(super) last_segment: u32,
     pub(super) current: Option<OpenSegment>,
-    /// Whether frames were written since the last seal.
     pub(super) unsealed: bool,
     pub(super) closing: bool,
 }
 
-/// The segment being written.
 pub(super) struct OpenSegment {
     number: u32,
     file: Arc<dyn DiskFile>,
-    /// End of the allocated blocks.
     prepared: u64,
 }
 
-/// Why a group was not written.
 enum WriteError {
     /// The disk is full. Nothing of the group counts; the writer can roll back.
     Full(io::Error),
@@ -62,7 +54,6 @@ fn classify(error: io::Error) -> WriteError {
 }
 
 impl Writer {
-    /// Writes until told to close, then writes the seal.
     pub(super) fn run(&mut self) {
         while !self.closing {
             match self.queue.recv() {

@@ -1,4 +1,4 @@
-//! Removing runs that are over for long, and what goes and stays with them.
+//! Collecting expired runs.
 
 use ostler_kernel::event::{Parent, RunTerms};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep};
@@ -6,7 +6,7 @@ use ostler_kernel::market::{Job, JobOutcome, MarketStep};
 use super::*;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 
-/// Runs numbered below `closed` were over before then, and are to be gone; all else is as it was.
+/// Checks that the runs below `closed` are gone and everything else is unchanged.
 fn check_collected(found: &Content, whole: &Content, closed: u64) {
     let mut expected = whole.clone();
     expected.runs.retain(|id, _| (0..closed).all(|number| *id != run(number)));
@@ -19,13 +19,13 @@ fn runs_that_are_over_for_long_go_and_what_was_charged_for_them_stays() {
     let whole = content(&disk);
     let used = disk.used();
     let dry = collect(&files(&disk), before(15), 0, 4096, None).unwrap();
-    assert_eq!((dry.runs.len(), disk.used()), (15, used), "nothing changes unless told to");
+    assert_eq!((dry.runs.len(), disk.used()), (15, used), "a dry run changes nothing");
     let done = collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
     assert_eq!(done.bytes, dry.bytes);
     let kept: BTreeSet<Digest> = (15..RUNS).map(|number| Digest([number as u8; 32])).collect();
     assert_eq!(done.needed.into_iter().collect::<BTreeSet<_>>(), kept);
     check_collected(&content(&disk), &whole, 15);
-    // What is left goes on, is collected again, and opens again.
+    // The remaining runs continue and are collected later.
     let journal = open(&disk);
     append(&journal, stream(25), 30, ending());
     append(
@@ -56,7 +56,7 @@ fn the_room_that_is_taken_goes_with_what_is_kept() {
         let done = collect(&files(&disk), before(gone), 0, 4096, Some(&mut || Ok(()))).unwrap();
         let used = disk.used();
         let kept = (400 - gone) as u64 * all / 400;
-        // Beside what is kept: the reserve, room for segments to come, a segment that is not full.
+        // Besides the records: the reserve, spare segments, and a partly filled segment.
         let beside = 6 * small().segment_bytes;
         assert!(used <= kept + kept / 4 + beside, "{gone} gone: {used} bytes for {kept}, of {all}");
         assert!(used < last || gone == 400, "{gone} gone: {used} bytes, {last} before");
@@ -90,7 +90,7 @@ fn a_power_cut_at_any_step_of_collecting_leaves_all_or_nothing_done() {
             let mut disk = filled();
             let files = files(&disk);
             disk.die_after(cut);
-            // What is left to do after the change was made is not needed for it.
+            // A failure after the commit point does not undo the change.
             let _ = collect(&files, before(15), 0, 4096, Some(&mut || Ok(())));
             disk = disk.cut_power(seed + 10 * cut);
             let found = content(&disk);
@@ -123,7 +123,7 @@ fn a_flip_in_the_accounts_that_collecting_left_is_damage_and_no_torn_end() {
     assert!(SegmentJournal::on_disk(Arc::new(disk), small()).is_err(), "nobody builds upon it");
 }
 
-/// A journal whose last write, of three frames, was cut short in its first.
+/// A journal with a last write of three frames, torn in the first.
 fn torn() -> FaultyDisk {
     let disk = filled();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -159,7 +159,6 @@ fn what_was_torn_goes_whoever_meets_it_first() {
     check_collected(&content(&disk), &whole, 15);
 }
 
-/// A job whose run is the one of this number.
 fn posted(number: u64) -> Event {
     let job = Job {
         id: run(number),
@@ -187,7 +186,7 @@ fn closed_job(number: u64) -> Event {
 fn a_run_that_is_over_stays_until_its_job_and_the_run_that_opened_it_are() {
     let disk = FaultyDisk::new();
     let journal = open(&disk);
-    // Runs 0 and 1 are of jobs, 2 was opened by 3, 4 by nobody.
+    // Runs 0 and 1 belong to jobs; run 3 opened run 2.
     (0..2).for_each(|number| append(&journal, StreamId::client(&client(number)), 0, vec![posted(number)]));
     let of = AttemptRef { node: "node".into(), generation: 1, patch_count: 0, attempt: 1 };
     let parent = Some(Parent { run: run(3), of, step: "s".into() });
@@ -215,7 +214,7 @@ fn a_run_that_is_over_stays_until_its_job_and_the_run_that_opened_it_are() {
     assert_eq!(gone(), [run(0), run(2)].into());
 }
 
-/// The least room beside what is there, in kilobytes, with which old runs are removed. With less, nothing has changed.
+/// Finds the least free space, in kilobytes, for collecting. With less, collecting fails and changes nothing.
 fn room_to_collect(reserve: bool) -> u64 {
     for room in 0.. {
         let disk = filled();
@@ -292,7 +291,7 @@ fn the_plan_of_a_job_goes_with_its_run_and_all_else_of_it_stays() {
         }
     }
     check_collected(&Content { clients: whole.clients.clone(), ..after }, &whole, 15);
-    // Nothing is left to do, and the clients go on.
+    // A second pass changes nothing, and the clients continue.
     let again = collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
     assert_eq!(again.bytes.bytes_after, again.bytes.bytes_before);
     append(&open(&disk), client_of(1), 9, vec![closed_job(29)]);

@@ -1,4 +1,4 @@
-//! Removing what pipelines that go on do not need any more, on a disk that flips and dies.
+//! Compacting running pipelines, on a disk with faults.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ fn read(journal: &SegmentJournal, stream: StreamId, after: u64) -> Vec<Recorded>
     journal.read(stream, Seq(after), usize::MAX).unwrap()
 }
 
-/// How the pipeline stands by what is in the journal, and the number of the last record of its stages.
-fn standing(journal: &SegmentJournal) -> (Pipeline, u64) {
+/// The pipeline's state by the journal, and the sequence number of the last stage record.
+fn recover(journal: &SegmentJournal) -> (Pipeline, u64) {
     let mut pipeline = Pipeline::new(spec().validate().unwrap());
     let records = read(journal, stream(), 0);
     for record in &records[1..] {
@@ -52,10 +52,10 @@ fn standing(journal: &SegmentJournal) -> (Pipeline, u64) {
     (pipeline, records.last().unwrap().seq.0)
 }
 
-/// Lets the pipeline go on by so many events, one or three at once. One stage acknowledges each of them, and keeps a state at each
-/// tenth; the other is never there.
+/// Publishes `events` more, one or three at a time. Stage `b` acknowledges all and stores a state with every tenth; stage `c`
+/// never runs.
 fn go_on(journal: &SegmentJournal, events: u64) {
-    let (mut pipeline, mut last) = standing(journal);
+    let (mut pipeline, mut last) = recover(journal);
     let upto = pipeline.head() + events;
     while pipeline.head() < upto {
         let head = pipeline.head();
@@ -82,7 +82,6 @@ fn go_on(journal: &SegmentJournal, events: u64) {
     }
 }
 
-/// Runs, the first twenty of which are over, and a pipeline that published so many events.
 fn with_long(events: u64) -> FaultyDisk {
     let disk = filled();
     let journal = open(&disk);
@@ -97,11 +96,11 @@ fn gc(disk: &FaultyDisk, retention: RetentionPolicy) -> Collected {
     collect(&files(disk), retention, 0, 4096, Some(&mut || Ok(()))).unwrap()
 }
 
-/// All that a journal tells of the pipeline, from the oldest event that it keeps on, and of everything else.
+/// The journal's content, the pipeline's state, and the events from the oldest kept one on.
 fn all(disk: &FaultyDisk) -> (Content, Pipeline, Vec<(Seq, Event)>) {
     let content = content(disk);
     let journal = open(disk);
-    let (pipeline, _) = standing(&journal);
+    let (pipeline, _) = recover(&journal);
     let events = read(&journal, stream().log(), pipeline.oldest() - 1);
     (content, pipeline, events.into_iter().map(|record| (record.seq, record.event)).collect())
 }
@@ -113,10 +112,10 @@ fn a_pipeline_that_goes_on_stands_as_it_did_without_what_it_does_not_need() {
     assert!(whole.1.oldest() > 800, "{}", whole.1.oldest());
     assert_eq!(whole.1.stage(2).cursor, 0, "who was never there is still to be told of the gap");
     let dry = collect(&files(&disk), RetentionPolicy::default(), 0, 4096, None).unwrap();
-    assert_eq!(all(&disk), whole, "nothing changes unless told to");
+    assert_eq!(all(&disk), whole, "a dry run changes nothing");
     let done = gc(&disk, RetentionPolicy::default());
     assert_eq!((done.bytes, done.stage_records), (dry.bytes, dry.stage_records));
-    // The first event that is kept may be in the middle of a section.
+    // The oldest kept event may stand in the middle of a section.
     assert!(whole.1.oldest() - done.bytes.events <= 3, "{done:?}");
     assert!(done.stage_records > 400, "{done:?}");
     assert!(4 * done.bytes.bytes_after < 3 * done.bytes.bytes_before, "{done:?}");
@@ -130,7 +129,7 @@ fn a_pipeline_that_goes_on_stands_as_it_did_without_what_it_does_not_need() {
     );
     assert!(read(&journal, stream(), 0).len() < 20, "its stream does not grow with its turns");
     drop(journal);
-    // Nothing is left to do.
+    // A second pass changes nothing.
     let (changes, names) = (disk.changes(), disk.list().unwrap());
     let again = gc(&disk, RetentionPolicy::default());
     assert_eq!((again.bytes.events, again.stage_records), (0, 0));
@@ -147,11 +146,11 @@ fn a_pipeline_goes_on_under_the_numbers_that_it_had_and_is_cut_again() {
     for round in 1..=3 {
         gone += gc(&disk, RetentionPolicy::default()).bytes.events;
         let journal = open(&disk);
-        let (pipeline, _) = standing(&journal);
+        let (pipeline, _) = recover(&journal);
         let head = pipeline.head();
         go_on(&journal, 900);
         drop(journal);
-        // Opened with the index of nothing, too.
+        // `all` opens with an empty index.
         let (_, pipeline, events) = all(&disk);
         assert!(pipeline.head() >= head + 900, "round {round}");
         let numbers: Vec<u64> = events.iter().map(|(seq, _)| seq.0).collect();
@@ -213,7 +212,6 @@ fn a_power_cut_at_any_step_of_cutting_a_log_leaves_all_or_nothing_done() {
     assert!(undone > 5 && done > 5, "{undone} {done}");
 }
 
-/// The file and the offset of the frame of an event.
 fn place(disk: &FaultyDisk, seq: u64) -> (String, usize) {
     let found = read(&open(disk), stream().log(), seq - 1)[0].position.0;
     (format!("{:010}.seg", found >> 32), (found & 0xffff_ffff) as usize)
@@ -242,7 +240,7 @@ fn a_log_that_begins_later_and_lost_its_beginning_is_damaged() {
         let journal = open(&disk);
         assert!(read(&journal, stream(), 0).is_empty() && read(&journal, stream().log(), 0).is_empty());
     }
-    // What touches others leaves it as it is.
+    // Damage of a run leaves the pipeline unchanged.
     let disk = fresh();
     let journal = open(&disk);
     let at = journal.read(StreamId::run(&client(20), run(20)), Seq(0), 1).unwrap()[0].position.0;

@@ -1,4 +1,4 @@
-//! Maintenance of a folder whose lock was lost.
+//! Maintenance after losing the lock of the folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,6 @@ use crate::index::Index;
 use crate::maintenance::{collect_folder, examine_locked};
 use crate::{OpenError, Options, RetentionPolicy, Store};
 
-/// Fills a folder with a closed run.
 fn filled(path: &Path) {
     let (store, _) = Store::open(path).unwrap();
     let (client, run) = (ClientId::from("acme"), RunId(uuid::Uuid::from_u128(7)));
@@ -45,7 +44,7 @@ fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     counts.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Calls `act` with a folder and a lock whose file has been replaced.
+/// Calls `act` with a folder and a lock, after replacing the lock file.
 fn check_taken_over(prepare: impl Fn(&Path), act: impl Fn(&Path, &(HeldLock, u64)) -> OpenError) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");

@@ -29,7 +29,6 @@ use crate::maintenance::repair::repair;
 use crate::maintenance::verify::verify;
 use crate::{Findings, Options, RetentionPolicy, SegmentJournal};
 
-/// Options with segments of a few kilobytes.
 fn small() -> Options {
     Options { segment_bytes: 8 * 1024, prepare_bytes: 1024, reserve_bytes: 4096, ..Options::default() }
 }
@@ -42,7 +41,6 @@ fn run(number: u64) -> RunId {
     format!("00000000-0000-7000-8000-{number:012x}").parse().unwrap()
 }
 
-/// Runs belong to two clients alternately.
 fn client(number: u64) -> ClientId {
     ClientId::from(["acme", "bolt"][(number % 2) as usize])
 }
@@ -81,7 +79,6 @@ fn result(number: u64, step: u64) -> Event {
     Event::AttemptResult(Box::new(result))
 }
 
-/// The last records of a run.
 fn ending() -> Vec<Event> {
     let scores =
         Scores { quality: None, adherence: None, speed: 900, cost: 800, errors: 700, revisions: 600 };
@@ -91,7 +88,6 @@ fn ending() -> Vec<Event> {
     ]
 }
 
-/// A person's verdict on a closed run.
 fn verdict(number: u64) -> Event {
     let scores =
         Scores { quality: Some(10), adherence: None, speed: 900, cost: 800, errors: 700, revisions: 600 };
@@ -144,7 +140,6 @@ fn filled() -> FaultyDisk {
     disk
 }
 
-/// The content of a journal without positions.
 #[derive(Debug, Clone, PartialEq)]
 struct Content {
     runs: BTreeMap<RunId, (RunRow, Vec<(u64, Event)>)>,

@@ -1,11 +1,10 @@
-//! Pipelines among the runs that are removed or damaged.
+//! Repairing and collecting a journal with a pipeline.
 
 use ostler_kernel::event::{PipelineRecord, Published};
 use ostler_kernel::port::StreamKind;
 
 use super::*;
 
-/// Events and acknowledgements of a pipeline, among the records of runs.
 fn with_pipeline() -> FaultyDisk {
     let disk = filled();
     let journal = open(&disk);
@@ -60,7 +59,7 @@ fn a_pipeline_that_lost_a_record_is_moved_out_and_begins_anew_and_one_that_lost_
                 );
                 let names = disk.list().unwrap();
                 assert_eq!(names.contains(&loss.remains), loss.moved > 0, "{names:?}");
-                // It can be declared again.
+                // The pipeline can be declared again.
                 let spec = canonical(&json!({})).unwrap();
                 let created = Event::Pipeline(Box::new(PipelineRecord::Created { spec }));
                 append(&open(&disk), stream, 1, vec![created]);

@@ -1,10 +1,10 @@
-//! Setting aside the runs that damage touches, and no others.
+//! Repairing quarantines the affected runs and no others.
 
 use ostler_kernel::port::JournalError;
 
 use super::*;
 
-/// Each run is as it was, or it was set aside: listed, unreadable, and closed to whoever would go on with it.
+/// Checks that each run is unchanged or quarantined: listed, unreadable, and closed to appends. Returns the quarantined.
 fn check_mended(disk: &FaultyDisk, whole: &Content, context: &str) -> BTreeSet<RunId> {
     let found = content(disk);
     let mut aside = BTreeSet::new();
@@ -16,7 +16,7 @@ fn check_mended(disk: &FaultyDisk, whole: &Content, context: &str) -> BTreeSet<R
             Some((left, records)) => {
                 assert_eq!((left, records), (row, events), "{context}");
             }
-            // All that named it is gone.
+            // All records with the run's id are lost.
             None => assert!(events.len() < 3, "{context}: {id} is gone"),
         }
     }
@@ -52,12 +52,12 @@ fn whichever_byte_flips_the_runs_it_touches_are_set_aside_and_no_other_is_change
         assert!(named.is_superset(&aside), "{context}");
         most = most.max(aside.len());
         if findings.damages.is_empty() {
-            continue; // nothing was written there
+            continue; // nothing is written there
         }
         assert!(!findings.kept.is_empty(), "{context}");
         let again = repaired(&disk).unwrap();
         assert!(again.is_empty(), "{context}: {again:?}");
-        // What is not touched goes on.
+        // The other runs continue.
         let journal = open(&disk);
         for number in (0..RUNS).filter(|number| !named.contains(&run(*number))) {
             if whole.runs[&run(number)].0.status == RunRowStatus::Open {
@@ -103,7 +103,7 @@ fn records_of_a_client_that_are_lost_are_told_and_the_others_stay() {
     let disk = filled();
     let whole = content(&disk);
     let acme = StreamId::client(&"acme".into());
-    // The second record of the client, found by its name and its kind.
+    // The second record of the client.
     let journal = open(&disk);
     let place = journal.read(acme, Seq(1), 1).unwrap()[0].position.0;
     drop(journal);

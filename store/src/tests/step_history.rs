@@ -1,10 +1,9 @@
-//! What attempts noted, which goes with their run.
+//! Step records of attempts share the fate of their run.
 
 use ostler_kernel::event::{AttemptIntent, StepKey, StepResult};
 
 use super::*;
 
-/// What an attempt of a run noted.
 fn noted(number: u64, step: u64) -> Event {
     let of = AttemptRef { node: "node".into(), generation: 1, patch_count: 0, attempt: 1 };
     let key = StepKey { version: "1".into(), input: Digest([0; 32]) };
@@ -36,8 +35,7 @@ fn begun() -> Event {
     }))
 }
 
-/// Ten runs whose attempts noted something, one after the other and once more in the end; the first three are over, the next
-/// three have no work that is not done.
+/// Ten runs with step records. Runs 0 to 2 are closed, and runs 3 to 5 have no unfinished node.
 fn with_notes() -> FaultyDisk {
     let disk = FaultyDisk::new();
     let journal = open(&disk);
@@ -77,7 +75,7 @@ fn what_attempts_noted_goes_with_their_run_and_its_artifacts_stay_with_it() {
     }
 }
 
-/// Wherever a bit flips, and without an index: a run that goes on has all that its attempts noted, if any of its work is not done.
+/// Without an index, wherever a bit flips: a run with unfinished nodes is quarantined or has all step records.
 #[test]
 fn a_run_of_whose_notes_any_are_lost_does_not_go_on() {
     let whole: Vec<Vec<Event>> = (0..10).map(|number| notes_of(&with_notes(), number)).collect();

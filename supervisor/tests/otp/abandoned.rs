@@ -5,7 +5,6 @@ use tokio::task::JoinHandle;
 
 use crate::world::*;
 
-/// A branch with two children.
 fn mid(world: &World) -> ChildSpec {
     let children = vec![world.probe("first"), world.probe("last")];
     ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, children))

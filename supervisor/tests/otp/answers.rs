@@ -10,7 +10,6 @@ use crate::world::*;
 /// How often each is tried: who is answered wrongly is so only now and then.
 const ROUNDS: u32 = 300;
 
-/// How the end of a child is seen.
 #[derive(Debug, Clone, Copy)]
 enum Seen {
     Killed,

@@ -106,7 +106,7 @@ async fn i05_a_pool_stops_its_children_in_parallel() {
     world.settle();
 }
 
-/// Whether `measure` takes at most `most` times as long for `many` as for `few`, in one of a few tries: what is slow for want
+/// True if `measure` takes at most `most` times as long for `many` as for `few`, in one of a few tries: what is slow for want
 /// of a turn is not slow each time.
 async fn grows_at_most(most: f64, (few, many): (usize, usize), measure: impl AsyncFn(usize) -> Duration) {
     let mut least = f64::MAX;

@@ -8,7 +8,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
-/// Captured by a spec.
 struct Bomb;
 
 impl Drop for Bomb {

@@ -49,10 +49,8 @@ impl Dice {
     }
 }
 
-/// What the observer has heard.
 #[derive(Default)]
 struct Heard {
-    /// The children that are up, with their generations.
     up: HashMap<String, u64>,
     faults: Vec<String>,
 }

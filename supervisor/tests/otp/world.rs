@@ -17,7 +17,6 @@ use tokio::sync::{Notify, Semaphore};
 /// How long a test waits for something that should happen at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a probe does in its start hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Init {
     Up,
@@ -32,7 +31,6 @@ pub(crate) enum Init {
     SleepThenIgnore(Duration),
 }
 
-/// What a probe does in its stop hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stop {
     Quick,
@@ -55,7 +53,6 @@ impl Default for Script {
     }
 }
 
-/// What a probe can be told.
 #[derive(Debug)]
 pub(crate) enum Msg {
     /// Return this as the handler's error.
@@ -197,7 +194,6 @@ impl World {
         World { clock: ManualClock::new(), gate: Arc::new(Semaphore::new(0)), shared: Arc::default() }
     }
 
-    /// A permanent child with the defaults.
     pub(crate) fn probe(&self, id: &str) -> ChildSpec {
         let (args, actor) = (self.clone(), self.clone());
         let name = id.to_string();
@@ -246,7 +242,6 @@ impl World {
         self.try_start(spec).await.unwrap()
     }
 
-    /// Starts a supervisor of permanent probes.
     pub(crate) async fn start_probes(
         &self,
         strategy: Strategy,
@@ -278,7 +273,6 @@ impl World {
         }
     }
 
-    /// Adds a line to the log.
     pub(crate) fn note(&self, line: &str) {
         self.shared.log(line.into());
     }
@@ -364,7 +358,6 @@ pub(crate) async fn in_time<T>(wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.expect("should have happened by now")
 }
 
-/// Lets every task run that can.
 pub(crate) async fn drain() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -380,7 +373,6 @@ pub(crate) fn tell_pool(pool: &Pool, id: &str, message: Msg) {
     pool.child::<Probe>(id).expect("the probe runs").send_message(message).unwrap();
 }
 
-/// Specs, active, supervisors, workers.
 pub(crate) fn counts(specs: u32, active: u32, supervisors: u32, workers: u32) -> Counts {
     Counts { specs, active, supervisors, workers }
 }

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json;
-use ostler_kernel::market::{Job, JobState, MarketStep, Offer, Proposal, Stage};
+use ostler_kernel::market::{Job, JobState, MarketStep, Offer, Proposal, Stage, score};
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::port::{Position, RunRowStatus};
 use ostler_kernel::run::Canceller;
+use serde::{Deserialize, Serialize};
 
 use crate::api::submission::new_run_id;
 use crate::api::system::System;
@@ -23,13 +24,13 @@ use crate::state::market::{Entry, check_balance, spent};
 pub struct JobRequest {
     /// Id of the job and its run, which makes posting idempotent. `None`: a new id.
     pub id: Option<RunId>,
-    /// The client that pays, and whose agents propose.
+    /// The client that pays; only its agents propose.
     pub client: ClientId,
     /// One line for people.
     pub title: String,
     /// Required capabilities.
     pub capabilities: BTreeSet<String>,
-    /// Domain whose weights judge the run; `None`: that of the agent.
+    /// Domain with the weights for the run; `None`: the agent's own.
     pub domain: Option<String>,
     /// Most credits that it may cost.
     pub budget: u64,
@@ -48,7 +49,7 @@ pub struct JobRequest {
 }
 
 /// State of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
     /// Id of the job and its run.
     pub job: RunId,
@@ -59,24 +60,30 @@ pub struct JobRow {
     /// Present stage.
     pub stage: Stage,
     /// All proposals before the contract, then that of the winner.
-    pub proposals: Vec<Proposal>,
+    pub proposals: Vec<ProposalRow>,
     /// The agent with the contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub winner: Option<AgentId>,
     /// Price of the winner in credits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<u64>,
     /// Most credits that it may cost.
     pub budget: u64,
-    /// Deadline.
+    /// Deadline in milliseconds since the Unix epoch.
+    #[serde(rename = "deadline_ms", default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Ticks>,
     /// Oversight of the run.
     pub oversight: Oversight,
     /// Cost so far in credits.
     pub spent: u64,
     /// Outcome of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// Score of the run in thousandths, verdicts included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composite_pm: Option<u16>,
     /// Reason of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time of the posting.
     pub posted_ms: Ticks,
@@ -84,8 +91,35 @@ pub struct JobRow {
     pub since_ms: Ticks,
 }
 
+/// A proposal of an agent for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposalRow {
+    /// The agent.
+    pub agent: AgentId,
+    /// Price in credits.
+    pub price: u64,
+    /// Declared duration of the work in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+    /// Reputation of the agent at that time, in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reputation_pm: Option<u16>,
+    /// Score, 0 to 10,000: six tenths reputation, four tenths price.
+    pub score: u64,
+}
+
+fn proposal_row(proposal: &Proposal, budget: u64) -> ProposalRow {
+    ProposalRow {
+        agent: proposal.agent.clone(),
+        price: proposal.price,
+        time_ms: proposal.time_ms,
+        reputation_pm: proposal.reputation_pm,
+        score: score(proposal, budget),
+    }
+}
+
 impl System {
-    /// Replaces the offer of an agent. Durable when it returns; dropping the future may or may not have replaced it.
+    /// Replaces the offer of an agent. Durable on return; dropping the future may or may not have taken effect.
     ///
     /// # Errors
     ///
@@ -102,7 +136,7 @@ impl System {
         self.services.market.offer(&agent.into()).map(|offer| (*offer).clone())
     }
 
-    /// Posts a job and moves it along. The job is durable when this returns; dropping the future may or may not have
+    /// Posts a job and moves it along. The job is durable on return; dropping the future may or may not have
     /// posted it.
     ///
     /// # Errors
@@ -207,8 +241,8 @@ impl System {
         Ok(())
     }
 
-    /// Waits until a job has reached this stage, or no task moves it along; what it returns is durable. Dropping the
-    /// future loses nothing.
+    /// Waits until a job has reached the stage, or no task moves the job along; the returned row is durable. Dropping
+    /// the future loses nothing.
     ///
     /// # Errors
     ///
@@ -227,8 +261,8 @@ impl System {
         }
     }
 
-    /// Waits until a job is over, or no task moves it along; what it returns is durable. Dropping the future loses
-    /// nothing.
+    /// Waits until a job is over, or no task moves the job along; the returned row is durable. Dropping the future
+    /// loses nothing.
     ///
     /// # Errors
     ///
@@ -245,7 +279,7 @@ impl System {
             client: job.client.clone(),
             title: job.title.clone(),
             stage: standing.stage(),
-            proposals: contract.map(|contract| vec![contract.proposal.clone()]).unwrap_or_default(),
+            proposals: contract.iter().map(|contract| proposal_row(&contract.proposal, job.budget)).collect(),
             winner: contract.map(|contract| contract.winner.clone()),
             price: contract.map(|contract| contract.price),
             budget: job.budget,
@@ -262,7 +296,10 @@ impl System {
             row.outcome = Some(outcome.to_string());
         }
         match standing {
-            JobState::Proposed(proposed) => row.proposals = proposed.proposals,
+            JobState::Proposed(proposed) => {
+                let rows = proposed.proposals.iter().map(|proposal| proposal_row(proposal, row.budget));
+                row.proposals = rows.collect();
+            }
             JobState::Execution(_) => {
                 row.spent = run.map(|run| spent(&**self.services.journal, &run)).transpose()?.unwrap_or(0);
             }
@@ -280,7 +317,7 @@ impl System {
     }
 }
 
-/// Whether a posted job equals a known one; a closed job's plan is only in the records.
+/// True if a posted job equals a known one; a closed job's plan is only in the records.
 fn is_same(known: &Job, job: &Job) -> bool {
     let plan = if known.plan == json::Json::null() { known.plan.clone() } else { job.plan.clone() };
     *known == Job { plan, ..job.clone() }

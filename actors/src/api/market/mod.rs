@@ -1,5 +1,5 @@
-//! The market: offers, jobs, and the tasks that move jobs from stage to stage. The kernel decides which stage may
-//! follow; the registry records it.
+//! The market: offers, jobs, and the tasks that move jobs from stage to stage. The kernel decides on the next stage;
+//! the registry records each step.
 
 mod audit;
 mod jobs;
@@ -7,4 +7,4 @@ mod pursue;
 
 pub use audit::{ClientAudit, Violation};
 
-pub use jobs::{JobRequest, JobRow};
+pub use jobs::{JobRequest, JobRow, ProposalRow};

@@ -22,16 +22,14 @@ use crate::state::market::spent;
 /// Delay before a step that was not recorded is tried again, while actors restart.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Number of such tries.
 const TRIES_MAX: usize = 500;
 
-/// Tries of a shutdown to see jobs closed whose runs are over.
+/// Checks during a shutdown for jobs with closed runs.
 const CLOSING_TRIES_MAX: usize = 50;
 
 /// Delay before a late run is cancelled again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(200);
 
-/// Longest single wait for a deadline.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl System {
@@ -54,7 +52,7 @@ impl System {
         });
     }
 
-    /// Whether a step failed for lack of disk space, or was rolled back for it.
+    /// True if a step failed for lack of disk space, or was rolled back for it.
     fn may_have_room(&self, error: &MarketError) -> bool {
         let is_about_room =
             matches!(error, MarketError::Journal(JournalError::Full(_) | JournalError::Conflict { .. }));
@@ -63,7 +61,6 @@ impl System {
             && !self.services.journal.status.has_halted()
     }
 
-    /// Moves every open job along.
     pub(crate) fn pursue_all(&self) {
         self.services.market.open().into_iter().for_each(|job| self.pursue(job));
     }
@@ -106,7 +103,7 @@ impl System {
         Ok(())
     }
 
-    /// Records a step, durable when it returns. A step that does not follow from the job's stage changes nothing.
+    /// Records a step, durable on return. A step that does not follow from the job's stage changes nothing.
     pub(super) async fn get_on(&self, job: RunId, step: MarketStep) -> Result<(), MarketError> {
         for _ in 0..TRIES_MAX {
             let again = Box::new(step.clone());
@@ -203,7 +200,7 @@ impl System {
         }
     }
 
-    /// Waits for the end of the run; `None`: this process ends before.
+    /// Waits for the end of the run; `None`: the process ends before.
     async fn evaluate(&self, execution: &Execution) -> Result<Option<MarketStep>, MarketError> {
         let Contract { job, deadline, .. } = &execution.contract;
         let services = &self.services;

@@ -178,7 +178,7 @@ impl AttemptLog for AttemptJournal {
     }
 }
 
-/// A step whose start or end is not recorded yet. Unless it starts, dropping this removes the step.
+/// A step without a recorded start or end. Unless it starts, dropping the value removes the step.
 struct Opened<'a> {
     log: &'a AttemptJournal,
     step: Option<&'a str>,

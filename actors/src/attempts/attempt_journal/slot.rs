@@ -29,7 +29,6 @@ impl Drop for WaitsForRun<'_> {
 }
 
 impl AttemptJournal {
-    /// The attempt of this journal.
     pub(crate) fn key(&self) -> AttemptKey {
         let of = &self.site.of;
         AttemptKey { run: self.site.run, node: of.node.clone(), attempt: of.attempt }
@@ -80,7 +79,7 @@ impl AttemptJournal {
         .await
     }
 
-    /// Whether the slot was yielded for waits that were given up. Reported once.
+    /// True if the slot was yielded for waits that were given up. Reported once.
     fn gave_up_waiting(&self) -> bool {
         let mut steps = lock(&self.steps);
         steps.waiting == 0 && std::mem::take(&mut steps.lent)
@@ -102,8 +101,8 @@ impl AttemptJournal {
         yielded
     }
 
-    /// Waits for a slot, if the attempt yielded its own; this does not count as its time. Never completes during a
-    /// shutdown.
+    /// Waits for a slot after the attempt yielded its own, without using up the attempt's time. Never completes during
+    /// a shutdown.
     pub(crate) async fn reclaim(&self) {
         let (executor, key) = (&self.executor, self.key());
         if !executor.attempts.is_without_slot(&key) {

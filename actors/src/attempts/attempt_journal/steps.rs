@@ -8,24 +8,21 @@ use ostler_kernel::event::StepKey;
 #[derive(Default)]
 pub(super) struct Steps {
     pub(super) open: BTreeMap<String, Open>,
-    /// Child runs that are waited for.
     pub(super) waiting: u32,
     /// The slot was yielded for that, and not asked back.
     pub(super) lent: bool,
 }
 
-/// A running step.
 pub(super) struct Open {
     pub(super) key: StepKey,
     pub(super) acts: bool,
     /// The step only waits for a child run.
     pub(super) waits: bool,
-    /// The step that encloses it.
     pub(super) around: Option<Arc<str>>,
 }
 
 impl Steps {
-    /// Whether a child run is waited for, and every running step waits for one or encloses one that does.
+    /// True if a child run is waited for, and every running step waits for one or encloses one that does.
     pub(super) fn only_wait(&self) -> bool {
         if self.waiting == 0 {
             return false;
@@ -34,13 +31,12 @@ impl Steps {
         self.open.iter().all(|(id, open)| open.waits || around.contains(id.as_str()))
     }
 
-    /// Whether a running step acts on the world and does more than wait.
+    /// True if a running step acts on the world and does more than wait.
     pub(super) fn any_acts(&self) -> bool {
         let around = self.around_waiting();
         self.open.iter().any(|(id, open)| open.acts && !open.waits && !around.contains(id.as_str()))
     }
 
-    /// Steps that enclose waiting ones.
     fn around_waiting(&self) -> BTreeSet<&str> {
         let mut waiting = BTreeSet::new();
         for open in self.open.values().filter(|open| open.waits) {

@@ -12,7 +12,6 @@ use super::context::ProgramContext;
 use super::routine::{Routine, Shape, structural};
 use super::step::Step;
 
-/// A stage of a composed program.
 #[derive(Clone)]
 pub(super) enum Stage {
     /// Code.
@@ -23,7 +22,7 @@ pub(super) enum Stage {
     Whole(Whole),
 }
 
-/// A declaration about a composed program, beside those of its stages.
+/// A declaration about a composed program, beside the ones of its stages.
 #[derive(Clone)]
 pub(super) enum Whole {
     /// Schema of the value before it; of the input, if it comes first.
@@ -77,7 +76,6 @@ fn joined(stages: &[Stage], part: impl Fn(&Routine) -> &str) -> String {
     routines(stages).map(part).collect::<Vec<_>>().join("-")
 }
 
-/// The tool spec of composed stages.
 pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
     let any = || json!({"type": "object", "additionalProperties": true});
     let named = |text: String, none: &str| if text.is_empty() { none.to_owned() } else { text };
@@ -103,7 +101,6 @@ pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
     }
 }
 
-/// The combined class of composed stages.
 pub(super) fn class(stages: &[Stage]) -> CallClass {
     let none = CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural };
     stages.iter().fold(none, |all, stage| match stage {
@@ -143,7 +140,7 @@ pub(super) async fn run(stages: &[Stage], agent: &ProgramContext, input: Value) 
     Ok(value)
 }
 
-/// Runs one stage; `at` is its number if there are others. The result of the last one is that of the attempt.
+/// Runs one stage; `at` is its number if there are others. The last stage gives the result of the attempt.
 async fn piece(
     routine: &Routine,
     agent: &ProgramContext,

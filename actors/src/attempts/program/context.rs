@@ -22,15 +22,13 @@ use crate::attempts::attempt_journal::AROUND;
 pub struct ProgramContext {
     log: Arc<dyn AttemptLog>,
     workspace: Arc<Path>,
-    /// Idempotency key of the attempt's work.
     key: Digest,
-    /// Prefix of step ids.
     stage: Arc<str>,
-    /// The step that encloses steps of this handle, in any task.
+    /// The step that encloses steps of the handle, in any task.
     around: Option<Arc<str>>,
     version: Arc<str>,
     class: CallClass,
-    /// The error that ends the attempt, whatever the program returns.
+    /// The error that ends the attempt, even if the program returns a result.
     fatal: Arc<OnceLock<StepError>>,
 }
 
@@ -48,13 +46,11 @@ impl ProgramContext {
         }
     }
 
-    /// The context of one stage.
     pub(super) fn within(&self, stage: Option<&str>, version: &str, class: CallClass) -> ProgramContext {
         let stage = stage.map_or_else(String::new, |stage| format!("{stage}/"));
         ProgramContext { stage: stage.into(), version: version.into(), class, ..self.clone() }
     }
 
-    /// The context of a call inside a step.
     pub(super) fn called_by(self, step: Option<&str>) -> ProgramContext {
         ProgramContext { around: step.map(Arc::from), ..self }
     }
@@ -63,17 +59,17 @@ impl ProgramContext {
         self.fatal.get().cloned().map(Failure::from)
     }
 
-    /// Runs a step, or returns its recorded result without calling it. Results are keyed by step id, program version
-    /// and input, and kept as long as the run; `null` is a result. Failures are not kept: the next attempt calls the
-    /// step again.
+    /// Runs a step, or returns its recorded result without a call. Results are keyed by step id, program version and
+    /// input, and kept as long as the run; `null` is a result. Failures are not kept: the next attempt calls the step
+    /// again.
     ///
-    /// The result of a step that acts, or of a program that does, is durable when this returns. Dropping the future
-    /// drops the call; a dropped step that acts has an unknown outcome.
+    /// The result of an acting step, or of an acting program's step, is durable on return. Dropping the future drops
+    /// the call; a dropped acting step has an unknown outcome.
     ///
     /// # Errors
     ///
     /// See [`StepError`]. All but [`StepError::Failed`] end the attempt, even if the program continues: the id was
-    /// recorded with another input or version, or its result is lost and it may not be called twice. Every later step
+    /// recorded with another input or version, or the result is lost and a second call forbidden. Every later step
     /// returns the same error and calls nothing.
     pub async fn step<T, F, R>(&self, step: impl Into<Step>, call: F) -> Result<T, StepError>
     where
@@ -127,7 +123,7 @@ impl ProgramContext {
         }
     }
 
-    /// Idempotency key of a step, the same for every attempt; a step that acted keeps its key when its node is patched.
+    /// Idempotency key of a step, the same for every attempt; an acting step keeps its key when the node is patched.
     pub fn idempotency_key(&self, step: &str) -> Digest {
         let step = format!("{}{step}", self.stage);
         // A log that cannot be read lets no step begin.
@@ -136,11 +132,11 @@ impl ProgramContext {
     }
 
     /// Opens a child run as a step, and waits for its end. A repetition finds the same run. The child has at most the
-    /// free budget, the common scope and the impact of this attempt, and is cancelled with its node.
+    /// free budget, the common scope and the impact of the attempt, and is cancelled with the node.
     ///
-    /// While an attempt only waits for child runs it has no slot and costs nothing; the wait is a sign of life and
-    /// counts against the node's timeout. Inside a step, await this in the step's own task: other tasks count as work,
-    /// which keeps the slot. Dropping the future leaves the run as it is.
+    /// An attempt that only waits for child runs has no slot and costs nothing; the wait is a sign of life and counts
+    /// against the node's timeout. Inside a step, await the call in the step's own task: other tasks count as work and
+    /// keep the slot. Dropping the future leaves the run unchanged.
     ///
     /// # Errors
     ///
@@ -155,7 +151,7 @@ impl ProgramContext {
         .await
     }
 
-    /// The last token that this attempt or an earlier one reported.
+    /// The last token that the attempt or an earlier one reported.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Agents written as code. A program is a tool: plans call it, and it passes the gate, takes a slot, is charged,
-//! retried and journaled like any tool. Beyond that it remembers its finished steps.
+//! Agents written as code. A program is a tool that plans call: gated, scheduled, charged, retried and journaled like
+//! any tool. Beyond a tool, a program remembers its finished steps.
 
 mod compose;
 mod context;
@@ -46,11 +46,9 @@ use routine::{Routine, Shape, structural};
 #[derive(Clone)]
 pub struct Program {
     stages: Vec<Stage>,
-    /// The tool spec.
     spec: ToolSpec,
     /// Name of the whole program, independent of its stages.
     named: Option<String>,
-    /// Description of the whole program.
     described: Option<String>,
 }
 
@@ -61,11 +59,10 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// A program with this name and version. Change the version whenever steps do something else or come in another
-    /// order. By default it takes any object, returns anything and does not change the world.
+    /// A program with the name and version. Change the version when steps do something else or come in another order.
+    /// By default a program takes any object, returns anything and does not change the world.
     ///
-    /// `code` runs once for each attempt, with its context and input. Each attempt repeats whatever it does outside of
-    /// steps.
+    /// `code` runs once for each attempt, with its context and input. Each attempt repeats all work outside of steps.
     pub fn new<I, O, F, R>(name: impl Into<String>, version: impl Into<String>, code: F) -> Program
     where
         I: DeserializeOwned + Send + 'static,
@@ -202,7 +199,7 @@ impl Program {
         Program::of(Vec::new())
     }
 
-    /// This program, then `next` on the mapped output. The value between them must fit the input schema of `next`, and
+    /// The program, then `next` on the mapped output. The value between them must fit the input schema of `next`, and
     /// the result of each stage is recorded: a later attempt continues after it.
     ///
     /// `a.then(f, b).then(g, c)` equals `a.then(f, b.then(g, c))`, and [`Program::identity`] with [`Mapping::none`]

@@ -12,10 +12,8 @@ use serde_json::Value;
 
 use super::context::ProgramContext;
 
-/// The code of a program.
 pub(super) type Code = Arc<dyn Fn(ProgramContext, Value) -> BoxFuture<'static, ToolResult> + Send + Sync>;
 
-/// Code with its schemas.
 #[derive(Clone)]
 pub(super) struct Routine {
     pub(super) name: String,
@@ -27,7 +25,6 @@ pub(super) struct Routine {
     pub(super) class: CallClass,
 }
 
-/// A schema of values.
 #[derive(Clone)]
 pub(super) struct Shape {
     pub(super) schema: Value,
@@ -39,7 +36,6 @@ impl Shape {
         Shape { schema, compiled: Arc::default() }
     }
 
-    /// Says what is wrong with a value.
     pub(super) fn judge(&self, value: &Value) -> Result<(), String> {
         let compiled = self.compiled.get_or_init(|| {
             let rule = Rule { method: Method::Schema, p: None, spec: Some(Arc::new(self.schema.clone())) };

@@ -7,7 +7,7 @@ use ostler_kernel::port::{ArtifactError, AttemptLogError};
 use ostler_kernel::run::FailureCategory;
 use serde::Serialize;
 
-/// A step. By default repeating it is harmless, and it is called again if its process died before its result was
+/// A step. By default a repetition is harmless, and the step is called again if its process died before the result was
 /// recorded.
 #[derive(Debug, Clone)]
 pub struct Step {
@@ -30,9 +30,9 @@ impl Step {
         Step { input, ..self }
     }
 
-    /// Declares that the step changes the world: its intent is recorded first, and `idem` decides what happens when its
-    /// result is lost. `Natural` and `Keyed`: it is called again under the same [idempotency
-    /// key](super::ProgramContext::idempotency_key). `None`: never; a person settles it.
+    /// Declares that the step changes the world: the intent is recorded first, and `idem` decides what happens after a
+    /// lost result. `Natural` and `Keyed`: another call under the same [idempotency
+    /// key](super::ProgramContext::idempotency_key). `None`: no further call; a person settles the attempt.
     pub fn effect(self, idem: Idempotency) -> Step {
         Step { acting: Some(idem), ..self }
     }
@@ -50,7 +50,7 @@ impl From<String> for Step {
     }
 }
 
-/// Why a step has no result.
+/// The reason why a step has no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StepError {
     /// The call failed; the next attempt repeats it.
@@ -66,7 +66,7 @@ pub enum StepError {
         /// The reason.
         why: String,
     },
-    /// It acts, and its program says that it does not.
+    /// The step acts although its program declares no effect.
     #[error(
         "step {0:?} acts on the world, and its program says that it does not: give the program an effect"
     )]
@@ -77,8 +77,8 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// Whether the error ends the attempt, whatever the program returns: recorded and present steps disagree, or an
-    /// outcome is unknown. No step begins after it.
+    /// True if the error ends the attempt, even if the program returns a result: recorded and present steps disagree,
+    /// or an outcome is unknown. No step begins afterwards.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
             StepError::Failed(_) => false,

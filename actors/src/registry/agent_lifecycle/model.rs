@@ -7,10 +7,8 @@ use uuid::Uuid;
 
 use super::*;
 
-/// Number of a run.
 type Number = u8;
 
-/// Number of an actor's start.
 type Birth = u8;
 
 /// Messages to the registry, in order.
@@ -37,7 +35,6 @@ enum ToActor {
     Ask(Number),
 }
 
-/// The pool's view of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Child {
     None,
@@ -51,13 +48,11 @@ struct Actor {
     birth: Birth,
     mailbox: VecDeque<ToActor>,
     run: Option<Number>,
-    /// The run needs no actor for long.
     is_idle: bool,
     asked: u64,
     is_to_stop: bool,
 }
 
-/// How often each spontaneous event may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Left {
     runs: u8,
@@ -65,27 +60,21 @@ struct Left {
     crashes: u8,
     pool_crashes: u8,
     releases: u8,
-    /// Starts that the full pool refuses.
     full: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct World {
     machine: AgentLifecycle<Birth>,
-    /// The registry's list.
     runs: VecDeque<Number>,
-    /// Requests that wait in the registry.
     waiting: Vec<Number>,
     inbox: VecDeque<Message>,
     child: Child,
     /// The pool that the registry knows, and whether it runs.
     pool: (u8, bool),
-    /// Pending starts by their pool.
     starts: Vec<u8>,
     in_line: bool,
-    /// Accepted runs that are neither over nor suspended.
     open: BTreeSet<Number>,
-    /// The passive run with a deadline.
     alarm: Option<Number>,
     left: Left,
 }
@@ -115,7 +104,6 @@ impl World {
         }
     }
 
-    /// As the registry does.
     fn take(&mut self, input: Input<Birth>) -> Step<Birth> {
         let around = LifecycleContext { first: self.runs.front().map(|&run| id(run)), pool: true };
         let step = self.machine.take(input, around);
@@ -164,7 +152,6 @@ impl World {
         }
     }
 
-    /// As the registry does.
     fn deliver(&mut self, message: Message) {
         match message {
             // A quarantined agent's run is suspended.
@@ -325,7 +312,6 @@ impl World {
         }
     }
 
-    /// All spontaneous events.
     fn outer(&self) -> Vec<(String, World)> {
         let mut next = Vec::new();
         let mut then = |what: String, change: &dyn Fn(&mut World)| {
@@ -445,7 +431,6 @@ impl World {
     }
 }
 
-/// Explores all worlds and returns their number.
 fn explore(left: Left) -> usize {
     let mut known: HashMap<World, usize> = HashMap::new();
     // How each world was reached first.

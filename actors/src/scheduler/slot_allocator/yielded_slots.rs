@@ -19,7 +19,7 @@ impl SlotAllocator {
         }
     }
 
-    /// Removes an attempt from the queue and charges what it owes; returns the accounts if it held a slot.
+    /// Removes an attempt from the queue and charges the rest of its cost; returns the accounts if it held a slot.
     pub(super) fn take_leave(
         &mut self,
         cx: &QueueContext,
@@ -82,7 +82,6 @@ impl SlotAllocator {
         Ok(())
     }
 
-    /// Queues every attempt that wants a slot again.
     pub(super) fn reclaim_all(&mut self, cx: &QueueContext) -> Result<(), ActorProcessingErr> {
         for key in cx.attempts.all_wanting() {
             if !self.reclaim(cx, &key)? {

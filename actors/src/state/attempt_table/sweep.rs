@@ -30,7 +30,7 @@ impl AttemptTable {
         lock(&self.kept).iter().map(|(upto, _)| *upto).max()
     }
 
-    /// Removes entries with durable records. Returns attempts whose record was rolled back.
+    /// Removes entries with durable records. Returns attempts with rolled back records.
     fn take_undone(&self) -> Vec<AttemptKey> {
         let mut undone = Vec::new();
         let mut kept = lock(&self.kept);
@@ -71,7 +71,7 @@ impl AttemptTable {
     }
 
     /// Handles a result that reached an agent with another run: a driver finds its results itself, and the registry
-    /// records those of inactive runs.
+    /// records the ones of inactive runs.
     pub(crate) fn undelivered_result(&self, key: AttemptKey) {
         if !self.active_runs.has(key.run) {
             self.mailboxes.tell_registry(RegistryMessage::UndeliveredResult(key));

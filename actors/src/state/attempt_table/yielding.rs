@@ -12,18 +12,17 @@ use crate::messages::slots::Ticket;
 use crate::state::attempt_slot::{Leaves, Slot, Wants};
 
 impl AttemptTable {
-    /// Slots that attempts hold or are queued for.
     pub(crate) fn slots(&self) -> Vec<Ticket> {
         self.entries.iter().filter_map(|entry| entry.slot.ticket()).collect()
     }
 
-    /// Whether an attempt has yielded its slot and has none again.
+    /// True if an attempt has yielded its slot and has none again.
     pub(crate) fn is_without_slot(&self, key: &AttemptKey) -> bool {
         let is_without = |slot| matches!(slot, Slot::Yielded(_) | Slot::Wanted(_) | Slot::Queued(_));
         self.entries.get(key).is_some_and(|entry| is_without(entry.slot))
     }
 
-    /// Whether a running attempt has a slot to yield, or wants one that it no longer needs.
+    /// True if a running attempt has a slot to yield, or wants one that it no longer needs.
     pub(crate) fn may_yield(&self, key: &AttemptKey) -> bool {
         let Some(entry) = self.entries.get(key) else { return false };
         let has = matches!(entry.slot, Slot::Held(_) | Slot::Wanted(_) | Slot::Queued(_));
@@ -61,7 +60,7 @@ impl AttemptTable {
         Some(Arc::clone(&entry.slot_notify))
     }
 
-    /// Marks that an attempt only reports its end: its further slots need no credits.
+    /// Marks that an attempt only reports its end and needs no credits for further slots.
     pub(crate) fn drains(&self, key: &AttemptKey) {
         if let Some(mut entry) = self.entries.get_mut(key) {
             entry.drains = true;
@@ -76,7 +75,7 @@ impl AttemptTable {
         Some(Leaves { ticket: Some(ticket), owner: Arc::clone(&entry.owner), due: 0 })
     }
 
-    /// What an attempt wants a slot for, unless it is queued in this epoch.
+    /// What an attempt wants a slot for, unless it is queued in the epoch.
     pub(crate) fn wants(&self, key: &AttemptKey, epoch: u64) -> Option<Wants> {
         let entry = self.entries.get(key)?;
         let estimate = match entry.slot {
@@ -90,12 +89,10 @@ impl AttemptTable {
         runs.then(|| Wants { owner: Arc::clone(&entry.owner), agent: entry.agent.clone(), estimate })
     }
 
-    /// All attempts that want a slot again.
     pub(crate) fn all_wanting(&self) -> Vec<AttemptKey> {
         self.keys(|_, entry| matches!(entry.slot, Slot::Wanted(_) | Slot::Queued(_)))
     }
 
-    /// Marks an attempt as queued.
     pub(crate) fn queued(&self, key: &AttemptKey, ticket: Ticket) {
         if let Some(mut entry) = self.entries.get_mut(key) {
             entry.slot = Slot::Queued(ticket);
@@ -122,7 +119,6 @@ impl AttemptTable {
     }
 }
 
-/// The rest of an estimate.
 fn less(Price { charge, credits, tokens }: Price, used: u64) -> Price {
     Price {
         charge: charge.saturating_sub(used).max(1),

@@ -10,17 +10,14 @@ use super::{Advice, AdviceCode};
 use crate::id::NodeId;
 use crate::template::{RenderError, check_paths, render};
 
-/// Known names listed in a message.
 const NAMES_TOLD_MAX: usize = 12;
 
 /// Templates rendered per plan to find out whether a missing value is used.
 const RENDERS_MAX: usize = 100;
 
-/// Checks the templates of one plan.
 pub(super) struct TemplateChecker<'a> {
     suggestions: Suggestions,
     results: ResultSchemas<'a>,
-    /// Templates rendered so far.
     renders: usize,
 }
 

@@ -24,7 +24,6 @@ pub(super) fn check(
     effect(node, &place, faults);
 }
 
-/// Checks the size of the plan.
 pub(super) fn size(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
     let plan = indexed.plan;
     let mut fault = |detail: String, help: &str| {

@@ -5,7 +5,6 @@ use super::super::pointer::Pointer;
 use super::super::{Approval, Method, Rule};
 use super::IndexedPlan;
 
-/// Checks the contract of the plan.
 pub(super) fn check_plan(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
     let place = || indexed.origin.whole().key("contract");
     probabilities(Diagnostic::PLAN, &indexed.plan.contract, &place, faults);

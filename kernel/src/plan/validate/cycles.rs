@@ -23,7 +23,6 @@ use super::super::{Dispatch, Join, PackedLists};
 use super::IndexedPlan;
 use crate::id::NodeId;
 
-/// Nodes of a cycle shown in a message.
 const SHOWN_MAX: usize = 8;
 
 /// Reports every node on a cycle; nodes with the same cycle get the same message. Without a cycle, returns
@@ -118,12 +117,10 @@ impl<'a> Precedence<'a> {
         Precedence { indexed, turns, nameless }
     }
 
-    /// Number of vertices.
     fn len(&self) -> usize {
         self.turns.len()
     }
 
-    /// Successors of a vertex.
     fn after(&self, at: usize) -> impl Iterator<Item = usize> {
         let consumers = if at < self.indexed.index.len() { &self.indexed.edges.consumers[at] } else { &[] };
         consumers.iter().map(|&(consumer, _)| consumer).chain(self.turns[at].iter().copied())
@@ -157,7 +154,6 @@ impl<'a> Precedence<'a> {
 /// Arcs walked per component for shortest cycles, before the nodes share one cycle.
 const STEPS_MAX: usize = 200_000;
 
-/// The reported part of a cycle.
 struct Cycle {
     /// The first nodes, at most [`SHOWN_MAX`], each before the node it waits for.
     shown: Vec<usize>,
@@ -184,7 +180,6 @@ fn rotate_smallest_first(walk: &mut [usize]) -> usize {
     first
 }
 
-/// Finds cycles within one strongly connected component.
 struct CycleFinder<'a> {
     graph: &'a Precedence<'a>,
     members: Vec<usize>,
@@ -240,7 +235,6 @@ impl<'a> CycleFinder<'a> {
     }
 }
 
-/// Some cycle of a strongly connected component.
 fn any_cycle(graph: &Precedence<'_>, members: &[usize]) -> Vec<usize> {
     let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
     let mut walk = Vec::new();

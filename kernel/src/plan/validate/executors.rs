@@ -84,7 +84,6 @@ pub(super) fn domain(
     faults.push(Diagnostic::new(DiagnosticCode::V26, Diagnostic::PLAN, detail, help).at(&place));
 }
 
-/// Tools listed in a message without a suggestion.
 const TOOLS_NAMED_MAX: usize = 20;
 
 fn list_names(names: &BTreeSet<String>) -> String {

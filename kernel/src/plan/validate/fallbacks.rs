@@ -1,9 +1,10 @@
 //! Fallbacks: the plan after each fallback must be valid too.
 
-use super::super::delta::{is_last_version, set};
+use super::super::contract_rules::PatternBudget;
+use super::super::delta::is_last_version;
 use super::super::diagnostic::{Diagnostic, DiagnosticCode, sort_and_limit};
-use super::super::normalise::PatternBudget;
 use super::super::pointer::Origin;
+use super::super::set_fields::set;
 use super::super::{Approval, Kind, Settings};
 use super::{Context, IndexedPlan, edges, node, paths, speculation};
 

@@ -99,11 +99,9 @@ fn node(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mu
     }
 }
 
-/// Inputs of validation beside the plan.
 struct Context<'a> {
     settings: &'a Settings<'a>,
     suggestions: Suggestions,
-    /// Names of all tools.
     tools: BTreeSet<String>,
     results: ResultSchemas<'a>,
 }
@@ -129,7 +127,6 @@ struct IndexedPlan<'a> {
 struct Edges {
     /// Per node: sources, in the author's order.
     sources: PackedLists<(usize, On)>,
-    /// Per node: consumers, ascending.
     consumers: PackedLists<(usize, On)>,
     is_output: Vec<bool>,
 }

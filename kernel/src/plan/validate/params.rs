@@ -15,10 +15,8 @@ use crate::contract::describe_kind;
 use crate::id::NodeId;
 use crate::template::{RenderError, TEMPLATE_BYTES_MAX, TemplateError, check_template, check_values};
 
-/// Names listed in a message.
 const NAMES_TOLD_MAX: usize = 12;
 
-/// Parameters of an aggregator.
 const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
 
 pub(super) fn check(

@@ -196,7 +196,6 @@ fn fallbacks_by_merging(unchecked: &UncheckedPlan, settings: &Settings<'_>) -> V
     sort_and_limit(faults)
 }
 
-/// A normalised plan as a draft.
 fn written(plan: &Plan, second: i64) -> PlanDraft {
     let mut value = serde_json::to_value(plan).unwrap();
     value.as_object_mut().unwrap().remove("outputs_declared");

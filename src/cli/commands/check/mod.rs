@@ -83,7 +83,6 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-/// Formats the reliability bounds that the contracts imply.
 fn reliability(stats: &PlanStats) -> String {
     let word = |method: &Method| serde_json::to_value(method).ok()?.as_str().map(str::to_owned);
     let methods =

@@ -15,10 +15,8 @@ use serde_json::{Map, Value};
 
 use crate::cli::arguments::bounds::Bounds;
 
-/// Code of preflight advice.
 const CODE: &str = "W06";
 
-/// Node names listed.
 const NAMED_MAX: usize = 4;
 
 /// Returns the calls that the gate would deny within these bounds.
@@ -61,7 +59,6 @@ pub(crate) fn refusals(
     found
 }
 
-/// The gate of a run, as configured.
 struct Gate<'a> {
     tools: BTreeMap<String, GatedTool>,
     policy: GatePolicy,

@@ -5,7 +5,6 @@ use ostler_store::{ClientLoss, Examination, Quarantined};
 use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report, Verdict};
 use crate::cli::output::units::{bytes, plural};
 
-/// Advice for a quarantined run.
 pub(crate) const QUARANTINED: &str = "no action needed: what is left is kept, and the run never continues; `ostler gc --quarantined --apply` removes it";
 
 const REPAIR: &str = "`ostler doctor --repair` quarantines the affected runs and pipelines, and nothing else; or restore the folder from a backup";
@@ -82,7 +81,6 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
     index(found, report);
 }
 
-/// Adds differences between the index and the journal.
 fn index(found: &Examination, report: &mut Report) {
     if found.index_broken {
         report.warn(
@@ -101,7 +99,6 @@ fn index(found: &Examination, report: &mut Report) {
     }
 }
 
-/// Adds losses of charges and client records.
 fn lost(found: &Examination, report: &mut Report) {
     let journal = &found.journal;
     if journal.charges_known {

@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 use crate::cli::commands::doctor::report::Report;
 use crate::cli::output::units::bytes;
 
-/// Writes measured.
 const PROBES: usize = 32;
 
 const PROBE_BYTES: usize = 4_096;
 
-/// A faster sync did not reach stable storage.
 const SYNC_PLAUSIBLE: Duration = Duration::from_micros(15);
 
 /// Unit of `st_blocks`, independent of the file system.

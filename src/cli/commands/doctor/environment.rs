@@ -49,7 +49,6 @@ pub(crate) fn check_configuration(
     }
 }
 
-/// Describes the retention.
 fn retention_text(config: &Config) -> String {
     match config.retention.keep {
         Some(keep) => format!(
@@ -63,7 +62,6 @@ fn retention_text(config: &Config) -> String {
 const OPEN_NETWORK: &str =
     "if plans need it: egress_allow = [\"HOST:PORT\"] in [tools.http] of the configuration";
 
-/// Programs that plans often call.
 const PROGRAMS: [&str; 1] = ["git"];
 
 pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut Report) {
@@ -85,7 +83,6 @@ pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut 
     }
 }
 
-/// Checks the confinement of child processes.
 fn check_sandbox(config: &Config, data: Option<&Path>, report: &mut Report) {
     match (config.tools.shell.sandbox, sandbox()) {
         (true, Sandbox::Full) => report.pass("sandbox", CONFINED),

@@ -7,7 +7,6 @@ use crate::cli::output::cells::wrapped;
 use crate::cli::output::hints::with_location;
 use crate::cli::output::terminal::{Out, Style};
 
-/// Column of the details, and their minimum width.
 const BEFORE_DETAIL: usize = 17;
 
 const DETAIL_MIN: usize = 20;
@@ -15,7 +14,6 @@ const DETAIL_MIN: usize = 20;
 /// Problems of a kind listed before the rest is counted.
 pub(crate) const PROBLEMS_SHOWN_MAX: usize = 10;
 
-/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
@@ -24,7 +22,6 @@ pub(crate) enum Verdict {
     Failure,
 }
 
-/// Advice printed below a check.
 type Advice<'a> = Option<&'a str>;
 
 pub(crate) struct Report {
@@ -71,7 +68,6 @@ impl Report {
         }
     }
 
-    /// Width of the details.
     fn room(&self) -> usize {
         if self.out.is_terminal() {
             self.out.size().0.saturating_sub(BEFORE_DETAIL).max(DETAIL_MIN)

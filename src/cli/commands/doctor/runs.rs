@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{
-    ClientLine, DamagedResult, Health, ResultsCheck, RunLine, RunList, Summary,
+    ClientRow, DamagedResult, Health, ResultsCheck, RunLine, RunList, Summary,
 };
 
 use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report};
@@ -15,7 +15,6 @@ use crate::cli::output::{credits, hints};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::{Session, report};
 
-/// Counts of open runs by state.
 #[derive(Default)]
 struct Unfinished {
     idle: usize,
@@ -65,7 +64,6 @@ fn runs_text(many: usize, one: &str, more: &str) -> String {
     format!("{} {}", plural(many, "run"), if many == 1 { one } else { more })
 }
 
-/// Counts and problems found in all runs.
 #[derive(Default)]
 struct Findings {
     runs: u64,
@@ -73,10 +71,9 @@ struct Findings {
     results: u64,
     result_bytes: u64,
     unfinished: Unfinished,
-    /// Name of the check, and the problem.
     problems: Vec<(&'static str, String)>,
     /// Clients without credits, with the number of their waiting runs.
-    without_credits: BTreeMap<String, (ClientLine, usize)>,
+    without_credits: BTreeMap<String, (ClientRow, usize)>,
 }
 
 impl Findings {
@@ -90,7 +87,7 @@ impl Findings {
                 self.unfinished.count(line);
                 self.records += summary.seq;
                 if let Some(client) = report::short(&session.client, &summary).await {
-                    self.without_credits.entry(client.client.clone()).or_insert((client, 0)).1 += 1;
+                    self.without_credits.entry(client.client.to_string()).or_insert((client, 0)).1 += 1;
                 }
             }
             Err(refused) => return self.problems.push(("steps", Failure::from(refused).what)),

@@ -8,7 +8,6 @@ macro_rules! page {
     };
 }
 
-/// Codes and their pages.
 const PAGES: [(&str, &str); 57] = [
     page!("D00"),
     page!("D01"),
@@ -69,7 +68,6 @@ const PAGES: [(&str, &str); 57] = [
     page!("syntax"),
 ];
 
-/// Codes with a page of their own.
 pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
     PAGES.iter().map(|(code, _)| *code).filter(|code| *code != "pipeline")
 }

@@ -11,7 +11,6 @@ use crate::cli::arguments::Globals;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, record_write_result};
 
-/// Exit codes and their meanings.
 pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
     ("0", "success: the run succeeded, or concluded early"),
     ("1", "the run failed or was cancelled; or a comparison found a difference"),
@@ -23,7 +22,6 @@ pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
     ("143", "terminated; state is kept, `ostler resume` continues"),
 ];
 
-/// Environment variables and their effects.
 pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("OSTLER_DATA", "the data folder, if --data is not given; default .ostler"),
     ("OSTLER_CONFIG", "the configuration, if --config is not given"),
@@ -35,14 +33,12 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("TZ", "time zone of the times shown"),
 ];
 
-/// Text about names of runs.
 pub(crate) const RUNS: &str = "\
 A run is named by its id, by the first or the last characters of it (four or more, if
 they match one run only), or by @last, the newest run. `ostler ps` lists all runs.
 A node is named as the plan names it. A result is named RUN/NODE, such as @last/report.
 ";
 
-/// A help topic, and its text.
 type Topic = (&'static str, fn() -> String);
 
 const TOPICS: [Topic; 3] = [
@@ -51,7 +47,6 @@ const TOPICS: [Topic; 3] = [
     ("runs", || RUNS.to_owned()),
 ];
 
-/// Groups of commands in the help.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["check", "run", "resume", "checkpoint", "interject", "cancel"]),
     ("Inspect", &["ps", "show", "events", "artifact"]),
@@ -62,7 +57,6 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Administer", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 
-/// Group of commands that are in no other.
 const OTHERS: &str = "More";
 
 #[derive(Debug, Args)]
@@ -109,13 +103,11 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs, mut root: Command) -> Res
     Ok(code::SUCCEEDED)
 }
 
-/// Commands, topics and codes that the help explains.
 pub(crate) fn explained() -> impl Iterator<Item = &'static str> {
     let commands = GROUPS.iter().flat_map(|(_, names)| names.iter().copied());
     commands.chain(TOPICS.iter().map(|(name, ..)| *name)).chain(error_pages::codes())
 }
 
-/// Formats two indented columns.
 fn listing(lines: &[(&str, &str)]) -> String {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     lines.iter().fold(String::new(), |mut text, (name, what)| {
@@ -175,7 +167,6 @@ mod tests {
 
     use crate::cli::command_line::{Cli, TEXT_ONLY, root_command};
 
-    /// All subcommands, with their full names.
     fn below(command: &Command, called: &str, found: &mut Vec<(String, Command)>) {
         for below_it in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let called = format!("{called} {}", below_it.get_name());

@@ -1,6 +1,7 @@
 //! The table of jobs.
 
-use ostler_server::wire::JobLine;
+use ostler_kernel::id::AgentId;
+use ostler_server::wire::JobRow;
 
 use crate::cli::output::cells::fit;
 use crate::cli::output::table::{Cell, Column, Table};
@@ -19,12 +20,12 @@ const COLUMNS: [Column; 8] = [
     Column::text("SCORE").hide_rank(5),
 ];
 
-fn row(line: &JobLine) -> [Cell; 8] {
+fn row(line: &JobRow) -> [Cell; 8] {
     [
-        line.job.as_str().into(),
+        line.job.to_string().into(),
         line.title.as_str().into(),
         line.stage.as_str().into(),
-        Cell::optional(line.winner.as_deref()),
+        Cell::optional(line.winner.as_ref().map(AgentId::as_str)),
         Cell::optional(line.price),
         line.budget.to_string().into(),
         line.spent.to_string().into(),
@@ -32,7 +33,7 @@ fn row(line: &JobLine) -> [Cell; 8] {
     ]
 }
 
-pub(crate) fn format_jobs(jobs: &[JobLine], columns: usize, out: &Out) -> Vec<String> {
+pub(crate) fn format_jobs(jobs: &[JobRow], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = jobs.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     let mut lines = vec![table.head()];
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
     use crate::cli::output::table::tests::no_line_is_longer;
 
-    fn job(title: &str, reason: Option<&str>) -> JobLine {
+    fn job(title: &str, reason: Option<&str>) -> JobRow {
         let line = serde_json::json!({
             "job": "01a20110-76b1-71da-8f72-8ae5e4ba5c62", "client": "acme", "title": title, "stage": "evaluation",
             "proposals": [], "winner": "jurist-of-the-city", "price": 400, "budget": 500, "oversight": "supervised",

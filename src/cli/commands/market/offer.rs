@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::{ArgGroup, Args};
+use ostler_kernel::market::Offer;
 use ostler_server::wire::{OfferRequest, OfferView};
 
 use crate::cli::arguments::values::unsigned_integer;
@@ -62,14 +63,13 @@ pub(crate) async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Fail
         out.json(&tagged("offer", &offered));
         return Ok(code::SUCCEEDED);
     }
-    let OfferView { agent, offer } = offered;
-    let client = offer.client.as_ref().map(|client| format!(" of client {client}")).unwrap_or_default();
-    out.line(format!("{agent}{client} offers {}", terms(&offer)));
+    let OfferView { agent, offer: OfferRequest { client, capabilities, domain, price, time_ms } } = offered;
+    let client = client.map(|client| format!(" of client {client}")).unwrap_or_default();
+    out.line(format!("{agent}{client} offers {}", terms(&Offer { capabilities, domain, price, time_ms })));
     Ok(code::SUCCEEDED)
 }
 
-/// Describes an offer.
-pub(crate) fn terms(offer: &OfferRequest) -> String {
+pub(crate) fn terms(offer: &Offer) -> String {
     let can = match offer.capabilities.len() {
         0 => "no capability".to_owned(),
         _ => offer.capabilities.iter().map(String::as_str).collect::<Vec<_>>().join(", "),

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
+use ostler_kernel::id::AgentId;
 use ostler_kernel::market::Stage;
-use ostler_server::wire::{JobLine, JobList, JobRequest};
+use ostler_server::wire::{JobRow, JobList, JobRequest};
 
 use crate::cli::arguments::bounds::Bounds;
 use crate::cli::arguments::{Globals, bounds, plan};
@@ -44,8 +45,8 @@ pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failur
     }
     // The request contains the job's id, so that it is idempotent.
     let begun = session.with_retry(true, async |client| {
-        let posted = client.post::<JobLine>("/v1/market", &request).await?;
-        wait_for_stage(client, &posted.job, Stage::Execution).await
+        let posted = client.post::<JobRow>("/v1/market", &request).await?;
+        wait_for_stage(client, &posted.job.to_string(), Stage::Execution).await
     });
     let begun = match begun.await {
         Ok(begun) => begun,
@@ -56,14 +57,13 @@ pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failur
     } else {
         print_contract(&begun, &mut out);
     }
-    if begun.stage == "failed" || args.detach {
+    if begun.stage == Stage::Failed || args.detach {
         session.close(&mut signals).await?;
-        return Ok(if begun.stage == "failed" { code::FAILED } else { code::SUCCEEDED });
+        return Ok(if begun.stage == Stage::Failed { code::FAILED } else { code::SUCCEEDED });
     }
-    finish(session, &mut signals, globals, &begun.job, &mut out).await
+    finish(session, &mut signals, globals, &begun.job.to_string(), &mut out).await
 }
 
-/// Builds the request from a job file.
 fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest, Failure> {
     let workspace_text = args.bounds.workspace()?;
     let workspace = PathBuf::from(&workspace_text);
@@ -101,19 +101,18 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
 }
 
 /// Waits until a job is at this stage or beyond. A process that is shutting down advances no job.
-async fn wait_for_stage(client: &Client, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
-    let line: JobLine =
+async fn wait_for_stage(client: &Client, job: &str, stage: Stage) -> Result<JobRow, ApiError> {
+    let line: JobRow =
         client.get(&format!("/v1/market/{}?at={}", path_segment(job), stage.as_str())).await?;
-    let data_folder_exists = Stage::ALL.iter().any(|at| *at >= stage && at.as_str() == line.stage);
-    if data_folder_exists { Ok(line) } else { Err(ApiError::NotSent(result_text(&line))) }
+    if line.stage >= stage { Ok(line) } else { Err(ApiError::NotSent(result_text(&line))) }
 }
 
 /// Resumes a job, and waits until it is at this stage or beyond.
-async fn resume_job(session: &mut Session, job: &str, stage: Stage) -> Result<JobLine, ApiError> {
+async fn resume_job(session: &mut Session, job: &str, stage: Stage) -> Result<JobRow, ApiError> {
     let resume = format!("/v1/market/{}/resume", path_segment(job));
     // Resuming is idempotent.
     let resume_job = session.with_retry(true, async |client| {
-        client.post::<JobLine>(&resume, &serde_json::Value::Null).await?;
+        client.post::<JobRow>(&resume, &serde_json::Value::Null).await?;
         wait_for_stage(client, job, stage).await
     });
     resume_job.await
@@ -125,25 +124,25 @@ pub(crate) async fn resume(session: &mut Session) -> Result<Vec<String>, ApiErro
     let mut running = Vec::new();
     for line in list.jobs.iter().filter(|line| !is_over(line)) {
         let stage = if line.outcome.is_some() { Stage::Evaluation } else { Stage::Execution };
-        let begun = resume_job(session, &line.job, stage).await?;
+        let begun = resume_job(session, &line.job.to_string(), stage).await?;
         if is_over(&begun) {
             status_line(result_text(&begun));
-        } else if line.stage != stage.as_str() {
-            running.push(begun.job);
+        } else if line.stage != stage {
+            running.push(begun.job.to_string());
         }
     }
     Ok(running)
 }
 
-fn is_over(line: &JobLine) -> bool {
-    matches!(line.stage.as_str(), "evaluation" | "failed")
+fn is_over(line: &JobRow) -> bool {
+    matches!(line.stage, Stage::Evaluation | Stage::Failed)
 }
 
 /// The job as of the opening of its run: a short run may be closed before the first poll.
-fn at_execution(line: JobLine) -> JobLine {
-    match line.stage.as_str() {
-        "execution" | "evaluation" => JobLine {
-            stage: "execution".to_owned(),
+fn at_execution(line: JobRow) -> JobRow {
+    match line.stage {
+        Stage::Execution | Stage::Evaluation => JobRow {
+            stage: Stage::Execution,
             outcome: None,
             spent: 0,
             composite_pm: None,
@@ -155,14 +154,14 @@ fn at_execution(line: JobLine) -> JobLine {
 }
 
 /// Prints the winner of the contract, or the failure.
-fn print_contract(line: &JobLine, out: &mut Out) {
-    let JobLine { job, title, budget, .. } = line;
+fn print_contract(line: &JobRow, out: &mut Out) {
+    let JobRow { job, title, budget, .. } = line;
     if let Some(reason) = &line.reason {
         out.line(format!("job {job} failed: {}", harmless_line(reason)));
         return;
     }
-    let (winner, price) = (line.winner.as_deref().unwrap_or("-"), line.price.unwrap_or(0));
-    let score = line.proposals.iter().find(|it| it.agent == winner).map_or(0, |proposal| proposal.score);
+    let (winner, price) = (line.winner.as_ref().map_or("-", AgentId::as_str), line.price.unwrap_or(0));
+    let score = line.proposals.iter().find(|it| it.agent.as_str() == winner).map_or(0, |proposal| proposal.score);
     out.line(format!(
         "job {job}: {}\n  {winner} won the contract for {price} of at most {budget} credits; its proposal scored {score} of 10000",
         harmless_line(title)
@@ -208,9 +207,8 @@ fn released_text(spent: u64, budget: u64) -> &'static str {
     if spent < budget { ", the rest was released" } else { "" }
 }
 
-/// Describes the result of a job.
-fn result_text(line: &JobLine) -> String {
-    let JobLine { job, spent, budget, .. } = line;
+fn result_text(line: &JobRow) -> String {
+    let JobRow { job, spent, budget, .. } = line;
     match (&line.reason, line.stage.as_str()) {
         (Some(reason), _) => {
             let reason = harmless_line(reason);

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use ostler::pipeline_file::PipelineFile;
 use ostler_kernel::json::parse_value;
 use ostler_kernel::pipeline::EVENT_BYTES_MAX;
-use ostler_server::wire::{CatchUpRequest, EventRef, PipelineLine, PipelineList, PublishRequest};
+use ostler_server::wire::{CatchUpRequest, EventRef, PipelineRow, PipelineList, PublishRequest};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;
@@ -28,10 +28,8 @@ use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::{has_no_data_folder, load_settings, missing_folder_text};
 use crate::cli::session::{AccessMode, Session};
 
-/// Maximum width of a name.
 pub(crate) const NAME_MAX: usize = 32;
 
-/// Maximum width of event data.
 pub(crate) const DATA_MAX: usize = 200;
 
 /// Maximum bytes of JSON input: whitespace does not count for the limit of an event.
@@ -162,14 +160,14 @@ pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8
 }
 
 /// Opens a session with a data folder that may have pipelines.
-pub(crate) async fn open(globals: &Globals, want: AccessMode) -> Result<Session, Failure> {
+pub(crate) async fn open(globals: &Globals, mode: AccessMode) -> Result<Session, Failure> {
     let (_, data) = load_settings(globals, Path::new("."))?;
     if let Some(data) = data
         && let Some(nothing) = missing_folder_text("pipeline", Some(&data))?
     {
         return Err(Failure::invalid(nothing));
     }
-    Session::open(globals, Path::new("."), want).await
+    Session::open(globals, Path::new("."), mode).await
 }
 
 pub(crate) fn path(pipeline: &str) -> String {
@@ -183,8 +181,8 @@ async fn create(globals: &Globals, args: &CreateArgs) -> Result<u8, Failure> {
         .validate()
         .map_err(|findings| findings::report(file.source(), &findings, globals.json, &mut out))?;
     let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
-    let was_there = session.get::<PipelineLine>(&path(&spec.id)).await.is_ok();
-    let line: Result<PipelineLine, _> = session.post_idempotent("/v1/pipelines", spec).await;
+    let was_there = session.get::<PipelineRow>(&path(&spec.id)).await.is_ok();
+    let line: Result<PipelineRow, _> = session.post_idempotent("/v1/pipelines", spec).await;
     session.stop().await;
     let line = line?;
     if globals.json {
@@ -223,8 +221,7 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-/// Fetches all pipelines, or one.
-pub(crate) async fn lines(session: &mut Session, one: Option<&str>) -> Result<Vec<PipelineLine>, Failure> {
+pub(crate) async fn lines(session: &mut Session, one: Option<&str>) -> Result<Vec<PipelineRow>, Failure> {
     Ok(match one {
         Some(one) => vec![session.get(&path(one)).await?],
         None => session.get::<PipelineList>("/v1/pipelines").await?.pipelines,
@@ -264,7 +261,7 @@ async fn steer(
 ) -> Result<u8, Failure> {
     let mut session = open(globals, AccessMode::Execute).await?;
     let path = format!("{}/stages/{}/{how}", path(pipeline), path_segment(stage));
-    let line: Result<PipelineLine, _> = session.post(&path, request).await;
+    let line: Result<PipelineRow, _> = session.post(&path, request).await;
     session.stop().await;
     let line = line?;
     let mut out = Out::new();

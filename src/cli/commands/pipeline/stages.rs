@@ -1,6 +1,6 @@
 //! The table of stages, and the problems of each.
 
-use ostler_server::wire::{GapLine, PipelineLine, StageLine};
+use ostler_server::wire::{Gap, PipelineRow, StageRow};
 
 use crate::cli::commands::pipeline::{DATA_MAX, NAME_MAX};
 use crate::cli::output::cells::{fit, fit_name};
@@ -9,7 +9,6 @@ use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, Style};
 use crate::cli::output::units::plural;
 
-/// Newest dead letters shown per stage.
 const PARKED_SHOWN_MAX: usize = 3;
 
 /// CURSOR is hidden first, then MISSED and PARKED, which lines below the row repeat.
@@ -22,8 +21,8 @@ const COLUMNS: [Column; 6] = [
     Column::number("PARKED").hide_rank(3),
 ];
 
-fn row(stage: &StageLine) -> [Cell; 6] {
-    let state = match stage.state.as_str() {
+fn row(stage: &StageRow) -> [Cell; 6] {
+    let state = match stage.state.as_ref() {
         state @ ("stopped" | "down") => Cell::styled(Style::Error, state),
         state => state.into(),
     };
@@ -39,7 +38,7 @@ fn row(stage: &StageLine) -> [Cell; 6] {
 }
 
 /// Formats a pipeline and the table of its stages. Lines about a single stage are not cut.
-pub(crate) fn format_pipeline(line: &PipelineLine, columns: usize, out: &Out) -> Vec<String> {
+pub(crate) fn format_pipeline(line: &PipelineRow, columns: usize, out: &Out) -> Vec<String> {
     let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
     let rows: Vec<[Cell; 6]> = line.stages.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns.saturating_sub(2));
@@ -47,20 +46,20 @@ pub(crate) fn format_pipeline(line: &PipelineLine, columns: usize, out: &Out) ->
     let mut lines = vec![format!("{}: {events}, {kept} kept", line.pipeline), format!("  {}", table.head())];
     for (row, stage) in rows.iter().zip(&line.stages) {
         lines.push(format!("  {}", table.row(row, out)));
-        if let Some(GapLine { first, last }) = stage.gap {
+        if let Some(Gap { first, last }) = stage.gap {
             lines.push(format!(
                 "    events {first} to {last} are gone; the stage is told before its next event"
             ));
         }
-        lines.extend(stage_problems(&line.pipeline, stage).iter().map(|lines| format!("    {lines}")));
+        lines.extend(stage_problems(line.pipeline.as_str(), stage).iter().map(|lines| format!("    {lines}")));
     }
     lines
 }
 
 /// Formats the problems of a stage, and the commands that solve them.
-pub(crate) fn stage_problems(pipeline: &str, stage: &StageLine) -> Vec<String> {
+pub(crate) fn stage_problems(pipeline: &str, stage: &StageRow) -> Vec<String> {
     let mut lines = Vec::new();
-    let release = hints::command("pipeline release", &[pipeline, &stage.stage], "");
+    let release = hints::command("pipeline release", &[pipeline, stage.stage.as_str()], "");
     let newest = stage.parked.iter().rev().take(PARKED_SHOWN_MAX);
     for parked in newest {
         let reason = fit(&parked.reason, 160);
@@ -74,7 +73,7 @@ pub(crate) fn stage_problems(pipeline: &str, stage: &StageLine) -> Vec<String> {
             lines.push("  data removed: over the quota of the pipeline".to_owned());
         }
     }
-    match stage.state.as_str() {
+    match stage.state.as_ref() {
         "stopped" => {
             lines.push(format!("to continue without it: {release}"));
         }
@@ -109,7 +108,7 @@ mod tests {
             "pipeline": "web", "head": 15, "oldest": 1, "bytes": 0, "keep": {},
             "stages": [stage("recon-of-the-whole-site", &[], 0), stage("load", &["page"], 12)],
         });
-        let line: PipelineLine = serde_json::from_value(line).unwrap();
+        let line: PipelineRow = serde_json::from_value(line).unwrap();
         for (columns, expected) in [
             (
                 80,
@@ -140,7 +139,7 @@ mod tests {
             assert_eq!(lines[0], "web: 15 events, 15 kept");
             assert_eq!(lines[1..], expected, "{columns}");
         }
-        let one = PipelineLine { head: 1, ..line.clone() };
+        let one = PipelineRow { head: 1, ..line.clone() };
         assert_eq!(format_pipeline(&one, 80, &Out::new())[0], "web: 1 event, 1 kept");
         for columns in 2..100 {
             let lines = format_pipeline(&line, columns, &Out::new());

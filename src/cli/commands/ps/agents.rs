@@ -2,7 +2,7 @@
 
 use ostler_kernel::agent::Profile;
 use ostler_kernel::market::Offer;
-use ostler_server::wire::{AgentLine, AgentList, OfferRequest};
+use ostler_server::wire::{AgentList, AgentRow};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::market::offer;
@@ -13,7 +13,6 @@ use crate::cli::output::table::{CLIENT_NAME_MAX, Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::session::Session;
 
-/// Describes a profile.
 fn profile_text(profile: &Profile) -> Option<String> {
     let Profile { capabilities, domain, input: _, output: _, oversight, price } = profile;
     let can = (!capabilities.is_empty()).then(|| format!("can {}", capabilities.join(", ")));
@@ -27,10 +26,9 @@ fn profile_text(profile: &Profile) -> Option<String> {
     (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
 }
 
-/// Describes an offer that differs from the profile.
-fn offer_text(line: &AgentLine) -> Option<String> {
-    let first = Offer::of(&line.profile).as_ref().map(OfferRequest::from);
-    let offer = line.offer.as_ref().filter(|offer| first.as_ref() != Some(*offer))?;
+fn offer_text(line: &AgentRow) -> Option<String> {
+    let first = Offer::of(&line.profile);
+    let offer = line.offer.as_deref().filter(|offer| first.as_ref() != Some(*offer))?;
     Some(format!("  offers {}", offer::terms(offer)))
 }
 
@@ -60,7 +58,7 @@ const COLUMNS: [Column; 5] = [
     Column::text("RUNS").hide_rank(3),
 ];
 
-pub(crate) fn row(line: &AgentLine) -> [Cell; 5] {
+pub(crate) fn row(line: &AgentRow) -> [Cell; 5] {
     [
         line.agent.as_str().into(),
         line.client.as_str().into(),
@@ -70,8 +68,7 @@ pub(crate) fn row(line: &AgentLine) -> [Cell; 5] {
     ]
 }
 
-/// Formats the table. Commands are not cut.
-fn format_agents(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
+fn format_agents(agents: &[AgentRow], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 5]> = agents.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     let mut lines = vec![table.head()];
@@ -81,7 +78,7 @@ fn format_agents(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String>
         lines.extend(offer_text(line).map(|offers| fit(&offers, columns)));
         if let Some(reason) = &line.reason {
             lines.push(fit(&format!("  quarantined: {reason}"), columns));
-            lines.push(format!("    {}", hints::command("release", &[&line.agent], "")));
+            lines.push(format!("    {}", hints::command("release", &[line.agent.as_str()], "")));
         }
     }
     lines
@@ -90,13 +87,13 @@ fn format_agents(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ostler_server::wire::TreeLine;
+    use ostler_server::wire::TreeRow;
     use serde_json::{Value, json};
 
     use crate::cli::commands::ps::tree::{format_tree, add_rows};
     use crate::cli::output::table::tests::no_line_is_longer;
 
-    fn agent(name: &str, client: &str) -> AgentLine {
+    fn agent(name: &str, client: &str) -> AgentRow {
         let line = json!({
             "agent": name, "client": client, "weight": 100, "state": "quarantined", "runs_open": 1,
             "profile": {"capabilities": ["contracts", "letters", "law of the sea"], "domain": "legal"},
@@ -140,7 +137,7 @@ mod tests {
                    "last_exit": "it was killed, and nobody knows why", "children": children, "width": 5})
         };
         let leaf = child("a-very-long-name", Vec::new());
-        let tree: TreeLine = serde_json::from_value(child("pool", vec![child("agent", vec![leaf])])).unwrap();
+        let tree: TreeRow = serde_json::from_value(child("pool", vec![child("agent", vec![leaf])])).unwrap();
         let mut lines = Vec::new();
         add_rows(std::slice::from_ref(&tree), "/", "", &mut lines);
         no_line_is_longer(|columns| {

@@ -1,6 +1,6 @@
 //! The table of clients.
 
-use ostler_server::wire::{ClientLine, ClientList};
+use ostler_server::wire::{ClientRow, ClientList};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;
@@ -36,7 +36,7 @@ const COLUMNS: [Column; 8] = [
     Column::text("").hide_rank(7),
 ];
 
-fn row(line: &ClientLine) -> [Cell; 8] {
+fn row(line: &ClientRow) -> [Cell; 8] {
     [
         line.client.as_str().into(),
         tier(line.tier).into(),
@@ -49,7 +49,7 @@ fn row(line: &ClientLine) -> [Cell; 8] {
     ]
 }
 
-fn format_clients(clients: &[ClientLine], columns: usize, out: &Out) -> Vec<String> {
+fn format_clients(clients: &[ClientRow], columns: usize, out: &Out) -> Vec<String> {
     let rows: Vec<[Cell; 8]> = clients.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     std::iter::once(table.head()).chain(rows.iter().map(|row| table.row(row, out))).collect()

@@ -20,7 +20,6 @@ use crate::cli::output::terminal::Out;
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::{AccessMode, Session};
 
-/// Default number of runs on a terminal.
 const RUNS_SHOWN: usize = 20;
 
 #[derive(Debug, Args)]

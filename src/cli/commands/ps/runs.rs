@@ -1,7 +1,7 @@
 //! The table of runs.
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Waiting};
+use ostler_server::wire::{ClientRow, ClientList, RunLine, RunList, Waiting};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;
@@ -16,13 +16,10 @@ use crate::cli::output::units::{ago, duration, now_ms, plural};
 use crate::cli::output::{credits, hints};
 use crate::cli::session::Session;
 
-/// Runs per request.
 const PAGE: usize = 1_000;
 
-/// Approval requests shown per run.
 const WAITING_SHOWN_MAX: usize = 3;
 
-/// Minimum width of names of plans and clients.
 const NAME_MIN: usize = 8;
 
 /// Minimum width of the age of a run, without its duration.
@@ -109,7 +106,7 @@ fn row(line: &RunLine) -> [Cell; 6] {
 }
 
 /// Formats the table, each run with what it waits for. Commands are not cut.
-pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<String> {
+pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> Vec<String> {
     let columns = out.columns();
     let seen = if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen };
     let rows: Vec<[Cell; 6]> = runs.iter().map(row).collect();
@@ -118,7 +115,7 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientLine], out: &Out) ->
     for (row, line) in rows.iter().zip(runs) {
         lines.push(table.row(row, out));
         lines.extend(suspended_lines(line, columns));
-        let short = |client: &&ClientLine| client.client == line.client && credits::is_short(client);
+        let short = |client: &&ClientRow| client.client.as_str() == line.client && credits::is_short(client);
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
             lines.push(format!("  {}", credits::waits(short)));
         }

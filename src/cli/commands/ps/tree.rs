@@ -1,6 +1,6 @@
 //! The supervision tree.
 
-use ostler_server::wire::{TreeLine, TreeView};
+use ostler_server::wire::{TreeRow, TreeView};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;
@@ -57,17 +57,14 @@ pub(crate) fn format_tree(lines: &[Row<'_>], columns: usize, out: &Out) -> Vec<S
     std::iter::once(table.head()).chain(lines).collect()
 }
 
-/// A row of the tree.
 pub(crate) struct Row<'a> {
-    /// Branch symbols and name.
     name: String,
     path: String,
     /// `None`: the row states how many children are omitted.
-    child: Option<&'a TreeLine>,
+    child: Option<&'a TreeRow>,
 }
 
 impl Row<'_> {
-    /// The row as JSON.
     fn json(&self) -> Option<serde_json::Value> {
         let mut lines = tagged("child", self.child?);
         if let Some(members) = lines.as_object_mut() {
@@ -78,7 +75,7 @@ impl Row<'_> {
     }
 }
 
-pub(crate) fn add_rows<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines: &mut Vec<Row<'a>>) {
+pub(crate) fn add_rows<'a>(children: &'a [TreeRow], path: &str, trunk: &str, lines: &mut Vec<Row<'a>>) {
     for (at, child) in children.iter().enumerate() {
         let is_last = at + 1 == children.len();
         // The roots have no branch symbols.

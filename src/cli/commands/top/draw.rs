@@ -12,7 +12,6 @@ use crate::cli::commands::top::table::{Column, columns};
 use crate::cli::output::cells::{fit, fit_name, width};
 use crate::cli::output::table::GAP;
 
-/// Minimum height for the title and the keys.
 const ROWS_OF_ALL: u16 = 8;
 
 const CARE: Style = Style::new().fg(Color::Yellow);
@@ -21,7 +20,6 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Draws the frame as lines with escape sequences.
 pub(crate) fn lines(model: &mut QueueModel, size: (usize, usize), colour: bool) -> Vec<String> {
     // The caller decides about colours; the backend would check NO_COLOR again.
     ratatui::crossterm::style::force_color_output(true);
@@ -72,7 +70,6 @@ pub(crate) fn draw(model: &mut QueueModel, area: Rect, frame: &mut Buffer) {
     }
 }
 
-/// A line and its position.
 struct Text<'a>(Rect, Line<'a>);
 
 impl Text<'_> {
@@ -87,7 +84,6 @@ fn title(model: &QueueModel, place: Rect) -> Text<'static> {
     Text(place, Line::from(vec![Span::styled("ostler top  ", BOLD), folder]))
 }
 
-/// Utilisation of the slots.
 fn gauge(model: &QueueModel, place: Rect, frame: &mut Buffer) {
     let (running, slots) = (model.totals.running, model.totals.slots);
     let used = if slots == 0 { 0.0 } else { (f64::from(running) / f64::from(slots)).min(1.0) };
@@ -126,7 +122,7 @@ fn table(model: &mut QueueModel, place: Rect, frame: &mut Buffer) {
     let shown = model.shares.iter().skip(model.top).take(model.page);
     let rows = shown.map(|share| {
         let cells = found.iter().map(|&(column, wide)| match column {
-            Column::Client => cell(column, fit_name(&share.line.client, wide)),
+            Column::Client => cell(column, fit_name(share.line.client.as_str(), wide)),
             _ => cell(column, column.cell(share)),
         });
         let line = &share.line;
@@ -147,7 +143,6 @@ fn table(model: &mut QueueModel, place: Rect, frame: &mut Buffer) {
     Widget::render(table, place, frame);
 }
 
-/// The keys, and the range of clients shown.
 fn footer(model: &QueueModel, place: Rect) -> Text<'static> {
     let all = model.shares.len();
     let last = (model.top + model.page).min(all);

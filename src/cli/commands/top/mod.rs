@@ -38,7 +38,6 @@ use crate::cli::session::{AccessMode, Session, signals};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Buffered keys.
 const KEYS_MAX: usize = 64;
 
 #[derive(Debug, Args)]
@@ -139,7 +138,6 @@ async fn print_polls(
     Ok(code::SUCCEEDED)
 }
 
-/// Prints a table for a pipe.
 fn print_table(model: &QueueModel, first: bool, out: &mut Out) {
     if !first {
         out.line("");
@@ -159,7 +157,6 @@ fn print_table(model: &QueueModel, first: bool, out: &mut Out) {
     }
 }
 
-/// Removes the display when dropped.
 struct ScreenGuard;
 
 impl Drop for ScreenGuard {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use ostler_server::wire::QueueView;
+use ostler_server::wire::{QueueRow, QueueView};
 
 use crate::cli::commands::top::shares::{ClientShare, ShareHistory};
 use crate::cli::commands::top::table::{Column, sort};
 
-/// Result of a poll.
 #[derive(Debug)]
 pub(crate) enum Poll {
     Queue(QueueView),
@@ -16,7 +15,6 @@ pub(crate) enum Poll {
     Unresponsive(String),
 }
 
-/// Totals of the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) slots: u32,
@@ -54,14 +52,10 @@ pub(crate) struct QueueModel {
     pub(super) place: String,
     pub(super) totals: Totals,
     pub(super) shares: Vec<ClientShare>,
-    /// Why the display is out of date.
     pub(super) stale: Option<String>,
     pub(super) sorted: Column,
-    /// Index of the first client shown.
     pub(super) top: usize,
-    /// Clients that fit.
     pub(super) page: usize,
-    /// Columns that fit.
     pub(super) shown: Vec<Column>,
     history: ShareHistory,
 }
@@ -84,7 +78,8 @@ impl QueueModel {
     /// Stores result of a poll; `at`: time since the first poll.
     pub(super) fn update(&mut self, found: Poll, at: Duration) {
         match found {
-            Poll::Queue(QueueView { slots, running, queued, marketplace_owed, clients }) => {
+            Poll::Queue(QueueView { queue, clients }) => {
+                let QueueRow { slots, running, queued, marketplace_owed } = queue;
                 self.stale = None;
                 self.totals = Totals { slots, running, queued, marketplace_owed };
                 self.shares = self.history.shares(clients, at);

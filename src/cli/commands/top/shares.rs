@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-use ostler_server::wire::{ClientLine, Tier};
+use ostler_kernel::id::ClientId;
+use ostler_server::wire::{ClientRow, ClientTier};
 use serde::{Serialize, Serializer};
 
-/// Window of the sliding shares.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Samples kept.
 const SAMPLES_MAX: usize = 128;
 
 /// A fraction in ten-thousandths.
@@ -38,40 +37,35 @@ impl Serialize for Share {
     }
 }
 
-/// A client, and its shares of its tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ClientShare {
     #[serde(flatten)]
-    pub(super) line: ClientLine,
+    pub(super) line: ClientRow,
     /// Weight relative to the clients that have work; `None`: no work, or parked.
     pub(super) entitled: Option<Share>,
     /// Part of the charges since the last poll; `None` without a last poll or charges.
     pub(super) got_last: Option<Share>,
-    /// Part of the charges in the last minute.
     pub(super) got_minute: Option<Share>,
-    /// Part of the charges since the scheduler started.
     pub(super) got_all: Option<Share>,
 }
 
-/// Charges as of a poll.
 #[derive(Debug)]
 struct Sample {
     at: Duration,
-    charged: BTreeMap<String, u64>,
+    charged: BTreeMap<ClientId, u64>,
 }
 
-/// Samples of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct ShareHistory {
     earlier: VecDeque<Sample>,
     /// Cost of settled attempts by client. A decrease means that the scheduler was restarted.
-    settled: BTreeMap<String, u64>,
+    settled: BTreeMap<ClientId, u64>,
 }
 
 impl ShareHistory {
     /// Computes the shares at time `at`, which must not decrease.
-    pub(super) fn shares(&mut self, clients: Vec<ClientLine>, at: Duration) -> Vec<ClientShare> {
-        let settled: BTreeMap<String, u64> = clients
+    pub(super) fn shares(&mut self, clients: Vec<ClientRow>, at: Duration) -> Vec<ClientShare> {
+        let settled: BTreeMap<ClientId, u64> = clients
             .iter()
             .map(|line| (line.client.clone(), line.charged.saturating_sub(line.reserved)))
             .collect();
@@ -114,16 +108,16 @@ impl ShareHistory {
 }
 
 /// The share of each client of the sum over its tier.
-fn shares(clients: &[ClientLine], part: impl Fn(&ClientLine) -> Option<u64>) -> Vec<Option<Share>> {
+fn shares(clients: &[ClientRow], part: impl Fn(&ClientRow) -> Option<u64>) -> Vec<Option<Share>> {
     let parts: Vec<Option<u64>> = clients.iter().map(part).collect();
-    let whole = |tier: Tier| -> u128 {
+    let whole = |tier: ClientTier| -> u128 {
         let of_tier = clients.iter().zip(&parts).filter(|(line, _)| line.tier == tier);
         of_tier.filter_map(|(_, part)| part.map(u128::from)).sum()
     };
-    let (contracted, marketplace) = (whole(Tier::Contracted), whole(Tier::Marketplace));
-    let of = |line: &ClientLine| match line.tier {
-        Tier::Contracted => contracted,
-        Tier::Marketplace => marketplace,
+    let (contracted, marketplace) = (whole(ClientTier::Contracted), whole(ClientTier::Marketplace));
+    let of = |line: &ClientRow| match line.tier {
+        ClientTier::Contracted => contracted,
+        ClientTier::Marketplace => marketplace,
     };
     clients.iter().zip(&parts).map(|(line, part)| Share::of((*part)?, of(line))).collect()
 }
@@ -137,13 +131,13 @@ pub(crate) mod tests {
         weight: u32,
         running: u32,
         charged: u64,
-    ) -> ClientLine {
-        ClientLine {
-            client: name.to_owned(),
-            tier: Tier::Marketplace,
+    ) -> ClientRow {
+        ClientRow {
+            client: name.into(),
+            tier: ClientTier::Marketplace,
             weight,
             weight_served: weight,
-            weight_from: "chosen".to_owned(),
+            weight_from: "chosen".into(),
             deposited: None,
             spent: charged,
             reserved: 0,
@@ -185,7 +179,7 @@ pub(crate) mod tests {
         for (name, change, expected) in [
             (
                 "all have work",
-                (|_: &mut [ClientLine]| ()) as fn(&mut [ClientLine]),
+                (|_: &mut [ClientRow]| ()) as fn(&mut [ClientRow]),
                 ["10.0%", "30.0%", "60.0%"],
             ),
             ("one has none", |all| all[2].running = 0, ["25.0%", "75.0%", "-"]),
@@ -195,7 +189,7 @@ pub(crate) mod tests {
                 ["10.0%", "30.0%", "60.0%"],
             ),
             ("one is parked", |all| all[0].parked = true, ["-", "33.3%", "66.7%"]),
-            ("one is contracted", |all| all[1].tier = Tier::Contracted, ["14.3%", "100.0%", "85.7%"]),
+            ("one is contracted", |all| all[1].tier = ClientTier::Contracted, ["14.3%", "100.0%", "85.7%"]),
             ("none has work", |all| all.iter_mut().for_each(|line| line.running = 0), ["-", "-", "-"]),
         ] {
             let mut clients = vec![client("a", 100, 1, 0), client("b", 300, 1, 0), client("c", 600, 1, 0)];
@@ -208,7 +202,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_clients_got_is_the_difference_of_what_they_were_charged() {
-        let mut looks = ShareHistory::default();
+        let mut history = ShareHistory::default();
         // Seconds; charges of a and b; their shares since the last poll, in the last minute, and in all.
         for (at, charged, last, minute, all) in [
             (0, [100, 300], ["-", "-"], ["-", "-"], ["25.0%", "75.0%"]),
@@ -224,7 +218,7 @@ pub(crate) mod tests {
             (502, [40, 40], ["25.0%", "75.0%"], ["25.0%", "75.0%"], ["50.0%", "50.0%"]),
         ] {
             let clients = vec![client("a", 1, 1, charged[0]), client("b", 1, 1, charged[1])];
-            let shares = looks.shares(clients, Duration::from_secs(at));
+            let shares = history.shares(clients, Duration::from_secs(at));
             let of = |part: fn(&ClientShare) -> Option<Share>| -> Vec<String> {
                 shares.iter().map(|share| text(part(share))).collect()
             };
@@ -236,19 +230,19 @@ pub(crate) mod tests {
 
     #[test]
     fn an_estimate_that_is_given_back_is_no_other_scheduler() {
-        let mut looks = ShareHistory::default();
-        let with = |charged, reserved| vec![ClientLine { reserved, ..client("a", 1, 1, charged) }];
-        looks.shares(with(110, 100), Duration::ZERO);
-        let shares = looks.shares(with(15, 0), Duration::from_secs(1));
-        assert_eq!((text(shares[0].got_last), looks.earlier.len()), ("-".to_owned(), 2));
+        let mut history = ShareHistory::default();
+        let with = |charged, reserved| vec![ClientRow { reserved, ..client("a", 1, 1, charged) }];
+        history.shares(with(110, 100), Duration::ZERO);
+        let shares = history.shares(with(15, 0), Duration::from_secs(1));
+        assert_eq!((text(shares[0].got_last), history.earlier.len()), ("-".to_owned(), 2));
     }
 
     #[test]
     fn looks_are_kept_up_to_a_limit() {
-        let mut looks = ShareHistory::default();
+        let mut history = ShareHistory::default();
         for at in 0..1_000 {
-            looks.shares(vec![client("a", 1, 1, 0)], Duration::from_millis(at));
+            history.shares(vec![client("a", 1, 1, 0)], Duration::from_millis(at));
         }
-        assert_eq!(looks.earlier.len(), SAMPLES_MAX);
+        assert_eq!(history.earlier.len(), SAMPLES_MAX);
     }
 }

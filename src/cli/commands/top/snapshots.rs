@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use ostler_server::wire::{ClientLine, QueueView, Tier};
+use ostler_server::wire::{ClientRow, ClientTier, QueueRow, QueueView};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -12,25 +12,25 @@ use crate::cli::commands::top::model::{Key, Poll, QueueModel};
 use crate::cli::commands::top::shares::tests::client;
 use crate::cli::commands::top::table::Column;
 
-fn model(slots: u32, looks: impl IntoIterator<Item = Vec<ClientLine>>) -> QueueModel {
+fn model(slots: u32, looks: impl IntoIterator<Item = Vec<ClientRow>>) -> QueueModel {
     let mut model = QueueModel::new("/var/lib/ostler".to_owned(), Column::Minute);
     for (at, clients) in looks.into_iter().enumerate() {
         let running = clients.iter().map(|line| line.running).sum();
         let queued = clients.iter().map(|line| line.queued).sum();
-        let view = QueueView { slots, running, queued, marketplace_owed: 40, clients };
+        let queue = QueueRow { slots, running, queued, marketplace_owed: 40 };
+        let view = QueueView { queue, clients };
         model.update(Poll::Queue(view), Duration::from_secs(at as u64));
     }
     model
 }
 
-/// Five clients in different states, polled twice.
 fn five() -> QueueModel {
     let mut clients = vec![
         client("acme", 100, 2, 1_000),
         client("umbrella", 300, 4, 2_000),
-        ClientLine { queued: 7, left: Some(-20), parked: true, ..client("parked-one", 10, 0, 500) },
+        ClientRow { queued: 7, left: Some(-20), parked: true, ..client("parked-one", 10, 0, 500) },
         client("idle", 100, 0, 90),
-        ClientLine { tier: Tier::Contracted, left: Some(99_000), ..client("日本語", 500, 1, 4_000) },
+        ClientRow { tier: ClientTier::Contracted, left: Some(99_000), ..client("日本語", 500, 1, 4_000) },
     ];
     let before = clients.clone();
     for (line, (charged, lag)) in clients.iter_mut().zip([(300, 12), (700, -12), (0, 0), (0, 0), (100, 0)]) {

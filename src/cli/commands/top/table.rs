@@ -72,7 +72,7 @@ impl Column {
     pub(super) fn cell(self, share: &ClientShare) -> String {
         let line = &share.line;
         match self {
-            C::Client => fit_name(&line.client, CLIENT_NAME_MAX),
+            C::Client => fit_name(line.client.as_str(), CLIENT_NAME_MAX),
             C::Tier => tier(line.tier).to_owned(),
             C::Weight => line.weight_served.to_string(),
             C::Entitled => optional(share.entitled),
@@ -108,7 +108,6 @@ impl Column {
         }
     }
 
-    /// The next visible column to sort by.
     pub(super) fn next(self, shown: &[Column]) -> Column {
         let sortable: Vec<Column> = shown.iter().copied().filter(|column| *column != C::Parked).collect();
         let at = sortable.iter().position(|column| *column == self);
@@ -133,7 +132,6 @@ pub(crate) fn sort(shares: &mut [ClientShare], by: Column) {
     });
 }
 
-/// Visible columns and their widths.
 pub(crate) fn columns(shares: &[ClientShare], room: usize) -> Vec<(Column, usize)> {
     let extents = COLUMNS.map(|column| {
         let cells = shares.iter().map(|share| width(&column.cell(share)));
@@ -147,7 +145,6 @@ pub(crate) fn columns(shares: &[ClientShare], room: usize) -> Vec<(Column, usize
     COLUMNS.into_iter().zip(widths).filter_map(|(column, wide)| Some((column, wide?))).collect()
 }
 
-/// Formats a row without colours.
 pub(crate) fn plain(columns: &[(Column, usize)], cell: impl Fn(Column) -> String) -> String {
     let cells: Vec<String> = columns
         .iter()

@@ -11,22 +11,17 @@ use crate::cli::output::{hints, labels};
 
 const NAME_MAX: usize = 32;
 
-/// Levels shown by indentation.
 const INDENT_MAX: usize = 6;
 
-/// Width of the progress bar.
 const BAR: usize = 20;
 
-/// Width of the bar of a wave.
 pub(crate) const WAVE_BAR: usize = 8;
 
 /// Maximum width of a line: longer ones are hard to read, and wrap when the window narrows.
 const COLUMNS_MAX: usize = 120;
 
-/// Approval commands shown.
 const ANSWERS_MAX: usize = 3;
 
-/// Prefix of a command.
 const ARROW: &str = "→ ";
 
 /// Below this width, counts have symbols instead of words.
@@ -45,7 +40,6 @@ pub(crate) struct Viewport {
     pub(crate) frame: usize,
 }
 
-/// A line that cuts what does not fit.
 pub(crate) struct LineBuilder {
     text: String,
     taken: usize,
@@ -60,7 +54,6 @@ impl LineBuilder {
         LineBuilder { text: String::new(), taken: 0, gap: 0, columns, colour: viewport.colour }
     }
 
-    /// Cells left.
     pub(super) fn room(&self) -> usize {
         self.columns.saturating_sub(self.taken + self.gap)
     }
@@ -71,7 +64,6 @@ impl LineBuilder {
         self
     }
 
-    /// Adds a text, cut to fit.
     pub(super) fn put(&mut self, style: Style, text: &str) -> &mut LineBuilder {
         let cut = fit(text.trim_end(), self.room());
         if cut.is_empty() {
@@ -84,7 +76,6 @@ impl LineBuilder {
         self
     }
 
-    /// Adds a text if all of it fits.
     pub(super) fn put_if_fits(&mut self, style: Style, text: &str) -> &mut LineBuilder {
         if width(text) <= self.room() {
             self.put(style, text);
@@ -97,7 +88,6 @@ impl LineBuilder {
     }
 }
 
-/// Style and symbol of a state.
 pub(crate) fn symbol(state: DisplayState, frame: usize) -> (Style, &'static str) {
     const TURNING: [&str; 8] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧"];
     match state {
@@ -114,7 +104,6 @@ pub(crate) fn symbol(state: DisplayState, frame: usize) -> (Style, &'static str)
     }
 }
 
-/// Rows of the whole tree.
 pub(crate) fn rows_wanted(model: &RunModel, columns: usize) -> usize {
     model.nodes().len() + 2 + answer_commands(model, columns).len()
 }
@@ -240,7 +229,6 @@ pub(crate) fn put_bar(line: &mut LineBuilder, cells: usize, well: usize, over: u
     }
 }
 
-/// One line per node, by level.
 fn node_lines(model: &RunModel, viewport: &Viewport, lines: &mut Vec<String>) {
     let mut nodes: Vec<&NodeModel> = model.nodes().iter().collect();
     nodes.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
@@ -256,13 +244,11 @@ fn node_lines(model: &RunModel, viewport: &Viewport, lines: &mut Vec<String>) {
     }
 }
 
-/// Width of the name column for these nodes.
 pub(crate) fn name_columns(nodes: &[&NodeModel], viewport: &Viewport) -> usize {
     let most = NAME_MAX.min((viewport.columns / 2).max(8));
     nodes.iter().map(|node| width(&fit_name(&node.name, most))).max().unwrap_or(0)
 }
 
-/// Adds a node: symbol, name, state and details.
 pub(crate) fn put_node(line: &mut LineBuilder, node: &NodeModel, name: usize, viewport: &Viewport) {
     let (style, sign) = symbol(node.state, viewport.frame);
     line.put(style, sign).space(1);
@@ -275,7 +261,6 @@ pub(crate) fn put_node(line: &mut LineBuilder, node: &NodeModel, name: usize, vi
     line.put(Style::Plain, &detail(node, viewport.now_ms));
 }
 
-/// Label of a node's state.
 pub(super) fn word(node: &NodeModel) -> &'static str {
     match (node.state, node.ask.as_str()) {
         (DisplayState::Waiting, "in_doubt") => "in doubt",
@@ -285,7 +270,6 @@ pub(super) fn word(node: &NodeModel) -> &'static str {
     }
 }
 
-/// Details: duration, attempt, time left, failure or reason.
 pub(super) fn detail(node: &NodeModel, now_ms: i64) -> String {
     let mut parts = Vec::new();
     match (node.state, node.started_ms, node.took_ms) {

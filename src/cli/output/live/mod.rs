@@ -12,7 +12,7 @@ mod waves;
 
 use std::time::Duration;
 
-use ostler_server::wire::{ClientLine, EventLine};
+use ostler_server::wire::{ClientRow, EventLine};
 
 use crate::cli::output::credits::deposit;
 use crate::cli::output::live::model::RunModel;
@@ -21,16 +21,13 @@ use crate::cli::output::terminal::Out;
 use crate::cli::output::units::now_ms;
 use crate::cli::session::signals::begin;
 
-/// Interval between drawings.
 pub(crate) const REDRAW: Duration = Duration::from_millis(100);
 
 /// Drawings skipped at first: a run that ends by then needs no tree.
 const FRAMES_SKIPPED: usize = 2;
 
-/// Rows left for a prompt below the tree.
 const ROWS_OF_PROMPT: usize = 2;
 
-/// A view of the records of a run.
 pub(crate) trait View {
     /// Handles a record.
     fn record(&mut self, line: &EventLine, out: &mut Out);
@@ -40,15 +37,12 @@ pub(crate) trait View {
         None
     }
 
-    /// Reports the balance of that client, if known.
-    fn credits(&mut self, _line: Option<&ClientLine>, _out: &mut Out) {}
+    fn credits(&mut self, _line: Option<&ClientRow>, _out: &mut Out) {}
 
-    /// Returns whether the view changes with time.
     fn moves(&self) -> bool {
         false
     }
 
-    /// Redraws.
     fn tick(&mut self, _out: &mut Out) {}
 
     /// Clears the screen for a prompt, until the next tick.
@@ -59,19 +53,16 @@ pub(crate) trait View {
         Vec::new()
     }
 
-    /// Ends the view.
     fn end(&mut self, _out: &mut Out) {}
 
     /// Returns whether the printed output covers the states of all nodes.
     fn has_shown_nodes(&self) -> bool;
 }
 
-/// A tree redrawn in place.
 pub(crate) struct Live {
     model: RunModel,
     frame: usize,
     ended: bool,
-    /// A prompt is on the screen.
     paused: bool,
 }
 
@@ -101,7 +92,7 @@ impl View for Live {
         is_asked.then(|| self.model.client.clone())
     }
 
-    fn credits(&mut self, line: Option<&ClientLine>, _out: &mut Out) {
+    fn credits(&mut self, line: Option<&ClientRow>, _out: &mut Out) {
         self.model.deposit = Some(deposit(line.and_then(|line| line.left)));
     }
 

@@ -6,7 +6,6 @@ use ostler_kernel::run::attempt_started_at;
 use ostler_server::wire::EventLine;
 use serde_json::Value;
 
-/// State of a node as displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum DisplayState {
     #[default]
@@ -105,19 +104,14 @@ impl DisplayState {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeModel {
     pub(crate) name: String,
-    /// Length of the longest path from a root.
     pub(crate) level: usize,
     pub(crate) state: DisplayState,
-    /// Time of the last state change.
     pub(crate) since_ms: i64,
-    /// Start of the current attempt.
     pub(crate) started_ms: Option<i64>,
-    /// Duration of the last attempt.
     pub(crate) took_ms: Option<i64>,
     /// End of a sleep, a back-off or an approval deadline.
     pub(crate) until_ms: Option<i64>,
     pub(crate) attempt: u64,
-    /// Message of the last failed attempt.
     pub(crate) failure: Option<String>,
     pub(crate) reason: String,
     /// Kind of the request to a person: `before`, `after`, `node`, `in_doubt`.
@@ -132,7 +126,6 @@ pub(crate) struct RunModel {
     pub(crate) version: u64,
     pub(crate) opened_ms: Option<i64>,
     pub(crate) cost: u64,
-    /// The planner was asked for a new version.
     pub(crate) replanning: bool,
     pub(crate) parked: bool,
     pub(crate) client: String,

@@ -1,6 +1,6 @@
 //! The records of a run as plain lines.
 
-use ostler_server::wire::{ClientLine, EventLine};
+use ostler_server::wire::{ClientRow, EventLine};
 
 use crate::cli::output::cells::{fit, fit_name, harmless_line, padded, width};
 use crate::cli::output::labels::short_id;
@@ -12,7 +12,6 @@ use crate::cli::output::{credits, labels};
 
 const NAME_MAX: usize = 28;
 
-/// Columns of a failure message.
 const FAILURE_MAX: usize = 100;
 
 /// Prints a line for each node that ends or waits.
@@ -22,7 +21,6 @@ pub(crate) struct Plain {
     name_columns: usize,
     has_first_record: bool,
     credits: CreditNotice,
-    /// Prefix of each line.
     label: String,
 }
 
@@ -50,7 +48,7 @@ impl View for Plain {
         matches!(self.credits, CreditNotice::Pending { .. }).then(|| self.model.client.clone())
     }
 
-    fn credits(&mut self, line: Option<&ClientLine>, out: &mut Out) {
+    fn credits(&mut self, line: Option<&ClientRow>, out: &mut Out) {
         if let CreditNotice::Pending { at_ms } = std::mem::replace(&mut self.credits, CreditNotice::Shown) {
             let text = credits::used_up(&self.model.client, line);
             out.line(format!("{}{} {text}", self.label, clock_time(at_ms)));
@@ -78,7 +76,6 @@ impl Plain {
         Plain { label: format!("{} ", short_id(run)), ..self }
     }
 
-    /// Text for a record.
     fn record_text(&mut self, line: &EventLine, out: &Out) -> Option<String> {
         let (time, was_parked) = (clock_time(line.at_ms), self.model.parked);
         if let Some(node) = self.model.record(line) {

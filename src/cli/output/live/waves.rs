@@ -18,7 +18,6 @@ use crate::cli::output::terminal::Style;
 /// Failed nodes shown; the rest is counted.
 const FAILED_MAX: usize = 8;
 
-/// Number of nodes by state.
 type Counts = BTreeMap<DisplayState, usize>;
 
 /// Fills `rows` lines with waves and nodes.

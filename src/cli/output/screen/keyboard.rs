@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// Terminal settings to restore.
 static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Delivers each key at once. Has no effect without a terminal or on a second call.

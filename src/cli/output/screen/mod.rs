@@ -22,7 +22,6 @@ const LOCK_TRIES: usize = 50;
 
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Starts a synchronised update without line wrapping.
 const BEGIN: &str = "\u{1b}[?2026h\u{1b}[?7l";
 
 const END: &str = "\u{1b}[?7h\u{1b}[?2026l";
@@ -43,7 +42,6 @@ static SCREEN: Mutex<Screen> = Mutex::new(Screen::new());
 
 pub(crate) type Size = (usize, usize);
 
-/// Content of the display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Frame {
     lines: Vec<String>,
@@ -129,7 +127,6 @@ impl Screen {
         self.deferred.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Removes the display, and prints the deferred messages.
     fn clear_now(&mut self) {
         let size = size_of_stdout();
         let bytes = self.clear(size, reflows());
@@ -160,7 +157,6 @@ fn whole_row(line: &str) -> String {
     format!("{WHOLE_LINE}{line}")
 }
 
-/// Draws a whole frame from the cursor.
 fn block(frame: &Frame) -> String {
     let mut bytes = String::new();
     for line in &frame.lines {
@@ -250,7 +246,6 @@ pub(crate) fn close() {
     screen.closed = true;
 }
 
-/// Allows drawing.
 pub(crate) fn open() {
     screen().closed = false;
 }

@@ -10,7 +10,6 @@ use crate::cli::output::labels;
 use crate::cli::output::summary::{INTERRUPTED, Page};
 use crate::cli::output::units::{elapsed, plural};
 
-/// Rounds listed.
 const ROUNDS_MAX: usize = 20;
 
 pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {

@@ -8,7 +8,7 @@ mod tests;
 pub(crate) mod waiting;
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientLine, GraphNode, GraphView, Summary};
+use ostler_server::wire::{ClientRow, GraphNode, GraphView, Summary};
 
 use crate::cli::output::cells::{fit, fit_name, padded, visible, width};
 use crate::cli::output::labels::short_id;
@@ -20,7 +20,6 @@ use crate::cli::output::terminal::{Out, Style, style_of};
 use crate::cli::output::units::{date, elapsed, plural};
 use crate::cli::output::{hints, labels};
 
-/// Columns of a page outside a terminal.
 const COLUMNS_ELSE: usize = 160;
 
 /// Rows of a page: a terminal of 24 rows less the prompt, and the maximum.
@@ -28,19 +27,15 @@ const ROWS_MIN: usize = 23;
 
 const ROWS_MAX: usize = 40;
 
-/// Columns of a node's name.
 const NAME_MAX: usize = 28;
 
-/// Minimum columns of a plan's name.
 const PLAN_MIN: usize = 12;
 
-/// Root causes shown in the report.
 const ROOT_CAUSES_MAX: usize = 8;
 
 /// Label of a node with an attempt interrupted by the end of its process; resuming repeats the attempt.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
-/// Page size and colours.
 pub(crate) struct Page<'a> {
     out: &'a Out,
     columns: usize,
@@ -68,7 +63,7 @@ impl<'a> Page<'a> {
 pub(crate) fn layout(
     page: &Page<'_>,
     summary: &Summary,
-    short: Option<&ClientLine>,
+    short: Option<&ClientRow>,
     graph: Option<&GraphView>,
     outputs: &[Output],
 ) -> Vec<String> {

@@ -8,19 +8,16 @@ use crate::cli::output::labels::short_id;
 use crate::cli::output::summary::Page;
 use crate::cli::output::units::{bytes, plural};
 
-/// Outputs fetched.
 pub(crate) const OUTPUTS_MAX: usize = 8;
 
 /// Bytes of an output shown in the report.
 pub(crate) const OUTPUT_BYTES_MAX: u64 = 4_000;
 
-/// Lines shown of an output.
 const OUTPUT_LINES_MAX: usize = 24;
 
 pub(crate) struct Output {
     pub(crate) node: String,
     pub(crate) bytes: u64,
-    /// The result consists of one text.
     pub(crate) is_text: bool,
     pub(crate) lines: Vec<String>,
 }

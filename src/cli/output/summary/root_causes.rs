@@ -82,8 +82,6 @@ fn reason_lines(reason: &str, lost: &str, first: usize, below: usize, most: usiz
     lines
 }
 
-/// Indentation of detail lines.
 const BELOW: &str = "    ";
 
-/// Lines of a reason.
 const REASON_LINES_MAX: usize = 5;

@@ -1,7 +1,7 @@
 //! What a run waits for: people, credits, another run.
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientLine, Summary};
+use ostler_server::wire::{ClientRow, Summary};
 
 use crate::cli::output::approval::{deadline_text, dependents, is_expired};
 use crate::cli::output::cells::{fit, fit_name};
@@ -24,7 +24,7 @@ pub(crate) fn blocked_by_text(first: &str) -> String {
 pub(crate) fn waiting_lines(
     page: &Page<'_>,
     summary: &Summary,
-    short: Option<&ClientLine>,
+    short: Option<&ClientRow>,
     most: usize,
 ) -> Vec<String> {
     let mut lines = Vec::new();

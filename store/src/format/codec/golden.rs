@@ -1,7 +1,7 @@
-//! Every kind of event in the bytes of every released format: what is on people's disks does not change.
+//! Golden bytes of every kind of event in every released format.
 //!
-//! A new kind is added at the end of [`samples`] and, with `UPDATE_EXPECT=1`, of the file. A line that changes
-//! means that old journals cannot be read any more: that takes a new format, not a new line.
+//! Add a new kind at the end of [`samples`] and, with `UPDATE_EXPECT=1`, of the file. A changed line makes existing journals
+//! unreadable: introduce a new format instead.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn attempt(outcome: Outcome) -> Box<AttemptResult> {
     Box::new(AttemptResult { node: node(), attempt: 2, outcome, duration_ms: 1_500, cost: 7, accounts })
 }
 
-/// Each variant, and each variant of what is in them, at least once.
+/// Each variant of the event, and of the enums inside, at least once.
 pub(crate) fn samples() -> Vec<Event> {
     let output = |inline, directive: Option<Directive>| {
         Outcome::Ok(Output {
@@ -183,7 +183,6 @@ pub(crate) fn samples() -> Vec<Event> {
     samples
 }
 
-/// What attempts note for themselves.
 fn notes() -> Vec<Event> {
     let of = || AttemptRef { node: node(), generation: 1, patch_count: 0, attempt: 2 };
     let key = || StepKey { version: "3".into(), input: Digest([5; 32]) };
@@ -382,7 +381,7 @@ fn reasons() -> Vec<TransitionReason> {
     ]
 }
 
-/// The place of an event's kind among all. A new kind stops the build here until it has a sample.
+/// The number of an event's kind. A new kind fails to compile here as a reminder to add a sample.
 fn kind(event: &Event) -> u8 {
     match event {
         Event::RunOpened(_) => 0,
@@ -432,7 +431,7 @@ fn kind(event: &Event) -> u8 {
 
 const KINDS: u8 = 42;
 
-/// Samples that each format of a data folder knows, from the first format on.
+/// Number of samples known to each format of a data folder, starting with the first.
 const KNOWN: [usize; 3] = [117, 119, 123];
 
 fn hex(bytes: &[u8]) -> String {
@@ -457,13 +456,13 @@ fn every_kind_of_event_has_the_bytes_of_the_released_format() {
     expect_file!["../../../tests/golden/events-1.hex"].assert_eq(&lines);
 }
 
-/// Who does not know a kind takes it for damage.
+/// An earlier program takes an unknown kind for damage, so the folder's format must keep it out.
 #[test]
-fn what_is_added_raises_the_format_of_the_data_folder() {
+fn a_new_kind_raises_the_format_of_the_data_folder() {
     assert_eq!(
         (KNOWN.len(), KNOWN.last()),
         (FORMAT as usize, Some(&samples().len())),
-        "raise `FORMAT` of the data folder, and add here how many samples it knows"
+        "raise `FORMAT` of the data folder, and add the number of samples here"
     );
 }
 
@@ -482,9 +481,9 @@ fn the_bytes_of_the_released_format_are_read() {
     }
 }
 
-/// Lines of accounts stand in checkpoints of the journal, which outlive the records that they come from.
+/// Checkpoints of accounts outlive the records they result from.
 #[test]
-fn a_line_of_an_account_has_the_bytes_of_the_released_format() {
+fn a_row_of_an_account_has_the_bytes_of_the_released_format() {
     use ostler_kernel::evaluation::Reputation;
     use ostler_kernel::port::AccountRow;
 

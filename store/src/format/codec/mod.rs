@@ -1,10 +1,9 @@
-//! Events to bytes and back. The only place that knows the serialisation library.
+//! The record codec: events as bytes. No other module uses the serialisation library.
 //!
-//! A record is a format version, the kind of the event, and the event as `bincode`'s legacy format writes it
-//! (fixed-width little-endian integers) with its four-byte variant number left out, since that is the kind.
-//! Fixed-width integers are mostly zeros, so runs of zeros are written as a zero and their count: an attempt's
-//! records shrink by more than half, and the text in them stays as it is. Large records, the plans of runs above all,
-//! are packed instead (LZ4, format 2).
+//! A record is a format byte, a kind byte, and the event in `bincode`'s legacy encoding (fixed-width little-endian integers)
+//! without the four-byte variant number, which the kind replaces. Format 1 encodes runs of zeros, frequent in fixed-width
+//! integers, as a zero and a count, and leaves text as is; records of attempts shrink by more than half. Format 2 is an LZ4
+//! block, for large records, mostly plans.
 
 #[cfg(test)]
 pub(crate) mod golden;
@@ -15,43 +14,39 @@ use ostler_kernel::event::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Largest record, in bytes, as encoded and as unpacked.
+/// Largest record in bytes, encoded and decompressed.
 pub const RECORD_BYTES_MAX: usize = 7 * 1024 * 1024 - 4096;
 
-/// The format of records whose zeros are counted.
-const SQUEEZED: u8 = 1;
+const ZERO_RUNS: u8 = 1;
 
-/// The format of packed records: the length as unpacked (four bytes, little-endian), and an LZ4 block.
-const PACKED: u8 = 2;
+/// Format of compressed records: the decompressed length (four bytes, little-endian), and an LZ4 block.
+const COMPRESSED: u8 = 2;
 
-/// The newest format that this code knows.
-const FORMAT: u8 = PACKED;
+const FORMAT: u8 = COMPRESSED;
 
-/// Bytes from which a record is packed. A result that stands in its record is smaller, and often much like noise.
-const PACKED_FROM_BYTES: usize = 5 * 1024;
+/// Least size of a compressed record. Inline results are smaller, and often incompressible.
+const COMPRESSED_FROM_BYTES: usize = 5 * 1024;
 
-/// The most bytes that one byte of an LZ4 block can stand for.
-const PACKED_RATIO_MAX: usize = 255;
+const COMPRESSION_RATIO_MAX: usize = 255;
 
-/// Bytes of the variant number that the library writes before an event.
 const VARIANT_BYTES: usize = 4;
 
-/// Why bytes are no event, or an event cannot become bytes.
+/// Why an event could not be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The event is larger than [`RECORD_BYTES_MAX`].
     #[error("a record of {bytes} bytes is over the limit RECORD_BYTES_MAX of {RECORD_BYTES_MAX}")]
     TooLarge {
-        /// What it would take.
+        /// The record's size in bytes.
         bytes: usize,
     },
-    /// The record was written by a later version of this program.
+    /// A later version of this program wrote the record.
     #[error("the record has format {found}, this program knows up to {FORMAT}")]
     NewerFormat {
-        /// What it says.
+        /// The record's format.
         found: u8,
     },
-    /// The bytes do not spell an event.
+    /// The bytes encode no event.
     #[error("not an event: {0}")]
     Malformed(String),
 }
@@ -60,76 +55,73 @@ fn format() -> Configuration<LittleEndian, Fixint, Limit<RECORD_BYTES_MAX>> {
     config::legacy().with_limit::<RECORD_BYTES_MAX>()
 }
 
-/// Appends the record of `event` to `out`.
+/// Encodes `event` and appends the record to `out`.
 ///
 /// # Errors
 ///
-/// [`CodecError::TooLarge`], with `out` as it was.
+/// [`CodecError::TooLarge`]; `out` is unchanged.
 pub fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let bytes = to_bytes(event)?;
     let kind = bytes[0];
     debug_assert_eq!(bytes[1..VARIANT_BYTES], [0; VARIANT_BYTES - 1], "fewer than 256 kinds");
     let body = &bytes[VARIANT_BYTES..];
-    if body.len() >= PACKED_FROM_BYTES {
-        let packed = lz4_flex::block::compress(body);
-        if packed.len() < body.len() {
-            out.extend_from_slice(&[PACKED, kind]);
+    if body.len() >= COMPRESSED_FROM_BYTES {
+        let compressed = lz4_flex::block::compress(body);
+        if compressed.len() < body.len() {
+            out.extend_from_slice(&[COMPRESSED, kind]);
             out.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
-            out.extend_from_slice(&packed);
+            out.extend_from_slice(&compressed);
             return Ok(());
         }
     }
-    out.extend_from_slice(&[SQUEEZED, kind]);
-    squeeze(body, out);
+    out.extend_from_slice(&[ZERO_RUNS, kind]);
+    encode_zero_runs(body, out);
     Ok(())
 }
 
-/// The event that `record` holds.
+/// Decodes a record of [`encode`].
 ///
 /// # Errors
 ///
-/// The record is of a newer format, or not what [`encode`] writes.
+/// [`CodecError::NewerFormat`], or [`CodecError::Malformed`] or [`CodecError::TooLarge`] for bytes of any other origin.
 pub fn decode(record: &[u8]) -> Result<Event, CodecError> {
     let (format, kind, body) = split(record)?;
     let mut bytes = Vec::with_capacity(VARIANT_BYTES + 2 * body.len());
     bytes.extend_from_slice(&[kind, 0, 0, 0]);
     match format {
-        PACKED => unpack(body, &mut bytes)?,
-        _ => unsqueeze(body, &mut bytes)?,
+        COMPRESSED => decompress(body, &mut bytes)?,
+        _ => decode_zero_runs(body, &mut bytes)?,
     }
     from_bytes(&bytes)
 }
 
-/// Bytes of the event in `record` when it is unpacked, about.
-pub(crate) fn unpacked_len(record: &[u8]) -> usize {
+pub(crate) fn decompressed_len(record: &[u8]) -> usize {
     match record {
-        [PACKED, _, a, b, c, d, ..] => u32::from_le_bytes([*a, *b, *c, *d]) as usize,
+        [COMPRESSED, _, a, b, c, d, ..] => u32::from_le_bytes([*a, *b, *c, *d]) as usize,
         _ => record.len(),
     }
 }
 
-/// Whether the event in `record` may change a line of the tables of runs and accounts. Does not unpack it.
+/// Returns whether a record may change the tables of runs and accounts, by the kind alone.
 pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
-    /// Places of `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `HumanAnswer`, `Parked`, `Operator`, `RunClosed`,
-    /// `Evaluated` and `Verdict` among the variants.
+    // `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `HumanAnswer`, `Parked`, `Operator`, `RunClosed`, `Evaluated`,
+    // `Verdict`.
     const KINDS: [u8; 10] = [0, 1, 6, 7, 9, 16, 17, 20, 26, 38];
     Ok(KINDS.contains(&split(record)?.1))
 }
 
 fn split(record: &[u8]) -> Result<(u8, u8, &[u8]), CodecError> {
     match record {
-        [format @ (SQUEEZED | PACKED), kind, body @ ..] => Ok((*format, *kind, body)),
+        [format @ (ZERO_RUNS | COMPRESSED), kind, body @ ..] => Ok((*format, *kind, body)),
         [format, _, ..] if *format > FORMAT => Err(CodecError::NewerFormat { found: *format }),
         _ => Err(CodecError::Malformed("no format and kind".into())),
     }
 }
 
-/// A line of a table, for the index; one of the accounts, for a checkpoint too.
 pub(crate) fn encode_row<R: Serialize>(row: &R) -> Result<Vec<u8>, CodecError> {
     to_bytes(row)
 }
 
-/// What [`encode_row`] wrote.
 pub(crate) fn decode_row<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, CodecError> {
     from_bytes(bytes)
 }
@@ -149,24 +141,23 @@ fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let (value, read) =
         bincode::serde::decode_from_slice(bytes, format()).map_err(|error| malformed(error.to_string()))?;
     if read != bytes.len() {
-        return Err(malformed(format!("{} bytes too many", bytes.len() - read)));
+        return Err(malformed(format!("{} extra bytes", bytes.len() - read)));
     }
     Ok(value)
 }
 
-/// Bytes that are looked at one by one before a search begins that is quicker, once it has begun: what stands between two runs of zeros
-/// is mostly short, and the plan of a run long.
+/// Bytes compared one by one before calling `memchr`: the gaps between runs of zeros are mostly too short for the start-up cost
+/// of `memchr` to pay off.
 const NEAR_BYTES: usize = 24;
 
-/// Where the first zero is.
 fn next_zero(bytes: &[u8]) -> Option<usize> {
     let (near, far) = bytes.split_at(bytes.len().min(NEAR_BYTES));
     let found = near.iter().position(|byte| *byte == 0);
     found.or_else(|| memchr(0, far).map(|at| near.len() + at))
 }
 
-/// Appends `bytes`, each run of up to 255 zeros as a zero and its length.
-fn squeeze(mut bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends `bytes`, with each run of up to 255 zeros as a zero and the run's length.
+fn encode_zero_runs(mut bytes: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = next_zero(bytes) {
         let zeros = bytes[at..].iter().take(255).take_while(|byte| **byte == 0).count();
         out.extend_from_slice(&bytes[..at]);
@@ -176,8 +167,7 @@ fn squeeze(mut bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends what [`squeeze`] was given, up to the limit.
-fn unsqueeze(mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+fn decode_zero_runs(mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
     while let Some(at) = next_zero(bytes) {
         let zeros = match bytes.get(at + 1) {
             Some(0) | None => return Err(CodecError::Malformed("a run of zeros without a length".into())),
@@ -194,23 +184,23 @@ fn unsqueeze(mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// Appends what was packed, up to the limit. A length that the block cannot come to is believed by nobody.
-fn unpack(body: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+/// Decompresses a record, up to [`RECORD_BYTES_MAX`]. Checks the stored length against the block's size before allocating.
+fn decompress(body: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
     let (len, block) =
-        body.split_at_checked(4).ok_or_else(|| malformed("a packed record without a length"))?;
+        body.split_at_checked(4).ok_or_else(|| malformed("a compressed record without a length"))?;
     let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]) as usize;
     if len > RECORD_BYTES_MAX {
         return Err(CodecError::TooLarge { bytes: len });
     }
-    if len > block.len().saturating_mul(PACKED_RATIO_MAX) {
-        return Err(malformed("a packed record that says it is longer than it can be"));
+    if len > block.len().saturating_mul(COMPRESSION_RATIO_MAX) {
+        return Err(malformed("a compressed record with an impossible length"));
     }
     let start = out.len();
     out.resize(start + len, 0);
     match lz4_flex::block::decompress_into(block, &mut out[start..]) {
-        Ok(unpacked) if unpacked == len => Ok(()),
-        Ok(_) => Err(malformed("a packed record that is shorter than it says")),
-        Err(error) => Err(CodecError::Malformed(format!("a packed record: {error}"))),
+        Ok(written) if written == len => Ok(()),
+        Ok(_) => Err(malformed("a compressed record shorter than stored")),
+        Err(error) => Err(CodecError::Malformed(format!("a compressed record: {error}"))),
     }
 }
 
@@ -227,7 +217,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_kinds_that_touch_a_table_are_those_ten() {
+    fn ten_kinds_touch_the_tables() {
         let check = |event: Event, expected: bool| {
             let mut record = Vec::new();
             encode(&event, &mut record).unwrap();
@@ -262,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_lies_allocates_nothing() {
-        let mut record = vec![SQUEEZED, 16];
+    fn a_false_length_allocates_nothing() {
+        let mut record = vec![ZERO_RUNS, 16];
         record.extend_from_slice(&u64::MAX.to_le_bytes());
         assert!(matches!(decode(&record), Err(CodecError::Malformed(_))));
-        let mut zeros = vec![SQUEEZED, 16];
+        let mut zeros = vec![ZERO_RUNS, 16];
         (0..RECORD_BYTES_MAX / 255 + 1).for_each(|_| zeros.extend_from_slice(&[0, 255]));
         assert!(matches!(decode(&zeros), Err(CodecError::TooLarge { .. })));
     }
@@ -277,17 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn a_large_record_is_packed_and_comes_back() {
+    fn a_large_record_is_compressed_and_reads_back() {
         let event = Event::Parked { reason: "a plan is much like itself; ".repeat(1_000) };
         let mut record = Vec::new();
         encode(&event, &mut record).unwrap();
-        assert_eq!(record[0], PACKED);
+        assert_eq!(record[0], COMPRESSED);
         assert!(record.len() < 1_000, "{} bytes", record.len());
         assert_eq!(decode(&record), Ok(event));
         for len in [0, u32::MAX, RECORD_BYTES_MAX as u32, 28_007, 28_009] {
-            let mut lying = record.clone();
-            lying[2..6].copy_from_slice(&len.to_le_bytes());
-            assert!(decode(&lying).is_err(), "{len}");
+            let mut altered = record.clone();
+            altered[2..6].copy_from_slice(&len.to_le_bytes());
+            assert!(decode(&altered).is_err(), "{len}");
         }
         for end in 0..record.len() {
             assert!(decode(&record[..end]).is_err(), "cut at {end}");
@@ -296,10 +286,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn squeezed_bytes_come_back(bytes in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..1500)) {
-            let (mut squeezed, mut back) = (Vec::new(), Vec::new());
-            squeeze(&bytes, &mut squeezed);
-            unsqueeze(&squeezed, &mut back).unwrap();
+        fn zero_runs_read_back(bytes in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..1500)) {
+            let (mut encoded, mut back) = (Vec::new(), Vec::new());
+            encode_zero_runs(&bytes, &mut encoded);
+            decode_zero_runs(&encoded, &mut back).unwrap();
             prop_assert_eq!(back, bytes);
         }
 

@@ -14,7 +14,6 @@ pub const ARTIFACT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Longest media type, in bytes.
 pub const MEDIA_BYTES_MAX: usize = 255;
 
-/// Checks the limits of an artifact, and that the media type is one line.
 fn check(artifact: &Artifact) -> Result<(), ArtifactError> {
     let refuse = |why: String| Err(ArtifactError::Io(why));
     if artifact.content.len() > ARTIFACT_BYTES_MAX {

@@ -11,7 +11,6 @@ use crate::format::segment;
 use crate::index::Index;
 use crate::options::{Options, SEGMENT_BYTES_MIN};
 
-/// A journal with a stream known only to the index at `path`.
 fn indexed(stream: StreamId, path: &std::path::Path) -> SegmentJournal {
     let open = |disk: FaultyDisk| {
         let index = Index::open(Some(path));
@@ -56,7 +55,6 @@ fn a_query_runs_again_if_the_index_is_cleared_meanwhile() {
     assert_eq!((seq.unwrap(), runs.get()), (1, 2));
 }
 
-/// A journal of small segments, and a function to append until a segment begins.
 fn small(disk: &FaultyDisk) -> (SegmentJournal, impl Fn(&mut Sequencer, u32) + use<>) {
     let options = Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::default() };
     let opened = open(Arc::new(disk.clone()), Index::open(None), options, 0, &NoChecks, |_| Ok(None));

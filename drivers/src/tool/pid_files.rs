@@ -1,5 +1,5 @@
-//! Small files of a folder that a program may write to: what stands there may be anything. Nothing is followed out of the
-//! folder, nothing but a regular file is read, and nothing waits for somebody at the other end.
+//! Pid files in a folder that untrusted programs can write to. Follows no links, reads only regular files, and never blocks on a
+//! pipe.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -8,45 +8,44 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 
-/// How much of a note is read.
-const NOTE_BYTES_MAX: u64 = 4 << 10;
+/// Maximum bytes of a pid file.
+const PID_FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// A folder of notes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Notes(PathBuf);
+pub(super) struct PidFiles(PathBuf);
 
-impl Notes {
-    pub(super) fn at(path: &Path) -> Notes {
-        Notes(path.to_owned())
+impl PidFiles {
+    pub(super) fn at(path: &Path) -> PidFiles {
+        PidFiles(path.to_owned())
     }
 
-    /// Writes a note in place of whatever has its name, until what is given back is dropped. The folder is made if it is
-    /// not there.
-    pub(super) fn write(&self, name: &str, text: &str) -> io::Result<Note> {
+    /// Writes a pid file in place of any entry of the same name; the file lasts until the result is dropped. Creates the folder if
+    /// missing.
+    pub(super) fn write(&self, name: &str, text: &str) -> io::Result<PidFile> {
         let folder = self.open().or_else(|_| {
             self.make();
             self.open()
         })?;
-        // What cannot be removed is still there when the note is to be made.
+        // If removal fails, the exclusive creation below fails too.
         let _ = unlinkat(&folder, name, AtFlags::empty());
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, name, new, Mode::RUSR | Mode::WUSR)?;
         File::from(file).write_all(text.as_bytes())?;
-        Ok(Note { notes: self.clone(), name: name.to_owned() })
+        Ok(PidFile { pid_files: self.clone(), name: name.to_owned() })
     }
 
-    /// The text of a note, unless it is none, or longer than any.
+    /// Content of a pid file; `None` if it is missing, not a regular file, not text or too long.
     pub(super) fn read(&self, name: &str) -> Option<String> {
         let there = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(self.open().ok()?, name, there, Mode::empty()).ok()?);
         let mut text = String::new();
         let is_file = file.metadata().ok()?.is_file();
-        (is_file && file.take(NOTE_BYTES_MAX).read_to_string(&mut text).is_ok()).then_some(text)
+        (is_file && file.take(PID_FILE_BYTES_MAX).read_to_string(&mut text).is_ok()).then_some(text)
     }
 
-    /// Removes all notes, and whatever else stands in their place.
+    /// Removes the folder, or any other entry in its place.
     pub(super) fn clear(&self) {
-        // What cannot be removed is read as any note is.
+        // Leftovers are validated when read.
         let _ = match fs::symlink_metadata(&self.0) {
             Ok(found) if found.is_dir() => fs::remove_dir_all(&self.0),
             Ok(_) => fs::remove_file(&self.0),
@@ -54,7 +53,8 @@ impl Notes {
         };
     }
 
-    /// Makes the folder, in place of what is none. Others may be at it too: what counts is whether it opens then.
+    /// Creates the folder, replacing any other entry. Others may do the same concurrently; only whether the folder opens afterwards
+    /// matters.
     fn make(&self) {
         if fs::symlink_metadata(&self.0).is_ok_and(|found| !found.is_dir()) {
             let _ = fs::remove_file(&self.0);
@@ -68,17 +68,16 @@ impl Notes {
     }
 }
 
-/// A note; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Note {
-    notes: Notes,
+pub(super) struct PidFile {
+    pid_files: PidFiles,
     name: String,
 }
 
-impl Drop for Note {
+impl Drop for PidFile {
     fn drop(&mut self) {
-        // One that stays speaks of no living process.
-        let _ = self.notes.open().map(|folder| unlinkat(folder, &self.name, AtFlags::empty()));
+        // A leftover names no live process.
+        let _ = self.pid_files.open().map(|folder| unlinkat(folder, &self.name, AtFlags::empty()));
     }
 }
 
@@ -97,13 +96,13 @@ mod tests {
     #[test]
     fn a_note_is_there_until_it_is_dropped() {
         let place = tempfile::tempdir().expect("a folder");
-        let notes = Notes::at(&place.path().join("programs"));
-        assert_eq!(notes.read("7"), None);
-        let note = notes.write("7", "text").expect("written");
-        assert_eq!(notes.read("7").as_deref(), Some("text"));
-        drop(note);
-        assert_eq!(notes.read("7"), None);
-        notes.clear();
+        let pid_files = PidFiles::at(&place.path().join("programs"));
+        assert_eq!(pid_files.read("7"), None);
+        let file = pid_files.write("7", "text").expect("written");
+        assert_eq!(pid_files.read("7").as_deref(), Some("text"));
+        drop(file);
+        assert_eq!(pid_files.read("7"), None);
+        pid_files.clear();
         assert!(!place.path().join("programs").exists());
     }
 
@@ -117,15 +116,15 @@ mod tests {
         symlink(place.path().join("new"), programs.join("dangling")).expect("linked");
         fifo(&programs.join("fifo"));
         fs::create_dir(programs.join("folder")).expect("made");
-        let notes = Notes::at(&programs);
+        let pid_files = PidFiles::at(&programs);
         for name in ["link", "dangling", "fifo", "folder"] {
-            assert_eq!(notes.read(name), None, "{name}");
+            assert_eq!(pid_files.read(name), None, "{name}");
         }
         for name in ["link", "dangling", "fifo"] {
-            let _note = notes.write(name, "text").expect(name);
-            assert_eq!(notes.read(name).as_deref(), Some("text"), "{name}");
+            let _note = pid_files.write(name, "text").expect(name);
+            assert_eq!(pid_files.read(name).as_deref(), Some("text"), "{name}");
         }
-        assert!(notes.write("folder", "text").is_err());
+        assert!(pid_files.write("folder", "text").is_err());
         assert_eq!(fs::read_to_string(&target).expect("there"), "kept");
         assert!(!place.path().join("new").exists());
     }
@@ -136,13 +135,13 @@ mod tests {
         let (other, programs) = (place.path().join("other"), place.path().join("programs"));
         fs::create_dir(&other).expect("made");
         fs::write(other.join("7"), "kept").expect("written");
-        let notes = Notes::at(&programs);
+        let pid_files = PidFiles::at(&programs);
         for put in [fifo, |path: &Path| symlink("other", path).expect("linked")] {
             put(&programs);
-            assert_eq!(notes.read("7"), None);
-            drop(notes.write("7", "text").expect("written"));
+            assert_eq!(pid_files.read("7"), None);
+            drop(pid_files.write("7", "text").expect("written"));
             assert_eq!(fs::read_to_string(other.join("7")).expect("there"), "kept");
-            notes.clear();
+            pid_files.clear();
         }
     }
 }

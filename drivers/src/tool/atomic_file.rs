@@ -1,8 +1,8 @@
-//! A file beside another, whose name it takes when it is whole.
+//! Atomic file writes: a temporary file next to the target, renamed or linked to the target's name once complete.
 //!
-//! Each has a name of its own, so two that write to one target do not meet. Whoever writes one holds its lock, and
-//! the lock goes with the process: one that can be locked was left by a crash, and the next that writes to the
-//! same target removes it.
+//! Each temporary file has a name of its own, so concurrent writers of one target do not collide. Its writer holds a file lock,
+//! which the operating system releases when the process dies. A temporary file without a lock was therefore left by a crash,
+//! and the next writer of the same target removes it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -12,116 +12,112 @@ use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt, Permissions};
 use ostler_kernel::event::Failure;
 use rustix::fs::OFlags;
 
-use super::blocking::Stop;
-use super::workspace::PIECE_BYTES;
+use super::blocking_tool::CancelFlag;
+use super::workspace::CHUNK_BYTES;
 
-/// Calls that write to one file at once.
-pub const BESIDE_MAX: usize = 64;
+/// Maximum concurrent writers of one target.
+pub const ATOMIC_FILES_MAX: usize = 64;
 
-/// The file; removed when dropped, unless it took the other's name.
-pub(super) struct Beside<'a> {
+/// The temporary file. Removed on drop unless it was renamed.
+pub(super) struct AtomicFile<'a> {
     folder: &'a Dir,
     name: PathBuf,
-    /// Keeps it locked.
+    /// Holds the lock.
     file: File,
     renamed: bool,
 }
 
-/// Why something was not done.
-pub(super) enum NotDone {
+pub(super) enum WriteError {
     Io(io::Error),
-    GivenUp(Failure),
+    Cancelled(Failure),
 }
 
-impl From<io::Error> for NotDone {
-    fn from(error: io::Error) -> NotDone {
-        NotDone::Io(error)
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        WriteError::Io(error)
     }
 }
 
-impl From<Failure> for NotDone {
-    fn from(failure: Failure) -> NotDone {
-        NotDone::GivenUp(failure)
+impl From<Failure> for WriteError {
+    fn from(failure: Failure) -> WriteError {
+        WriteError::Cancelled(failure)
     }
 }
 
-impl<'a> Beside<'a> {
-    /// Makes a file that is to become `target` in `folder`, and removes those that were left there by a crash.
-    pub(super) fn new(folder: &'a Dir, target: &Path) -> io::Result<Beside<'a>> {
+impl<'a> AtomicFile<'a> {
+    /// Creates the temporary file for `target` in `folder`, and removes leftovers of crashed writers.
+    pub(super) fn new(folder: &'a Dir, target: &Path) -> io::Result<AtomicFile<'a>> {
         let name = |at: usize| name(target, at);
-        for at in 0..BESIDE_MAX {
+        for at in 0..ATOMIC_FILES_MAX {
             if !remove_left(folder, &name(at))? {
                 continue;
             }
             let Some(file) = make(folder, &name(at))? else { continue };
-            for left in at + 1..BESIDE_MAX {
+            for left in at + 1..ATOMIC_FILES_MAX {
                 if folder.symlink_metadata(name(left)).is_err() {
                     break;
                 }
                 remove_left(folder, &name(left))?;
             }
-            return Ok(Beside { folder, name: name(at), file, renamed: false });
+            return Ok(AtomicFile { folder, name: name(at), file, renamed: false });
         }
-        let what = format!("{BESIDE_MAX} others are writing {}", target.display());
+        let what = format!("{ATOMIC_FILES_MAX} others are writing {}", target.display());
         Err(io::Error::new(ErrorKind::ResourceBusy, what))
     }
 
-    /// Fills it, and makes that durable.
-    pub(super) fn fill(&mut self, bytes: &[u8], stop: &Stop) -> Result<(), NotDone> {
-        for piece in bytes.chunks(PIECE_BYTES) {
-            stop.check()?;
+    pub(super) fn fill(&mut self, bytes: &[u8], cancel: &CancelFlag) -> Result<(), WriteError> {
+        for piece in bytes.chunks(CHUNK_BYTES) {
+            cancel.check()?;
             self.file.write_all(piece)?;
         }
-        stop.check()?;
+        cancel.check()?;
         Ok(self.file.sync_all()?)
     }
 
-    /// Gives it the permissions of what it replaces.
     pub(super) fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         self.folder.set_permissions(&self.name, permissions)
     }
 
-    /// It takes the name, from whatever had it.
+    /// Renames the file to the target, replacing any file there.
     pub(super) fn replace(mut self, target: &Path) -> io::Result<()> {
         self.folder.rename(&self.name, self.folder, target)?;
         self.renamed = true;
         Ok(())
     }
 
-    /// It takes the name, which nothing may have.
+    /// Links the file to the target's name. Fails if the name is taken.
     pub(super) fn create(self, target: &Path) -> io::Result<()> {
         self.folder.hard_link(&self.name, self.folder, target)
     }
 }
 
-impl Drop for Beside<'_> {
+impl Drop for AtomicFile<'_> {
     fn drop(&mut self) {
         if !self.renamed {
-            // What stays all the same is removed by the next that writes there.
+            // The next writer removes a leftover.
             let _ = self.folder.remove_file(&self.name);
         }
     }
 }
 
-/// Short, however long the target's own name is.
 fn name(target: &Path, at: usize) -> PathBuf {
     let digest = blake3::hash(target.as_os_str().as_encoded_bytes()).to_hex();
     format!(".ostler-{}-{at}.tmp", &digest[..16]).into()
 }
 
-/// Makes the file and locks it; `None` if somebody else was quicker.
+/// Creates and locks the file; `None` if another writer came first.
 fn make(folder: &Dir, name: &Path) -> io::Result<Option<File>> {
     let file = match folder.open_with(name, OpenOptions::new().write(true).create_new(true)) {
         Ok(file) => file.into_std(),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
         Err(error) => return Err(error),
     };
-    // Where nothing can be locked, nothing is taken for left behind either.
+    // On file systems without locks no file is ever considered a leftover.
     let taken = matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock));
     Ok((!taken && is_called(folder, name, &file)).then_some(file))
 }
 
-/// Removes the file of this name if it was left by a crash; whether nothing has the name now.
+/// Removes the file if a crashed writer left it. True if the name is free afterwards.
 fn remove_left(folder: &Dir, name: &Path) -> io::Result<bool> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
@@ -129,14 +125,14 @@ fn remove_left(folder: &Dir, name: &Path) -> io::Result<bool> {
         Ok(file) => file.into_std(),
         Err(error) => return Ok(error.kind() == ErrorKind::NotFound),
     };
-    // It may have taken its target's name between being opened and being locked.
+    // Between open and lock, its writer may have renamed the file to the target.
     if file.try_lock().is_err() || !is_called(folder, name, &file) {
         return Ok(false);
     }
     folder.remove_file(name).map(|()| true)
 }
 
-/// Whether the name is that of this very file, and no link to it.
+/// True if the name refers to this file itself, not through a symbolic link.
 fn is_called(folder: &Dir, name: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let (Ok(named), Ok(open)) = (folder.symlink_metadata(name), file.metadata()) else { return false };
@@ -166,14 +162,15 @@ mod tests {
     fn each_has_its_own_name_and_none_stays() {
         let (_temporary, dir) = folder();
         let target = Path::new("a.txt");
-        let mut all: Vec<Beside> = (0..BESIDE_MAX).map(|_| Beside::new(&dir, target).unwrap()).collect();
-        assert_eq!(names(&dir).len(), BESIDE_MAX);
-        let refused = Beside::new(&dir, target).err().unwrap();
+        let mut all: Vec<AtomicFile> =
+            (0..ATOMIC_FILES_MAX).map(|_| AtomicFile::new(&dir, target).unwrap()).collect();
+        assert_eq!(names(&dir).len(), ATOMIC_FILES_MAX);
+        let refused = AtomicFile::new(&dir, target).err().unwrap();
         assert_eq!(refused.to_string(), "64 others are writing a.txt");
-        for (at, beside) in all.iter_mut().enumerate() {
-            assert!(beside.fill(at.to_string().as_bytes(), &Stop::default()).is_ok());
+        for (at, file) in all.iter_mut().enumerate() {
+            assert!(file.fill(at.to_string().as_bytes(), &CancelFlag::default()).is_ok());
         }
-        all.drain(..2).for_each(|beside| beside.replace(target).unwrap());
+        all.drain(..2).for_each(|file| file.replace(target).unwrap());
         assert_eq!(dir.read_to_string(target).unwrap(), "1");
         drop(all);
         assert_eq!(names(&dir), ["a.txt"]);
@@ -183,11 +180,10 @@ mod tests {
     fn what_a_crash_left_is_removed_by_the_next_and_what_is_written_is_not() {
         let (_temporary, dir) = folder();
         let target = Path::new("a.txt");
-        // Two that are gone around one that still writes; and the link that `create` leaves if it dies between
-        // taking the name and giving its own up.
+        // Two leftovers around a live writer, and the link that `create` leaves if the process dies between linking and unlinking.
         let living = {
-            let first = Beside::new(&dir, target).unwrap();
-            let living = Beside::new(&dir, target).unwrap();
+            let first = AtomicFile::new(&dir, target).unwrap();
+            let living = AtomicFile::new(&dir, target).unwrap();
             drop(first);
             living
         };
@@ -196,7 +192,7 @@ mod tests {
         }
         dir.write("b.txt", "kept").unwrap();
         dir.hard_link("b.txt", &dir, name(target, 3)).unwrap();
-        let next = Beside::new(&dir, target).unwrap();
+        let next = AtomicFile::new(&dir, target).unwrap();
         assert_eq!((&next.name, &living.name), (&name(target, 0), &name(target, 1)));
         assert_eq!(names(&dir).len(), 3, "{:?}", names(&dir));
         next.create(target).unwrap();
@@ -212,18 +208,18 @@ mod tests {
         dir.write("other", "other").unwrap();
         dir.symlink("other", name(target, 0)).unwrap();
         dir.create_dir(name(target, 1)).unwrap();
-        let beside = Beside::new(&dir, target).unwrap();
-        assert_eq!(beside.name, name(target, 2));
-        drop(beside);
+        let file = AtomicFile::new(&dir, target).unwrap();
+        assert_eq!(file.name, name(target, 2));
+        drop(file);
         assert_eq!(dir.read_to_string("other").unwrap(), "other");
     }
 
     #[test]
     fn nothing_is_written_once_the_call_was_given_up() {
         let (_temporary, dir) = folder();
-        let mut beside = Beside::new(&dir, Path::new("a.txt")).unwrap();
-        let stop = Stop::given_up();
-        assert!(matches!(beside.fill(b"x", &stop), Err(NotDone::GivenUp(_))));
-        assert_eq!(beside.file.metadata().unwrap().len(), 0);
+        let mut file = AtomicFile::new(&dir, Path::new("a.txt")).unwrap();
+        let cancel = CancelFlag::cancelled();
+        assert!(matches!(file.fill(b"x", &cancel), Err(WriteError::Cancelled(_))));
+        assert_eq!(file.file.metadata().unwrap().len(), 0);
     }
 }

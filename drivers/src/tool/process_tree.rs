@@ -1,11 +1,11 @@
-//! What came of a program, wherever it went: a process may leave the group of the one that started it, and be
-//! orphaned. It is found by its parents as long as they live, and after that by a mark in the environment it was
-//! started with. One that is orphaned *and* has cleared its environment is lost sight of.
+//! Finds all descendants of a program. A descendant may leave the process group and lose its parent, so three criteria are
+//! combined: membership in the group, parent links as long as the parent lives, and a mark in the environment. A process escapes
+//! only if it left the group, is orphaned *and* cleared its environment.
 //!
-//! The mark tells the call and, behind an `@`, the data folder it is made for: so what a process leaves that is killed
-//! is found by the next that takes the folder up.
+//! A mark consists of the call's id, an `@`, and the data folder. After a crash the next process to open the folder finds the
+//! descendants by the part behind the `@`.
 //!
-//! Looks at `/proc`; where there is none, nothing is found.
+//! Reads `/proc`; finds nothing on systems without it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,64 +15,58 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Pid;
 
-/// The environment variable that carries the mark of a call.
+/// Environment variable with the mark.
 pub(super) use ostler_kernel::port::CALL_MARK as MARK;
 
-/// How much of an environment is looked at.
+/// Maximum bytes of an environment that are read.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
-/// How often the family is looked for until nobody is left of it: a killed process takes a moment to go.
+/// Maximum passes of killing; a killed process takes a moment to disappear.
 const ROUNDS_MAX: usize = 100;
 
-/// Between two looks.
-const MOMENT: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Processes that belong together.
 #[derive(Debug, Clone)]
-pub(super) enum Family {
-    /// Those that came of one program: its mark.
+pub(super) enum ProcessTree {
+    /// Descendants of one program; the whole mark.
     OfCall(String),
-    /// Those that came of any program of a data folder: what their marks end in.
+    /// Descendants of all programs of a data folder; the end of the mark.
     OfFolder(String),
 }
 
-/// A process that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process {
     pub(super) pid: i32,
     parent: i32,
-    /// The id of its group.
     group: i32,
-    /// In ticks of the kernel since it started: tells two processes with one id apart.
+    /// Start time in clock ticks since boot. Distinguishes two processes with the same id.
     pub(super) started: u64,
 }
 
-impl Family {
-    /// A family with a mark that no other has, nor had before on this machine. `folder` tells the data folder it
-    /// works for; empty: none.
-    pub(super) fn of_call(folder: &str) -> Family {
+impl ProcessTree {
+    /// A tree with a unique mark. `folder` identifies the data folder; empty for none.
+    pub(super) fn of_call(folder: &str) -> ProcessTree {
         static CALLS: AtomicU64 = AtomicU64::new(0);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let nanos = now.map_or(0, |since| since.as_nanos());
-        Family::OfCall(format!("{}-{call}-{nanos:x}@{folder}", std::process::id()))
+        ProcessTree::OfCall(format!("{}-{call}-{nanos:x}@{folder}", std::process::id()))
     }
 
-    /// All that works for a data folder, whoever started it.
-    pub(super) fn of_folder(folder: &str) -> Family {
-        Family::OfFolder(format!("@{folder}"))
+    pub(super) fn of_folder(folder: &str) -> ProcessTree {
+        ProcessTree::OfFolder(format!("@{folder}"))
     }
 
-    /// What [`MARK`] is to be for this one; of all of a folder, what it ends in.
+    /// The mark of a call, or the end of the marks of a folder.
     pub(super) fn mark(&self) -> &str {
         match self {
-            Family::OfCall(mark) | Family::OfFolder(mark) => mark,
+            ProcessTree::OfCall(mark) | ProcessTree::OfFolder(mark) => mark,
         }
     }
 
-    /// Kills all that came of `leader`, which is not reaped yet, but not itself.
+    /// Kills all descendants of `leader`, but not `leader` itself, which must not be reaped yet.
     pub(super) fn kill(&self, leader: Pid) {
-        // What was started between the look and the kill is found by the second look.
+        // The second pass catches processes started between listing and killing.
         for _ in 0..2 {
             if self.kill_found(Some(leader.as_raw_nonzero().get())) == 0 {
                 return;
@@ -80,24 +74,23 @@ impl Family {
         }
     }
 
-    /// Kills all that is left after the leader has ended, until nobody is.
+    /// Kills the remaining processes after the leader's end, until none is left.
     pub(super) fn end(&self) {
         for _ in 0..ROUNDS_MAX {
             if self.kill_found(None) == 0 {
                 return;
             }
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// How many were found.
     fn kill_found(&self, leader: Option<i32>) -> usize {
         let found = self.members(leader, &processes());
         found.iter().for_each(kill);
         found.len()
     }
 
-    /// Those of `all` that carry the mark, are in the group of the leader, or descend from it or from such a one.
+    /// The members among `all`: processes with the mark, in the leader's group, or descended from a member.
     pub(super) fn members(&self, leader: Option<i32>, all: &[Process]) -> Vec<Process> {
         let started = leader.and_then(|pid| all.iter().find(|process| process.pid == pid));
         let since = started.map_or(0, |leader| leader.started);
@@ -105,7 +98,7 @@ impl Family {
         let mut known: BTreeSet<i32> =
             young().filter(|it| Some(it.group) == leader || self.marks(it.pid)).map(|it| it.pid).collect();
         known.extend(leader);
-        // Each pass goes one generation on.
+        // Each pass adds one generation.
         loop {
             let before = known.len();
             let children =
@@ -127,25 +120,23 @@ impl Family {
         let named = format!("{MARK}=");
         let marks = environment.split(|byte| *byte == 0).filter_map(|it| it.strip_prefix(named.as_bytes()));
         let is_own = |mark: &[u8]| match self {
-            Family::OfCall(own) => mark == own.as_bytes(),
-            Family::OfFolder(end) => mark.ends_with(end.as_bytes()),
+            ProcessTree::OfCall(own) => mark == own.as_bytes(),
+            ProcessTree::OfFolder(end) => mark.ends_with(end.as_bytes()),
         };
         marks.into_iter().any(is_own)
     }
 }
 
-/// All processes but those that have ended.
 pub(super) fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.filter_map(process).collect()
 }
 
-/// A process, unless it has ended.
 pub(super) fn process(pid: i32) -> Option<Process> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The name stands in parentheses and may hold anything.
+    // The command name is in parentheses and may contain any character.
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut words = rest.split(' ');
     let state = words.next()?;
@@ -159,10 +150,10 @@ pub(super) fn process(pid: i32) -> Option<Process> {
 pub(super) fn kill(found: &Process) {
     use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
     let Some(pid) = Pid::from_raw(found.pid) else { return };
-    // From here on the id stands for one process: if it is the one that was found, that one is killed.
+    // From here on the descriptor pins one process. Kill only if that is still the process found before.
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if process(found.pid).is_some_and(|process| process.started == found.started) {
-        // Fails only if it is gone, or has become somebody else's: then there is nothing to do.
+        // Fails only if the process is gone or belongs to another user by now.
         let _ = pidfd_send_signal(&handle, Signal::KILL);
     }
 }
@@ -188,9 +179,9 @@ mod tests {
             (21, 20, 20, 9),
         ];
         let all = all.map(process);
-        let members = Family::of_call("").members(Some(10), &all);
+        let members = ProcessTree::of_call("").members(Some(10), &all);
         assert_eq!(members.iter().map(|member| member.pid).collect::<Vec<_>>(), [13, 12, 11, 14]);
-        assert_eq!(Family::of_call("").members(None, &all), []);
+        assert_eq!(ProcessTree::of_call("").members(None, &all), []);
     }
 
     #[test]
@@ -198,6 +189,6 @@ mod tests {
     fn this_process_is_seen_and_no_mark_is_given_twice() {
         let own = std::process::id() as i32;
         assert!(processes().iter().any(|process| process.pid == own && process.started > 0));
-        assert_ne!(Family::of_call("").mark(), Family::of_call("").mark());
+        assert_ne!(ProcessTree::of_call("").mark(), ProcessTree::of_call("").mark());
     }
 }

@@ -54,9 +54,9 @@ fn what_was_charged_for_a_grant_is_given_back_to_the_unit() {
     assert!(matches!(events[0], Event::Granted(_)));
     assert_ne!(place.accounts(), before);
     assert_eq!(place.queue.held(place.client), Ok(30));
-    assert_eq!(place.queue.give_back(job, &mut events).unwrap().payload, 1);
+    assert_eq!(place.queue.refund(job, &mut events).unwrap().payload, 1);
     assert_eq!(place.accounts(), before);
-    assert!(matches!(place.queue.give_back(job, &mut events), Err(SettleError::UnknownJob)));
+    assert!(matches!(place.queue.refund(job, &mut events), Err(SettleError::UnknownJob)));
     assert_eq!(place.accounts(), before, "once");
 }
 
@@ -65,7 +65,7 @@ fn what_is_queued_and_was_not_granted_has_nothing_to_give_back() {
     let mut place = Place::new();
     let job = place.enqueue(1, Price::flat(5));
     let before = place.accounts();
-    assert!(matches!(place.queue.give_back(job, &mut Vec::new()), Err(SettleError::NotRunning)));
+    assert!(matches!(place.queue.refund(job, &mut Vec::new()), Err(SettleError::NotRunning)));
     assert_eq!((place.accounts(), place.queue.queued()), (before, 1));
 }
 

@@ -1,30 +1,30 @@
-//! Tools whose work blocks: done off the runtime, told when nobody waits for it any more, and kept from acting
-//! after that.
+//! Tools with blocking work. The work runs on a blocking thread, learns when its caller is gone, and then has no further visible
+//! effect.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, ParamProblem};
+use ostler_kernel::port::{BoxFuture, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::declare::{crash, params};
+use super::tool_spec::{crash, params};
 
-/// A tool that is a function of its parameters `P`, of the workspace, and of whether anybody still waits.
-pub(super) struct Blocking<P> {
-    /// What it says of itself.
+/// A tool defined by plain functions over its parameters `P`.
+pub(super) struct BlockingTool<P> {
+    /// Declaration of the tool.
     pub spec: ToolSpec,
-    /// What a call with these parameters would do.
+    /// Class of a call.
     pub class: fn(&Map<String, Value>) -> CallClass,
-    /// What its schema cannot tell of literal parameters that are wrong.
+    /// Faults of literal parameters beyond the schema.
     pub check: fn(&Map<String, Value>) -> Vec<ParamProblem>,
-    /// Does it. Asks the [`Stop`] every few milliseconds.
-    pub work: fn(&P, &CallContext, &Stop) -> ToolResult,
+    /// The work. Checks the [`CancelFlag`] every few milliseconds.
+    pub work: fn(&P, &CallContext, &CancelFlag) -> ToolResult,
 }
 
-impl<P: DeserializeOwned + Send + 'static> Tool for Blocking<P> {
+impl<P: DeserializeOwned + Send + 'static> Tool for BlockingTool<P> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -41,30 +41,29 @@ impl<P: DeserializeOwned + Send + 'static> Tool for Blocking<P> {
         let work = self.work;
         Box::pin(async move {
             let params: P = params(permit)?;
-            off_runtime(move |stop| work(&params, &context, stop)).await
+            off_runtime(move |cancel| work(&params, &context, cancel)).await
         })
     }
 }
 
-/// Whether the caller has gone. Long work asks between its pieces.
+/// Set when the caller drops the call. Long work checks the flag between chunks.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stop(Arc<Caller>);
+pub(super) struct CancelFlag(Arc<Caller>);
 
 #[derive(Debug, Default)]
 struct Caller {
     gone: AtomicBool,
-    /// Held while something is done that others see.
     acting: Mutex<()>,
 }
 
-impl Stop {
-    /// Fails once the caller has gone; nobody sees that failure.
+impl CancelFlag {
+    /// Fails if the caller is gone; the failure reaches no one.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.0.gone.load(Ordering::SeqCst) { Err(crash("the call was given up")) } else { Ok(()) }
+        if self.0.gone.load(Ordering::SeqCst) { Err(crash("the call was cancelled")) } else { Ok(()) }
     }
 
-    /// Does what others see, unless the caller has gone. The caller cannot go meanwhile, so nothing is done after
-    /// a call was given up; what is done is short, as it holds the caller up.
+    /// Performs a visible effect, unless the caller is gone. The caller's drop waits for a running effect, so no effect happens after
+    /// a call was dropped. Keep effects short.
     pub(super) fn act<T>(&self, act: impl FnOnce() -> T) -> Result<T, Failure> {
         let _acting = self.0.acting.lock().unwrap_or_else(PoisonError::into_inner);
         self.check()?;
@@ -73,18 +72,17 @@ impl Stop {
 }
 
 #[cfg(test)]
-impl Stop {
-    /// One whose caller has gone.
-    pub(super) fn given_up() -> Stop {
-        let stop = Stop::default();
-        drop(Raise(stop.clone()));
-        stop
+impl CancelFlag {
+    pub(super) fn cancelled() -> CancelFlag {
+        let cancel = CancelFlag::default();
+        drop(RaiseOnDrop(cancel.clone()));
+        cancel
     }
 }
 
-struct Raise(Stop);
+struct RaiseOnDrop(CancelFlag);
 
-impl Drop for Raise {
+impl Drop for RaiseOnDrop {
     fn drop(&mut self) {
         let Caller { gone, acting } = &*self.0.0;
         gone.store(true, Ordering::SeqCst);
@@ -92,16 +90,16 @@ impl Drop for Raise {
     }
 }
 
-/// Runs `work` on a thread that may block. Dropping the future raises the [`Stop`]; work that does not ask it
-/// goes on to its end and its result is lost.
+/// Runs `work` on a blocking thread. Dropping the future sets the [`CancelFlag`]; work that ignores the flag runs to its end and
+/// its result is lost.
 pub(super) async fn off_runtime<T: Send + 'static>(
-    work: impl FnOnce(&Stop) -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&CancelFlag) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let stop = Stop::default();
-    let _raise = Raise(stop.clone());
-    match tokio::task::spawn_blocking(move || work(&stop)).await {
+    let cancel = CancelFlag::default();
+    let _raise = RaiseOnDrop(cancel.clone());
+    match tokio::task::spawn_blocking(move || work(&cancel)).await {
         Ok(result) => result,
-        Err(error) => Err(crash(format!("the tool broke off: {error}"))),
+        Err(error) => Err(crash(format!("the tool aborted: {error}"))),
     }
 }
 
@@ -113,12 +111,12 @@ mod tests {
     async fn work_learns_that_nobody_waits() {
         let (started, begun) = tokio::sync::oneshot::channel();
         let (finished, ended) = tokio::sync::oneshot::channel();
-        let call = tokio::spawn(off_runtime(move |stop| {
+        let call = tokio::spawn(off_runtime(move |cancel| {
             started.send(()).expect("the test waits");
-            while stop.check().is_ok() {
+            while cancel.check().is_ok() {
                 std::thread::yield_now();
             }
-            finished.send(stop.act(|| ()).is_err()).expect("the test waits");
+            finished.send(cancel.act(|| ()).is_err()).expect("the test waits");
             Ok(())
         }));
         begun.await.unwrap();
@@ -128,22 +126,22 @@ mod tests {
 
     #[test]
     fn a_caller_cannot_go_while_something_is_done() {
-        let stop = Stop::default();
-        let (done, going) = (AtomicBool::new(false), Raise(stop.clone()));
+        let cancel = CancelFlag::default();
+        let (done, going) = (AtomicBool::new(false), RaiseOnDrop(cancel.clone()));
         std::thread::scope(|scope| {
-            let acted = stop.act(|| {
+            let acted = cancel.act(|| {
                 scope.spawn(|| {
                     drop(going);
                     assert!(done.load(Ordering::SeqCst), "the caller went first");
                 });
-                while stop.check().is_ok() {
-                    std::thread::yield_now(); // until the caller is about to go
+                while cancel.check().is_ok() {
+                    std::thread::yield_now(); // until the caller starts to drop
                 }
                 done.store(true, Ordering::SeqCst);
             });
             assert!(acted.is_ok());
         });
-        assert!(stop.act(|| ()).is_err());
+        assert!(cancel.act(|| ()).is_err());
     }
 
     #[tokio::test]

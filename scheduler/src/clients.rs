@@ -10,7 +10,6 @@ use crate::error::{
 use crate::event::Event;
 use crate::run_queue::RunQueue;
 use crate::tier::Tier;
-use crate::tournament::{Key, Tournament};
 
 impl<P> RunQueue<P> {
     /// Adds a client without agents.
@@ -32,8 +31,8 @@ impl<P> RunQueue<P> {
             Latency::Normal => self.config.warp.normal,
             Latency::Batch => self.config.warp.batch,
         };
-        self.births += 1;
-        let (at, generation) = self.clients.insert(Client::new(&new, warp as i64, self.births), 0);
+        self.clients_created += 1;
+        let (at, generation) = self.clients.insert(Client::new(&new, warp as i64, self.clients_created), 0);
         Ok(ClientHandle { at, generation })
     }
 
@@ -44,11 +43,9 @@ impl<P> RunQueue<P> {
         if queued > 0 || found.in_flight > 0 {
             return Err(RemoveClientError::Busy { queued, in_flight: found.in_flight });
         }
-        let tier = found.tier;
         for agent in self.clients.remove(client.at).0.agents {
             self.agents.remove(agent);
         }
-        self.tiers.set(tier, client.at, Key::ABSENT);
         Ok(())
     }
 
@@ -69,9 +66,9 @@ impl<P> RunQueue<P> {
         }
         owner.agents.push(at);
         if number == 1 {
-            let mut contest = Tournament::default();
-            contest.set(0, self.agents[owner.agents[0]].key());
-            owner.contest = Some(Box::new(contest));
+            owner.agent_order = Some(Box::default());
+            let first = &mut self.agents[owner.agents[0]];
+            owner.reorder(owner.agents[0], first, first.is_free);
         }
         Ok(AgentHandle { at, generation })
     }
@@ -94,12 +91,12 @@ impl<P> RunQueue<P> {
         *balance = changed.ok_or(CreditError::Overflow { balance: *balance, amount })?;
         let balance = *balance;
         self.refresh_client(client.at, events);
-        self.tiers.forget_if_idle();
+        self.tiers.reset_owed_if_idle();
         Ok(balance)
     }
 
     /// Sets the balance of a client, which is metered from here on; it may be below zero.
-    pub fn meter(
+    pub fn set_balance(
         &mut self,
         client: ClientHandle,
         balance: i64,
@@ -115,7 +112,7 @@ impl<P> RunQueue<P> {
             self.refresh(events);
         }
         self.refresh_client(client.at, events);
-        self.tiers.forget_if_idle();
+        self.tiers.reset_owed_if_idle();
         Ok(())
     }
 
@@ -146,15 +143,14 @@ impl<P> RunQueue<P> {
             let moved = &mut self.clients[client.at];
             moved.account.shift(self.tiers.vruntime[tier as usize] - self.tiers.vruntime[from as usize]);
             moved.tier = tier;
-            self.tiers.set(from, client.at, Key::ABSENT);
-            self.tiers.set(tier, client.at, moved.key());
-            self.tiers.forget_if_idle();
+            moved.requeue(client.at, &mut self.tiers);
+            self.tiers.reset_owed_if_idle();
         }
         Ok(())
     }
 
     pub(crate) fn find_client(&self, client: ClientHandle) -> Result<&Client, UnknownClient> {
-        if self.clients.holds(client.at, client.generation) {
+        if self.clients.contains(client.at, client.generation) {
             Ok(&self.clients[client.at])
         } else {
             Err(UnknownClient)
@@ -170,7 +166,7 @@ impl<P> RunQueue<P> {
             .clamp(-limit, limit);
         let weight = (i64::from(client.base_weight) * (1000 + bend) / 1000).max(1) as u32;
         client.account.reweigh(weight, self.tiers.vruntime[client.tier as usize]);
-        self.tiers.set(client.tier, at, client.key());
+        client.requeue(at, &mut self.tiers);
         weight
     }
 }

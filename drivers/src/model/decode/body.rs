@@ -1,0 +1,224 @@
+//! The decoder of one response: bytes in, one answer or failure out.
+
+use std::mem;
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+
+use super::Protocol;
+use super::answer::{Answer, Delta};
+use super::anthropic::{Anthropic, Progress};
+use super::failure::{Class, Failure};
+use super::json::{self, Object, Parsed};
+use super::openai::OpenAi;
+use super::retry_after;
+use super::sse::{SseEvent, SseSplitter};
+
+/// Decodes one response of a provider.
+///
+/// # Examples
+///
+/// ```
+/// use ostler_drivers::model::decode::{Decoder, Finish, Protocol};
+///
+/// let mut decoder = Decoder::new(Protocol::OpenAi, 200, [].into_iter());
+/// for chunk in ["data: {\"choices\":[{\"delta\":{\"con", "tent\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"] {
+///     decoder.push(chunk.as_bytes());
+/// }
+/// let answer = decoder.end().unwrap();
+/// assert_eq!((answer.text.as_str(), answer.finish), ("hi", Finish::Stop));
+/// ```
+pub struct Decoder {
+    status: u16,
+    retry_after_s: Option<f64>,
+    message: Message,
+    reading: Reading,
+}
+
+/// What the bytes turned out to be.
+enum Reading {
+    /// Too few bytes to tell, or a document: the body so far.
+    Document(Vec<u8>),
+    Stream(SseSplitter),
+    /// The stream has ended; further bytes are not read.
+    Ended,
+    Failed(Failure),
+}
+
+enum Message {
+    OpenAi(OpenAi),
+    Anthropic(Anthropic),
+}
+
+/// Beginnings of an event stream.
+const STREAM_STARTS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+impl Decoder {
+    /// A decoder of a response with this status and these headers (names in any case). The content type is not asked:
+    /// servers label streams as documents and documents as streams, so the first bytes decide.
+    pub fn new<'a>(
+        protocol: Protocol,
+        status: u16,
+        headers: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Decoder {
+        let message = match protocol {
+            Protocol::OpenAi => Message::OpenAi(OpenAi::default()),
+            Protocol::Anthropic => Message::Anthropic(Anthropic::default()),
+        };
+        let retry_after_s = retry_after::seconds(headers);
+        Decoder { status, retry_after_s, message, reading: Reading::Document(Vec::new()) }
+    }
+
+    /// Takes more bytes of the body; returns the pieces of the answer that they complete.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        match &mut self.reading {
+            Reading::Document(body) => {
+                body.extend_from_slice(bytes);
+                if (200..300).contains(&self.status)
+                    && let Some(start) = stream_start(body)
+                {
+                    let body = mem::take(body);
+                    self.reading = Reading::Stream(SseSplitter::default());
+                    self.stream(&body[start..], &mut deltas);
+                }
+            }
+            Reading::Stream(_) => self.stream(bytes, &mut deltas),
+            Reading::Ended | Reading::Failed(_) => {}
+        }
+        deltas
+    }
+
+    /// Whether the answer is complete or has failed, so that no further byte matters.
+    pub fn is_over(&self) -> bool {
+        matches!(self.reading, Reading::Ended | Reading::Failed(_))
+    }
+
+    /// The answer, after the last byte.
+    ///
+    /// # Errors
+    ///
+    /// The provider reported a failure, the bytes are no answer, or they ended too early.
+    pub fn end(mut self) -> Result<Answer, Failure> {
+        let retry_after_s = self.retry_after_s;
+        let result = match mem::replace(&mut self.reading, Reading::Ended) {
+            Reading::Document(body) => self.document(&body),
+            Reading::Stream(splitter) => self.stream_end(splitter),
+            Reading::Ended => self.message.finish(),
+            Reading::Failed(failure) => Err(failure),
+        };
+        result.map_err(|failure| Failure { retry_after_s, ..failure })
+    }
+
+    fn stream(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) {
+        let Reading::Stream(splitter) = &mut self.reading else { return };
+        let (message, mut ended) = (&mut self.message, None);
+        let _ = splitter.push(bytes, |event| match message.event(&event, deltas) {
+            Ok(Progress::More) => ControlFlow::Continue(()),
+            Ok(Progress::Over) => {
+                ended = Some(Reading::Ended);
+                ControlFlow::Break(())
+            }
+            Err(failure) => {
+                ended = Some(Reading::Failed(failure));
+                ControlFlow::Break(())
+            }
+        });
+        if let Some(reading) = ended {
+            self.reading = reading;
+        }
+    }
+
+    /// A complete object cannot be half an object, so an event that lacks only its last empty line counts.
+    fn stream_end(mut self, splitter: SseSplitter) -> Result<Answer, Failure> {
+        if let Some(event) = splitter.end() {
+            let is_whole = is_done(&event.data)
+                || matches!(json::parse(&event.data), Parsed::Value(Value::Object(_)));
+            if is_whole && self.message.event(&event, &mut Vec::new())? == Progress::Over {
+                return self.message.finish();
+            }
+        }
+        // A call that was cut in its arguments must not look like a call.
+        if self.message.is_finished() { self.message.finish() } else { Err(Failure::bare(Class::Connection)) }
+    }
+
+    fn document(mut self, body: &[u8]) -> Result<Answer, Failure> {
+        let body = String::from_utf8_lossy(body.strip_prefix(BOM).unwrap_or(body));
+        if !(200..300).contains(&self.status) {
+            return Err(Failure::of_http(self.status, &body));
+        }
+        match json::parse(&body) {
+            Parsed::Value(Value::Object(document)) => {
+                match &mut self.message {
+                    Message::OpenAi(message) => message.document(&document)?,
+                    Message::Anthropic(message) => message.document(&document)?,
+                }
+                self.message.finish()
+            }
+            Parsed::Value(Value::Array(items)) if reports_error(&items) => {
+                Err(Failure::of_value(&Value::Array(items), &body))
+            }
+            Parsed::Value(_) | Parsed::Invalid => Err(Failure::bare(Class::InvalidOutput)),
+            Parsed::Cut => Err(Failure::bare(Class::Connection)),
+        }
+    }
+}
+
+impl Message {
+    fn event(&mut self, SseEvent { name, data }: &SseEvent, deltas: &mut Vec<Delta>) -> Result<Progress, Failure> {
+        if is_done(data) {
+            return Ok(Progress::Over);
+        }
+        if let Message::OpenAi(message) = self
+            && name != "error"
+            && message.plain_chunk(data, deltas)
+        {
+            return Ok(Progress::More);
+        }
+        let object: Object = match json::parse(data) {
+            Parsed::Value(Value::Object(object)) if name == "error" => return Err(Failure::of_object(&object)),
+            Parsed::Value(Value::Object(object)) => object,
+            Parsed::Value(value) if name == "error" => return Err(Failure::of_value(&value, data)),
+            _ if name == "error" => return Err(Failure::of_value(&Value::Null, data)),
+            Parsed::Cut => return Err(Failure::bare(Class::Connection)),
+            // A frame is never skipped: it may have held text.
+            Parsed::Value(_) | Parsed::Invalid => return Err(Failure::bare(Class::InvalidOutput)),
+        };
+        match self {
+            Message::OpenAi(message) => message.chunk(&object, deltas).map(|()| Progress::More),
+            Message::Anthropic(message) => message.event(name, &object, deltas),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        match self {
+            Message::OpenAi(message) => message.is_finished(),
+            Message::Anthropic(message) => message.is_finished(),
+        }
+    }
+
+    fn finish(self) -> Result<Answer, Failure> {
+        match self {
+            Message::OpenAi(message) => message.finish(),
+            Message::Anthropic(message) => message.finish(),
+        }
+    }
+}
+
+/// Where an event stream begins in the body; `None` while that is unknown, or if the body is a document.
+fn stream_start(body: &[u8]) -> Option<usize> {
+    let skipped = if body.starts_with(BOM) { BOM.len() } else { 0 };
+    let blanks = body[skipped..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count();
+    let start = skipped + blanks;
+    STREAM_STARTS.iter().any(|prefix| body[start..].starts_with(prefix)).then_some(start)
+}
+
+fn is_done(data: &str) -> bool {
+    data.trim() == "[DONE]"
+}
+
+fn reports_error(items: &[Value]) -> bool {
+    items.first().and_then(Value::as_object).is_some_and(|first| json::has(first, "error"))
+}

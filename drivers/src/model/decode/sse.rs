@@ -1,0 +1,92 @@
+//! Server-sent events: bytes in, events out.
+
+use std::borrow::Cow;
+use std::mem;
+use std::ops::ControlFlow;
+
+/// An event with data.
+pub(super) struct SseEvent {
+    /// Value of the last `event` field; empty if there is none.
+    pub(super) name: String,
+    pub(super) data: String,
+}
+
+/// Splits bytes into lines, and lines into events. Lines end with LF, CR or CRLF, also across chunks; each line is decoded as
+/// UTF-8 by itself, so a chunk may end within a character.
+#[derive(Default)]
+pub(super) struct SseSplitter {
+    /// Bytes of a line that has not ended.
+    line: Vec<u8>,
+    /// The last byte was a CR: an LF right after it belongs to the same line end.
+    ends_in_cr: bool,
+    name: String,
+    data: Option<String>,
+}
+
+impl SseSplitter {
+    /// Takes more bytes; calls `take` for each event that is complete, until `take` breaks.
+    pub(super) fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut take: impl FnMut(SseEvent) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if bytes.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        if mem::take(&mut self.ends_in_cr) {
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) {
+            let (line, is_cr) = (&bytes[..at], bytes[at] == b'\r');
+            let rest = &bytes[at + 1..];
+            let event = if self.line.is_empty() {
+                self.line(line)
+            } else {
+                self.line.extend_from_slice(line);
+                let line = mem::take(&mut self.line);
+                self.line(&line)
+            };
+            self.ends_in_cr = is_cr && rest.is_empty();
+            bytes = rest.strip_prefix(b"\n").filter(|_| is_cr).unwrap_or(rest);
+            if let Some(event) = event {
+                take(event)?;
+            }
+        }
+        self.line.extend_from_slice(bytes);
+        ControlFlow::Continue(())
+    }
+
+    /// The event that the end of the bytes left unfinished.
+    pub(super) fn end(mut self) -> Option<SseEvent> {
+        if !self.line.is_empty() {
+            let line = mem::take(&mut self.line);
+            // A line with bytes never ends an event.
+            let _ = self.line(&line);
+        }
+        let (name, data) = (self.name, self.data?);
+        Some(SseEvent { name, data })
+    }
+
+    /// Takes one line without its end; returns the event that an empty line completes.
+    fn line(&mut self, line: &[u8]) -> Option<SseEvent> {
+        if line.is_empty() {
+            let (name, data) = (mem::take(&mut self.name), self.data.take()?);
+            return (!data.trim().is_empty()).then_some(SseEvent { name, data });
+        }
+        let line: Cow<'_, str> = String::from_utf8_lossy(line);
+        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => match &mut self.data {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+                None => self.data = Some(value.to_owned()),
+            },
+            "event" => value.clone_into(&mut self.name),
+            _ => {}
+        }
+        None
+    }
+}

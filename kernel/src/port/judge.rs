@@ -1,0 +1,55 @@
+//! Judges: opinions on the quality of a run.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::BoxFuture;
+use crate::id::{AgentId, RunId};
+use crate::plan::Rule;
+use crate::run::RunOutcome;
+
+/// A run to judge.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JudgedRun {
+    /// Id of the run.
+    pub run: RunId,
+    /// The agent that executed the run.
+    pub agent: AgentId,
+    /// Id of the plan.
+    pub plan: String,
+    /// Purpose of the plan in its author's words.
+    pub title: Option<String>,
+    /// The plan's contract over its outputs.
+    pub contract: Vec<Rule>,
+    /// Outcome of the run.
+    pub outcome: RunOutcome,
+    /// Results of the executed outputs, by node.
+    pub outputs: Map<String, Value>,
+}
+
+/// Opinion of a judge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opinion {
+    /// Quality in thousandths.
+    pub quality_pm: u16,
+    /// Reason, in one line.
+    pub note: String,
+}
+
+/// Judges the quality of a run's outputs: code, a model or a service. Asked once per run, after its last attempt and before
+/// the scores are recorded.
+pub trait Judge: Send + Sync + 'static {
+    /// Name of the judge, as evaluations show it.
+    fn name(&self) -> &str;
+
+    /// Judges a run. An error, in words, leaves the quality unknown. Dropping the future loses the opinion. After a crash
+    /// the judge is asked again.
+    fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>>;
+}
+
+impl fmt::Debug for dyn Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Judge({})", self.name())
+    }
+}

@@ -1,0 +1,114 @@
+//! Tools: the devices that act on the world, and the trait [`Tool`].
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::BoxFuture;
+use super::attempt::{AttemptLog, NoLog};
+use crate::event::Failure;
+use crate::gate::{CallClass, Permit};
+
+/// Description of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// Name, such as `fs.read`.
+    pub name: String,
+    /// Version: part of the identity of every result.
+    pub version: String,
+    /// One line for people and models.
+    pub description: String,
+    /// JSON Schema of the parameters. At any depth, a text (or list of texts) with `format: path` is a path below the
+    /// workspace, and one with `format: uri` a URL of the egress list: the gate checks both.
+    pub params: Value,
+    /// JSON Schema of the result.
+    pub result: Value,
+}
+
+/// Result of a tool call: a JSON value, or a failure.
+pub type ToolResult = Result<Value, Failure>;
+
+/// The environment of a tool call.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The folder that the call may touch.
+    pub workspace: Arc<Path>,
+    /// Time until the call is abandoned, from its start.
+    pub timeout_ms: u64,
+    /// The log of the attempt: heartbeats, progress and steps.
+    pub attempt: Arc<dyn AttemptLog>,
+}
+
+impl CallContext {
+    /// The environment of a call outside of any attempt: its log keeps nothing.
+    pub fn without_log(workspace: Arc<Path>, timeout_ms: u64) -> CallContext {
+        CallContext { workspace, timeout_ms, attempt: Arc::new(NoLog) }
+    }
+}
+
+/// A parameter that passes the schema and still cannot work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamProblem {
+    /// Name of the parameter.
+    pub name: String,
+    /// The problem, as a sentence without a full stop.
+    pub what: String,
+    /// The remedy, as a sentence without a full stop.
+    pub help: String,
+    /// Line within the parameter's text, from 1, if known.
+    pub line: Option<usize>,
+}
+
+/// A tool: the only way for a node to act on the world.
+///
+/// A call needs a [`Permit`], which the gate alone can make. Tools keep no state of a run and retry nothing: a failure is a
+/// value, and the kernel decides about recovery.
+pub trait Tool: Send + Sync + 'static {
+    /// Description of the tool.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Classifies a call by its parameters: effect, impact, idempotency. Pure. Parameters that are not known yet are absent;
+    /// the class must cover the worst value of an absent one.
+    fn class(&self, params: &Map<String, Value>) -> CallClass;
+
+    /// Checks parameters beyond the schema before any call, such as the syntax of a pattern or template. Pure, and bounded
+    /// in time. Parameters that are not known yet are absent; those present may violate the schema. A problem must not
+    /// repeat the value. The default finds none.
+    fn check(&self, _params: &Map<String, Value>) -> Vec<ParamProblem> {
+        Vec::new()
+    }
+
+    /// True if calls only wait. Such a call becomes a durable timer without a slot; [`Tool::call`] is never reached.
+    fn is_timer(&self) -> bool {
+        false
+    }
+
+    /// Duration of a waiting call in milliseconds; `None` for other tools.
+    fn timer_ms(&self, _params: &Map<String, Value>) -> Option<u64> {
+        None
+    }
+
+    /// True if a call with these parameters only computes, for microseconds, and waits for nothing. The run's actor makes
+    /// such a call itself and writes intent and result together, which saves a task switch and a record; no record remains
+    /// of a call that kills the process. The default is `false`.
+    fn is_quick(&self, _params: &Map<String, Value>) -> bool {
+        false
+    }
+
+    /// Calls the tool. Dropping the future stops the call as far as possible (kills the process group, closes the
+    /// connection); effects until then stay.
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult>;
+}
+
+impl fmt::Debug for dyn Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tool({})", self.spec().name)
+    }
+}
+
+/// Environment variable that marks every process a tool starts: the id of the driving process, a dash, the number of the
+/// call, `@`, and a mark of the data folder. A marked process acts for a plan: the server refuses its requests to control
+/// runs, and the next process that opens the data folder ends it.
+pub const CALL_MARK: &str = "OSTLER_CALL";
