@@ -1,4 +1,4 @@
-//! What the tools say of their calls, and of themselves.
+//! Classes and declarations of the built-in tools.
 
 use expect_test::{Expect, expect};
 use ostler_drivers::tool::{ToolConfig, builtin};

@@ -1,4 +1,4 @@
-//! The `fs.*` tools over real files.
+//! The `fs.*` tools on real files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -255,7 +255,7 @@ async fn no_call_leaves_the_workspace_by_its_path_or_through_a_link() {
     assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "secret");
 }
 
-/// A thread that keeps exchanging a folder with a link that leads out.
+/// A thread that swaps a folder with a link leading out, over and over.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<u64>>,
@@ -406,7 +406,7 @@ async fn nothing_is_made_through_a_link_that_leads_nowhere() {
             assert_eq!(refused.unwrap_err().category, FailureCategory::Structural, "{mode} {target}");
         }
         assert!(!world.root().join(target).exists(), "{target}");
-        // The link itself may give way to a file.
+        // The link itself may be replaced.
         world.call("fs.write", json!({"path": "notes.txt", "text": "x", "mode": "replace"})).await.unwrap();
         assert!(!world.root().join(target).exists() && world.text("notes.txt") == "x", "{target}");
         std::fs::remove_file(link).unwrap();

@@ -1,4 +1,4 @@
-//! `http.request` against a real server on the loopback.
+//! `http.request` against a real server on the loopback interface.
 
 use crate::world::World;
 use expect_test::{Expect, expect};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 
-/// Gives every connection the same answer, then closes it. What it was asked can be read.
+/// Answers every connection with the same response and records the requests.
 struct Server {
     port: u16,
     asked: mpsc::UnboundedReceiver<String>,
@@ -36,7 +36,7 @@ impl Server {
         Server::answering(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await
     }
 
-    /// A world that may reach it by its address and by the name `localhost`.
+    /// A world that may reach the server by address and as `localhost`.
     fn world(&self) -> World {
         let port = self.port;
         World::with(&format!(
@@ -58,7 +58,7 @@ impl Server {
 fn is_whole(request: &[u8]) -> bool {
     const TLS_HANDSHAKE: u8 = 22;
     if request.first() == Some(&TLS_HANDSHAKE) {
-        return true; // it is answered with what is no handshake
+        return true; // answered by an invalid handshake
     }
     let text = String::from_utf8_lossy(request).to_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
@@ -148,7 +148,7 @@ async fn headers_and_bodies_that_cannot_be_sent_are_refused() {
         assert!(server.asked.try_recv().is_err(), "{name} was sent");
     }
     let shown = Server::ok("").await.shown(json!({"method": "GET", "headers": {"x": "a\r\nb: c"}})).await;
-    expect!["structural: the header x holds what no header can hold"].assert_eq(&shown);
+    expect!["structural: header x contains an invalid character"].assert_eq(&shown);
     let long = "x".repeat(HTTP_REQUEST_BYTES_MAX + 1);
     let shown = Server::ok("").await.shown(json!({"method": "POST", "body": long})).await;
     expect!["resource_exhaustion: the body has more than 5242880 bytes"].assert_eq(&shown);
@@ -182,7 +182,7 @@ async fn a_lost_answer_is_a_crash_and_no_connection_is_transient() {
         expect!["crash: lost the answer of http://127.0.0.1:PORT: end of file before message length reached"],
     )
     .await;
-    // It has its port, so that nobody else listens there, and does not listen itself.
+    // Bound but not listening, so that no other server takes the port.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = socket.local_addr().unwrap().port();

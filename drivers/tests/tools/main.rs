@@ -1,5 +1,5 @@
-//! The built-in tools over real files, processes and connections, each called through the gate.
-#![allow(clippy::unwrap_used)] // a test that cannot go on panics
+//! The built-in tools on real files, processes and connections, each called through the gate.
+#![allow(clippy::unwrap_used)] // a panic is a failed test
 
 mod class;
 mod fs;

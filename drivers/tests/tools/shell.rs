@@ -18,7 +18,6 @@ fn script(text: &str) -> Value {
     json!({"argv": ["sh", "-c", text]})
 }
 
-/// Waits for a fact; a fact that does not come to pass within a minute is a failure of the test.
 async fn until<T>(mut fact: impl FnMut() -> Option<T>) -> T {
     let wait = async {
         loop {
@@ -168,7 +167,7 @@ async fn who_leaves_the_group_does_not_hold_the_call_up() {
     until(|| (!is_alive(away)).then_some(())).await;
 }
 
-/// Gives a call up once its program has written `away`, and gives the process that it names there.
+/// Drops a call once its program has written `away`; returns the process named there.
 async fn given_up(world: &World, text: &str) -> i32 {
     let call = tokio::time::timeout(Duration::from_secs(3_600), world.call("shell.run", script(text)));
     tokio::select! {
@@ -195,7 +194,7 @@ async fn giving_a_call_up_kills_who_left_the_group_too() {
     }
 }
 
-/// A folder that is neither the workspace nor for temporary files.
+/// A folder outside the workspace and the temporary folder.
 fn elsewhere() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     assert!(!folder.path().starts_with(std::env::temp_dir()), "{}", folder.path().display());
@@ -247,7 +246,6 @@ async fn what_only_looks_writes_nowhere() {
     assert!(!world.root().join("new").exists());
 }
 
-/// Runs git in the workspace, with nobody's settings.
 fn git(world: &World, arguments: &[&str]) {
     let mut command = std::process::Command::new("git");
     command.current_dir(world.root()).args(arguments);
@@ -265,7 +263,7 @@ fn git(world: &World, arguments: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A repository, with a submodule, whose own settings name a program wherever git takes one.
+/// A repository with a submodule whose settings name a program in every possible place.
 fn hostile() -> World {
     let world = World::with("[shell]\nsandbox = false");
     let trap = world.root().join("trap");
@@ -355,7 +353,7 @@ async fn a_hostile_repository_starts_no_program_when_git_only_looks() {
     }
     let diff = world.call("shell.run", json!({"argv": ["git", "diff"]})).await.unwrap();
     assert!(diff["stdout"].as_str().unwrap().contains("-two\n+six\n"), "{diff}");
-    // The trap is one.
+    // The settings do start programs without the overrides.
     let acting = world.shown("shell.run", script("git status; git diff")).await;
     assert!(world.root().join("trapped").exists(), "{acting}");
 }
@@ -384,7 +382,7 @@ async fn input_and_output_may_both_be_large() {
     assert_eq!(unread["status"], 0);
 }
 
-/// In a process of its own, whose terminal is not that of the test.
+/// Runs in a process of its own, with a terminal of its own.
 #[tokio::test]
 async fn a_program_neither_types_at_the_terminal_of_its_holder_nor_asks_there() {
     const CHILD: &str = "OSTLER_TEST_AT_A_TERMINAL";
@@ -417,12 +415,11 @@ async fn a_program_neither_types_at_the_terminal_of_its_holder_nor_asks_there() 
         let shown = world.shown("shell.run", script(line)).await;
         assert!(shown.contains("Permission denied"), "{line}: {shown}");
     }
-    // What is no terminal is as it was.
+    // Other devices remain writable.
     let shown = world.shown("shell.run", script("echo x > /dev/null")).await;
     assert!(shown.contains("\"status\":0"), "{shown}");
 }
 
-/// Version of the kernel.
 fn kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.trim().parse().ok());

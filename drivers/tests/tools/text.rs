@@ -61,7 +61,7 @@ async fn a_search_that_cannot_be_whole_is_a_failure() {
         expect!["structural: give either files or path, not both"],
     )
     .await;
-    check("text.search", json!({"pattern": "a{9}{9}{9}{9}{9}{9}"}), expect![[r#"structural: pattern "a{9}{9}{9}{9}{9}{9}": no regular expression: it becomes larger than 1048576 bytes"#]]).await;
+    check("text.search", json!({"pattern": "a{9}{9}{9}{9}{9}{9}"}), expect![[r#"structural: pattern "a{9}{9}{9}{9}{9}{9}": no regular expression: it compiles to more than 1048576 bytes"#]]).await;
     let unclosed = tree().shown("text.search", json!({"pattern": "("})).await;
     assert!(unclosed.starts_with("structural: pattern \"(\":"), "{unclosed}");
 }

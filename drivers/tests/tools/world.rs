@@ -1,4 +1,4 @@
-//! A workspace, the built-in tools, and the one way to them: through the gate.
+//! A workspace with the built-in tools, called only through the gate.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use ostler_kernel::run::FailureCategory;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A workspace in a folder of its own, and tools set up by a piece of configuration.
+/// A workspace in a temporary folder, and tools with a configuration.
 pub(crate) struct World {
     folder: TempDir,
     tools: Vec<Arc<dyn Tool>>,
@@ -25,7 +25,7 @@ impl World {
         World::with("")
     }
 
-    /// With what `[tools]` would hold.
+    /// A world with this `[tools]` table.
     pub(crate) fn with(config: &str) -> World {
         let config: ToolConfig = toml::from_str(config).expect("the test's configuration is right");
         World {
@@ -35,14 +35,14 @@ impl World {
         }
     }
 
-    /// The workspace; its parent is not part of it.
+    /// The workspace; its parent is outside.
     pub(crate) fn root(&self) -> PathBuf {
         let root = self.folder.path().join("ws");
         std::fs::create_dir_all(&root).unwrap();
         root
     }
 
-    /// Writes a file of the workspace, folders included.
+    /// Writes a file of the workspace and creates missing folders.
     pub(crate) fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
         let path = self.root().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -57,7 +57,7 @@ impl World {
         self.tools.iter().find(|tool| tool.spec().name == name).expect("a built-in tool").clone()
     }
 
-    /// Calls a tool as the engine would: class, gate, permit, call.
+    /// Calls a tool as the engine does: class, gate, permit, call.
     pub(crate) async fn call(&self, name: &str, params: Value) -> ToolResult {
         let tool = self.tool(name);
         let root = self.root();
@@ -66,7 +66,7 @@ impl World {
         tool.call(permit, context).await
     }
 
-    /// What a call gives, or its failure, on one line; the workspace is called ROOT.
+    /// The result or failure of a call on one line, with the workspace as ROOT.
     pub(crate) async fn shown(&self, name: &str, params: Value) -> String {
         let shown = match self.call(name, params).await {
             Ok(value) => value.to_string(),
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// What the gate makes of a call of the highest intent in a scope of all built-in tools.
+/// The gate's verdict for the highest intent in a scope of all built-in tools.
 fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str, egress: Egress) -> Result<Permit, Failure> {
     let name = tool.spec().name.clone();
     let scope = Scope { tools: BTreeMap::from([(name.clone(), None)]) };
