@@ -21,7 +21,6 @@ use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-/// Counts calls.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicU32>);
 
@@ -67,7 +66,6 @@ async fn run_of(program: Program, more: Value) -> (System, RunId, Settled) {
     (system, run, settled)
 }
 
-/// What the attempts of a run noted.
 fn noted(journal: &dyn Journal, run: RunId) -> Vec<Event> {
     let stream = StreamId::attempts(&"local".into(), run);
     journal.read(stream, Seq(0), usize::MAX).unwrap().into_iter().map(|record| record.event).collect()
@@ -161,7 +159,7 @@ async fn the_same_id_with_another_input_fails_for_good_and_calls_nothing() {
     assert_eq!(settled, FAILED);
     let Failure { category, message } = failure(&system, run).await;
     assert_eq!(category, FailureCategory::Structural);
-    assert!(message.contains("step \"step\" was recorded with input "), "{message}");
+    assert!(message.contains("step \"step\": recorded with input "), "{message}");
     assert_eq!((attempts.get(), calls.get()), (2, 1));
 }
 
@@ -339,12 +337,12 @@ async fn what_a_program_may_not_do_is_said() {
         let step = agent.step("a", || async move { Ok(inner.step("a", async || Ok(Value::Null)).await?) });
         Ok(step.await?)
     });
-    assert_eq!(twice.await, "structural: step \"a\" is under way already: give each step an id of its own");
+    assert_eq!(twice.await, "structural: step \"a\": already running; give each step its own id");
     let long = fails(async |agent: ProgramContext, _| {
         let id = "x".repeat(STEP_ID_BYTES_MAX + 1);
         Ok(agent.step(id, async || Ok(Value::Null)).await?)
     });
-    assert_eq!(long.await, "structural: the id of a step has 201 bytes: 1 to 200 are right");
+    assert_eq!(long.await, "structural: step id of 201 bytes: use 1 to 200 bytes");
     let large = fails(async |agent: ProgramContext, _| {
         let large: String = agent.step("large", async || Ok("x".repeat(STEP_RESULT_BYTES_MAX))).await?;
         Ok(large.len().into())
@@ -355,7 +353,7 @@ async fn what_a_program_may_not_do_is_said() {
         assert_eq!(agent.progress("x".repeat(TOKEN_BYTES_MAX - 2)), Ok(()));
         Err(Failure::new(FailureCategory::Structural, large.to_string()))
     });
-    assert_eq!(token.await, "structural: the resume token has 4098 bytes, at most 4096 are kept");
+    assert_eq!(token.await, "structural: resume token of 4098 bytes: use at most 4096 bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -510,7 +508,7 @@ async fn a_step_that_acts_and_is_under_way_is_not_taken_for_lost() {
         });
         Ok(outer.await?.into())
     });
-    assert_eq!(given.await, "structural: step \"act\" is under way already: give each step an id of its own");
+    assert_eq!(given.await, "structural: step \"act\": already running; give each step its own id");
 }
 
 /// The same as [`fails`], of a program that acts.
@@ -552,7 +550,6 @@ async fn attempts_that_run_at_once_share_the_stream_of_their_run() {
     assert_eq!(results.count(), 256);
 }
 
-/// What the attempts of a run failed with.
 trait Failures {
     async fn collect_failures(self) -> Vec<String>;
 }

@@ -52,7 +52,6 @@ fn terms(system: &System) -> Submission {
     Submission { intent: 2, ..Submission::plan(any) }
 }
 
-/// The other run than this one.
 fn other(system: &System, run: RunId) -> Option<RunId> {
     system.runs(false).unwrap().iter().map(|row| row.run).find(|other| *other != run)
 }
@@ -118,7 +117,7 @@ async fn more_than_is_left_of_a_budget_is_not_given() {
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let Failure { category, message } = failure(&system, run).await;
     assert_eq!(category, FailureCategory::ResourceExhaustion);
-    assert!(message.starts_with("step \"child\" wants 100001 credits for a run, and "), "{message}");
+    assert!(message.starts_with("step \"child\": 100001 credits asked for a child run, "), "{message}");
     assert_eq!(other(&system, run), None);
 }
 

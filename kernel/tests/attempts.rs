@@ -60,7 +60,6 @@ fn plan(nodes: Value) -> Plan {
     draft.validate(&Settings::real(4, &Known)).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
-/// A run with its entry nodes ready.
 fn open(nodes: Value) -> Run {
     let mut run = Run::new(Arc::new(plan(nodes)), 1, 0);
     with(&mut run, |run, cx| run.decide(cx, RunInput::Propagate));
@@ -277,7 +276,7 @@ fn the_templates_of_a_node_make_no_more_text_together_than_one_template_may() {
     let told = |id: &str| given(id).map_err(|error| (error.category(), error.to_string()));
     let refused = |name: &str, bytes: usize, room: usize| {
         let told = format!(
-            "parameter {name} cannot put the result of a into its template: the text would have {bytes} bytes, \
+            "parameter {name}: the result of a does not fit the template: the text would have {bytes} bytes, \
              at most {room} are allowed here: use a smaller part, or fewer {{}}"
         );
         Err((FailureCategory::ParamMissing, told))
@@ -313,7 +312,6 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
     );
 }
 
-/// The deadline and an operator may both cancel.
 #[test]
 fn a_run_is_cancelled_once_however_often_that_is_said() {
     for (by, act, why) in [

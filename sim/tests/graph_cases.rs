@@ -1,4 +1,4 @@
-//! Every case of the graph conformance suite, events and their order included.
+//! Every case of the graph conformance suite, with the exact order of its events.
 
 use std::path::Path;
 
@@ -45,10 +45,10 @@ fn times_end_with_the_clock_and_none_is_before_the_beginning() {
     let times: Vec<i64> = times.map(|time| time.expect("a time")).collect();
     assert!(times.is_sorted(), "{times:?}");
     let refused = ostler_sim::graph::run_case(&case(-1)).expect_err("it is refused").to_string();
-    assert!(refused.contains("-1 is before the beginning"), "{refused}");
+    assert!(refused.contains("-1 ticks: a time is 0 or more"), "{refused}");
 }
 
-/// What a case gives at `place`. `plan` lacks what every case has: an id, a version, contracts.
+/// Checks the value at `place` of the parsed case. Adds id, version and contracts to `plan`.
 fn check_given(mut case: serde_json::Value, place: &str, expected: serde_json::Value) {
     let contract = || serde_json::json!([{"method": "schema"}]);
     case["id"] = "c".into();
@@ -66,7 +66,7 @@ fn check_given(mut case: serde_json::Value, place: &str, expected: serde_json::V
 #[test]
 fn what_the_words_of_the_format_say_holds_in_corners() {
     use serde_json::json;
-    // A scripted failure comes late like any other; only a reference that leads nowhere never does.
+    // Scripted failures take time like other outcomes; unresolvable references fail at once.
     check_given(
         json!({"plan": {"nodes": [{"id": "a", "timeout": 1}]}, "script": {"a": [{"fail": "param_missing", "dur": 3}]}}),
         "/late",
@@ -82,7 +82,7 @@ fn what_the_words_of_the_format_say_holds_in_corners() {
         "/inputs",
         json!(null),
     );
-    // What a change brings for nodes is for those that it adds.
+    // Outcomes of a delta belong to the nodes it adds.
     let contract = json!([{"method": "schema"}]);
     let delta =
         json!({"add": [{"id": "n", "contract": contract}], "script": {"a": [{"fail": "structural"}]}});
@@ -94,7 +94,7 @@ fn what_the_words_of_the_format_say_holds_in_corners() {
         "/outcome",
         json!("succeeded"),
     );
-    // Names that are no nodes wait for each other: no node does.
+    // Two references to missing nodes: no node waits for another.
     check_given(
         json!({"plan": {"outputs": ["a"], "nodes": [
             {"id": "a"}, {"id": "d"}, {"id": "j", "deps": ["x", "y", "x"], "join": "any_of", "dispatch": "ordered"},
@@ -131,7 +131,7 @@ fn what_is_no_case_is_told_with_its_name_and_what_is_wrong() {
         (r#""script": {"a": [{"ok": {"b": 1, "b": 2}}]}"#, "duplicate key \"b\""),
         (r#""replans": [{"add": [{"id": "b", "params": {"x": 1, "x": 2}}]}]"#, "duplicate key \"x\""),
         (r#""control": [{"at": 0.5, "op": "cancel_plan"}]"#, "floating point `0.5`"),
-        (r#""control": [{"at": 1, "op": "delta"}]"#, "give the operation a `delta`"),
+        (r#""control": [{"at": 1, "op": "delta"}]"#, "operator input: missing `delta`"),
         (
             r#""control": [{"at": 1, "op": "delta", "delta": {"add": [{"id": "b", "timeout": 1.5}]}}]"#,
             "the timeout of b is 1.5: times are whole numbers of ticks",

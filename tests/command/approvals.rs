@@ -98,7 +98,7 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
     assert_eq!((&answer["body"]["approve"], &answer["body"]["note"]), (&json!(true), &json!("fine")));
     assert_eq!(answer["body"]["by"], "ann");
-    world.ostler("approvals").exits(0).complains("nothing waits");
+    world.ostler("approvals").exits(0).complains("no approval is pending");
     world.ostler("doctor").exits(0);
 }
 
@@ -122,7 +122,7 @@ fn tests_and_the_folder_they_run_in_are_shown_with_the_action() {
     world
         .ostler("approvals")
         .exits(0)
-        .says("it would come to nothing: its test contract[0]: IMPACT_OVER_INTENT");
+        .says("would fail: its test contract[0]: IMPACT_OVER_INTENT");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     assert_eq!(summary(&world)["seq"], before["seq"], "what is refused is not written down");
     let digest = asked["digest"].as_str().unwrap();
     world.ostler(&format!("approve @last put --digest {}", &digest[..11])).exits(0);
-    world.ostler("approve @last put").exits(2).complains("is over");
+    world.ostler("approve @last put").exits(2).complains("closed, and node put is executed");
 }
 
 #[test]
@@ -237,9 +237,9 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
         std::thread::yield_now(); // the deadline is wall-clock time, with no process to signal it
     }
     world.ostler("approve @last ok").exits(2).complains("node ok: the deadline has passed");
-    let told = world.ostler("ps").exits(0).says("its time is over").says("queued");
+    let told = world.ostler("ps").exits(0).says("deadline passed").says("queued");
     assert!(!told.out.contains("approve"), "{}", told.out);
-    let listed = world.ostler("approvals").exits(0).says("its time is over");
+    let listed = world.ostler("approvals").exits(0).says("deadline passed");
     assert!(!listed.out.contains("ostler approve"), "{}", listed.out);
     world.ostler("show @last").exits(0).says("not executing: ostler resume");
     world.ostler("resume @last").exits(1).says("cancelled ok: no answer before the deadline");
@@ -346,7 +346,7 @@ fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
     run.until("waits for a person");
     world.ostler("checkpoint @last").exits(0).says("is suspended; `ostler resume");
     run.end().exits(3);
-    world.ostler("approvals").exits(0).complains("nothing waits");
+    world.ostler("approvals").exits(0).complains("no approval is pending");
     let shown = world.ostler("show @last").exits(0).says("takes it up again");
     assert!(!shown.out.contains("ostler reject"), "{}", shown.out);
     world.ostler("reject @last ok").exits(2).complains("suspended; `ostler resume ");
@@ -401,7 +401,7 @@ fn an_interjection_holds_a_run_until_somebody_has_answered() {
     run.until("opened: two");
     world.ostler("interject @last hold --within 0s").exits(2).complains("must be above 0; give a time");
     let held = world.ostler("interject @last hold --within 30m").exits(0);
-    held.says("is held: interjection-1 asks; `ostler approve ").says("continues in the process that holds");
+    held.says("is held by node interjection-1; `ostler approve ").says("continues in the process that holds");
     let asked = question(&world);
     assert_eq!((&asked["node"], &asked["params"]), (&json!("interjection-1"), &json!({"text": "hold"})));
     assert_eq!(summary(&world)["nodes"]["next"], "blocked");
