@@ -139,7 +139,7 @@ async fn nothing_that_a_job_opened_starts_after_its_deadline() {
         let opens = Program::new("opens", "1", |agent: ProgramContext, _: Value| async move {
             let plan = json!({"id": "c", "nodes": [{"id": "m", "tool": "hold", "timeout": "1h"}]});
             let plan: PlanDraft = serde_json::from_value(plan).unwrap();
-            agent.spawn("child", Child::plan(plan)).await?;
+            agent.spawn("child", ChildRunSpec::plan(plan)).await?;
             Ok(json!({}))
         });
         vec![hold.clone(), Arc::new(opens)]

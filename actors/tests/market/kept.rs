@@ -117,8 +117,8 @@ async fn what_the_runs_cost_that_a_job_opens_comes_out_of_its_reservation() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
     let source = json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"},
         {"id": "ask", "kind": "human_approval", "human_timeout": "9h", "deps": ["h"]}]});
-    let child = Child::plan(serde_json::from_value::<PlanDraft>(source).unwrap());
-    let child = Child { budget: Some(5_000), ..child };
+    let child = ChildRunSpec::plan(serde_json::from_value::<PlanDraft>(source).unwrap());
+    let child = ChildRunSpec { budget: Some(5_000), ..child };
     let tools = || -> Vec<Arc<dyn Tool>> {
         let child = child.clone();
         let opens = Program::new("opens", "1", move |agent: ProgramContext, _: Value| {

@@ -22,7 +22,6 @@ use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{JobFault, Offer, Stage};
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{ChildRunSpec, Journal, Seq, StreamId, Tool};
-use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 

@@ -1,5 +1,7 @@
 //! What is reserved for a job: nobody else spends it, and it is spent to the last.
 
+use ostler_kernel::run::RunStatus;
+
 use super::*;
 use crate::common::with_slots;
 
@@ -194,7 +196,7 @@ async fn who_waits_for_what_is_reserved_asks_again_at_an_even_pace() {
     assert_eq!(outcome.unwrap().unwrap(), RunStatus::Succeeded);
 }
 
-/// Whether a run waits for credits, each time that changed.
+/// True if a run waits for credits, each time that changed.
 fn waits(journal: &MemoryJournal, run: RunId) -> Vec<bool> {
     let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
     let waits = records.iter().filter_map(|record| match record.event {
