@@ -85,7 +85,7 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
     world.ostler("resume").exits(0);
     world.ostler("doctor").exits(0).says("nothing is broken");
     world.ostler("doctor --repair").exits(0).says("nothing is broken");
-    world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been quarantined went");
+    world.ostler("gc --quarantined --apply").exits(0).says("1 quarantined run removed");
     assert!(!world.ostler("ps").exits(0).out.contains(&runs[0]));
     assert!(!world.data().join("journal/quarantine").exists());
     world.ostler("doctor").exits(0);
@@ -104,7 +104,7 @@ fn damage_in_what_is_on_record_of_a_client_is_told_with_what_mends_it() {
         let refused = world.ostler(line).exits(4).complains("the journal is damaged at segment 1, offset 64");
         refused.complains("`ostler doctor --repair` quarantines it");
     }
-    world.ostler("doctor --repair").exits(0).says("! repaired       no run quarantined; 1 segment as found");
+    world.ostler("doctor --repair").exits(0).says("! repaired       no run quarantined; 1 segment kept as found");
     world.ostler("ps").exits(0).says("succeeded");
 }
 
@@ -155,8 +155,8 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         let aside = || fs::read_dir(world.data().join("artifacts/damaged")).into_iter().flatten().count();
         assert_eq!(aside(), usize::from(!missing));
         let gone =
-            world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been quarantined went");
-        assert_eq!((aside(), gone.out.contains("1 damaged result went: ")), (0, !missing), "{}", gone.out);
+            world.ostler("gc --quarantined --apply").exits(0).says("1 quarantined run removed");
+        assert_eq!((aside(), gone.out.contains("1 damaged result removed: ")), (0, !missing), "{}", gone.out);
         world.ostler("doctor").exits(0);
     }
 }
@@ -257,9 +257,9 @@ fn what_is_held_is_neither_repaired_nor_collected() {
     run(&world, "small.yaml");
     let held = ostler_store::Store::open(&world.data()).unwrap();
     for line in ["gc --older-than 1ms --apply", "doctor --repair"] {
-        world.ostler(line).exits(4).complains("held by process").complains("that process to end");
+        world.ostler(line).exits(4).complains("held by process").complains("after that process has ended");
     }
-    let again = format!("ask again when process {} has ended", std::process::id());
+    let again = format!("held by process {}; repeat the command", std::process::id());
     world.ostler("gc --older-than 1ms").exits(4).complains("held by process").complains(&again);
     drop(held);
 }

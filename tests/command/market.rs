@@ -226,7 +226,7 @@ fn a_job_that_is_late_when_it_is_resumed_is_stopped_and_told_to_be_late_and_that
         }
         // All remaining records are written by then.
         world.ostler("resume").exits(0).complains("nothing to resume: no run is open");
-        world.ostler("resume @last").exits(1).complains("is over, nothing is left to resume");
+        world.ostler("resume @last").exits(1).complains("is closed, so nothing is resumed");
         world.ostler("market ls").exits(0).says("failed").says("it was not over by its deadline");
         let shown = world.ostler("show @last --json").exits(0).lines().remove(0);
         assert_eq!(

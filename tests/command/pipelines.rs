@@ -34,7 +34,7 @@ fn a_pipeline_is_declared_published_to_and_looked_at() {
     world.ostler("pipeline publish web_testing recon load_result 1").exits(2).complains(
         "stage recon does not publish load_result: it declares api_found, page_discovered, sitemap_built",
     );
-    world.ostler("pipeline publish web_testing recon api_found {").exits(2).complains("the event: not JSON");
+    world.ostler("pipeline publish web_testing recon api_found {").exits(2).complains("event: not JSON");
     world
         .ostler("pipeline publish nobody recon api_found 1")
         .exits(2)
@@ -162,7 +162,7 @@ fn what_a_pipeline_does_not_need_any_more_goes_when_somebody_says_so() {
     let told = &world.ostler("gc --json").exits(0).lines()[0];
     assert_eq!((&told["pipeline_events"], &told["stage_records"]), (&1_120.into(), &112.into()));
     assert!(told["journal_bytes_after"].as_u64() < told["journal_bytes_before"].as_u64());
-    world.ostler("gc --apply").exits(0).says(&format!("{what} went: of "));
+    world.ostler("gc --apply").exits(0).says(&format!("{what} removed: of "));
     world.ostler("gc").exits(0).says("nothing to remove");
     world.ostler("doctor").exits(0);
     world.ostler("pipeline events p --from 1120").exits(2).complains("is gone");
@@ -229,10 +229,10 @@ fn events_that_nobody_heard_in_any_process_are_told_as_gone() {
 #[test]
 fn help_finds_the_page_of_every_word_for_a_fault_of_a_pipeline() {
     let world = World::new();
-    world.ostler("help idle_stage").exits(0).says("# pipeline: a pipeline that cannot be gone by");
+    world.ostler("help idle_stage").exits(0).says("# pipeline: invalid pipeline");
     world
         .ostler("help pipeline")
         .exits(0)
         .says("catch-up")
-        .says("# pipeline: a pipeline that cannot be gone by");
+        .says("# pipeline: invalid pipeline");
 }

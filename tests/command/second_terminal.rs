@@ -35,7 +35,7 @@ fn a_second_terminal_looks_runs_and_cancels() {
     follower.until("\"executed\"");
     world.ostler("run short.yaml --workspace work").exits(0).says("succeeded  short");
     let beside = world.ostler("doctor").exits(0).says("held by process").says("executes");
-    beside.says("its checksums and its index are not looked at");
+    beside.says("checksums and index were not checked");
     world.ostler(&format!("cancel {}", &run[24..])).exits(0).says("cancelled  long");
     holder.end().exits(1).says("cancelled  long");
     follower.end().exits(0).says("run_closed");

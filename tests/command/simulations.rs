@@ -70,5 +70,5 @@ fn cases_and_traces_come_from_stdin_as_plans_do() {
     let expects_nothing = piped("cases.jsonl", "simulate graph - --check").exits(2);
     expects_nothing.complains("stdin:1: case \"one\" has no `expect`");
     let beside = piped("trace.jsonl", "simulate queue - --check").exits(2);
-    beside.complains("beside stdin there is no file of what is expected");
+    beside.complains("--check: needs a file, not stdin");
 }

@@ -332,7 +332,7 @@ fn who_is_asked_can_see_all_of_it_and_how_the_run_stands_and_misses_nothing() {
     assert!(screen.contains("… 18 more lines") && !screen.contains("line 13."), "{screen}");
     assert!(screen.contains("v: view all") && screen.contains("^C: leave unanswered"), "{screen}");
     terminal.keys("yep");
-    terminal.until_says("\"yep\" is no answer. Possible are:");
+    terminal.until_says("\"yep\": not an answer. Possible are:");
     terminal.keys("v");
     terminal.until_says("line 30.");
     terminal.keys("");
