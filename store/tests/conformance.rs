@@ -1,6 +1,6 @@
-//! What every journal and every artifact store does, wherever it keeps things.
+//! Conformance suite of all journals and artifact stores.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 mod common;
 
@@ -18,12 +18,12 @@ use ostler_store::{
     SegmentJournal, Store,
 };
 
-/// Runs `check` against each journal, empty.
+/// Runs `check` against each kind of journal.
 fn each(check: impl Fn(&dyn Journal)) {
     check(&MemoryJournal::default());
     let folder = tempfile::tempdir().unwrap();
     check(&*Store::open(folder.path()).unwrap().0.journal);
-    // Segments of a few kilobytes: the index takes part, as most records are behind its mark.
+    // Small segments, so that the index holds most records.
     let folder = tempfile::tempdir().unwrap();
     check(&*Store::open_with(folder.path(), small()).unwrap().0.journal);
     let disk = ostler_store::disk::FaultyDisk::new();
@@ -62,7 +62,7 @@ fn records_read_back_in_order_with_their_numbers() {
 #[test]
 fn a_page_starts_after_and_ends_at_the_limit() {
     each(|journal| {
-        // Batches of several records, so that pages begin and end within one.
+        // Batches of several records: pages begin and end within a batch.
         let mut expected = 0;
         while expected < 200 {
             let events: Vec<Event> = (expected..expected + 7).map(numbered).collect();
@@ -175,7 +175,7 @@ fn changed_wakes_for_its_stream_and_past_its_number() {
             let changed = journal.changed(stream(1), Seq(1));
             tokio::pin!(changed);
             let mut sleeps = async |why: &str| {
-                // Polls once more and gives up: whoever is woken wrongly is done at once.
+                // A spurious wake-up would complete the future at once.
                 let polled = tokio::time::timeout(Duration::ZERO, &mut changed).await;
                 assert!(polled.is_err(), "{why}");
             };
@@ -212,7 +212,7 @@ fn the_table_of_runs_follows_the_records() {
         let standings = |open_only| -> Vec<_> {
             journal.runs(open_only).unwrap().into_iter().map(|row| (row.run, row.status)).collect()
         };
-        add(9, 0, numbered(1)); // a stream that no run was opened in has no line
+        add(9, 0, numbered(1)); // a stream without an opened run has no row
         (1..=3).for_each(|number| add(number, 0, opened(number)));
         let row = journal.runs(false).unwrap().pop().unwrap();
         assert_eq!(
@@ -259,7 +259,7 @@ fn the_table_of_accounts_adds_up_what_attempts_cost_by_client_and_agent() {
                 journal.append(vec![batch(stream(number, client), round, vec![ended])]).unwrap();
             }
         }
-        // One that was settled by nobody costs all the same; its accounts are the ones before.
+        // An unsettled result is charged too, and leaves the accounts unchanged.
         journal.append(vec![batch(stream(5, "acme"), 21, vec![result(1)])]).unwrap();
         let mut found: Vec<_> = journal.accounts().unwrap().into_iter().collect();
         found.sort_by(|a, b| (&a.client, &a.agent).cmp(&(&b.client, &b.agent)));
@@ -288,7 +288,7 @@ fn clients_with_records_are_listed_once() {
                 journal.append(vec![batch(*stream, expected, vec![event])]).unwrap();
             }
         }
-        // A conflict on a stream that is not there does not make it.
+        // A conflict does not create the stream.
         let nowhere = StreamId::client(&ClientId::from("nobody"));
         assert!(journal.append(vec![batch(nowhere, 5, vec![numbered(1)])]).is_err());
         journal.append(vec![batch(stream(1), 0, vec![opened(1)])]).unwrap();

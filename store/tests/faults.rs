@@ -1,6 +1,6 @@
-//! What the journal on disk does when things go wrong.
+//! The journal on a disk with faults.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 mod common;
 
@@ -35,7 +35,6 @@ fn read_all(disk: &FaultyDisk, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A disk that holds one segment with these bytes.
 fn disk_with(bytes: &[u8]) -> FaultyDisk {
     let disk = FaultyDisk::new();
     disk.open(SEGMENT, true).unwrap().write_at(bytes, 0).unwrap();
@@ -43,7 +42,7 @@ fn disk_with(bytes: &[u8]) -> FaultyDisk {
     disk
 }
 
-/// What was appended is a prefix of what was meant, at least `durable` records long.
+/// Checks that the journal holds a prefix of the expected records, `durable` long or longer.
 fn check_prefix(journal: &SegmentJournal, durable: u64, context: &str) -> u64 {
     let found = events(journal, stream(1));
     let count = found.len() as u64;
@@ -78,7 +77,7 @@ fn a_frame_cut_at_any_byte_is_dropped_and_told() {
     let journal = on(&disk);
     append_durably(&journal, 0);
     let start = (append_durably(&journal, 1).0 & 0xffff_ffff) as usize;
-    // As a kill leaves it: without the seal.
+    // Without a seal, as after a kill.
     let whole = read_all(&disk, SEGMENT);
     let len = whole[start..].iter().rposition(|byte| *byte != 0).unwrap() + 1;
     for cut in 0..len {
@@ -86,7 +85,7 @@ fn a_frame_cut_at_any_byte_is_dropped_and_told() {
             let mut bytes = whole.clone();
             bytes[start + cut..start + len].fill(fill);
             if bytes == whole {
-                continue; // the frame ends in just such a byte
+                continue; // the frame ends in the fill byte
             }
             let disk = disk_with(&bytes);
             let (journal, report) = reopen(&disk).unwrap();
@@ -104,8 +103,8 @@ fn a_frame_cut_at_any_byte_is_dropped_and_told() {
 
 #[test]
 fn what_a_torn_end_leaves_behind_never_comes_back() {
-    // Three frames of one write: the first is torn, the others are whole and just where new ones will end. No
-    // blocks are taken ahead, which would blank them by chance.
+    // Three frames of one write: the first is torn, and the others stand where new frames will end. Blocks allocated ahead
+    // would overwrite them, so there are none.
     let options = Options { prepare_bytes: 0, ..small() };
     let open = |disk: &FaultyDisk| SegmentJournal::on_disk(Arc::new(disk.clone()), options.clone()).unwrap();
     let disk = FaultyDisk::new();
@@ -129,7 +128,7 @@ fn what_a_torn_end_leaves_behind_never_comes_back() {
     assert_eq!((check_prefix(&journal, 3, "after another end"), report.torn), (3, None));
 }
 
-/// Waits until the writer is in a sync that the disk holds.
+/// Waits until the writer blocks in a sync.
 fn until_held(disk: &FaultyDisk) {
     let begun = std::time::Instant::now();
     while disk.syncs_waiting() == 0 {
@@ -156,7 +155,7 @@ fn a_flipped_byte_is_refused_or_dropped_but_never_given_out() {
             flipped.flip(SEGMENT, at, bits);
             let context = format!("bits {bits:#x} of byte {at}");
             match reopen(&flipped) {
-                // Only the seal and the blank bytes behind it may go.
+                // Only the seal and the zeros behind may be dropped.
                 Ok((journal, report)) => {
                     assert_eq!(check_prefix(&journal, 7, &context), 7);
                     assert!(report.torn.is_some(), "{context}");
@@ -167,7 +166,7 @@ fn a_flipped_byte_is_refused_or_dropped_but_never_given_out() {
                     assert!(damage.offset <= at as u64, "{context}: {damage}");
                     // A frame holds about a hundred bytes.
                     assert!(at < 64 || damage.offset + 250 > at as u64, "{context}: {damage}");
-                    // Of the last frame, the damaged bytes alone say whose it was.
+                    // The stream of the last frame is guessed from the damaged bytes.
                     let told = at < 64 || at >= last || damage.streams == [stream(1)];
                     assert!(told, "{context}: {damage}");
                 }
@@ -175,7 +174,7 @@ fn a_flipped_byte_is_refused_or_dropped_but_never_given_out() {
             }
         }
     }
-    // Without the seal, only the last write may be taken for torn.
+    // Without the seal, only the last write may count as torn.
     for at in 64..unsealed.iter().rposition(|byte| *byte != 0).unwrap() + 1 {
         let flipped = disk_with(&unsealed);
         flipped.flip(SEGMENT, at, 4);
@@ -255,7 +254,7 @@ fn a_power_cut_keeps_what_was_durable_whatever_else_it_keeps() {
             for number in 0..appends {
                 let position = append(&journal, count);
                 count += 1;
-                // From a sync for each to hardly any, so that writes of many sectors are torn as well.
+                // From one sync per append to hardly any, to tear long writes as well.
                 if number % (1 + seed % 6 * 9) == 0 {
                     wait(&journal, position).unwrap();
                     durable = count;
@@ -297,7 +296,7 @@ fn what_a_failed_sync_left_in_memory_is_written_again_before_it_counts() {
         disk.fail_sync_after(0);
         let _ = wait(&journal, append(&journal, 1));
         drop(journal);
-        // The process ends, the machine does not: the next one reads what may never have reached the disk.
+        // The machine keeps running: the next process reads cached data that may never have reached the disk.
         disk.repair_syncs();
         let journal = on(&disk);
         let found = check_prefix(&journal, 1, "reopened");
@@ -349,13 +348,13 @@ fn a_full_disk_acknowledges_nothing_lets_operators_through_and_goes_on_when_ther
 #[test]
 fn a_journal_that_is_opened_on_a_full_disk_lets_operators_through_and_takes_no_reserve_from_what_fits() {
     let cancel = || vec![batch(stream(2), 0, vec![Event::Operator(OperatorAct::CancelPlan)])];
-    // With its reserve taken before: that is for operators.
+    // With a reserve from an earlier opening.
     let disk = FaultyDisk::new();
     let journal = on(&disk);
     append_durably(&journal, 0);
     drop(journal);
     disk.set_capacity(Some(disk.used()));
-    // However often it is opened so.
+    // Opened twice.
     drop(on(&disk));
     let journal = on(&disk);
     let refused = journal.append(vec![batch(stream(1), 1, vec![numbered(1)])]);
@@ -364,7 +363,7 @@ fn a_journal_that_is_opened_on_a_full_disk_lets_operators_through_and_takes_no_r
     assert_eq!(wait(&journal, position), Ok(()));
     disk.set_capacity(None);
     append_durably(&journal, 1);
-    // Without one: what room there is is for everybody, whether or not the reserve alone would fit.
+    // Without a reserve, all records may use the free space, whether or not the reserve would fit.
     let enough = {
         let disk = FaultyDisk::new();
         append_durably(&on(&disk), 0);
@@ -440,7 +439,7 @@ fn a_frame_of_an_earlier_epoch_behind_a_later_one_is_refused() {
     let stale = FaultyDisk::new();
     let journal = on(&stale);
     append_durably(&journal, 0);
-    // A second process takes over, as it might where locks do not hold, and both go on at the same place.
+    // A second process takes over without a working lock, and both write at the same address.
     let fresh = disk_with(&read_all(&stale, SEGMENT));
     let newer = on(&fresh);
     append_durably(&newer, 1);
@@ -464,7 +463,7 @@ fn a_frame_of_an_earlier_epoch_is_refused_even_if_its_records_would_follow() {
     let newer = on(&fresh);
     append_durably(&newer, 1);
     let end = read_all(&fresh, SEGMENT).iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    // What the first writes now is of streams that the second never touched.
+    // The first process writes to streams the second never touches.
     let places = [2, 3].map(|number| {
         let position = journal.append(vec![batch(stream(number), 0, vec![numbered(number)])]).unwrap();
         wait(&journal, position).unwrap();

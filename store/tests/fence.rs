@@ -1,6 +1,6 @@
-//! A process that was suspended while another took its folder over, and goes on.
+//! Fencing of a process suspended while another takes the folder over.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 mod common;
 
@@ -14,11 +14,10 @@ use ostler_kernel::event::Event;
 use ostler_kernel::port::Journal;
 use ostler_store::Store;
 
-/// Where the child finds the folder; without it, it is not a child.
+/// Environment variable with the child's folder; unset in the parent.
 const FOLDER: &str = "OSTLER_TEST_FENCE_FOLDER";
 
-/// Not a test but the process that is suspended: appends a record for each line that it is told, and says what became
-/// of it.
+/// The suspended child process: appends a record per line of input and prints the result.
 #[test]
 fn child_that_appends_when_it_is_told() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -88,7 +87,7 @@ fn a_writer_that_was_suspended_while_its_folder_was_taken_over_writes_nothing_mo
         assert_eq!(stale.says(), format!("durable {number}"));
     }
     stale.signal("STOP");
-    // While the lock is there, nobody takes over from one that may still write.
+    // The suspended process still holds the lock.
     let refused = Store::open_with(&path, small()).err().unwrap().to_string();
     assert!(refused.contains(&format!("process {}", stale.child.id())), "{refused}");
     std::fs::remove_file(path.join("lock")).unwrap();

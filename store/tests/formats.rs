@@ -1,9 +1,8 @@
-//! A journal in the bytes of every released format: a folder of an older version is read.
+//! Golden bytes of a segment in every released format. `events-1.hex` has the records.
 //!
-//! The records themselves stand in `events-1.hex`; this is what is around them. A line that changes means that old
-//! journals cannot be read any more: that takes a new format, and a golden file beside this one.
+//! A changed line makes existing journals unreadable: introduce a new format and another golden file instead.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 mod common;
 
@@ -18,7 +17,7 @@ use ostler_store::disk::{Disk, FaultyDisk};
 
 const SEGMENT: &str = "0000000001.seg";
 
-/// What is in it: an append to two streams, a record that is packed, and the seal.
+/// The content: an append to two streams, a compressed record, and the seal.
 fn written() -> [(u64, Vec<Event>); 2] {
     [(1, vec![opened(1), numbered(7), result(6_000)]), (2, vec![opened(2)])]
 }
@@ -37,7 +36,7 @@ fn a_segment_has_the_bytes_of_the_released_format() {
     let journal = on(&disk);
     let [(first, mut events), (second, others)] = written();
     let late = events.split_off(1);
-    // One write each, so that the bytes do not depend on the time.
+    // One write per append, so the flags do not depend on timing.
     for batches in [
         vec![batch(stream(first), 0, events), batch(stream(second), 0, others)],
         vec![batch(stream(first), 1, late)],
@@ -60,7 +59,7 @@ fn a_segment_of_the_released_format_is_read() {
     let disk = FaultyDisk::new();
     let segment = disk.open(SEGMENT, true).unwrap();
     segment.write_at(&bytes, 0).unwrap();
-    // What is behind the last byte that is not zero is blank.
+    // Zeros follow.
     segment.set_len(small().segment_bytes).unwrap();
     disk.sync().unwrap();
     let (journal, report) = SegmentJournal::on_disk(Arc::new(disk), small()).unwrap();

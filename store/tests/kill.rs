@@ -1,6 +1,6 @@
-//! A process that is killed without warning, again and again.
+//! A process killed repeatedly.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 mod common;
 
@@ -12,10 +12,10 @@ use common::{batch, events, numbered, small, stream, wait};
 use ostler_kernel::port::Journal;
 use ostler_store::Store;
 
-/// Where the child finds the folder; without it, it is not a child.
+/// Environment variable with the child's folder; unset in the parent.
 const FOLDER: &str = "OSTLER_TEST_KILL_FOLDER";
 
-/// Not a test but the process that is killed: appends, and says what is durable.
+/// The killed child process: appends records and prints the durable ones.
 #[test]
 fn child_that_appends_until_it_is_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };

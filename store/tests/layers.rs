@@ -1,6 +1,6 @@
 //! The layers of this crate: which folder of `src` may use which.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,6 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The text without line comments.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
@@ -50,7 +49,6 @@ fn supers(code: &str) -> usize {
     (1..).take_while(|count| code.contains(&"super::".repeat(*count))).last().unwrap_or(0)
 }
 
-/// Everything a file uses against the table.
 fn violations(layer: &str, depth: usize, code: &str) -> Vec<String> {
     let allowed = LAYERS.iter().find(|(name, _)| *name == layer).unwrap().1;
     let mut found: Vec<String> = crate_paths(code)

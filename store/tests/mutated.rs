@@ -1,5 +1,5 @@
-//! A real segment with bytes changed, cut, moved and repeated: a fixed number of them, the same ones each time.
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+//! Opening and reading mutated segments, with a fixed seed.
+#![allow(clippy::unwrap_used)] // shared test functions
 
 mod common;
 
@@ -15,10 +15,9 @@ mod entry;
 
 const SEED: u64 = 7;
 
-/// Changed segments.
 const ROUNDS: usize = 1_500;
 
-/// The bytes of a segment with records of two streams, one of them packed, and how many there are.
+/// A segment with records of two streams, one compressed, and the number of records.
 fn segment() -> (Vec<u8>, usize) {
     let disk = FaultyDisk::new();
     let open = on(&disk);

@@ -1,12 +1,12 @@
-//! The journal on a disk that does everything wrong, one thing after another, by seed.
+//! Simulated lives of a journal, by seed, on a disk with faults.
 //!
-//! A life is drawn from each seed: appends to several streams, waits, power cuts, kills, syncs that fail, a disk that
-//! fills up, bytes that flip. Whatever comes, what was acknowledged is there, nothing else is made up, and an append to
-//! several streams is there as a whole or not at all.
+//! Each seed determines a sequence of appends to several streams, waits, power cuts, kills, failed syncs, a full disk and
+//! flipped bytes. Afterwards all acknowledged records exist, no record is invented, and each append to several streams is
+//! complete or absent.
 //!
-//! `OSTLER_SEEDS` says how many (1,000 unless told otherwise), `OSTLER_SEED` tries a single one.
+//! `OSTLER_SEEDS` sets the number of seeds (default 1,000), `OSTLER_SEED` runs a single one.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 mod common;
 
@@ -21,18 +21,16 @@ use ostler_store::{JournalOpened, OpenJournalError, SegmentJournal};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Seeds unless `OSTLER_SEEDS` says otherwise.
 const SEEDS: u64 = 1_000;
 
-/// Things that happen in one life.
 const STEPS: usize = 40;
 
 const STREAMS: u64 = 4;
 
-/// Says on a panic which seed it was.
-struct Told(u64);
+/// Prints the seed on a panic.
+struct SeedOnPanic(u64);
 
-impl Drop for Told {
+impl Drop for SeedOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("seed {0}: OSTLER_SEED={0} cargo test --workspace --test seeds", self.0);
@@ -45,7 +43,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, found {text:?}")))
 }
 
-/// What became of lives, so that a test that meets no faults is noticed.
+/// Counts of events, to notice a test without faults.
 #[derive(Debug, Default)]
 struct Met {
     acknowledged: u64,
@@ -58,7 +56,7 @@ struct Met {
     lost: u64,
 }
 
-/// An append: how long each of its streams was after it.
+/// An append, with the length of each stream afterwards.
 struct Append {
     position: Position,
     ends: BTreeMap<u64, usize>,
@@ -69,11 +67,10 @@ struct Life<'a> {
     met: &'a mut Met,
     disk: FaultyDisk,
     journal: Option<SegmentJournal>,
-    /// What was appended to each stream, as far as it may still be there.
+    /// Appended events by stream, without those known to be lost.
     meant: BTreeMap<u64, Vec<Event>>,
-    /// How much of it was acknowledged, or was read after an opening.
+    /// Number of events by stream acknowledged, or read after an opening.
     durable: BTreeMap<u64, usize>,
-    /// Appends of which nobody knows yet.
     open: Vec<Append>,
     count: u64,
 }
@@ -125,7 +122,7 @@ impl Life<'_> {
         }
     }
 
-    /// An event that is told from others by its number; now and then a long one.
+    /// A numbered event; one in ten is long.
     fn event(&mut self) -> Event {
         self.count += 1;
         let long = if self.random.random_range(0..10) == 0 { self.random.random_range(0..800) } else { 10 };
@@ -157,7 +154,7 @@ impl Life<'_> {
 
     fn failed(&mut self, error: JournalError) {
         match error {
-            // The disk filled up meanwhile, and what was not durable was taken back.
+            // The disk was full, and the journal has rolled back.
             JournalError::Full(_) | JournalError::Conflict { .. } => {
                 self.met.full += 1;
                 let answers: Vec<_> =
@@ -182,7 +179,7 @@ impl Life<'_> {
         }
     }
 
-    /// What an operator does when the journal writes nothing any more.
+    /// Restarts the process after poisoning, sometimes with a power cut.
     fn restart(&mut self) {
         self.journal = None;
         self.disk.repair_syncs();
@@ -204,7 +201,7 @@ impl Life<'_> {
         self.reopen();
     }
 
-    /// The process ends between two instructions, the machine goes on: what was written is there, synced or not.
+    /// Kills the process; written data survives, synced or not.
     fn kill(&mut self) {
         self.met.kills += 1;
         let disk = self.disk.kill();
@@ -222,7 +219,6 @@ impl Life<'_> {
         self.reopen();
     }
 
-    /// A byte changes while nobody has the journal open, which was closed in good order.
     fn flip(&mut self) {
         self.close();
         self.journal = None;
@@ -248,7 +244,7 @@ impl Life<'_> {
                 self.disk.flip(&name, at, bits);
                 self.reopen();
             }
-            // The seal, which holds no record.
+            // The bit was in the seal, which holds no record.
             Ok(opened) => self.opened(opened),
             Err(error) => panic!("{name}, byte {at}: {error}"),
         }
@@ -266,7 +262,7 @@ impl Life<'_> {
         self.look();
     }
 
-    /// Compares what is there with what was meant, and goes on from it.
+    /// Compares the journal with the expected events, and continues with the events found.
     fn look(&mut self) {
         let mut there = BTreeMap::new();
         for (of, meant) in &self.meant {
@@ -296,7 +292,7 @@ fn whatever_the_disk_does_what_was_acknowledged_is_there_and_nothing_else() {
     };
     let (mut met, all) = (Met::default(), seeds.end - seeds.start);
     for seed in seeds {
-        let _told = Told(seed);
+        let _told = SeedOnPanic(seed);
         let disk = FaultyDisk::new();
         let (meant, durable, open) = Default::default();
         let random = StdRng::seed_from_u64(seed);

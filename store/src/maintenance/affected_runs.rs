@@ -38,7 +38,7 @@ pub(super) fn affected_runs(
             runs.entry(run).or_insert(why);
         }
     };
-    for (stream, lsn) in &survey.affected {
+    for (stream, lsn) in &survey.affected_streams {
         add(stream, format!("records are lost before {lsn}"));
     }
     match indexed {
@@ -116,7 +116,7 @@ pub(super) fn client_losses(
 ) -> Vec<ClientLoss> {
     let is_client = |stream: &StreamId| stream.kind == StreamKind::Client;
     let mut losses = BTreeMap::new();
-    for (stream, lsn) in survey.affected.iter().filter(|(stream, _)| is_client(stream)) {
+    for (stream, lsn) in survey.affected_streams.iter().filter(|(stream, _)| is_client(stream)) {
         losses.insert(*stream, format!("records are lost before {lsn}"));
     }
     for (stream, from) in indexed.into_iter().flat_map(|indexed| streams_with_lost_end(survey, indexed)) {

@@ -165,7 +165,7 @@ impl Removal {
                 remaining => Ok(remaining),
             },
             log_starts: self.compaction.log_starts(),
-            dropped_frames: &survey.misplaced,
+            dropped_frames: &survey.misplaced_frames,
             kept_copies: &BTreeMap::new(),
             accounts: survey.tables.accounts.values().cloned().collect(),
             epoch,

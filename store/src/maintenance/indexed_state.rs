@@ -23,7 +23,8 @@ impl IndexedState {
     /// Reads the index and the frames behind the mark. `None` if the damage lies behind the mark, or if the index is unusable.
     pub(super) fn read(files: &SegmentFiles, index: &Index, survey: &Survey) -> Option<IndexedState> {
         let mark = index.mark().ok()??;
-        let ends = survey.lost.iter().map(|(_, end)| *end).chain(survey.misplaced.iter().copied());
+        let ends =
+            survey.lost_ranges.iter().map(|(_, end)| *end).chain(survey.misplaced_frames.iter().copied());
         if ends.max().is_some_and(|end| end > mark.upto) {
             return None;
         }

@@ -44,7 +44,7 @@ pub(super) fn affected_pipelines(
             affected.entry(stream.key).or_insert(why);
         }
     };
-    for (stream, lsn) in &survey.affected {
+    for (stream, lsn) in &survey.affected_streams {
         add(stream, format!("records are lost before {lsn}"));
     }
     match indexed {

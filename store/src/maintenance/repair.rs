@@ -55,13 +55,13 @@ pub(crate) fn repair(
     let Diagnosis { survey, indexed, mut list, list_damaged, .. } = diagnosis;
     list.extend(runs.iter().map(|one| (one.row.run, one.clone())));
     let findings = Findings {
-        bytes_lost: survey.lost.iter().map(|(from, to)| to.0.saturating_sub(from.0)).sum(),
+        bytes_lost: survey.lost_ranges.iter().map(|(from, to)| to.0.saturating_sub(from.0)).sum(),
         damages: survey.damages,
         runs,
         pipelines,
         clients,
         charges_known: indexed.is_some(),
-        clients_unsure: indexed.is_none() && !survey.lost.is_empty(),
+        clients_unsure: indexed.is_none() && !survey.lost_ranges.is_empty(),
         list_damaged,
         kept: kept.into_values().collect(),
     };
@@ -105,8 +105,9 @@ fn diagnose(files: &SegmentFiles, index: &Index) -> Result<Diagnosis, OpenJourna
 }
 
 fn kept_copies(survey: &Survey, epoch: u64) -> BTreeMap<u32, String> {
-    let lost = survey.lost.iter().map(|(from, _)| from.segment());
-    let damaged: BTreeSet<u32> = lost.chain(survey.misplaced.iter().map(|lsn| lsn.segment())).collect();
+    let lost = survey.lost_ranges.iter().map(|(from, _)| from.segment());
+    let damaged: BTreeSet<u32> =
+        lost.chain(survey.misplaced_frames.iter().map(|lsn| lsn.segment())).collect();
     let name = |number| format!("{}{}{epoch}", segment::name(number), quarantine::DAMAGED);
     damaged.into_iter().map(|number| (number, name(number))).collect()
 }
@@ -130,13 +131,13 @@ impl Diagnosis {
             affected_runs::is_of(stream, &self.runs) || pipeline_damage::is_of(stream, &self.pipelines)
         };
         let dropped: HashSet<StreamId> = survey.heads.keys().filter(is_dropped).copied().collect();
-        let clients = survey.affected.keys().filter(|stream| stream.kind == StreamKind::Client);
+        let clients = survey.affected_streams.keys().filter(|stream| stream.kind == StreamKind::Client);
         let what = Rewrite {
             dropped_streams: &dropped,
             renumbered_streams: &clients.copied().collect(),
             replacement: &|_| Ok(None),
             log_starts: &HashMap::new(),
-            dropped_frames: &survey.misplaced,
+            dropped_frames: &survey.misplaced_frames,
             kept_copies: kept,
             accounts: self.indexed.as_ref().map_or_else(
                 || survey.tables.accounts.values().cloned().collect(),

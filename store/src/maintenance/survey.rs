@@ -22,10 +22,10 @@ pub(super) struct Survey {
     pub(super) damages: Vec<Damage>,
     pub(super) segments: Vec<u32>,
     /// Unreadable ranges, torn ends excluded: start, and where reading continues.
-    pub(super) lost: Vec<(Lsn, Lsn)>,
-    pub(super) misplaced: BTreeSet<Lsn>,
+    pub(super) lost_ranges: Vec<(Lsn, Lsn)>,
+    pub(super) misplaced_frames: BTreeSet<Lsn>,
     /// Streams with missing or unreadable records, and the address showing it.
-    pub(super) affected: BTreeMap<StreamId, Lsn>,
+    pub(super) affected_streams: BTreeMap<StreamId, Lsn>,
     /// Each stream's head, and the address of the stream's last frame.
     pub(super) heads: HashMap<StreamId, (StreamHead, Lsn)>,
     pub(super) tables: Tables,
@@ -65,7 +65,7 @@ impl Survey {
     }
 
     pub(super) fn first_lost_after(&self, lsn: Lsn) -> Option<Lsn> {
-        self.lost.iter().map(|(from, _)| *from).find(|from| *from > lsn)
+        self.lost_ranges.iter().map(|(from, _)| *from).find(|from| *from > lsn)
     }
 
     fn add_segment(&mut self, number: u32, before: u32, bytes: &[u8], last: bool) {
@@ -105,15 +105,15 @@ impl Survey {
 
     fn add_damage(&mut self, damage: Damage, end: Lsn) {
         if !damage.torn {
-            self.lost.push((Lsn::new(damage.segment, damage.offset), end));
+            self.lost_ranges.push((Lsn::new(damage.segment, damage.offset), end));
         }
         self.damages.push(damage);
     }
 
     fn add_misplaced(&mut self, lsn: Lsn, what: String, streams: Vec<StreamId>) {
-        self.misplaced.insert(lsn);
+        self.misplaced_frames.insert(lsn);
         for stream in &streams {
-            self.affected.entry(*stream).or_insert(lsn);
+            self.affected_streams.entry(*stream).or_insert(lsn);
         }
         self.damages.push(Damage::new(lsn, what, streams));
     }
@@ -157,7 +157,7 @@ impl Survey {
     fn add_section(&mut self, lsn: Lsn, section: &Section<'_>, events: &[Event]) {
         let known = self.heads.insert(section.stream, (section.head(), lsn)).unwrap_or_default().0;
         if !section.follows(&known) {
-            self.affected.entry(section.stream).or_insert(lsn);
+            self.affected_streams.entry(section.stream).or_insert(lsn);
             match self.damages.last_mut() {
                 Some(damage) => damage.add_stream(section.stream),
                 None => {

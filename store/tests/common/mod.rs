@@ -1,5 +1,5 @@
-//! What the tests of this crate share: events, batches, journals.
-#![allow(dead_code)] // each test file uses some of it
+//! Events, batches and journals for tests.
+#![allow(dead_code)] // each test file uses a part
 
 use std::sync::Arc;
 
@@ -16,10 +16,9 @@ pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Longer than any wait here takes, and shorter than a test may hang.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Waits for a position without a runtime of the caller's.
+/// Waits until a position is durable, on a runtime of its own.
 pub(crate) fn wait(
     journal: &dyn Journal,
     position: Position,
@@ -54,7 +53,6 @@ pub(crate) fn opened(number: u64) -> Event {
     }))
 }
 
-/// An event that is told from others by its number.
 pub(crate) fn numbered(number: u64) -> Event {
     Event::Parked { reason: format!("number {number}") }
 }
@@ -76,7 +74,7 @@ pub(crate) fn result(bytes: usize) -> Event {
     }))
 }
 
-/// The end of an attempt after which its client stands at this virtual time, and what it cost.
+/// The result of an attempt with the client's virtual time afterwards, and a cost.
 pub(crate) fn charged(vruntime: i64, cost: u64) -> Event {
     let Event::AttemptResult(result) = result(1_000) else { unreachable!() };
     let accounts = Some(Accounts { client_vruntime: vruntime, ..Accounts::default() });
@@ -87,7 +85,7 @@ pub(crate) fn batch(stream: StreamId, expected: u64, events: Vec<Event>) -> Stre
     StreamBatch { stream, expected: Seq(expected), at_ms: 1_700_000_000_000 + expected as i64, events }
 }
 
-/// Sizes at which a few kilobytes fill a segment.
+/// Options with segments of a few kilobytes.
 pub(crate) fn small() -> Options {
     Options { segment_bytes: 8 * 1024, prepare_bytes: 1024, reserve_bytes: 4096, ..Options::default() }
 }
@@ -96,7 +94,6 @@ pub(crate) fn on(disk: &FaultyDisk) -> SegmentJournal {
     SegmentJournal::on_disk(Arc::new(disk.clone()), small()).unwrap().0
 }
 
-/// All events of a stream.
 pub(crate) fn events(journal: &dyn Journal, stream: StreamId) -> Vec<Event> {
     journal.read(stream, Seq(0), usize::MAX).unwrap().into_iter().map(|record| record.event).collect()
 }

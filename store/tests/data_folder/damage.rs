@@ -1,4 +1,4 @@
-//! What is damaged, torn or gone: it is told, never given out, and set aside on demand.
+//! Damaged, torn and missing data: reported, never returned, and quarantined by a repair.
 
 use std::fs::File;
 
@@ -7,7 +7,6 @@ use redb::{Database, ReadableTable, TableDefinition};
 
 use super::*;
 
-/// What the segments of a journal hold.
 fn segments(path: &Path) -> Vec<Vec<u8>> {
     let mut files: Vec<_> =
         fs::read_dir(path.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -42,7 +41,7 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
         let refused = Store::open_with(&lost, small()).map(drop).unwrap_err();
         let OpenError::Damaged { damages, .. } = &refused else { panic!("{what}: {refused}") };
         assert!(damages.iter().any(|damage| damage.what.contains("the end is missing")), "{what}: {refused}");
-        // Nor does anybody clear away what its records would need.
+        // Collecting is refused too.
         let retention = RetentionPolicy { closed_before_ms: Some(i64::MAX), quarantined: false };
         for removed in [
             Store::open_with(&lost, Options { retention, ..small() }).map(drop),
@@ -52,12 +51,12 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
             assert!(matches!(removed, Err(OpenError::Damaged { .. })), "{what}: {removed:?}");
         }
         let found = Store::examine(&lost).unwrap().journal;
-        assert_eq!(segments(&lost), before, "{what}: who only looks changes nothing");
+        assert_eq!(segments(&lost), before, "{what}: inspection changes nothing");
         assert!(found.charges_known && !found.runs.is_empty(), "{what}: {found:?}");
         assert_eq!(Store::repair(&lost).unwrap().journal.runs, found.runs, "{what}");
         assert!(Store::examine(&lost).unwrap().is_sound(), "{what}");
         let (store, _) = Store::open_with(&lost, small()).unwrap();
-        // Charged is what was charged, and no run that was over is open again.
+        // Charges stay, and no closed run is open again.
         let spent: u64 = store.journal.accounts().unwrap().iter().map(|row| row.spent).sum();
         assert_eq!(spent, (1..=20).sum::<u64>(), "{what}");
         let rows = store.journal.runs(false).unwrap();
@@ -66,7 +65,7 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
         assert_eq!(set_aside, found.runs.len(), "{what}");
         assert!(store.journal.runs(true).unwrap().iter().all(|row| row.run == run(20)), "{what}");
         drop(store);
-        // Nobody knows of it where there is no index: that looks like a journal that never had it.
+        // Without an index the missing end goes unnoticed.
         let unknown = folder.path().join(format!("unknown-{at}"));
         copy(&path, &unknown);
         lose(&unknown);
@@ -129,7 +128,7 @@ fn a_segment_whose_header_is_damaged_is_kept_whoever_looks() {
         copy(&path, &damaged);
         let segment = damaged.join(format!("journal/{damage:010}.seg"));
         if name == "alone" {
-            // The last one is there, and none of those before it.
+            // The last segment exists, its predecessors do not.
             (first..last).for_each(|number| {
                 fs::remove_file(damaged.join(format!("journal/{number:010}.seg"))).unwrap()
             });
@@ -155,7 +154,7 @@ fn a_torn_end_is_told_from_damage_whatever_its_bytes_look_like() {
     let (store, _) = Store::open(&path).unwrap();
     let journal = &*store.journal;
     wait(journal, journal.append(vec![batch(stream(1), 0, vec![opened(1)])]).unwrap()).unwrap();
-    // Nearly every byte may be the first of a frame of megabytes, as far as its header says.
+    // Nearly every offset passes for the header of a frame of megabytes.
     let reason: String = noise(100_000).chars().flat_map(|letter| [letter, 'a', 'a', '\u{1}']).collect();
     let large = journal.append(vec![batch(stream(1), 1, vec![Event::Parked { reason }])]).unwrap();
     wait(journal, large).unwrap();
@@ -202,7 +201,7 @@ fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out
     let mut bytes = fs::read(&segment).unwrap();
     bytes[1000] ^= 1;
     fs::write(&segment, bytes).unwrap();
-    // Who would write is refused; who looks reads whatever is not damaged.
+    // Opening is refused; opening for inspection reads all intact data.
     let refused = Store::open(folder.path()).map(drop).unwrap_err();
     let inspect = Options { inspect: true, ..small() };
     let (store, _) = Store::open_with(folder.path(), inspect).unwrap();
@@ -222,7 +221,7 @@ fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out
     drop(store);
     assert!(matches!(refused, OpenError::Damaged { damages, .. } if damages == found));
     assert_eq!(Store::examine(folder.path()).unwrap().journal.damages, found);
-    // What is beyond the limit is swept beside what goes on, which stops when something is found.
+    // A background thread scrubs the segments beyond the limit, and poisons the journal on damage.
     let little = Options { scrub_bytes_max: 0, ..small() };
     let (store, _) = Store::open_with(folder.path(), little).unwrap();
     let begun = std::time::Instant::now();
@@ -268,7 +267,7 @@ fn a_damaged_artifact_is_never_given_out_and_can_be_stored_again() {
     assert_eq!(Store::examine(folder.path()).unwrap().artifacts, []);
 }
 
-/// Takes the first entry of a table of the index away, or lets the second say what the first does. Every checksum holds.
+/// Removes the first entry of an index table, or copies the value of the first to the second, with valid checksums.
 fn tamper(path: &Path, table: &str, replaces: bool) {
     let database = Database::open(path.join("index.redb")).unwrap();
     let write = database.begin_write().unwrap();

@@ -1,6 +1,6 @@
-//! The data folder on a real file system.
+//! The data folder on the file system.
 
-#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+#![allow(clippy::unwrap_used)] // shared test functions
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,7 +19,7 @@ use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunRo
 use ostler_kernel::run::RunOutcome;
 use ostler_store::{FORMAT, OpenError, Opened, Options, RetentionPolicy, Store};
 
-/// Opens a folder. A look at a segment that goes on beside may hold on to it for a moment after it was closed here.
+/// Opens a folder, retrying: a background scrub may hold the folder for a moment after closing.
 fn open(path: &Path) -> (Store, Opened) {
     loop {
         match Store::open_with(path, small()) {
@@ -31,7 +31,7 @@ fn open(path: &Path) -> (Store, Opened) {
     }
 }
 
-/// Runs, clients and records enough for several segments; the last run stays open.
+/// Appends runs and clients filling several segments; the last run stays open.
 fn fill(store: &Store) {
     let journal = &*store.journal;
     let set = Event::ClientSet { client: client(), weight: 1, contracted: false };
@@ -78,7 +78,7 @@ fn check_filled(store: &Store, context: &str) {
     assert!(position.is_ok(), "{context}: {position:?}");
 }
 
-/// Copies a folder as a kill would leave it: what was written, and nobody's last words.
+/// Copies a folder, as a kill would leave it.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -279,7 +279,7 @@ fn the_index_may_be_gone_broken_older_or_of_another_journal() {
     }
     fs::write(&index, vec![0xa5; whole.len()]).unwrap();
     check("noise", Some(true));
-    // Any page may be wrong: the database may notice, panic, or hand out nonsense.
+    // On a corrupted page the database may report an error, panic, or return wrong data.
     for at in (0..whole.len()).step_by(whole.len() / 60) {
         let mut bytes = whole.clone();
         let end = (at + 64).min(bytes.len());
@@ -287,7 +287,7 @@ fn the_index_may_be_gone_broken_older_or_of_another_journal() {
         fs::write(&index, bytes).unwrap();
         check(&format!("wrong from byte {at}"), None);
     }
-    // The index of another journal, which has nothing in common with this one, or a client.
+    // The index of another journal, sharing no stream, or one client.
     let other = folder.path().join("other");
     drop(open(&other));
     let set = Event::ClientSet { client: client(), weight: 2, contracted: true };
@@ -305,7 +305,6 @@ fn the_index_may_be_gone_broken_older_or_of_another_journal() {
     check_filled(&store, "killed");
 }
 
-/// What stands in a folder, without those in it.
 fn files(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let paths = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     let files = paths.filter(|path| path.is_file());
@@ -352,7 +351,6 @@ fn records_without_a_format_file_are_read_and_it_is_made_anew() {
     assert!(!open(folder.path()).1.format_missing);
 }
 
-/// Text that packing makes no smaller.
 fn noise(bytes: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

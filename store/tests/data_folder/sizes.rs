@@ -1,4 +1,4 @@
-//! Records, streams, segments and artifacts of any size and number.
+//! Many and large records, streams, segments and artifacts.
 
 use ostler_kernel::event::{AttemptIntent, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
@@ -48,10 +48,10 @@ fn a_long_stream_is_read_by_pages_from_more_segments_than_are_kept_open() {
     drop(store);
     assert!(fs::read_dir(folder.path().join("journal")).unwrap().count() > 70);
     check(&open(folder.path()).0, "opened");
-    // Built at once, the stream's places fill several entries of the index.
+    // Rebuilt at once, the stream's addresses fill several entries of the index.
     fs::remove_file(folder.path().join("index.redb")).unwrap();
     check(&open(folder.path()).0, "built again");
-    // Segments of another length are still read whole.
+    // Segments of another length are read completely.
     check(&Store::open(folder.path()).unwrap().0, "opened with larger segments");
 }
 
@@ -111,7 +111,7 @@ fn more_artifacts_than_are_taken_at_a_time_are_all_stored() {
     runtime().block_on(async {
         let puts = (0..200).map(|number| store.artifacts.put(artifact(number)));
         let mut puts: Vec<_> = puts.map(Box::pin).collect();
-        // All at once: each is polled before any is done.
+        // Concurrently: each future is polled before any completes.
         std::future::poll_fn(|context| {
             puts.retain_mut(|put| match put.as_mut().poll(context) {
                 std::task::Poll::Ready(stored) => stored.map(|_| false).unwrap(),
@@ -129,7 +129,7 @@ fn more_artifacts_than_are_taken_at_a_time_are_all_stored() {
     assert_eq!(unnamed.artifacts, 200);
 }
 
-/// What a step of a chain writes: the intent with two transitions, the result with two more.
+/// The records of a chain's step: the intent and the result, with their transitions.
 fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
     let node = NodeId::from(format!("step-{number:03}").as_str());
     let moved = |from, to, reason| {
