@@ -1,4 +1,4 @@
-//! Dry runs: the decisions of the kernel and the order of the scheduler, against a scripted world in virtual time.
+//! Dry runs: the decisions of kernel and scheduler against a scripted outside in virtual time.
 #![forbid(unsafe_code)]
 
 pub mod graph;

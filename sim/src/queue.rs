@@ -1,7 +1,8 @@
 //! Replays a trace of run queue operations: JSON lines in, JSON lines out, the same bytes every time.
 //!
-//! A trace names clients, agents, models and jobs by text; this module keeps those names and the plans whose nodes wait,
-//! and leaves every decision to [`RunQueue`].
+//! A trace names clients, agents, models and jobs by text. This module maps those names to handles, keeps the plans of
+//! the
+//! trace, and leaves every decision to [`RunQueue`].
 //!
 //! ```
 //! let printed = ostler_sim::queue::run_trace(r#"
@@ -10,7 +11,9 @@
 //!     {"op":"dispatch"}
 //!     {"op":"settle","id":"nobody","actual":5}
 //! "#);
-//! assert_eq!(printed, "{\"d\":\"job\",\"c\":\"ada\",\"t\":1,\"v\":0}\n{\"error\":\"unknown_job\",\"op\":\"settle\"}\n");
+//! assert_eq!(printed, "{\"d\":\"job\",\"c\":\"ada\",\"t\":1,\"v\":0}
+//! {\"error\":\"unknown_job\",\"op\":\"settle\"}
+//! ");
 //! ```
 
 mod plan;
@@ -26,18 +29,18 @@ use ostler_scheduler::{
 use self::plan::{Plan, Ready, Shape};
 use self::record::{BadShape, ConfigChange, Node, Record, Stated};
 
-/// The outcome lines of a whole trace.
+/// Output lines of a whole trace.
 pub fn run_trace(input: &str) -> String {
     let (mut trace, mut printed) = (Trace::new(), String::new());
     input.split('\n').for_each(|line| trace.line(line, &mut printed));
     printed
 }
 
-/// A trace under way.
+/// State of a trace between two lines.
 pub struct Trace {
     config: Config,
     queue: RunQueue<Job>,
-    /// True if a client was ever added: the settings stay from then on.
+    /// True after the first client was added: the settings are then fixed.
     started: bool,
     clients: BTreeMap<String, Tenant>,
     names: BTreeMap<ClientHandle, String>,
@@ -69,7 +72,7 @@ enum InUse {
     Placed(JobHandle),
 }
 
-/// The reason why an operation is refused, as the trace prints it.
+/// Error code of a refused operation, as printed.
 type Code = &'static str;
 
 impl Default for Trace {
@@ -79,7 +82,6 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// A trace before its first line.
     pub fn new() -> Self {
         let config = Config::default();
         Self {
@@ -95,7 +97,7 @@ impl Trace {
         }
     }
 
-    /// Applies one line (without its line feed) and appends what it prints. A line of white space is skipped.
+    /// Applies one line (without its line feed) and appends its output. Skips blank lines.
     pub fn line(&mut self, line: &str, printed: &mut String) {
         let line = line.trim_matches([' ', '\t', '\r']);
         if line.is_empty() {
@@ -228,7 +230,7 @@ impl Trace {
         Ok(())
     }
 
-    /// The agent of this name, made if it is not there yet.
+    /// Returns the agent of this name; registers a new one if needed.
     fn agent(&mut self, client: &str, id: String) -> AgentHandle {
         let tenant = self.clients.get_mut(client).expect("the operation began by finding the client");
         *tenant.agents.entry(id).or_insert_with(|| {
@@ -295,7 +297,7 @@ impl Trace {
         self.end_wait(plan, ready.len());
     }
 
-    /// Takes note that `nodes` of a plan wait no longer, and forgets the plan with the last of them.
+    /// Subtracts `nodes` from the waiting nodes of a plan and drops the plan at zero.
     fn end_wait(&mut self, plan: u64, nodes: usize) {
         let found = &self.plans[&plan];
         let (client, over) = (found.client.clone(), found.is_over());
@@ -461,7 +463,7 @@ fn checked_weight(weight: Option<i64>) -> Result<u32, Code> {
     if (1..=WEIGHT_MAX).contains(&weight) { Ok(weight) } else { Err("bad_weight") }
 }
 
-/// A stated integer; one below zero becomes one above every range, to be refused where the range is known.
+/// Maps negative integers above every valid range; the operation then refuses them.
 fn unsigned(stated: i64) -> u64 {
     u64::try_from(stated).unwrap_or(u64::MAX)
 }

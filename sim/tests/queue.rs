@@ -1,12 +1,12 @@
-//! The run queue against recorded traces, and against the model they were recorded from where that is at hand.
+//! The run queue against recorded traces, and against the reference model if it is available.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ostler_sim::queue::run_trace;
 
-/// Seeds compared with the model in every test run, and the draws of each. `OSTLER_QUEUE_SEEDS`, `OSTLER_QUEUE_DRAWS` and
-/// `OSTLER_QUEUE_SEED` (the first one) replace them.
+/// Seeds per test run and draws per seed. Overrides: `OSTLER_QUEUE_SEEDS`, `OSTLER_QUEUE_DRAWS`; `OSTLER_QUEUE_SEED`
+/// sets the first seed.
 const SEEDS: u32 = 40;
 const DRAWS: u32 = 150;
 
@@ -71,7 +71,7 @@ fn our_copies_of_the_traces_are_the_published_ones() {
     }
 }
 
-/// Prints, for each seed, a random trace and what the model makes of it, each ended by a line of its own.
+/// Prints a random trace per seed and the model's output, each followed by a separator line.
 const MODEL: &str = r#"
 import sys
 sys.path.insert(0, sys.argv[1])

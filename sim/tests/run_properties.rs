@@ -1,13 +1,13 @@
-//! What holds of every run, whatever the plan and the world: random plans, random outcomes, people and operators.
+//! Properties of every run: random plans, random outcomes, people and operators.
 
-#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A random case. Edges lead from lower to higher numbers, so most plans are valid.
+/// A random case. Edges lead from lower to higher numbers, so most plans are acyclic.
 fn case(failures: bool) -> impl Strategy<Value = Value> {
     let node = (
         prop::collection::vec((any::<prop::sample::Index>(), 0..10u8), 0..4),
@@ -168,7 +168,7 @@ proptest! {
         if slots == 0 {
             prop_assert_eq!(makespan, critical);
         } else {
-            // makespan <= work/m + (1 - 1/m) * critical path
+            // Graham's bound: makespan <= work/m + (1 - 1/m) * critical path
             prop_assert!(makespan * slots <= work + (slots - 1) * critical, "{} with {} slots", makespan, slots);
         }
     }

@@ -1,4 +1,4 @@
-//! Plans of a trace: nodes that wait for others, and what becomes of them when those end.
+//! Plans of a trace: waiting nodes and their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use ostler_scheduler::{AgentHandle, Price};
 
 use super::record::Node;
 
-/// A plan whose nodes are queued as their dependencies are settled.
+/// A plan. Its nodes enter the queue when their dependencies are settled.
 pub(super) struct Plan {
     pub(super) client: String,
     pub(super) agent: AgentHandle,
@@ -32,12 +32,12 @@ pub(super) struct Ready {
 pub(super) struct Shape {
     followers: Vec<Vec<usize>>,
     missing: Vec<usize>,
-    /// Every node after those it depends on.
+    /// Topological order of the nodes.
     order: Vec<usize>,
 }
 
 impl Shape {
-    /// The order of the nodes; `unknown_dep` or `cyclic_dag` if there is none. The ids differ from each other.
+    /// Sorts nodes topologically. Ids must be unique. Errors: `unknown_dep`, `cyclic_dag`.
     pub(super) fn of(nodes: &[Node]) -> Result<Self, &'static str> {
         let numbers: BTreeMap<&str, usize> =
             nodes.iter().zip(0..).map(|(node, number)| (node.id.as_str(), number)).collect();
@@ -67,7 +67,7 @@ impl Shape {
 }
 
 impl Plan {
-    /// A plan all of whose nodes still wait; a node's rank is its charge and that of the costliest path below it.
+    /// A plan with every node waiting. The rank of a node is the cost of its costliest path to an end, itself included.
     pub(super) fn new(
         client: String,
         agent: AgentHandle,
@@ -103,7 +103,7 @@ impl Plan {
             .collect()
     }
 
-    /// Nodes that the end of `number` makes ready, in the order of the plan.
+    /// Nodes that became ready with the end of `number`, in plan order.
     pub(super) fn ready_after(&self, number: usize) -> Vec<Ready> {
         let freed = |follower: usize| self.nodes[follower].waits && self.nodes[follower].missing == 1;
         self.nodes[number]
@@ -114,19 +114,19 @@ impl Plan {
             .collect()
     }
 
-    /// Takes note that `number` was queued.
+    /// Marks `number` as queued.
     pub(super) fn queued(&mut self, number: usize) {
         self.nodes[number].waits = false;
     }
 
-    /// Takes note that `number` was settled.
+    /// Marks `number` as settled.
     pub(super) fn settled(&mut self, number: usize) {
         for follower in std::mem::take(&mut self.nodes[number].followers) {
             self.nodes[follower].missing -= 1;
         }
     }
 
-    /// Ends the wait of `number` and of everything below it; returns what is below, in the order of the plan.
+    /// Cancels `number` and its descendants; returns the descendants in plan order.
     pub(super) fn cancel(&mut self, number: usize) -> Vec<String> {
         self.nodes[number].waits = false;
         let (mut gone, mut below) = (BTreeSet::new(), vec![number]);
@@ -141,7 +141,7 @@ impl Plan {
         gone.into_iter().map(|number| self.nodes[number].id.clone()).collect()
     }
 
-    /// True if no node waits any more, so that nothing will ever be asked of the plan.
+    /// True if no node waits: the plan can be dropped.
     pub(super) fn is_over(&self) -> bool {
         self.nodes.iter().all(|node| !node.waits)
     }

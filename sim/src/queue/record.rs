@@ -1,6 +1,6 @@
-//! The lines of a trace: which operation, which fields, which types.
+//! The lines of a trace: operations, fields and types.
 //!
-//! Everything a line gets wrong here is one error, `bad_op`; ranges that depend on the state are the operation's own.
+//! Every shape error is `bad_op`. Ranges that depend on the state of the queue are checked by the operation.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(super) struct Node {
     pub(super) dependencies: Vec<String>,
 }
 
-/// One operation. Integers are as stated: whether the queue takes them is not decided here.
+/// One operation. Integers are unchecked: the queue validates their ranges.
 pub(super) enum Record {
     Config(ConfigChange),
     Client {
@@ -93,9 +93,9 @@ pub(super) enum Record {
     Stat,
 }
 
-/// The settings that a `config` line gives; the others stay.
+/// Settings of a `config` line; absent settings keep their value.
 pub(super) struct ConfigChange {
-    /// By name, in the order of [`SETTINGS`].
+    /// In the order of [`SETTINGS`].
     pub(super) settings: [Option<i64>; SETTINGS.len()],
     pub(super) capacities: Option<BTreeMap<String, i64>>,
     pub(super) models: Option<BTreeMap<String, (i64, i64)>>,
@@ -106,7 +106,7 @@ pub(super) const SETTINGS: [&str; 8] =
     ["slots", "guarantee_pm", "scale", "unit", "cost_max", "beta_pm", "rep_cap_pm", "rebase_at"];
 const LATENCIES: [&str; 3] = ["interactive", "normal", "batch"];
 
-/// An operation's name and its fields; `!` marks those it cannot do without.
+/// Operations with their fields; `!` marks required fields.
 const OPERATIONS: [(&str, &[&str]); 15] = [
     (
         "config",
@@ -141,10 +141,10 @@ const OPERATIONS: [(&str, &[&str]); 15] = [
 ];
 const STAT: (&str, &[&str]) = ("stat", &[]);
 
-/// A line that is no operation, or no proper one; the name is known if the operation is.
+/// A malformed line, with the operation's name if it is known.
 pub(super) struct BadShape(pub(super) Option<&'static str>);
 
-/// A field that is missing, unknown, or of the wrong type.
+/// A missing, unknown or mistyped field.
 struct BadField;
 
 pub(super) fn read(line: &str) -> Result<(&'static str, Record), BadShape> {
@@ -265,7 +265,7 @@ fn node(value: &Value) -> Result<Node, BadField> {
     Ok(Node { id: fields.name("id")?, estimate: fields.cost("est")?, dependencies })
 }
 
-/// An object whose fields are all known, and whose required ones are there. `null` is absence.
+/// An object with known fields, all required ones present. `null` counts as absent.
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl<'a> Fields<'a> {
@@ -352,8 +352,8 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte))
 }
 
-/// Replaces numbers that no integer can be, but that are proper JSON, by one half: the reader would call the line no JSON
-/// at all if such a number is too large for it.
+/// Replaces numbers without an integer value by 0.5. Otherwise the JSON parser would reject the whole line for a number
+/// beyond its range.
 fn tame_numbers(line: &str) -> Cow<'_, str> {
     let bytes = line.as_bytes();
     let (mut tamed, mut copied, mut at) = (String::new(), 0, 0);
@@ -382,7 +382,7 @@ fn tame_numbers(line: &str) -> Cow<'_, str> {
     Cow::Owned(tamed)
 }
 
-/// Where the string that begins at `start` has ended.
+/// Index after the closing quote of the string at `start`.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < bytes.len() && bytes[at] != b'"' {
@@ -391,7 +391,6 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// True if `text` is a number as JSON writes it.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
