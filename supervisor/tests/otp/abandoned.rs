@@ -1,4 +1,4 @@
-//! Starts of branches that nobody waits for any more: whatever the moment, nothing stays behind.
+//! Abandoned starts of branches: nothing stays behind, at any moment.
 
 use ostler_supervisor::{ChildSpec, Exit, Shutdown, Strategy, SupervisorRef};
 use tokio::task::JoinHandle;
@@ -10,7 +10,7 @@ fn mid(world: &World) -> ChildSpec {
     ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, children))
 }
 
-/// Breaks `start` off when `mid` has come up and nobody has read that yet.
+/// Aborts `start` when `mid` is up and unread.
 async fn break_off<T>(world: &World, start: JoinHandle<T>) {
     let breaking = tokio::spawn({
         let (world, start) = (world.clone(), start.abort_handle());
@@ -71,7 +71,7 @@ async fn a_branch_whose_start_is_dropped_as_it_comes_up_does_not_keep_its_pool()
     world.end(&root).await;
 }
 
-/// A tree that starts a branch which has failed to start and waits for the stop hook of its first child.
+/// A tree that starts a branch; the branch has failed to start and waits for the stop hook of its first child.
 async fn failing(world: &World, shutdown: Shutdown) -> SupervisorRef {
     world.script("a", |script| script.stop = Stop::Sleep(ms(1_000_000)));
     world.script("b", |script| script.init = Init::Fail);

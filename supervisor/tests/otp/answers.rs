@@ -1,4 +1,4 @@
-//! What is answered to those who saw a child end before its supervisor has heard of it, on whichever thread.
+//! Answers to callers that see a child's end before the supervisor does, on any thread.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::world::*;
 
-/// How often each is tried: who is answered wrongly is so only now and then.
+/// Rounds per case: a wrong answer depends on timing.
 const ROUNDS: u32 = 300;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ enum Seen {
 const SEEN: [Seen; 3] = [Seen::Killed, Seen::Stopped, Seen::Dropped];
 
 impl Seen {
-    /// Ends `child` and waits for it to be seen; `name` is how its state calls itself.
+    /// Ends `child` and waits for the end; `name` is the name of the probe's state.
     async fn end(self, world: &World, child: ActorRef<Msg>, name: &str) {
         match self {
             Seen::Killed => child.kill_and_wait(None).await.unwrap(),
@@ -33,7 +33,7 @@ impl Seen {
     }
 }
 
-/// Supervisors of a child `a` whose end was seen, one for each round and way to see it.
+/// Supervisors of a child `a` with an observed end: one for each round and way of observing.
 async fn after_the_end<F>(restart: Restart, check: impl Fn(World, SupervisorRef) -> F)
 where
     F: Future<Output = ()>,
@@ -113,7 +113,7 @@ async fn a_branch_that_was_seen_to_end_is_up_again() {
     }
 }
 
-/// Is handed the state of an actor that has ended, and keeps it while it asks for that actor to be restarted.
+/// Receives the state of an ended actor, and keeps the state while asking for a restart of that actor.
 struct Keeper;
 
 type Root = Arc<OnceLock<SupervisorRef>>;

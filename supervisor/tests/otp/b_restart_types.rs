@@ -10,7 +10,7 @@ async fn start_one(world: &World, restart: Restart) -> SupervisorRef {
     world.start(world.spec(Strategy::OneForOne, 10, vec![world.probe("a").restart(restart)])).await
 }
 
-/// Sends each message to the present `a` and asserts how it ended and whether it came back.
+/// Sends each message to the present `a`; asserts its exit and whether it was restarted.
 async fn check(restart: Restart, steps: Vec<(Msg, &str, bool)>) {
     let world = World::new();
     let supervisor = start_one(&world, restart).await;
@@ -102,7 +102,7 @@ async fn b07_a_transient_child_killed_from_outside_is_restarted() {
     world.until("a1 exit killed").await;
     world.until("a2 up").await;
     assert!(!world.has("a1 stop"));
-    // The word alone is not a kill.
+    // The text "killed" alone is no kill.
     supervisor.child::<Probe>("a").unwrap().stop(Some("killed".into()));
     world.until("a2 exit normal").await;
     assert_eq!(listing(&supervisor).await, "a2 down");
@@ -138,7 +138,7 @@ async fn b11_a_transient_child_whose_task_is_dropped_is_restarted() {
     world.until("a1 exit cancelled").await;
     world.until("a2 up").await;
     assert!(!cancel_child(&supervisor, "nobody").await);
-    // What is no worker has no task to drop.
+    // Only workers have a task to drop.
     supervisor.start_child(ChildSpec::pool("pool", world.pool_spec(1))).await.unwrap();
     assert!(!cancel_child(&supervisor, "pool").await);
     world.end(&supervisor).await;
@@ -233,7 +233,7 @@ async fn exits_an_actor_names_itself_count_as_named() {
     world.end(&supervisor).await;
 }
 
-/// Has a linked actor, whose failure it passes on.
+/// Has a linked actor and passes on its failure.
 struct Parent;
 
 /// Panics.

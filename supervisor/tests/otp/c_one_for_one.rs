@@ -49,7 +49,7 @@ async fn c03_a_child_that_cannot_restart_uses_up_the_window() {
     world.settle();
 }
 
-/// `a` is in the middle of a restart that fails after 50 ms; `b` is fine.
+/// `a` is in the middle of a restart that fails after 50 ms; `b` is up.
 async fn hanging_restart(world: &World) -> SupervisorRef {
     let children = vec![world.probe("a"), world.probe("b")];
     let supervisor = world.start(world.spec(Strategy::OneForOne, 1000, children)).await;
@@ -67,7 +67,7 @@ async fn between_attempts<T: Send + 'static>(
 ) -> T {
     let before = world.starts("a");
     let mut answer = tokio::spawn(question);
-    // The question is in the queue once its task has run up to its first wait.
+    // The question is queued once its task reached its first wait.
     tokio::task::yield_now().await;
     let answer = loop {
         world.clock.advance(ms(50));
@@ -114,7 +114,7 @@ async fn c05_a_restarting_child_cannot_be_started_restarted_or_deleted() {
     let asked = supervisor.clone();
     let deleted = between_attempts(&world, async move { asked.delete_child("a").await }).await;
     assert_eq!(deleted, Err(DeleteChildError::Restarting { id: id("a") }));
-    // Terminating it calls the restart off.
+    // Terminating the child calls the restart off.
     let asked = supervisor.clone();
     between_attempts(&world, async move { asked.terminate_child("a").await }).await.unwrap();
     let starts = world.starts("a");

@@ -105,7 +105,7 @@ async fn a_group_restart_calls_off_what_a_member_was_still_to_try_alone() {
         let world = World::new();
         let children = vec![world.probe("a"), world.probe("b")];
         let supervisor = world.start(world.spec(strategy, 10, children)).await;
-        // While `b` fails to come up again, `a` crashes, and does not come up either.
+        // While `b` fails to restart, `a` crashes and fails to restart too.
         world.script("b", |script| script.init = Init::SleepThenFail(ms(50)));
         tell(&supervisor, "b", Msg::Panic);
         world.until("b2 init").await;

@@ -105,7 +105,7 @@ async fn e07_a_crashed_scheduler_restarts_the_pipeline_and_the_agents_with_it() 
     assert!(places.is_sorted(), "{log}");
     let last_agent = (0..10).map(|n| log.find(&format!("agent{n}-1 stop")).unwrap()).max();
     assert!(last_agent < Some(places[0]), "{log}");
-    // The fresh pool is empty, and the old handle knows that it has ended.
+    // The new pool is empty, and the old handle reports its end.
     assert_eq!(root.pool("agents").unwrap().count_children().await, counts(0, 0, 0, 0));
     assert_eq!(old.wait_exit().await, Exit::Shutdown);
     world.end(&root).await;
@@ -143,7 +143,7 @@ async fn a_child_added_later_restarts_with_the_rest() {
     tell(&supervisor, "b", Msg::Panic);
     world.until("late2 up").await;
     assert_eq!(world.since(mark, &["stop", "up"]), "late1 stop, b2 up, late2 up");
-    // One that was restarted by hand keeps its place.
+    // A child restarted by hand keeps its place.
     supervisor.terminate_child("a").await.unwrap();
     supervisor.restart_child("a").await.unwrap();
     let mark = world.mark();
@@ -191,7 +191,7 @@ async fn later_members_stay_down_until_the_failed_one_is_up() {
     let (listed, terminated) = in_time(asked).await.unwrap();
     terminated.unwrap();
     assert_eq!(listed, "a2 up, b2 restarting, c1 down");
-    // Called off, the rest stays down, as in OTP.
+    // After the call-off the rest stays down, as in OTP.
     drain().await;
     let b = world.starts("b");
     assert_eq!(listing(&supervisor).await, format!("a2 up, b{b} down, c1 down"));

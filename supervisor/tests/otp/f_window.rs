@@ -13,7 +13,7 @@ async fn start(world: &World, restarts: u32, period_ms: u64) -> SupervisorRef {
     world.start(spec).await
 }
 
-/// Crashes `a` and waits until it is up again and listed.
+/// Crashes `a` and waits until it is up and listed again.
 async fn crash(world: &World, supervisor: &SupervisorRef) {
     let start = world.starts("a");
     tell(supervisor, "a", Msg::Panic);
@@ -116,7 +116,7 @@ fn f08_the_cost_of_a_crash_does_not_grow_with_history() {
     for restarts in [1_000_000, 1_000, 1] {
         let start = Instant::now();
         let mut window = Window::new(Intensity::new(restarts, Duration::from_secs(5)));
-        // Instants that each charge puts in, takes out, or finds to stay.
+        // Instants that each charge inserts, removes or keeps.
         let costs: Vec<usize> = (0..CRASHES as u32)
             .map(|crash| {
                 let before = window.len();

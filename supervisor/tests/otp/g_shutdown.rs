@@ -122,7 +122,7 @@ async fn g05_a_stop_waits_for_the_start_of_a_branch_and_then_stops_it_in_order()
             async move { root.stop().await }
         });
         in_time(world.clock.sleeping(1)).await;
-        // The start hook has the limit of its worker, and the branch as long as it takes.
+        // The start hook has the limit of its worker; a branch has none.
         if in_time_up {
             world.clock.advance(ms(4999));
             world.open_gate();
@@ -222,7 +222,7 @@ async fn g09_every_stop_waits_for_the_end() {
 async fn g10_a_killed_supervisor_takes_all_below_it_along() {
     let world = World::new();
     for id in ["leaf", "agent", "a"] {
-        // No stop hook may run, or this would hang.
+        // No stop hook may run: the test would hang.
         world.script(id, |script| script.stop = Stop::Sleep(ms(1_000_000)));
     }
     let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, vec![world.probe("leaf")]));
@@ -263,7 +263,7 @@ async fn g10_a_kill_breaks_off_a_start_and_an_orderly_stop() {
     world.settle();
 }
 
-/// Asks its supervisor for its siblings as it stops.
+/// Asks its supervisor for its siblings while stopping.
 struct Curious;
 
 impl Actor for Curious {

@@ -7,7 +7,7 @@ use ostler_supervisor::{
 
 use crate::world::*;
 
-/// A supervisor that may not restart anything, with one permanent child `a`.
+/// A supervisor with a window of zero restarts and one permanent child `a`.
 async fn start_one(world: &World) -> SupervisorRef {
     world.start(world.spec(Strategy::OneForOne, 0, vec![world.probe("a")])).await
 }
@@ -72,7 +72,7 @@ async fn h04_a_child_that_is_down_is_restarted_by_hand() {
     assert_eq!(listing(&supervisor).await, "a2 up");
     assert_ne!(fresh, old);
     assert_eq!(supervisor.child::<Probe>("a").unwrap(), fresh);
-    // What is done by hand is no restart.
+    // A manual restart does not count.
     assert_eq!(supervisor.which_children().await[0].restarts, 0);
     world.end(&supervisor).await;
 }
@@ -141,7 +141,7 @@ async fn h09_a_terminated_temporary_child_is_forgotten() {
     let supervisor = world.start(world.spec(Strategy::OneForOne, 0, vec![probe.clone()])).await;
     supervisor.terminate_child("a").await.unwrap();
     assert_eq!(supervisor.count_children().await, counts(0, 0, 0, 0));
-    // News of the old child must not touch the new one of the same name.
+    // Events of the old child must not affect the new child of the same name.
     supervisor.start_child(probe).await.unwrap();
     assert_eq!(listing(&supervisor).await, "a1 up");
     world.end(&supervisor).await;
@@ -203,7 +203,7 @@ async fn terminating_a_child_that_has_just_crashed_leaves_it_down() {
     let world = World::new();
     world.script("slow", |script| script.init = Init::Gate);
     let supervisor = world.start_probes(Strategy::OneForOne, 0, &["a"]).await;
-    // The supervisor is busy, so a call waits in front of the news.
+    // The supervisor is busy, so a call is queued before the event.
     let starting = tokio::spawn({
         let (supervisor, slow) = (supervisor.clone(), world.probe("slow"));
         async move { supervisor.start_child(slow).await.map(|_| ()) }

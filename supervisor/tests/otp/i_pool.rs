@@ -106,8 +106,8 @@ async fn i05_a_pool_stops_its_children_in_parallel() {
     world.settle();
 }
 
-/// True if `measure` takes at most `most` times as long for `many` as for `few`, in one of a few tries: what is slow for want
-/// of a turn is not slow each time.
+/// True if `measure` takes at most `most` times as long for `many` as for `few` in one of a few tries: a busy machine
+/// does not slow every try.
 async fn grows_at_most(most: f64, (few, many): (usize, usize), measure: impl AsyncFn(usize) -> Duration) {
     let mut least = f64::MAX;
     for _ in 0..5 {
@@ -120,7 +120,7 @@ async fn grows_at_most(most: f64, (few, many): (usize, usize), measure: impl Asy
     panic!("{many} take {least:.0} times as long as {few}, expected at most {most}");
 }
 
-/// A pool with so many children, each of a kind that does nothing.
+/// A pool with `count` idle children.
 async fn crowd(world: &World, count: usize) -> Pool {
     let pool = world.start_pool(PoolSpec { intensity: Intensity::UNLIMITED, ..world.pool_spec(0) }).await;
     for n in 0..count {
@@ -254,7 +254,7 @@ async fn a_poisoned_child_is_given_up_and_the_pool_goes_on() {
     world.until("poison given-up start failed: no luck").await;
     assert_eq!(world.starts("poison"), 1 + 2);
     assert_eq!(names(&pool).await, "a1");
-    // Its id is free again.
+    // The id is free again.
     world.script("poison", |script| script.init = Init::Up);
     pool.start_child(world.probe("poison")).await.unwrap();
     world.end_pool(&pool).await;
@@ -275,7 +275,7 @@ async fn the_windows_of_children_are_independent() {
     tell_pool(&pool, "b", Msg::Fail);
     world.until("b given-up failed: broken").await;
     assert_eq!(names(&pool).await, "a2 c2");
-    // A window forgets.
+    // The window has expired.
     world.clock.advance(ms(1001));
     tell_pool(&pool, "a", Msg::Panic);
     world.until("a3 up").await;
@@ -311,7 +311,7 @@ async fn terminating_a_child_works_in_every_state() {
     pool.terminate_child("a").await.unwrap();
     assert!(world.has("a1 stop") && world.has("a1 dropped") && pool.child::<Probe>("a").is_none());
 
-    // Being started: the start is broken off.
+    // Starting: the start is aborted.
     world.script("slow", |script| script.init = Init::Gate);
     let starting = tokio::spawn({
         let (pool, slow) = (pool.clone(), world.probe("slow"));
@@ -323,14 +323,14 @@ async fn terminating_a_child_works_in_every_state() {
     assert!(matches!(error, StartChildError::Failed { exit: Exit::Killed, .. }), "{error}");
     assert!(world.has("slow1 dropped"));
 
-    // Being restarted: the restart is called off.
+    // Restarting: the restart is called off.
     pool.start_child(world.probe("b")).await.unwrap();
     world.script("b", |script| script.init = Init::SleepThenFail(ms(50)));
     tell_pool(&pool, "b", Msg::Panic);
     world.until("b2 init").await;
     in_time(pool.terminate_child("b")).await.unwrap();
 
-    // Being stopped: both wait for the end.
+    // Stopping: both wait for the end.
     world.script("c", |script| script.stop = Stop::Sleep(ms(100)));
     pool.start_child(world.probe("c")).await.unwrap();
     let stops: Vec<_> = (0..2)
@@ -373,7 +373,7 @@ async fn a_pool_refuses_significant_children() {
     world.end_pool(&pool).await;
 }
 
-/// Crashes many children over and over on two threads; all must be up in the end.
+/// Crashes many children repeatedly on two threads; all must be up in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_crashes_loses_no_child() {
     const CHILDREN: u64 = 100;
@@ -425,7 +425,7 @@ async fn a_start_that_is_dropped_is_broken_off_and_leaves_nothing() {
     tokio::task::yield_now().await;
     first.abort();
     world.until("a1 dropped").await;
-    // Whoever came next has its turn, and may be dropped as well.
+    // The next waiter has its turn, and may be dropped as well.
     world.until("a2 init").await;
     second.abort();
     world.until("a2 dropped").await;

@@ -33,7 +33,7 @@ async fn j02_a_restarted_significant_child_ends_nothing() {
     tell(&supervisor, "s", Msg::Panic);
     world.until("s2 up").await;
     assert_eq!(listing(&supervisor).await, "s2 up, t1 up, n1 up");
-    // Neither does one that is terminated by hand.
+    // Neither does one terminated by hand.
     supervisor.terminate_child("s").await.unwrap();
     assert_eq!(listing(&supervisor).await, "s2 down, t1 up, n1 up");
     world.end(&supervisor).await;
@@ -90,7 +90,7 @@ async fn j05_a_permanent_branch_that_gives_up_is_restarted_with_its_own_children
     assert_eq!(listing(&root).await, "mid2 up");
     assert_eq!(listing(&root.supervisor("mid").unwrap()).await, "leaf1 up");
     assert_eq!((world.starts("leaf"), world.starts("extra")), (2, 1));
-    // The one charge is used up.
+    // The window of one restart is used up.
     tell(&root.supervisor("mid").unwrap(), "leaf", Msg::Panic);
     assert_eq!(in_time(root.wait_exit()).await, Exit::Shutdown);
     world.settle();
@@ -131,7 +131,7 @@ fn three_levels(world: &World) -> ChildSpec {
     ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 0, vec![inner]))
 }
 
-/// What led to the end of whoever tried to start `mid` a second time, and may not try again.
+/// The causes of the end of the supervisor that could not start `mid` again.
 fn failed_start() -> [Cause; 3] {
     let failed = |name: &str, text: &str| Cause { id: id(name), exit: Exit::StartFailed(text.into()) };
     [
@@ -246,7 +246,7 @@ async fn the_last_significant_child_terminated_by_hand_ends_nothing() {
     world.until("t1 exit panicked: ouch").await;
     supervisor.terminate_child("s").await.unwrap();
     assert_eq!(listing(&supervisor).await, "s1 down");
-    // One added later counts.
+    // A child added later counts.
     supervisor.start_child(significant(&world, "late", Restart::Temporary)).await.unwrap();
     tell(&supervisor, "late", Msg::StopSelf);
     assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);

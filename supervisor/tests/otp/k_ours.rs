@@ -1,4 +1,4 @@
-//! K: what goes beyond OTP. The cases about inboxes and agents are in `actors`.
+//! K: beyond OTP. The cases about inboxes and agents are in `actors`.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
-/// The start that came after `old`, as soon as there is one.
+/// The start after `old`, once there is one.
 async fn successor(stable: &StableRef<Msg>, old: &ActorRef<Msg>) -> ActorRef<Msg> {
     loop {
         let now = in_time(stable.up()).await.unwrap();
@@ -51,7 +51,7 @@ async fn k03_a_stable_reference_outlives_the_restart() {
     stable.send(Msg::Panic).unwrap();
     world.until("a2 init").await;
 
-    // In the gap, who sends is told why it cannot be, and who waits waits.
+    // In the gap, senders get an error, and waiters wait.
     assert_eq!(stable.get().unwrap_err(), Unreachable::Restarting);
     assert_eq!(stable.send(Msg::StopSelf), Err(Unreachable::Restarting));
     let waiting = tokio::spawn({
@@ -105,7 +105,7 @@ async fn k03_a_child_that_its_supervisor_forgets_is_gone_for_good() {
     let root = world.start(world.spec(Strategy::OneForOne, 1, vec![])).await;
     root.start_child(world.probe("a").stable_ref(&stable)).await.unwrap();
     root.terminate_child("a").await.unwrap();
-    // It may be restarted by hand.
+    // A manual restart is possible.
     assert_eq!(stable.get().unwrap_err(), Unreachable::Restarting);
     root.delete_child("a").await.unwrap();
     assert_eq!(stable.get().unwrap_err(), Unreachable::Ended);
@@ -128,7 +128,7 @@ async fn k03_a_second_start_that_is_refused_does_not_lead_the_reference_away() {
     world.end(&root).await;
     assert_eq!(stable.get().unwrap_err(), Unreachable::Ended);
 
-    // It may lead to another worker then.
+    // The name may then lead to another worker.
     let root = world.start(world.spec(Strategy::OneForOne, 1, vec![spec()])).await;
     stable.get().unwrap();
     world.end(&root).await;
@@ -137,7 +137,7 @@ async fn k03_a_second_start_that_is_refused_does_not_lead_the_reference_away() {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// A state that is dropped only when it is let.
+/// A state that is dropped on permission.
 struct Heavy {
     start: u32,
     log: Log,
@@ -147,7 +147,7 @@ struct Heavy {
 impl Drop for Heavy {
     fn drop(&mut self) {
         self.log.lock().unwrap().push(format!("dropping {}", self.start));
-        // Longer than anything here takes, and shorter than a test may hang.
+        // Longer than any step here, shorter than a hanging test.
         let _ = self.let_go.lock().unwrap().recv_timeout(Duration::from_secs(60));
         self.log.lock().unwrap().push(format!("dropped {}", self.start));
     }
@@ -195,7 +195,7 @@ async fn k04_nothing_starts_before_the_old_state_is_dropped() {
     root.child::<Holder>("a").unwrap().send_message(()).unwrap();
     in_time(until("dropping 1")).await;
     for _ in 0..20 {
-        // Its supervisor is well, answers calls about others, and has time to do the wrong thing.
+        // The supervisor is idle, answers calls about other children, and has time for a wrong action.
         root.get_spec("b").await.unwrap_err();
         assert!(root.child_ref("a").is_none());
     }

@@ -1,4 +1,4 @@
-//! Kills, at whatever moment they come: nothing is asked to stop any more.
+//! Kills at any moment: no stop hook runs afterwards.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
-/// Hears of the end of `a` and kills at once, while whoever tells of it is busy with it.
+/// Observes the end of `a` and kills at once, while the observer's caller is busy.
 fn killing<T: Send + Sync + 'static>(
     handle: &Arc<OnceLock<T>>,
     kill: fn(&T),

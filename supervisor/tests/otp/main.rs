@@ -1,6 +1,6 @@
 //! The behaviour of Erlang/OTP's supervisors, case by case; the names are the case ids.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod world;
 

@@ -1,4 +1,4 @@
-//! What panics as it is dropped, be it captured by a spec or panicked with: whoever drops it goes on.
+//! Values that panic in their drop, captured by a spec or used as a panic payload: the supervisor continues.
 
 use futures::FutureExt;
 use ostler_supervisor::{
@@ -16,7 +16,7 @@ impl Drop for Bomb {
     }
 }
 
-/// A probe with a bomb behind each of its closures.
+/// A probe with a value that panics in its drop behind each closure.
 fn bombed(world: &World, id: &str) -> ChildSpec {
     let (earlier, later) = (Bomb, Bomb);
     world.probe(id).on_start(move |_| _ = &earlier).on_start(move |_| _ = &later)
@@ -80,7 +80,7 @@ async fn a_pool_outlives_the_specs_that_it_forgets() {
     world.end_pool(&pool).await;
 }
 
-/// What is panicked with; panics itself, and so does what it panics with.
+/// A panic payload that panics in its drop, repeatedly.
 struct Chain(u32);
 
 impl Drop for Chain {
@@ -91,7 +91,7 @@ impl Drop for Chain {
     }
 }
 
-/// Panics in its handler, or in its factory if told so.
+/// Panics in its handler, or in its factory on request.
 struct Thrower;
 
 impl Actor for Thrower {

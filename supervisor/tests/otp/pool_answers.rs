@@ -1,11 +1,11 @@
-//! What a pool answers to those who saw a child end before the pool has heard of it.
+//! Answers of a pool to callers that see a child's end before the pool does.
 
 use ostler_supervisor::{ChildSpec, Exit, Pool, PoolSpec, Restart};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
-/// What a full pool is asked as soon as the state of its only child, `a`, is dropped.
+/// Asks a full pool as soon as the state of its only child, `a`, is dropped.
 async fn after_the_end<F>(ask: impl FnOnce(World, Pool) -> F + Send + 'static) -> F::Output
 where
     F: Future<Output: Send> + Send + 'static,
@@ -45,7 +45,7 @@ async fn a_child_is_not_listed_once_its_state_is_dropped() {
     assert!(listed.is_empty(), "{listed:?}");
 }
 
-/// Asks its pool for its siblings as it stops.
+/// Asks its pool for its siblings while stopping.
 struct Curious;
 
 impl Actor for Curious {

@@ -1,4 +1,4 @@
-//! What a pool tells of the ends of its children: each once, and when the child is gone.
+//! Ends reported by a pool: each once, and after the child is gone.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -29,7 +29,7 @@ async fn a_child_that_comes_up_as_its_pool_stops_is_told_to_be_gone_when_it_is()
         let pool = pool.clone();
         async move { pool.stop().await }
     });
-    // The pool is closed before the child is noted as up.
+    // The pool is closed before the child is recorded as up.
     while !matches!(pool.start_child(world.probe("b")).await, Err(StartChildError::Ended)) {
         tokio::task::yield_now().await;
     }
@@ -56,7 +56,7 @@ async fn a_restart_that_is_overtaken_by_its_end_is_not_taken_for_one_of_the_next
     let first = pool.start_child(slow).await.unwrap().actor::<Probe>().unwrap();
     hooked.recv().unwrap();
     first.send_message(Msg::Panic).unwrap();
-    // It is up again and ends while the hook that is told of it still runs.
+    // The child restarts, and ends while the hook for its first end still runs.
     let second = hooked.recv().unwrap().actor::<Probe>().unwrap();
     second.send_message(Msg::StopSelf).unwrap();
     world.until("a2 dropped").await;

@@ -1,4 +1,4 @@
-//! What takes a place in a pool, and for how long.
+//! Places of a pool: what occupies a place, and for how long.
 
 use ostler_supervisor::{ChildState, PoolSpec, StartChildError};
 

@@ -1,4 +1,4 @@
-//! Calls about the same id of a pool: each is answered as if the one before had been answered first.
+//! Concurrent calls about one id of a pool: their answers fit a sequential order.
 
 use ostler_supervisor::{ChildRef, ChildSpec, Exit, Pool, PoolSpec, Shutdown, StartChildError};
 use tokio::task::JoinHandle;
@@ -7,14 +7,14 @@ use crate::world::*;
 
 type Starting = JoinHandle<Result<ChildRef, StartChildError>>;
 
-/// The probe `name`, as a child of another id.
+/// The probe `name` under a child id.
 fn called(world: &World, name: &str, child: &str) -> ChildSpec {
     let mut spec = world.probe(name);
     spec.id = id(child);
     spec
 }
 
-/// Starts a child in a task of its own, as far as it gets.
+/// Starts a child in a separate task and runs that task to its first wait.
 async fn start(pool: &Pool, spec: ChildSpec) -> Starting {
     let pool = pool.clone();
     let starting = tokio::spawn(async move { pool.start_child(spec).await });
@@ -22,7 +22,7 @@ async fn start(pool: &Pool, spec: ChildSpec) -> Starting {
     starting
 }
 
-/// A pool in which `first` and then `second` are started as `x`; the first start goes on until the gate is opened.
+/// A pool in which `first` and then `second` are started as `x`; the first start lasts until the gate opens.
 async fn two_starts(world: &World) -> (Pool, Starting, Starting) {
     world.script("first", |script| script.init = Init::Gate);
     let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(0) }).await;
@@ -96,7 +96,7 @@ async fn a_pool_that_stops_lets_go_of_those_who_wait_for_a_place() {
     world.settle();
 }
 
-/// A pool whose child `a` is terminated and stops until the clock has moved by ten milliseconds.
+/// A pool with a terminated child `a` that stops after ten milliseconds of the clock.
 async fn stopping(world: &World) -> (Pool, JoinHandle<()>) {
     world.script("a", |script| script.stop = Stop::Sleep(ms(10)));
     let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(0) }).await;
@@ -109,7 +109,7 @@ async fn stopping(world: &World) -> (Pool, JoinHandle<()>) {
     (pool, terminating)
 }
 
-/// A pool and a start in it that goes on until the gate is opened, whose caller does not poll it on.
+/// A pool and a start that lasts until the gate opens, with a caller that stops polling.
 macro_rules! unpolled_start {
     ($world:ident, $pool:ident, $start:ident) => {
         let $world = World::new();

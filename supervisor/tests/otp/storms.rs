@@ -1,5 +1,5 @@
-//! Storms: a tree of everything, to which several tasks do at random what they like. Whatever the order, it comes to rest, it
-//! stops, nothing stays behind, and every start that is told has one end that is told.
+//! Storms: several tasks act at random on a tree with every kind of child. In every order the tree settles, stops,
+//! leaves nothing behind, and reports one end for each start.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ const TASKS: u64 = 4;
 const STEPS: u64 = 60;
 const FAMILIES: [&str; 4] = ["m", "n", "root", "pool"];
 
-/// Numbers that look random and are the same every time.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -78,7 +78,7 @@ fn leaves(world: &World, family: &str, dice: &mut Dice) -> Vec<ChildSpec> {
     (0..3).map(leaf).collect()
 }
 
-/// A branch whose window is soon full, and which some ends of its children end.
+/// A branch with a small window; some ends of its children fill the window.
 fn branch(world: &World, name: &str, dice: &mut Dice) -> ChildSpec {
     let restarts = dice.pick(&[0, 1, 3]);
     let mut spec = world.spec(dice.strategy(), restarts, leaves(world, name, dice));
@@ -108,7 +108,7 @@ async fn start(world: &World, dice: &mut Dice, heard: &Arc<Mutex<Heard>>) -> Sup
     Supervisor::start_observed(spec, Arc::new(observer)).await.unwrap()
 }
 
-/// Does something to a child of one of the families. What comes of it is not looked at.
+/// Acts on a random child and ignores the outcome.
 async fn step(world: &World, root: &SupervisorRef, dice: &mut Dice) {
     let family = dice.pick(&FAMILIES);
     let id = format!("{family}{}-", dice.below(3));
@@ -130,7 +130,7 @@ async fn step(world: &World, root: &SupervisorRef, dice: &mut Dice) {
 }
 
 async fn step_below(world: &World, supervisor: &SupervisorRef, id: &str, dice: &mut Dice) {
-    // Some lose patience; what they have asked for is done all the same.
+    // Some callers time out; their request is carried out nevertheless.
     let patience = Duration::from_micros(dice.pick(&[0, 100, 300, 10_000_000]));
     let asked = async {
         match dice.below(8) {
@@ -180,7 +180,7 @@ fn hurt(child: Option<ractor::ActorRef<Msg>>, dice: &mut Dice) {
         4 => Msg::Sleep(ms(30)),
         _ => Msg::Leave(Exit::Shutdown),
     };
-    // One that has ended does not mind.
+    // An ended child ignores the message.
     let _ = child.send_message(message);
 }
 

@@ -1,4 +1,4 @@
-//! What the embedding program relies on beyond the list, and hooks that misbehave.
+//! Guarantees for the embedding program beyond the list, and misbehaving hooks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -126,7 +126,7 @@ async fn panicking_factories_and_hooks_do_not_take_the_tree_down() {
     world.end(&root).await;
 }
 
-/// Comes up unless it is brittle, which one start of it is. That one does `init` and panics as it is dropped.
+/// Comes up, except for the one brittle start: that one does `init` and panics in its drop.
 struct Brittle {
     is: bool,
     init: Init,
@@ -283,7 +283,8 @@ async fn the_observer_hears_of_every_start_and_end_in_order() {
     );
 }
 
-/// Whoever wants its place while its end is told gets it behind that: else it were up twice for whoever hears.
+/// A start that waits for the place is reported after the end of the old child; observers would otherwise see two at
+/// once.
 #[tokio::test]
 async fn a_place_in_a_pool_is_free_once_the_end_is_told() {
     for terminated in [true, false] {
@@ -405,7 +406,7 @@ async fn the_tree_tells_generations_restarts_and_last_ends_of_all_below() {
         });
         told.collect::<Vec<_>>().join(", ")
     }
-    // A restart in a pool is up a moment before it is listed as such.
+    // A restart in a pool is up a moment before it is listed.
     let shown = "a1/0, mid1/0[leaf3/2 panicked: ouch +0], pool1/0[x1/0, y2/1 failed: broken, z1/0 +0]";
     let settled = async {
         while told(&root.tree(3).await) != shown {
@@ -418,7 +419,7 @@ async fn the_tree_tells_generations_restarts_and_last_ends_of_all_below() {
     assert!(root.tree(1).await.is_empty());
 }
 
-/// Keeps what is logged by this thread, a line for each event.
+/// Keeps the log lines of this thread.
 struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl tracing::Subscriber for Lines {
@@ -449,7 +450,7 @@ impl tracing::Subscriber for Lines {
 async fn a_restart_is_logged_with_whose_end_led_to_it() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let _kept = tracing::subscriber::set_default(Lines(lines.clone()));
-    // While there is only one subscriber, what other threads log first is taken for what nobody wants.
+    // With one subscriber only, tracing caches the disinterest of other threads' callsites.
     let _second = tracing::Dispatch::new(Lines(Arc::default()));
     let world = World::new();
     let spec = world.spec(Strategy::RestForOne, 1, vec![world.probe("a"), world.probe("b")]);

@@ -1,5 +1,4 @@
-//! A small world for the cases: probes that log what happens to them, a manual clock, a script per
-//! probe.
+//! Test world: probes that log events, a manual clock, a script per probe.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,7 @@ use ostler_supervisor::{
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{Notify, Semaphore};
 
-/// How long a test waits for something that should happen at once.
+/// Upper limit of waits for immediate events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +40,7 @@ pub(crate) enum Stop {
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) init: Init,
-    /// The start that fails whatever `init` says.
+    /// Number of the failing start, whatever `init` says.
     pub(crate) fails_at: Option<u64>,
     pub(crate) post_start_panics_at: Option<u64>,
     pub(crate) stop: Stop,
@@ -55,16 +54,16 @@ impl Default for Script {
 
 #[derive(Debug)]
 pub(crate) enum Msg {
-    /// Return this as the handler's error.
+    /// Returns this as the handler's error.
     Leave(Exit),
-    /// Return a plain error.
+    /// Returns a plain error.
     Fail,
     Panic,
-    /// Stop through the actor's own reference.
+    /// Stops through the actor's own reference.
     StopSelf,
-    /// Be busy for this long on the clock.
+    /// Busy for this long on the clock.
     Sleep(Duration),
-    /// Hold the thread until this is true.
+    /// Holds the thread until this is true.
     Spin(Arc<AtomicBool>),
 }
 
@@ -96,7 +95,7 @@ pub(crate) struct Probe {
     world: World,
 }
 
-/// The state of a probe; says when it is dropped.
+/// State of a probe; logs its drop.
 pub(crate) struct Alive {
     name: String,
     world: World,
@@ -233,7 +232,7 @@ impl World {
         }
     }
 
-    /// Starts a supervisor and logs what its observer hears.
+    /// Starts a supervisor and logs its observer's events.
     pub(crate) async fn try_start(&self, spec: SupervisorSpec) -> Result<SupervisorRef, StartError> {
         Supervisor::start_observed(spec, Arc::new(self.observer())).await
     }
@@ -307,7 +306,7 @@ impl World {
         self.shared.lines.lock().unwrap().clone()
     }
 
-    /// How long the log is; see `since`.
+    /// Length of the log; see `since`.
     pub(crate) fn mark(&self) -> usize {
         self.lines().len()
     }
@@ -326,12 +325,12 @@ impl World {
         self.lines().iter().any(|known| known == line)
     }
 
-    /// How many starts `id` has had.
+    /// Number of starts of `id`.
     pub(crate) fn starts(&self, id: &str) -> u64 {
         self.shared.starts.lock().unwrap().get(id).copied().unwrap_or_default()
     }
 
-    /// Asserts that nothing is left alive and that no start happened twice.
+    /// Asserts that no probe is alive and that no start happened twice.
     pub(crate) fn settle(&self) {
         let alive = self.shared.alive.lock().unwrap().clone();
         assert!(alive.is_empty(), "left behind: {alive:?}");
@@ -341,7 +340,7 @@ impl World {
         }
     }
 
-    /// Stops the supervisor and asserts that it ends in an orderly way with nothing left.
+    /// Stops the supervisor and asserts an orderly end.
     pub(crate) async fn end(&self, supervisor: &SupervisorRef) {
         assert_eq!(in_time(supervisor.stop()).await, Exit::Shutdown);
         self.settle();
@@ -353,7 +352,7 @@ impl World {
     }
 }
 
-/// Fails the test if `wait` takes longer than it should.
+/// Fails the test if `wait` takes too long.
 pub(crate) async fn in_time<T>(wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.expect("should have happened by now")
 }
@@ -364,7 +363,7 @@ pub(crate) async fn drain() {
     }
 }
 
-/// Tells the running probe `id` something.
+/// Sends a message to the running probe `id`.
 pub(crate) fn tell(supervisor: &SupervisorRef, id: &str, message: Msg) {
     supervisor.child::<Probe>(id).expect("the probe runs").send_message(message).unwrap();
 }
