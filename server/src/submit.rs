@@ -73,7 +73,7 @@ async fn submission(system: &System, bytes: &Bytes) -> Result<Submission, Proble
     of_validated(system, SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run }).await
 }
 
-/// Resolves the names in a request whose plan is valid.
+/// Resolves the names in a request with a valid plan.
 async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Result<Submission, Problem> {
     let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = request;
     let workspace = absolute_workspace(workspace)?;

@@ -10,7 +10,7 @@ use ostler_kernel::run::{NodeStatus, Run, RunStatus};
 use crate::problem::Problem;
 use crate::wire::{ParentView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word};
 
-/// The summary of a run whose last record the view holds.
+/// The summary of a run; the view holds its last record.
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
     Ok(summarize(view, system.status(view)?, system.ahead(view).as_ref()))
 }
@@ -124,7 +124,7 @@ pub(crate) async fn run_line(system: &System, row: &RunRow) -> Result<RunLine, P
     }
 }
 
-/// The line of an open run. A run whose records cannot be read hides no other run: its line says so.
+/// The line of an open run. A run with unreadable records hides no other run: its line gives the error.
 async fn open_line(system: &System, row: &RunRow) -> RunLine {
     let read = system.view(row.run, None).await.map_err(Problem::from);
     let read = read.and_then(|view| Ok((current(system, &view)?, view)));

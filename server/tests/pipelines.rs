@@ -1,5 +1,5 @@
 //! Pipelines over the API: a stage that is dealt with elsewhere, all the way.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -67,7 +67,7 @@ pub struct Approval {
     pub digest: Option<Digest>,
     /// The shown call; after an action also the result.
     pub shown: ApprovalRequest,
-    /// The folder that the call may touch; `None` if it touches none.
+    /// The folder of the call; `None` without one.
     pub workspace: Option<String>,
     /// The result that an approval would publish.
     pub result: Option<Output>,

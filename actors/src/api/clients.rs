@@ -59,7 +59,7 @@ pub struct ClientRow {
     pub queued: u64,
     /// Credits charged since the scheduler started.
     pub charged: u64,
-    /// Credits by which the client is behind its share; negative: ahead.
+    /// Credits of the client behind its share; negative: ahead.
     pub lag: i64,
 }
 

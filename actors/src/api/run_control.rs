@@ -29,7 +29,7 @@ impl System {
             return Err(RunError::Quarantined(why));
         }
         self.lifecycle(run).await?.accepts(LifecycleMessage::ExecuteStep)?;
-        // Asked first: the run may come to rest before the request reaches it.
+        // Asked first: the run may settle before the request arrives.
         let comes_to_rest = self.services.active_runs.is_resting(run);
         self.or_refused(run, LifecycleMessage::ExecuteStep, self.take_up(run, true)).await?;
         if comes_to_rest {

@@ -41,7 +41,7 @@ pub struct SystemConfig {
     pub slots: u32,
     /// Slots of a run without a limit in its plan.
     pub run_slots: u32,
-    /// Time that a shutdown gives to attempts that act on the world.
+    /// Shutdown time for attempts acting on the world.
     pub drain: Duration,
     /// Clients with configured terms.
     pub clients: Vec<ClientConfig>,
@@ -190,7 +190,7 @@ impl System {
         self.services.journal.disk.watch()
     }
 
-    /// Time that a shutdown gives to attempts that act on the world.
+    /// Shutdown time for attempts acting on the world.
     pub fn drain(&self) -> Duration {
         self.drain
     }

@@ -106,7 +106,7 @@ impl RunView {
         }
     }
 
-    /// The requests that the run accepts; `active`: the process drives it.
+    /// The requests accepted by the run; `active`: the process drives the run.
     pub fn lifecycle(&self, active: bool) -> RunLifecycle {
         RunLifecycle::of(self.status_facts(active))
     }

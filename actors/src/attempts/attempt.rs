@@ -176,7 +176,7 @@ fn silence(Silent { ms }: Silent) -> Failure {
     Failure { category: FailureCategory::Timeout, message }
 }
 
-/// Judges the outputs by the plan's own contract; the error says why it is broken. A valid plan has no tests there.
+/// Judges the outputs by the plan's own contract; returns the violation. A valid plan has no tests at this level.
 pub(crate) async fn judge_plan(
     executor: &Executor,
     rules: &[Rule],

@@ -27,7 +27,7 @@ pub(crate) trait ChildRuns: Send + Sync {
     /// Outputs of a closed run.
     fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<Vec<(NodeId, Output)>, RunError>>;
 
-    /// Cancels a run that its parent no longer wants.
+    /// Cancels a run no longer wanted by its parent.
     fn cancel(&self, run: RunId) -> BoxFuture<'_, Result<(), RunError>>;
 }
 

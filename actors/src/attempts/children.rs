@@ -218,8 +218,8 @@ pub(crate) fn is_unwanted(runs: &RunReader, parent: &Parent) -> Result<bool, Jou
 }
 
 impl Executor {
-    /// Cancels the open child runs of attempts at abandoned work, in the background. A later attempt to open one reads
-    /// the record and learns that it is not wanted.
+    /// Cancels the open child runs of abandoned attempts, in the background. A later attempt to open one reads the
+    /// record and is refused.
     pub(crate) fn cancel_children(
         self: &Arc<Executor>,
         client: &ClientId,

@@ -41,8 +41,8 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Spawns an attempt. `acts`: the attempt changes the world, so a shutdown waits for its end. A body that returns
-    /// `None` has not begun, and its slot is free again.
+    /// Spawns an attempt. `acts`: a shutdown waits for its end. A body that returns `None` never began, and its slot is
+    /// free again.
     pub(crate) fn spawn(
         self: &Arc<Executor>,
         key: AttemptKey,
@@ -70,7 +70,7 @@ impl Executor {
             let (duration_ms, _) = cost_since(started + waited.total());
             // Time without disk space or without a slot costs nothing.
             let (_, cost) = cost_since(started + waited.unpaid());
-            // A scheduler that is down settles what it finds in the table when it starts.
+            // A restarted scheduler settles all entries of the table.
             if executor.attempts.finish(&key, Ended { outcome, duration_ms, cost, accounts: None }) {
                 executor.scheduler.settle_ended();
             }

@@ -40,7 +40,7 @@ pub(crate) enum AgentMessage {
 
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
 
-/// A reply that is held back until its reason is durable.
+/// A reply held back until its reason is durable.
 pub(crate) type PendingReply = (AskReply, Result<(), RunError>);
 
 /// A request to a driven run, answered once the decision is durable.

@@ -1,8 +1,8 @@
-//! Metrics of a system, recorded only if it has a recorder: otherwise every measuring point is a check of an `Option`.
+//! Metrics of a system. Without a recorder every measuring point is one check of an `Option`.
 //!
 //! Events are counted as they happen. Present values (queues, shares, agents) are collected on request by
-//! [`System::look`](crate::System::look) into a recorder made for the answer, so a client that is no longer among the
-//! busiest is not in the next answer.
+//! [`System::look`](crate::System::look) into a new recorder, so a client outside the busiest ones disappears from the
+//! next answer.
 
 mod counted;
 mod measures;

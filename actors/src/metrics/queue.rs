@@ -60,7 +60,7 @@ impl QueueMeasures {
             parked += u32::from(view.parked);
             tiers[view.tier as usize].take_in(&view, before.get(&client).copied());
         }
-        // Counted apart from the answer: its reader may be gone, and no count may be lost.
+        // Counted apart from the answer: a reader may leave, and no count may be lost.
         self.measures.served(&served);
         let taken = queue.running();
         QueueLook {

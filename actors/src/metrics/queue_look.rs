@@ -28,7 +28,7 @@ pub(super) struct TierLook {
 }
 
 impl TierLook {
-    /// Adds a client of the tier; `charged`: its charges at the last answer, if it had work then.
+    /// Adds a client of the tier; `charged`: its charges at the last answer, if the client had work then.
     pub(super) fn take_in(&mut self, view: &ClientView, charged: Option<i128>) {
         self.queued += view.queued;
         if !view.runnable {

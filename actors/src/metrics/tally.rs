@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(seen.value("ostler_scheduler_service_total c001"), Some(1_000.0));
         assert_eq!(seen.value("ostler_scheduler_service_total (other)"), Some(55.0));
 
-        // A client that regains its name keeps its earlier values.
+        // A client with a regained name keeps its earlier values.
         tally.serve(&[(client(11), 500)]);
         let (_, _, seen) = shown(&mut tally);
         assert_eq!(seen.value("ostler_scheduler_service_total c011"), Some(511.0));

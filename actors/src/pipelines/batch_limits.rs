@@ -1,4 +1,4 @@
-//! Limits of what a stage does before its work is recorded.
+//! Limits of a stage's unrecorded work.
 
 /// Events before a record.
 pub(crate) const EVENTS_AT_ONCE: usize = 256;

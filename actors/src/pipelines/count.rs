@@ -51,7 +51,7 @@ impl Log {
             && self.lag_of(state, stage) == 0
     }
 
-    /// The same with certainty: where events were too many to count, it searches them and remembers the result.
+    /// Like the estimate, but exact: searches the events if there were too many to count, and remembers the result.
     pub(crate) fn is_through(&self, stage: usize) -> Result<bool, JournalError> {
         loop {
             let (life, place) = {
@@ -84,7 +84,7 @@ impl Log {
         records.into_iter().map(event_of).collect()
     }
 
-    /// An event by number; `None` if there is none, or it is gone.
+    /// An event by number; `None` if unknown or deleted.
     pub(crate) fn event(&self, seq: u64) -> Result<Option<PipelineEvent>, JournalError> {
         if seq < self.state().pipeline.oldest() {
             return Ok(None);

@@ -35,7 +35,7 @@ pub(crate) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option
 }
 
 /// State of a pipeline from its records. Reading starts at the end of the last complete section, or at the cursor of
-/// the farthest stage, which must read the log anyway.
+/// the farthest stage, if earlier.
 pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogState, PipelineError> {
     let id = || topology.id().to_string();
     let stream = StreamId::pipeline(topology.id());

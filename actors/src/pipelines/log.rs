@@ -51,8 +51,8 @@ pub(crate) struct LogState {
     pub(crate) seen: Vec<u64>,
 }
 
-/// The locked state. Actors are notified after the lock is released, because a notified thread would wait for it at
-/// once.
+/// The locked state. Actors are notified after the lock is released: a notified thread would immediately wait for the
+/// lock.
 pub(crate) struct Held<'a>(Option<MutexGuard<'a, LogState>>);
 
 impl Deref for Held<'_> {
@@ -74,7 +74,7 @@ impl Drop for Held<'_> {
         let woken = std::mem::take(&mut self.woken);
         self.0 = None;
         for actor in woken {
-            // An ended actor needs no notification: its successor looks first.
+            // An ended actor needs no notification: its successor begins by reading.
             _ = actor.cast(RunnerMessage::Look);
         }
     }

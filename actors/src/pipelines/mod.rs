@@ -1,4 +1,4 @@
-//! Pipelines: a log for each, and an actor for each stage that has code in the process.
+//! Pipelines: a log for each, and an actor for each stage with code in the process.
 //!
 //! | file | idea |
 //! |---|---|
@@ -7,13 +7,14 @@
 //! | `publish`, `operate` | publishing, and operations on stages, from outside |
 //! | `count` | how far stages are behind |
 //! | `load` | rebuilds a log from its records |
-//! | `recent_events` | the newest events, for stages that are close behind |
-//! | `stage_runtime` | what is known of a stage besides its records |
-//! | `next_action`, `stage_consumer`, `runner` | the next action of a stage, its consumer, and the actor that runs both |
-//! | `pipeline_map`, `actor` | the logs that are open, and the actor that creates pipelines and starts stages |
+//! | `recent_events` | the newest events, for stages close behind |
+//! | `stage_runtime` | runtime state of a stage beside its records |
+//! | `next_action`, `stage_consumer`, `runner` | the next action of a stage, its consumer, and the actor for both |
+//! | `pipeline_map`, `actor` | the open logs, and the actor that creates pipelines and starts stages |
 //!
-//! A log is shared: publishing takes a lock and an append, and no message. All of it is read from the journal again when the
-//! actor `pipelines` starts anew.
+//! A log is shared: publishing takes a lock and an append, and no message. When the actor `pipelines` starts again, all
+//! of
+//! this state is rebuilt from the journal.
 
 pub(crate) mod actor;
 pub(crate) mod batch_limits;

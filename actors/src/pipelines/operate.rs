@@ -78,13 +78,13 @@ impl Log {
         Ok(position)
     }
 
-    /// Releases a stopped stage, without the event it stopped at, or a stage that is down.
+    /// Releases a stopped stage, without its dead-lettered event, or a stage with state `down`.
     pub(crate) fn release(&self, stage: usize) -> Result<Position, PipelineError> {
         let mut state = self.state();
         let standing = state.pipeline.stage(stage);
         let stopped_at = standing.dead_letters.back().map_or(0, |parked| parked.seq);
         let name = self.topology.name(stage).clone();
-        // Another process may have passed it meanwhile.
+        // Another process may have released the stage meanwhile.
         let is_counted = stopped_at > self.place_of(&state, stage).max(state.live[stage].uncounted);
         let mut position = state.position;
         if standing.stopped {
@@ -170,7 +170,7 @@ impl Log {
         Ok(position)
     }
 
-    /// Cursor, state and gap for another process. The gap is returned until events after it are acknowledged.
+    /// Cursor, state and gap for another process. The gap is repeated until a later event is acknowledged.
     pub(crate) fn cursor(&self, stage: usize) -> (u64, Option<Json>, Option<Gap>) {
         let state = self.state();
         let standing = state.pipeline.stage(stage);

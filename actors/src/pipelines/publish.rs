@@ -14,8 +14,8 @@ use crate::pipelines::log::Log;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Log {
-    /// Publishes events of a stage, all or none; appended and visible when it returns, not durable. Waits up to
-    /// [`PATIENCE`] for stages that are too far behind.
+    /// Publishes events of a stage, all or none; appended and visible on return, not durable. Waits up to [`PATIENCE`]
+    /// for stages too far behind.
     pub(crate) async fn publish(
         &self,
         stage: usize,

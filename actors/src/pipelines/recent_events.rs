@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Default)]
 pub(crate) struct RecentEvents {
     events: VecDeque<Arc<PipelineEvent>>,
-    /// Number of the newest event, so that reading it does not touch the oldest one's memory.
+    /// Number of the newest event, kept here so that reading the number does not touch the memory of the oldest event.
     last: u64,
     bytes: usize,
 }

@@ -37,10 +37,10 @@ pub struct StageRow {
     pub publishes: Vec<EventType>,
     /// Subscribed types.
     pub subscribes: Vec<EventType>,
-    /// `source`: fed from outside. `live`: code of the process. `external`: read and acknowledged by others, or by
-    /// none yet. `stopped`: at a dead-lettered event. `down`: its actor failed too often. `ended`.
+    /// `source`: fed from outside. `live`: code of the process. `external`: read and acknowledged by others, or unused
+    /// so far. `stopped`: at a dead-lettered event. `down`: its actor failed too often. `ended`.
     pub state: Cow<'static, str>,
-    /// The reason why it is stopped or down.
+    /// The reason for `stopped` or `down`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Last acknowledged event.

@@ -171,7 +171,7 @@ impl RunnerArguments {
         }
     }
 
-    /// Handles a failure of the code: it is recreated and tries again, or the event is dead-lettered.
+    /// Handles a failure of the code: recreates the code and tries again, or dead-letters the event.
     async fn failed_at(
         &self,
         consumer: &mut StageConsumer,
@@ -215,7 +215,7 @@ impl RunnerArguments {
             Err(NotDone::Stale) => return Ok(self.log.next(consumer)),
             Err(NotDone::Journal(error)) => return Err(error),
         }
-        // The stage continues after the gap, even if its code fails at it.
+        // The stage continues after the gap, even if its code fails again.
         match self.call(consumer, None, |code, out| code.lagged(gap, out)).await {
             Ok((events, state)) => {
                 self.log.commit_and_next(consumer, Done { upto: gap.last, events, state, ..Done::default() })

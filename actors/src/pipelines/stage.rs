@@ -133,7 +133,7 @@ where
 /// A call of the code. It returns the code, unless that panicked, and the error.
 pub(crate) type Doing = BoxFuture<'static, (Option<Box<dyn AnyStage>>, Result<(), String>)>;
 
-/// A stage of any type. Calls own it, because they may move between threads.
+/// A stage of any type. Calls own the stage, because they may move between threads.
 pub(crate) trait AnyStage: Send {
     fn handle(self: Box<Self>, event: Arc<PipelineEvent>, out: Outbox) -> Doing;
     fn lagged(self: Box<Self>, gap: Gap, out: Outbox) -> Doing;
@@ -179,7 +179,7 @@ fn given_back<S: Stage>(
     }
 }
 
-/// Recreates the code of a stage with its kept state.
+/// Recreates the code of a stage from a kept state.
 pub(crate) type Handler = Arc<dyn Fn(Option<Value>) -> Box<dyn AnyStage> + Send + Sync>;
 
 pub(crate) fn made(handler: &Handler, kept: Option<Json>) -> Result<Box<dyn AnyStage>, String> {
@@ -251,7 +251,7 @@ impl Outbox {
         let mut out = lock(&self.0);
         let (events, state) = (std::mem::take(&mut out.events), out.state.take());
         out.output = Output::default();
-        // A clone was kept: it is closed, and the next event gets a new outbox.
+        // The kept clone is closed; the next event gets a new outbox.
         let kept = Arc::strong_count(&self.0) > 1;
         out.open = !kept;
         let (topology, stage) = (Arc::clone(&out.topology), out.stage);

@@ -36,7 +36,7 @@ pub(crate) struct StageConsumer {
     out: Option<Outbox>,
 }
 
-/// Events for a stage: all that it receives up to `upto`.
+/// Events for a stage up to `upto`.
 pub(crate) struct Work {
     first: Option<Arc<PipelineEvent>>,
     more: vec::IntoIter<Arc<PipelineEvent>>,
@@ -170,7 +170,7 @@ impl Work {
         Ok(())
     }
 
-    /// Takes the work so far if it must be recorded before the next event.
+    /// Takes the work so far if a record is due before the next event.
     pub(crate) fn due(&mut self) -> Option<Done> {
         if self.more.len() == 0 {
             return None;

@@ -61,7 +61,7 @@ pub(crate) enum Input<A> {
     Released,
 }
 
-/// What the state machine must know of its surroundings.
+/// Context of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LifecycleContext {
     pub(crate) first: Option<RunId>,

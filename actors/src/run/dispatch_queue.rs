@@ -14,7 +14,7 @@ use crate::messages::slots::Granted;
 /// Delay before nodes that the run queue rejected are offered again.
 const REJECTED_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// What keeps a run from starting anything although its nodes are ready.
+/// What keeps a run with ready nodes from starting anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum CreditWait {
     #[default]

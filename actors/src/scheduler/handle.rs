@@ -127,7 +127,7 @@ impl SchedulerHandle {
         reclaimed.unwrap_or(true)
     }
 
-    /// Requeues an attempt that only reports its end and needs no credits.
+    /// Requeues a free attempt with only its end left to report.
     pub(crate) fn drains(&self, key: &AttemptKey) {
         self.cx.attempts.drains(key);
         self.tell(|grants| grants.requeue(&self.cx, key));

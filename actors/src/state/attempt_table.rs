@@ -336,7 +336,7 @@ impl AttemptTable {
     }
 }
 
-/// An attempt that was stopped while it acted on the world.
+/// An attempt stopped during an act on the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InDoubt {
     /// The run.

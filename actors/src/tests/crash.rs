@@ -110,7 +110,7 @@ async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: M
     System::start(config).await.unwrap()
 }
 
-/// Kills the child of this name; whether it was there.
+/// Kills the child of this name; returns whether the pool had one.
 fn kill(system: &System, child: &str) -> bool {
     let links = &system.services.mailboxes;
     match child {

@@ -168,7 +168,7 @@ async fn accounts(system: &System) -> Vec<String> {
     lock(&seen).take().expect("it was looked at")
 }
 
-/// What the records say that the attempts of these runs cost.
+/// Recorded cost of the attempts of these runs.
 async fn recorded_cost(system: &System, runs: &[RunId]) -> u64 {
     let mut cost = 0;
     for run in runs {

@@ -40,7 +40,7 @@ pub(crate) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> 
     System::start(config).await.unwrap()
 }
 
-/// Passes on the sum of what it heard so far, and takes a moment for that.
+/// Passes on the sum so far, after a moment.
 struct Sums(u64, &'static str);
 
 impl Stage for Sums {
@@ -58,7 +58,7 @@ fn sums(pipeline: &PipelineHandle, stage: &str, publishes: &'static str) {
     pipeline.attach(stage, made).unwrap();
 }
 
-/// Kills a child; false if it is not there.
+/// Kills a child; false without a child of this name.
 fn kill(system: &System, child: &str) -> bool {
     let links = &system.services.mailboxes;
     match child {

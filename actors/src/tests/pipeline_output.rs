@@ -1,4 +1,4 @@
-//! The most that a stage may have done before that is recorded: the journal takes it.
+//! Limits of a stage's unrecorded work: the journal accepts the largest.
 
 use ostler_kernel::event::Published;
 use ostler_kernel::json::canonical;

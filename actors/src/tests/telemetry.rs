@@ -31,7 +31,7 @@ struct Life {
     story: String,
 }
 
-/// Two steps, the second of which fails the first time that it is called.
+/// Two steps; the second fails at its first call.
 fn steps() -> Program {
     let calls = Arc::new(AtomicU32::new(0));
     Program::new("steps", "1", move |agent: ProgramContext, _: Value| {
@@ -105,7 +105,7 @@ impl Life {
         checkpoint.await.unwrap().unwrap();
     }
 
-    /// Writes down what was told since it was asked last.
+    /// Records the events since the last question.
     async fn tell(&mut self, what: &str) {
         idle().await;
         self.story += &format!("{what}\n");

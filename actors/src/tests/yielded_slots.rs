@@ -26,7 +26,7 @@ struct Gate {
     go: Semaphore,
 }
 
-/// Holds its slot until it is let go.
+/// Holds the slot until released.
 struct Gated(ToolSpec, Arc<Gate>);
 
 impl Tool for Gated {
@@ -116,7 +116,7 @@ async fn until(what: &str, holds: impl AsyncFn() -> bool) {
     }
 }
 
-/// Attempts that hold a slot, and jobs that wait for one.
+/// Attempts with a slot, and jobs waiting for one.
 fn queue(system: &System) -> Option<(u32, u64)> {
     let (row, _) = system.services.scheduler.show()?;
     Some((row.running, row.queued))
@@ -229,7 +229,8 @@ async fn who_is_stopped_while_it_has_no_slot_leaves_nothing_behind() {
     }
 }
 
-/// Takes the credits away that a client has left, and lets an hour go by, in which a child costs more than it holds: what it had.
+/// Takes the rest of a client's credits and lets an hour pass; a child costs more than its share: returns the earlier
+/// balance.
 async fn use_up_credits(system: &System) -> i64 {
     let held = system.services.scheduler.held(&"acme".into()).unwrap();
     let left = system.services.ledger.client(&"acme".into()).left().unwrap() - i64::try_from(held).unwrap();

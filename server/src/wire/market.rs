@@ -17,7 +17,7 @@ pub struct OfferRequest {
     /// Capabilities.
     #[serde(default)]
     pub capabilities: BTreeSet<String>,
-    /// Domain whose weights judge the runs.
+    /// Domain; its weights judge the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Price of a job in credits; `None`: the budget of the job.
@@ -44,13 +44,13 @@ pub struct OfferView {
 pub struct JobRequest {
     /// One line for people.
     pub title: String,
-    /// The client that pays, and whose agents propose.
+    /// The paying client; its agents propose.
     #[serde(default = "super::default_client")]
     pub client: String,
     /// Required capabilities.
     #[serde(default)]
     pub capabilities: BTreeSet<String>,
-    /// Domain whose weights judge the run; `None`: that of the agent.
+    /// Domain; its weights judge the run. `None`: that of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Most credits that it may cost.

@@ -17,7 +17,7 @@ use serde_json::Value;
 pub struct SubmitRequest<P = PlanDraft> {
     /// The plan.
     pub plan: P,
-    /// The client that pays; ignored if an agent is named, whose client pays.
+    /// The client that pays; ignored if an agent is named: then the agent's client pays.
     #[serde(default = "super::default_client")]
     pub client: String,
     /// The agent; absent: one of the run's own.
@@ -207,7 +207,7 @@ pub struct Summary {
     pub active: bool,
     /// State of each node; of an inactive run, the state that recovery would find.
     pub nodes: BTreeMap<String, String>,
-    /// Nodes whose attempt ended with its process and runs again when the run resumes.
+    /// Nodes with an attempt of an ended process; they run again when the run resumes.
     #[serde(rename = "cut_off", default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<String>,
     /// Started attempts.
@@ -228,7 +228,7 @@ pub struct Summary {
     pub overhead_us_per_node: f64,
     /// Attempts of all nodes, lost ones included.
     pub attempts: u32,
-    /// Nodes whose result came from an earlier run.
+    /// Nodes with a result from an earlier run.
     pub reused: u32,
     /// Credits spent.
     pub cost: u64,

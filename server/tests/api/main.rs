@@ -1,5 +1,5 @@
 //! The API over a system in memory.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod idempotency;
 
@@ -409,7 +409,6 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     refused(&api, stop("ok", "skip"), (409, "invalid_state")).await;
 }
 
-/// A run that is over.
 fn closed(run: RunId) -> StreamBatch {
     let (client, agent) = ("local".into(), "a".into());
     let stream = StreamId::run(&client, run);

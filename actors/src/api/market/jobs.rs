@@ -24,7 +24,7 @@ use crate::state::market::{Entry, check_balance, spent};
 pub struct JobRequest {
     /// Id of the job and its run, which makes posting idempotent. `None`: a new id.
     pub id: Option<RunId>,
-    /// The client that pays; only its agents propose.
+    /// The paying client; only agents of this client propose.
     pub client: ClientId,
     /// One line for people.
     pub title: String,
@@ -32,7 +32,7 @@ pub struct JobRequest {
     pub capabilities: BTreeSet<String>,
     /// Domain with the weights for the run; `None`: the agent's own.
     pub domain: Option<String>,
-    /// Most credits that it may cost.
+    /// Budget of the job in credits.
     pub budget: u64,
     /// Deadline in milliseconds since the Unix epoch.
     pub deadline: Option<Ticks>,
@@ -67,7 +67,7 @@ pub struct JobRow {
     /// Price of the winner in credits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<u64>,
-    /// Most credits that it may cost.
+    /// Budget of the job in credits.
     pub budget: u64,
     /// Deadline in milliseconds since the Unix epoch.
     #[serde(rename = "deadline_ms", default, skip_serializing_if = "Option::is_none")]

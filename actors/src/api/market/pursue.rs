@@ -148,7 +148,7 @@ impl System {
         }
     }
 
-    /// Prepares the plan, with the approvals that its oversight asks for.
+    /// Prepares the plan, with the approvals required by its oversight.
     async fn decompose(&self, contract: &Contract) -> MarketStep {
         let Contract { job, oversight, .. } = contract;
         let draft = read(&job.plan).map(|mut draft| {

@@ -16,7 +16,7 @@ use crate::base::lock::lock;
 /// Delay before a full or restarting run queue is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A step that waits for a child run, until this is dropped.
+/// A step waiting for a child run, until dropped.
 pub(crate) struct WaitsForRun<'a> {
     log: &'a AttemptJournal,
     step: &'a str,
@@ -130,7 +130,7 @@ impl AttemptJournal {
         }
     }
 
-    /// Completes during a shutdown, once no step acts on the world: the attempt ends with its process.
+    /// Completes during a shutdown, after the last acting step: the attempt then ends with its process.
     pub(crate) async fn ends_with_process(&self) -> Infallible {
         self.executor.journal.status.stopped().await;
         loop {
@@ -146,7 +146,7 @@ impl AttemptJournal {
         std::future::pending().await
     }
 
-    /// Does the work within its timeout and its share of the run's budget, extended while the budget lasts. One
+    /// Does the work within its timeout and its share of the run's budget; the share grows while the budget lasts. One
     /// millisecond of a slot is one credit.
     pub(crate) async fn within<T>(&self, timeout_ms: u64, work: impl Future<Output = T>) -> Result<T, Late> {
         let (begun, of) = (Instant::now(), (self.site.of.node.clone(), self.site.of.attempt));

@@ -33,7 +33,7 @@ pub(super) enum Whole {
     Class(CallClass),
 }
 
-/// A map of values; the error says what is wrong with its input.
+/// A map of values; the error names the problem of the input.
 type Map = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
 
 /// Maps the output of one program to the input of the next. Pure: each attempt calls it again.
@@ -140,7 +140,7 @@ pub(super) async fn run(stages: &[Stage], agent: &ProgramContext, input: Value) 
     Ok(value)
 }
 
-/// Runs one stage; `at` is its number if there are others. The last stage gives the result of the attempt.
+/// Runs one stage; `at`: its number, if there are several. The last stage gives the result of the attempt.
 async fn piece(
     routine: &Routine,
     agent: &ProgramContext,

@@ -191,7 +191,7 @@ fn as_recorded<T: Serialize + DeserializeOwned>(value: &T) -> Result<(Value, T),
     Ok((value, given))
 }
 
-/// A step that is being called; dropping it removes the step.
+/// A step during its call; dropping the value removes the step.
 struct Open<'a> {
     log: &'a dyn AttemptLog,
     id: Option<&'a str>,

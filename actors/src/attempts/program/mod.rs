@@ -194,7 +194,7 @@ impl Program {
 }
 
 impl Program {
-    /// The program that returns its input.
+    /// The identity program: returns the input.
     pub fn identity() -> Program {
         Program::of(Vec::new())
     }

@@ -211,7 +211,7 @@ impl World {
         self.inbox.push_back(Message::Up(birth));
     }
 
-    /// All events that follow by themselves, and the worlds after them.
+    /// All possible next events, and the states after them.
     fn inner(&self) -> Vec<(String, World)> {
         let mut next = Vec::new();
         let mut then = |what: String, change: &dyn Fn(&mut World)| {
