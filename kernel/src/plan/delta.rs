@@ -16,9 +16,8 @@ use super::draft::{DepDraft, NodeDraft, NodeFields};
 use super::normalise::connect;
 use super::pointer::Pointer;
 use super::set_fields::{check_forbidden, set};
-use super::{Join, Method, Node, Plan, Rule, Settings, validate};
+use super::{Join, Node, Plan, Settings, validate};
 use crate::id::NodeId;
-use crate::json::Object;
 
 /// A requested change of a running plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

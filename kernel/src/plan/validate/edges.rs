@@ -15,7 +15,7 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, suggestions: &Suggestions, faults
             let place = || indexed.edge_place(at, edge);
             let Some(source) = *source else {
                 if !indexed.origin.is_written(at, edge) {
-                    continue; // the reference itself is told of
+                    continue; // the reference is reported itself
                 }
                 let detail = format!("depends on {}, which the plan does not define", dep.n);
                 let help =
