@@ -42,7 +42,7 @@ impl Problem {
             node: fault.node.clone(),
             pointer: fault.pointer.clone(),
             detail: fault.detail.clone(),
-            mend: fault.help.clone(),
+            help: fault.help.clone(),
             line: fault.line,
         });
         let detail = format!("the plan breaks {} rules", faults.len());
@@ -58,7 +58,7 @@ impl Problem {
             node: fault.stage().unwrap_or_default().to_owned(),
             pointer: String::new(),
             detail: fault.to_string(),
-            mend: String::new(),
+            help: String::new(),
             line: None,
         });
         let detail = PipelineError::Spec(faults.to_vec()).to_string();

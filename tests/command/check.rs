@@ -204,7 +204,7 @@ fn a_scope_of_tools_that_there_are_not_is_refused() {
     {
         world.file("o.toml", &format!("[scopes.r]\ntools = ['fs.list', '{tool}']\n"));
         let refused = world.ostler("check audit.yaml --config o.toml").exits(2);
-        refused.complains(&format!("scope r names \"{tool}\"")).complains("o.toml:2:21").complains(mend);
+        refused.complains(&format!("scope r names the unknown tool \"{tool}\"")).complains("o.toml:2:21").complains(mend);
     }
     world.file("o.toml", "[scopes.r]\ntools = ['shell.run']\n[tools.shell]\nenabled = false\n");
     world.ostler("ps --config o.toml").exits(0);

@@ -41,7 +41,8 @@ pub struct FaultLine {
     /// The problem.
     pub detail: String,
     /// The remedy.
-    pub mend: String,
+    #[serde(rename = "mend")]
+    pub help: String,
     /// Line within a text value, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,

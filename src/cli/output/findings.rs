@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use ostler::finding::{Finding, Look, Source};
+use ostler::finding::{Finding, RenderStyle, Source};
 use ostler::plan_file::PlanFile;
 use serde_json::json;
 
@@ -84,7 +84,7 @@ fn causes(findings: &[Finding]) -> (Vec<&Finding>, usize) {
 }
 
 /// Formats findings as text, in order: the first of each code in full, then the number of others.
-pub(crate) fn format_findings(source: &Source, findings: &[&Finding], look: Look) -> Vec<String> {
+pub(crate) fn format_findings(source: &Source, findings: &[&Finding], look: RenderStyle) -> Vec<String> {
     let mut codes: Vec<&str> = Vec::new();
     for finding in findings {
         if !codes.contains(&finding.code.as_str()) {
@@ -176,7 +176,7 @@ mod tests {
             let name = |at: usize| has_nodes.then(|| format!("n{at}"));
             let found: Vec<Finding> =
                 (1..=many).map(|at| finding(code, name(at).as_deref(), at, "is so")).collect();
-            let lines = format_findings(&source, &found.iter().collect::<Vec<_>>(), Look::default());
+            let lines = format_findings(&source, &found.iter().collect::<Vec<_>>(), RenderStyle::default());
             let in_full = lines.iter().filter(|lines| lines.contains("is so")).count();
             let last = lines.last().map(String::as_str).filter(|lines| lines.contains("more like these"));
             assert_eq!((in_full, last), (full, rest), "{code} {many}");
@@ -195,7 +195,7 @@ mod tests {
         let sorted = in_order(&found);
         let details: Vec<&str> = sorted.iter().map(|finding| finding.detail.as_str()).collect();
         assert_eq!(details, ["first", "second", "third", "last"]);
-        let lines = format_findings(&source, &found.iter().collect::<Vec<_>>(), Look::default());
+        let lines = format_findings(&source, &found.iter().collect::<Vec<_>>(), RenderStyle::default());
         let places = lines.iter().zip(details).map(|(lines, detail)| lines.contains(detail));
         assert_eq!(places.collect::<Vec<_>>(), [true; 4], "{lines:?}");
     }

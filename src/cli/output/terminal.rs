@@ -4,7 +4,7 @@ use std::io;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::sync::OnceLock;
 
-use ostler::finding::Look;
+use ostler::finding::RenderStyle;
 use serde_json::{Value, json};
 
 use crate::cli::output::screen::{StatusWriter, size_of_stdout};
@@ -89,8 +89,8 @@ impl Out {
         styled_if(self.colour, style, text)
     }
 
-    pub(crate) fn finding_look(&self) -> Look {
-        Look { colour: self.colour, width: self.terminal.then(|| text_width(self.size().0)) }
+    pub(crate) fn finding_look(&self) -> RenderStyle {
+        RenderStyle { colour: self.colour, width: self.terminal.then(|| text_width(self.size().0)) }
     }
 
     /// Line width: that of the terminal, else unlimited.
@@ -121,10 +121,10 @@ pub(crate) fn status_line(text: impl AsRef<str>) {
 }
 
 /// Report style for stderr: without colours and wrapping in a pipe.
-pub(crate) fn stderr_finding_look() -> Look {
+pub(crate) fn stderr_finding_look() -> RenderStyle {
     let terminal = stderr().is_terminal();
     let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
-    Look {
+    RenderStyle {
         colour: wants_colour(terminal, &variable),
         width: terminal.then(|| text_width(if columns > 0 { columns } else { WIDTH })),
     }
