@@ -8,7 +8,7 @@ use super::egress::Egress;
 pub const SCOPE_DEFAULT: &str = "default";
 
 /// The gate's policy. Each change increments the epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GatePolicy {
     /// Scopes by name.
     pub scopes: BTreeMap<String, Scope>,
@@ -88,17 +88,5 @@ impl CallLimits {
 impl Default for CallLimits {
     fn default() -> CallLimits {
         CallLimits::PLAN_FILE
-    }
-}
-
-impl Default for GatePolicy {
-    fn default() -> GatePolicy {
-        GatePolicy {
-            scopes: BTreeMap::new(),
-            ceiling: 0,
-            epoch: 0,
-            limits: CallLimits::default(),
-            egress: Egress::default(),
-        }
     }
 }
