@@ -47,7 +47,7 @@ impl Actor for Owner {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Enqueue(jobs, done) => {
-                queue.enqueue_together(jobs, events)?;
+                queue.enqueue_batch(jobs, events)?;
                 done.send(())?;
             }
             Message::Serve(ended, count, grants) => {

@@ -1,4 +1,4 @@
-//! Three clients that always have work: what they get follows their weights, whatever their jobs cost.
+//! Three clients that always have work: their shares follow their weights, independent of the cost of their jobs.
 //!
 //! `cargo run -p ostler-scheduler --example weights`
 #![allow(clippy::print_stdout, reason = "a program that shows what happens")]
@@ -7,15 +7,16 @@ use std::error::Error;
 
 use ostler_scheduler::{Config, Event, NewClient, NewJob, RunQueue};
 
-/// Weight of a client, what it says that a job of it costs, and what one truly costs, in credits.
+/// Weight of a client, and the declared and the true cost of its jobs, in credits.
 const CLIENTS: [(u32, u64, u64); 3] = [(100, 50, 50), (100, 500, 700), (200, 90, 30)];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut queue = RunQueue::new(Config { slots: 4, ..Config::default() })?;
-    let mut events = Vec::new();
+    let (mut agents, mut events) = (Vec::new(), Vec::new());
     for (number, (weight, estimate, _)) in CLIENTS.into_iter().enumerate() {
         let client = queue.add_client(NewClient { weight, ..NewClient::default() })?;
         let agent = queue.add_agent(client, 100)?;
+        agents.push(agent);
         for _ in 0..10 {
             queue.enqueue(agent, NewJob::flat(estimate), number, &mut events)?;
         }
@@ -26,8 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let Event::Granted(grant) = event else { continue };
             let number = *queue.job(grant.job).ok_or("a granted job runs")?;
             let (_, estimate, actual) = CLIENTS[number];
-            // The client's next job comes with the end of this one, so it always has work.
-            let next = vec![(grant.agent, NewJob::flat(estimate), number)];
+            // Each settlement enqueues the next job, so every client always has work.
+            let next = vec![(agents[number], NewJob::flat(estimate), number)];
             queue.settle_and_enqueue(grant.job, actual.into(), next, &mut events)?;
         }
     }

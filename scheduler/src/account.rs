@@ -1,18 +1,18 @@
-//! Exact virtual time: what an entity was charged, divided by its weight.
+//! Exact virtual time: the charge of a client or an agent divided by its weight.
 
-/// Virtual times stop here, so that nothing below can overflow.
+/// Least virtual time: refunds below it are cut off, so that sums cannot overflow.
 pub(crate) const VRUNTIME_MIN: i64 = -(1 << 62);
-/// Highest virtual time an account can be restored to: `rebase_at` at most, and as far above that as charges and
-/// reweighing can take one.
+/// Highest virtual time that an account can be restored to: the greatest `rebase_at`, plus the greatest distance that charges and
+/// reweighing can put between an account and its queue.
 pub(crate) const VRUNTIME_MAX: i64 = (1 << 61) + (1 << 53);
 
-/// The virtual time of a client or an agent.
+/// The account of a client or an agent.
 pub(crate) struct Account {
     pub(crate) vruntime: i64,
-    /// What a division by the weight left over, below the weight: no rounding is ever lost.
+    /// Remainder of the division by the weight, below the weight; the next charge adds it, so no rounding is lost.
     pub(crate) remainder: u32,
     pub(crate) weight: u32,
-    /// Breaks ties; drawn on waking and after each dispatch.
+    /// Breaks ties; drawn on waking and at each dispatch. 0 before the first.
     pub(crate) seq: u64,
     pub(crate) runnable: bool,
 }
@@ -22,7 +22,7 @@ impl Account {
         Self { vruntime: 0, remainder: 0, weight, seq: 0, runnable: false }
     }
 
-    /// Charges `charge` units of cost at `scale`; a negative charge is a refund.
+    /// Adds `charge * scale / weight` to the virtual time; a negative charge is a refund.
     #[inline]
     pub(crate) fn charge(&mut self, charge: i64, scale: i64) {
         let weight = i64::from(self.weight);
@@ -32,21 +32,21 @@ impl Account {
         self.vruntime = (self.vruntime + steps).max(VRUNTIME_MIN);
     }
 
-    /// Wakes at `floor` or later: debt is kept, idleness earns nothing.
+    /// Places the account on waking: at `floor`, the virtual time of its queue, unless debt puts it later.
     #[inline]
     pub(crate) fn wake(&mut self, floor: i64, seq: u64) {
         self.vruntime = self.vruntime.max(floor);
         self.seq = seq;
     }
 
-    /// Takes another weight and keeps the lag behind `floor` in units of cost.
+    /// Changes the weight; the distance to `floor`, the virtual time of the queue, stays the same in units of cost.
     pub(crate) fn reweigh(&mut self, weight: u32, floor: i64) {
         if weight == self.weight {
             return;
         }
         let lag = (i128::from(self.vruntime) - i128::from(floor)) * i128::from(self.weight);
         let vruntime = i128::from(floor) + lag.div_euclid(i128::from(weight));
-        self.vruntime = vruntime.max(i128::from(VRUNTIME_MIN)) as i64;
+        self.vruntime = vruntime.clamp(i128::from(VRUNTIME_MIN), i128::from(VRUNTIME_MAX)) as i64;
         self.remainder = 0;
         self.weight = weight;
     }

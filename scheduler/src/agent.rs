@@ -1,4 +1,4 @@
-//! An agent: the queue within a client that jobs stand in.
+//! An agent: a queue of jobs within a client.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -7,7 +7,7 @@ use crate::agent_order::AgentKey;
 use crate::backlog::Backlog;
 use crate::bucket::TokenDemand;
 
-/// An agent of a client; it lasts as long as its client.
+/// Handle of an agent; valid as long as the agent's client exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentHandle {
     pub(crate) at: u32,
@@ -17,12 +17,12 @@ pub struct AgentHandle {
 pub(crate) struct Agent {
     pub(crate) account: Account,
     pub(crate) client: u32,
-    /// Its number among its client's agents, in order of creation.
+    /// Number among the client's agents, in order of creation.
     pub(crate) number: u32,
     pub(crate) backlog: Backlog,
-    /// What its first job needs of a bucket, if anything.
+    /// Tokens that the first job needs; `None` for a job without a bucket.
     pub(crate) demand: Option<TokenDemand>,
-    /// Its key in the client's [`AgentOrder`](crate::agent_order::AgentOrder), while it stands there.
+    /// Key in the client's [`AgentOrder`](crate::agent_order::AgentOrder), while the agent stands there.
     pub(crate) queued_under: Option<AgentKey>,
     /// The client is metered, and the first job costs no credits.
     pub(crate) is_free: bool,
@@ -41,7 +41,7 @@ impl Agent {
         }
     }
 
-    /// Its position among the client's agents; `None` unless it is runnable.
+    /// Position among the client's agents; `None` unless the agent is runnable.
     pub(crate) fn key(&self) -> Option<AgentKey> {
         let Account { vruntime, seq, runnable, .. } = self.account;
         NonZeroU64::new(seq).filter(|_| runnable).map(|seq| AgentKey { vruntime, seq })

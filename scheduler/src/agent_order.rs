@@ -5,24 +5,24 @@ use std::num::NonZeroU64;
 
 use crate::agent::Agent;
 
-/// Position of a runnable agent among its client's: least vruntime first, ties by `seq`, which no two agents share.
+/// Position of a runnable agent among those of its client: least vruntime first, ties by `seq`. No two agents share a `seq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AgentKey {
     pub(crate) vruntime: i64,
-    /// Never 0, so that an `Option` of a key takes no more room.
+    /// Nonzero, so that `Option<AgentKey>` has the size of a key.
     pub(crate) seq: NonZeroU64,
 }
 
-/// The runnable agents of a client that has two or more. The numbers are their places in the queue's agents.
+/// The runnable agents of a client that has two or more agents, as indices of the queue's arena.
 #[derive(Default)]
 pub(crate) struct AgentOrder {
     ready: BTreeMap<AgentKey, u32>,
-    /// Those whose first job costs no credits; kept while the client has a balance.
+    /// The agents with a first job without credits; filled only for a metered client.
     free: BTreeMap<AgentKey, u32>,
 }
 
 impl AgentOrder {
-    /// Moves `agent`, stored at `at`, to its present position, and out of the order while it is not runnable.
+    /// Moves `agent`, stored at `at`, to the position of its present key; removes an agent that is not runnable.
     pub(crate) fn place(&mut self, at: u32, agent: &mut Agent, is_free: bool) {
         let key = agent.key();
         if key == agent.queued_under && is_free == agent.is_free {
@@ -45,7 +45,7 @@ impl AgentOrder {
         self.ready.first_key_value().map(|(_, &at)| at)
     }
 
-    /// The first of the agents whose first job costs no credits.
+    /// The first agent with a first job without credits.
     pub(crate) fn first_free(&self) -> Option<u32> {
         self.free.first_key_value().map(|(_, &at)| at)
     }

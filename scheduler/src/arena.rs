@@ -1,24 +1,27 @@
-//! Storage by place: values keep their index until they are removed, and an index used again gets a new generation.
+//! A paged generational arena: a value keeps its index until removal, and a reused index gets a new generation.
+//!
+//! Invariant: an index in the free list is vacant; a retained index is vacant and not in the free list.
 
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
-/// Entries of one page; a page is never moved once it is full-sized, so growth copies at most one page.
+/// Entries of one page. Growth adds pages and moves no full one, so no insertion copies more than one page.
 const PAGE_ENTRIES: usize = 1 << PAGE_BITS;
 const PAGE_BITS: u32 = 14;
 
 const FIRST: NonZeroU32 = NonZeroU32::MIN;
+/// End of the free list.
 const END: u32 = u32::MAX;
-/// A place that is empty, but that something still points at: not in the list of free places.
+/// Marks a vacant index that must not be reused: the owner still refers to it, or its generations are used up.
 const RETAINED: u32 = u32::MAX - 1;
 
-/// `tag` is four bytes of the owner's own beside the value: they fill what alignment would otherwise waste.
+/// `tag` is a word for the owner's use; it fills bytes that alignment would waste.
 enum Entry<T> {
     Vacant { next: u32, generation: NonZeroU32 },
     Occupied { value: T, tag: u32, generation: NonZeroU32 },
 }
 
-/// A paged arena. Indices come from the arena itself, so indexing one that is not occupied is a broken invariant.
+/// Panics on the index of a vacant entry: indices come from the arena, so a vacant one is a broken invariant.
 pub(crate) struct Arena<T> {
     pages: Vec<Vec<Entry<T>>>,
     free: u32,
@@ -40,7 +43,7 @@ impl<T> Arena<T> {
             let at = self.free;
             let entry = self.entry_mut(at);
             let Entry::Vacant { next, generation } = *entry else {
-                unreachable!("the free list contains vacant places")
+                unreachable!("the free list holds vacant entries")
             };
             *entry = Entry::Occupied { value, tag, generation };
             self.free = next;
@@ -51,18 +54,18 @@ impl<T> Arena<T> {
             self.pages.push(if first { Vec::new() } else { Vec::with_capacity(PAGE_ENTRIES) });
         }
         let base = (self.pages.len() - 1) << PAGE_BITS;
-        let page = self.pages.last_mut().expect("a page was just made sure of");
+        let page = self.pages.last_mut().expect("the branch above added a page");
         page.push(Entry::Occupied { value, tag, generation: FIRST });
         ((base + page.len() - 1) as u32, FIRST)
     }
 
-    /// Whether `at` contains the value that was inserted with `generation`.
+    /// True if `at` holds the value inserted with `generation`.
     #[inline]
     pub(crate) fn contains(&self, at: u32, generation: NonZeroU32) -> bool {
         self.tag_of(at, generation).is_some()
     }
 
-    /// The tag of the value that was inserted with `generation`, if `at` contains it.
+    /// Tag of the value inserted with `generation`; `None` if `at` no longer holds the value.
     #[inline]
     pub(crate) fn tag_of(&self, at: u32, generation: NonZeroU32) -> Option<u32> {
         match self.entry(at) {
@@ -78,70 +81,70 @@ impl<T> Arena<T> {
     pub(crate) fn tag(&self, at: u32) -> u32 {
         match self.entry(at) {
             Some(Entry::Occupied { tag, .. }) => *tag,
-            _ => unreachable!("tag of a vacant place"),
+            _ => unreachable!("tag of a vacant entry"),
         }
     }
 
-    /// The tag of a occupied place, and its generation.
+    /// Tag and generation of an occupied entry.
     #[inline]
     pub(crate) fn tag_mut(&mut self, at: u32) -> (&mut u32, NonZeroU32) {
         match self.entry_mut(at) {
             Entry::Occupied { tag, generation, .. } => (tag, *generation),
-            Entry::Vacant { .. } => unreachable!("tag of a vacant place"),
+            Entry::Vacant { .. } => unreachable!("tag of a vacant entry"),
         }
     }
 
     pub(crate) fn generation(&self, at: u32) -> NonZeroU32 {
         match self.entry(at) {
             Some(Entry::Occupied { generation, .. } | Entry::Vacant { generation, .. }) => *generation,
-            None => unreachable!("generation of a place that never was"),
+            None => unreachable!("generation of an index that was never given out"),
         }
     }
 
     pub(crate) fn with_generation(&mut self, at: u32) -> (&mut T, NonZeroU32) {
         match self.entry_mut(at) {
             Entry::Occupied { value, generation, .. } => (value, *generation),
-            Entry::Vacant { .. } => unreachable!("index of a vacant place"),
+            Entry::Vacant { .. } => unreachable!("index of a vacant entry"),
         }
     }
 
-    /// Takes the value and its tag out and frees the place. One whose generations are used up is never used again.
+    /// Removes a value and returns it with its tag. The index is reused, unless its generations are used up.
     #[inline]
     pub(crate) fn remove(&mut self, at: u32) -> (T, u32) {
         let free = self.free;
         let entry = self.entry_mut(at);
-        let Entry::Occupied { generation, .. } = *entry else { unreachable!("removal of a vacant place") };
+        let Entry::Occupied { generation, .. } = *entry else { unreachable!("removal of a vacant entry") };
         let vacant = match generation.checked_add(1) {
             Some(following) => Entry::Vacant { next: free, generation: following },
             None => Entry::Vacant { next: RETAINED, generation },
         };
         let retired = generation == NonZeroU32::MAX;
         let Entry::Occupied { value, tag, .. } = std::mem::replace(entry, vacant) else {
-            unreachable!("the place was occupied a fifo ago")
+            unreachable!("the entry was occupied above")
         };
         self.free = if retired { free } else { at };
         self.occupied -= 1;
         (value, tag)
     }
 
-    /// Takes the value and its tag out, but keeps the place from being used again until [`Arena::release`].
+    /// As [`Arena::remove`], but the index is not reused before [`Arena::release`].
     pub(crate) fn vacate(&mut self, at: u32) -> (T, u32) {
         let entry = self.entry_mut(at);
-        let Entry::Occupied { generation, .. } = *entry else { unreachable!("removal of a vacant place") };
+        let Entry::Occupied { generation, .. } = *entry else { unreachable!("removal of a vacant entry") };
         let Entry::Occupied { value, tag, .. } =
             std::mem::replace(entry, Entry::Vacant { next: RETAINED, generation })
         else {
-            unreachable!("the place was occupied a fifo ago")
+            unreachable!("the entry was occupied above")
         };
         self.occupied -= 1;
         (value, tag)
     }
 
-    /// Frees a vacated place. One whose generations are used up is never used again.
+    /// Makes a vacated index available again, unless its generations are used up.
     pub(crate) fn release(&mut self, at: u32) {
         let free = self.free;
         let Entry::Vacant { next, generation } = self.entry_mut(at) else {
-            unreachable!("release of a occupied place")
+            unreachable!("release of an occupied entry")
         };
         if let Some(following) = generation.checked_add(1) {
             *generation = following;
@@ -157,7 +160,6 @@ impl<T> Arena<T> {
         })
     }
 
-    /// As [`Arena::iter`], to change the values.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.pages.iter_mut().flatten().zip(0..).filter_map(|(entry, at)| match entry {
             Entry::Occupied { value, .. } => Some((at, value)),
@@ -182,7 +184,7 @@ impl<T> Index<u32> for Arena<T> {
     fn index(&self, at: u32) -> &T {
         match self.entry(at) {
             Some(Entry::Occupied { value, .. }) => value,
-            _ => unreachable!("index of a vacant place"),
+            _ => unreachable!("index of a vacant entry"),
         }
     }
 }
@@ -191,7 +193,7 @@ impl<T> IndexMut<u32> for Arena<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
         match self.entry_mut(at) {
             Entry::Occupied { value, .. } => value,
-            Entry::Vacant { .. } => unreachable!("index of a vacant place"),
+            Entry::Vacant { .. } => unreachable!("index of a vacant entry"),
         }
     }
 }
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_used_again_has_another_generation() {
+    fn a_reused_index_has_another_generation() {
         let mut arena = Arena::new();
         let (at, old) = arena.insert('a', 7);
         assert_eq!((arena[at], arena.tag(at), arena.contains(at, old)), ('a', 7, true));
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vacated_place_waits_for_its_release() {
+    fn a_vacated_index_waits_for_its_release() {
         let mut arena = Arena::new();
         let (at, _) = arena.insert('a', 0);
         arena.vacate(at);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_out_of_generations_is_retired() {
+    fn an_index_out_of_generations_is_retired() {
         let mut arena = Arena::new();
         let (at, _) = arena.insert('a', 0);
         arena.pages[0][0] = Entry::Occupied { value: 'a', tag: 0, generation: NonZeroU32::MAX };
@@ -233,8 +235,8 @@ mod tests {
     #[test]
     fn indices_run_on_over_pages() {
         let mut arena = Arena::new();
-        let places: Vec<u32> = (0..3000).map(|n| arena.insert(n, 0).0).collect();
-        assert_eq!(places, (0..3000).collect::<Vec<u32>>());
+        let indices: Vec<u32> = (0..3000).map(|n| arena.insert(n, 0).0).collect();
+        assert_eq!(indices, (0..3000).collect::<Vec<u32>>());
         assert_eq!(arena.iter().map(|(at, _, value)| (at, *value)).nth(2047), Some((2047, 2047)));
         assert_eq!(arena.len(), 3000);
     }

@@ -1,24 +1,25 @@
 //! The queued jobs of one agent.
 //!
-//! Most jobs state nothing but their cost, and wait in a fifo; the others, and those that came back from a slot, are sorted.
+//! Jobs without priority, deadline and rank wait in a FIFO queue, at four bytes each. All other jobs, and jobs that yielded, stand in
+//! an ordered map. The order of both together is that of [`Order`].
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::job::Order;
 use crate::arena::Arena;
+use crate::job::Order;
 
-/// Cancelled jobs that a fifo may hold beyond as many as live ones, before it is closed up.
+/// Cancelled jobs that a FIFO queue may hold, beyond the number of live ones, before compaction.
 const CANCELLED_SLACK: usize = 32;
-/// Places an emptied fifo keeps, and how many times more than it needs it may hold.
+/// Capacity that an emptied FIFO queue keeps, and the ratio of capacity to length at which it shrinks.
 const FIFO_KEPT: usize = 64;
 const FIFO_SLACK: usize = 8;
 
-/// Jobs by their place in the arena of payloads.
+/// Jobs, as indices of the arena of payloads.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    /// Never starts with a cancelled job.
+    /// Cancelled jobs stay inside until they reach the front; the front itself is never cancelled.
     fifo: VecDeque<u32>,
-    /// How many of the fifo are cancelled: their places are vacated, and released when they leave the fifo.
+    /// Number of cancelled jobs in `fifo`. Their indices are vacated, and released when they leave `fifo`.
     cancelled: u32,
     sorted: BTreeMap<Order, u32>,
 }
@@ -39,14 +40,14 @@ impl Backlog {
         self.fifo.len() - self.cancelled as usize + self.sorted.len()
     }
 
-    /// Adds a job: at the end of the fifo, or in its order. Says whether it is first now.
+    /// Adds a job, to `fifo` if `order` is `None`. Returns true if the job is now first.
     pub(crate) fn push(&mut self, at: u32, order: Option<Order>) -> bool {
         let Some(order) = order else { return self.push_plain(at) };
         self.sorted.insert(order, at);
         self.first() == Some(at)
     }
 
-    /// Adds a job at the end of the fifo. Says whether it is first now.
+    /// Adds a job at the end of `fifo`. Returns true if the job is now first.
     #[inline]
     pub(crate) fn push_plain(&mut self, at: u32) -> bool {
         self.fifo.push_back(at);
@@ -73,7 +74,7 @@ impl Backlog {
         self.sorted.remove(order);
     }
 
-    /// Takes note that a job of the fifo was cancelled and its place vacated.
+    /// Counts a cancelled job of `fifo`. The caller has vacated the index.
     pub(crate) fn cancel_in_fifo<P>(&mut self, payloads: &mut Arena<P>) {
         self.cancelled += 1;
         self.drop_cancelled(payloads);
@@ -90,7 +91,7 @@ impl Backlog {
         }
     }
 
-    /// Lets cancelled jobs at the front of the fifo go.
+    /// Restores the invariant that the front of `fifo` is not cancelled.
     fn drop_cancelled<P>(&mut self, payloads: &mut Arena<P>) {
         while self.cancelled > 0
             && let Some(&at) = self.fifo.front()
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cancelling_behind_a_job_that_stays_does_not_grow_the_line() {
+    fn cancelling_behind_a_job_that_stays_does_not_grow_the_queue() {
         let (mut backlog, mut payloads) = (Backlog::default(), Arena::new());
         let (head, _) = payloads.insert((), 0);
         backlog.push(head, None);
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_gives_back_what_a_burst_took() {
+    fn the_queue_shrinks_after_a_burst() {
         let (mut backlog, mut payloads) = (Backlog::default(), Arena::new());
         for _ in 0..10_000 {
             let (at, _) = payloads.insert((), 0);

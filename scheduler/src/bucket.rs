@@ -1,14 +1,18 @@
-//! Token buckets of models and providers: a job is admitted while its model's bucket contains its tokens.
+//! Token buckets of models and providers: rate limits on the tokens of dispatched jobs.
+//!
+//! A bucket gains `rate` tokens a second up to `burst`. The first job of an agent is admitted while the level covers its estimated
+//! tokens, or the bucket is full; dispatch takes the tokens, and settlement the difference to the true count. Each bucket indexes
+//! the waiting agents by the level they need, so a change of level visits only the agents between the old and the new level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::BucketConfig;
-use crate::job::{ModelHandle, Attributes};
+use crate::job::{Attributes, ModelHandle};
 
-/// Levels count thousandths of a token, so that a rate per second fills by whole numbers each millisecond.
+/// Levels are in thousandths of a token: a rate in tokens per second adds `rate` of them per millisecond.
 const THOUSANDTHS: i64 = 1000;
 
-/// What an agent's first job needs of a bucket.
+/// Level of a bucket that the first job of an agent needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenDemand {
     model: ModelHandle,
@@ -19,11 +23,11 @@ struct Bucket {
     rate: i64,
     full: i64,
     level: i64,
-    /// Agents whose first job is for this model, by the level it needs.
+    /// Agents with a first job for this model, by needed level.
     waiting: BTreeSet<(i64, u32)>,
 }
 
-/// All buckets, in order of their models' names.
+/// All buckets, in order of model name.
 pub(crate) struct Buckets {
     names: BTreeMap<String, ModelHandle>,
     buckets: Vec<Bucket>,
@@ -59,7 +63,7 @@ impl Buckets {
         (model.0 as usize) < self.buckets.len()
     }
 
-    /// What `attributes` need: their tokens, or a full bucket if they are more than it can hold.
+    /// The demand of a job: its tokens, capped at a full bucket. `None` for a job without a model.
     pub(crate) fn demand(&self, attributes: &Attributes) -> Option<TokenDemand> {
         let model = attributes.model?;
         let full = self.buckets[model.0 as usize].full;
@@ -70,7 +74,7 @@ impl Buckets {
         self.buckets[demand.model.0 as usize].level >= demand.level
     }
 
-    /// Notes that `agent` waits at another demand than before.
+    /// Replaces the demand under which `agent` is indexed.
     pub(crate) fn move_waiting(&mut self, agent: u32, from: Option<TokenDemand>, to: Option<TokenDemand>) {
         if let Some(demand) = from {
             self.buckets[demand.model.0 as usize].waiting.remove(&(demand.level, agent));
@@ -80,12 +84,12 @@ impl Buckets {
         }
     }
 
-    /// Takes tokens out (or puts them back), and appends every agent whose demand opened or closed to `changed`.
+    /// Removes tokens from a bucket, or returns them if `tokens` is negative. Appends agents with changed admission to `changed`.
     pub(crate) fn take(&mut self, model: ModelHandle, tokens: i64, changed: &mut Vec<u32>) {
         self.buckets[model.0 as usize].change(-tokens * THOUSANDTHS, changed);
     }
 
-    /// Fills every bucket for `ms` milliseconds, and appends every agent whose demand opened to `changed`.
+    /// Fills every bucket for `ms` milliseconds. Appends newly admitted agents to `changed`.
     pub(crate) fn advance(&mut self, ms: u64, changed: &mut Vec<u32>) {
         for bucket in &mut self.buckets {
             bucket.change(bucket.rate.saturating_mul(i64::try_from(ms).unwrap_or(i64::MAX)), changed);

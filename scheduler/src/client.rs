@@ -1,4 +1,4 @@
-//! A client: who pays, and what it is entitled to.
+//! A client: pays for jobs, and has a weight, a tier and a cap.
 
 use std::num::NonZeroU32;
 
@@ -8,16 +8,16 @@ use crate::agent_order::AgentOrder;
 use crate::ready_clients::ClientKey;
 use crate::tier::{Tier, Tiers};
 
-/// A client of the queue; it is spent once the client is removed.
+/// Handle of a client; invalid once the client is removed, and never given out again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientHandle {
     pub(crate) at: u32,
     pub(crate) generation: NonZeroU32,
 }
 
-/// How soon a client wants to be served once it wakes; its share is the same.
+/// Latency class: a head start after waking, with the same share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs, reason = "see `Warp`, which says what each is for")]
+#[allow(missing_docs, reason = "documented at `Warp`")]
 pub enum Latency {
     Interactive,
     #[default]
@@ -25,18 +25,18 @@ pub enum Latency {
     Batch,
 }
 
-/// What a client starts with.
+/// Settings of a client at its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewClient {
-    /// Its entitlement, 1 to [`WEIGHT_MAX`](crate::WEIGHT_MAX).
+    /// Entitlement relative to other clients, 1 to [`WEIGHT_MAX`](crate::WEIGHT_MAX).
     pub weight: u32,
-    /// Which tier it is served in.
+    /// The tier that serves the client.
     pub tier: Tier,
-    /// Most of its jobs that may run at once, 1 or more.
+    /// Maximum number of running jobs, 1 or more; `None` is no cap.
     pub in_flight_max: Option<u32>,
-    /// Its credits, 0 to [`BALANCE_MAX`](crate::BALANCE_MAX); `None` is unmetered.
+    /// Credits, 0 to [`BALANCE_MAX`](crate::BALANCE_MAX); `None` is unmetered.
     pub balance: Option<i64>,
-    /// How soon it wants to be served.
+    /// Selects the warp.
     pub latency: Latency,
 }
 
@@ -53,7 +53,7 @@ impl Default for NewClient {
     }
 }
 
-/// Reputation of a client nobody judged yet; it leaves the weight as it is.
+/// Reputation of a new client; the weight equals the base weight.
 pub(crate) const REPUTATION_START: u16 = 500;
 pub(crate) const REPUTATION_MAX: u16 = 1000;
 
@@ -62,10 +62,10 @@ pub(crate) struct Client {
     pub(crate) warp: i64,
     pub(crate) agents_vruntime: i64,
     pub(crate) charged: i128,
-    /// Credits that its running jobs are charged.
+    /// Credits charged for running jobs.
     pub(crate) held: u64,
     pub(crate) balance: Option<i64>,
-    /// Its number in order of creation.
+    /// Position in order of creation.
     pub(crate) ordinal: u64,
     pub(crate) base_weight: u32,
     pub(crate) in_flight: u32,
@@ -74,13 +74,13 @@ pub(crate) struct Client {
     pub(crate) tier: Tier,
     pub(crate) parked: bool,
     pub(crate) first_agent: Option<u32>,
-    /// Which of these goes, while the balance does not pay for the first job of who would.
+    /// Agent served while the client is parked: the first with a first job without credits.
     pub(crate) free_agent: Option<u32>,
-    /// Places of its agents, in order of creation.
+    /// Indices of the client's agents, in order of creation.
     pub(crate) agents: Vec<u32>,
-    /// `None` while it has at most one agent, which needs no order.
+    /// `None` for a client with at most one agent.
     pub(crate) agent_order: Option<Box<AgentOrder>>,
-    /// Its key in the tree of runnable clients, while it stands there.
+    /// Key in the tree of runnable clients, while the client stands there.
     pub(crate) queued_under: Option<ClientKey>,
 }
 
@@ -108,17 +108,18 @@ impl Client {
         }
     }
 
-    /// What it is ordered by, before ties are broken.
+    /// vruntime − warp, the key among clients of a tier.
     pub(crate) fn effective_vruntime(&self) -> i64 {
         self.account.vruntime - self.warp
     }
 
-    /// Its place in the tree of runnable clients; `None` unless it is runnable.
+    /// `None` unless the client is runnable.
     fn key(&self) -> Option<ClientKey> {
-        ClientKey::new(self.tier, self.effective_vruntime(), self.account.seq).filter(|_| self.account.runnable)
+        ClientKey::new(self.tier, self.effective_vruntime(), self.account.seq)
+            .filter(|_| self.account.runnable)
     }
 
-    /// Moves the client, stored at `at`, to its present place in the tree of runnable clients.
+    /// Moves the client, stored at `at`, to the position of its present key in the tree of runnable clients.
     #[inline]
     pub(crate) fn requeue(&mut self, at: u32, tiers: &mut Tiers) {
         let key = self.key();
@@ -131,7 +132,7 @@ impl Client {
         self.free_agent.or(self.first_agent)
     }
 
-    /// Moves `agent`, stored at `at` and one of this client's, to its present position among them.
+    /// Moves `agent`, an agent of this client stored at `at`, to the position of its present key.
     #[inline]
     pub(crate) fn reorder(&mut self, at: u32, agent: &mut Agent, is_free: bool) {
         if let Some(order) = &mut self.agent_order {

@@ -1,4 +1,4 @@
-//! Clients and agents: coming, going, and what may change meanwhile.
+//! Adding, changing and removing clients and agents.
 
 use crate::agent::{Agent, AgentHandle};
 use crate::client::{Client, ClientHandle, Latency, NewClient, REPUTATION_MAX, REPUTATION_START};
@@ -36,7 +36,9 @@ impl<P> RunQueue<P> {
         Ok(ClientHandle { at, generation })
     }
 
-    /// Removes a client and its agents, and forgets its debt and its balance. Refused while it has work.
+    /// Removes a client with its agents, its debt and its balance. Refused while the client has queued or running jobs.
+    ///
+    /// A client added again starts without debt, so tenants must not be able to remove themselves.
     pub fn remove_client(&mut self, client: ClientHandle) -> Result<(), RemoveClientError> {
         let found = self.find_client(client)?;
         let queued = found.agents.iter().map(|&at| self.agents[at].backlog.len() as u64).sum();
@@ -49,7 +51,7 @@ impl<P> RunQueue<P> {
         Ok(())
     }
 
-    /// Adds an agent to a client; it stays as long as the client does.
+    /// Adds an agent to a client, for the life of the client.
     pub fn add_agent(&mut self, client: ClientHandle, weight: u32) -> Result<AgentHandle, AddAgentError> {
         self.find_client(client)?;
         if !(1..=WEIGHT_MAX).contains(&weight) {
@@ -73,7 +75,7 @@ impl<P> RunQueue<P> {
         Ok(AgentHandle { at, generation })
     }
 
-    /// Changes a balance by `amount` credits, also downwards, and returns it.
+    /// Adds `amount` credits, which may be negative, to the balance. Returns the new balance.
     pub fn credit(
         &mut self,
         client: ClientHandle,
@@ -82,7 +84,7 @@ impl<P> RunQueue<P> {
     ) -> Result<i64, CreditError> {
         self.find_client(client)?;
         let balance = self.clients[client.at].balance.as_mut().ok_or(CreditError::Unmetered)?;
-        // a balance that settlements took below zero may be filled up in parts, so only the far end counts
+        // A deposit into an overdrawn balance may leave it below zero, so only the bound in the direction of `amount` counts.
         let changed = balance.checked_add(amount).filter(|&sum| match amount {
             1.. => sum <= BALANCE_MAX,
             0 => true,
@@ -95,7 +97,7 @@ impl<P> RunQueue<P> {
         Ok(balance)
     }
 
-    /// Sets the balance of a client, which is metered from here on; it may be below zero.
+    /// Sets the balance, which may be negative, and makes the client metered.
     pub fn set_balance(
         &mut self,
         client: ClientHandle,
@@ -107,7 +109,7 @@ impl<P> RunQueue<P> {
             return Err(CreditError::Overflow { balance: 0, amount: balance });
         }
         if self.clients[client.at].balance.replace(balance).is_none() {
-            // Which of its agents have a job that costs no credits was nobody's concern.
+            // The queue tracks agents with a job without credits for metered clients only.
             self.changed.extend(&self.clients[client.at].agents);
             self.refresh(events);
         }
@@ -116,7 +118,7 @@ impl<P> RunQueue<P> {
         Ok(())
     }
 
-    /// Sets the weight before reputation, and returns the one that counts. The client's lag is kept.
+    /// Sets the base weight and returns the effective weight, which reputation modifies. The client keeps its lag.
     pub fn set_weight(&mut self, client: ClientHandle, weight: u32) -> Result<u32, WeightError> {
         self.find_client(client)?;
         if !(1..=WEIGHT_MAX).contains(&weight) {
@@ -126,7 +128,10 @@ impl<P> RunQueue<P> {
         Ok(self.reweigh(client.at))
     }
 
-    /// Sets the reputation, 0 to 1000 with 500 in the middle, and returns the weight that counts. The lag is kept.
+    /// Sets the reputation, 0 to 1000 with 500 neutral, and returns the effective weight. The client keeps its lag.
+    ///
+    /// Reputation changes the weight by at most `reputation_pm_max`, so the feedback from service to reputation to service has
+    /// a gain below 1 and cannot run away.
     pub fn set_reputation(&mut self, client: ClientHandle, reputation: u16) -> Result<u32, ReputationError> {
         self.find_client(client)?;
         if reputation > REPUTATION_MAX {
@@ -136,7 +141,7 @@ impl<P> RunQueue<P> {
         Ok(self.reweigh(client.at))
     }
 
-    /// Moves a client with its backlog and its lag to a tier.
+    /// Moves a client to a tier. Backlog and lag are kept.
     pub fn set_tier(&mut self, client: ClientHandle, tier: Tier) -> Result<(), UnknownClient> {
         let from = self.find_client(client)?.tier;
         if from != tier {

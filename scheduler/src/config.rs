@@ -1,97 +1,101 @@
-//! What an operator sets once, and the ranges it is held to.
+//! Settings of a run queue and their ranges.
+//!
+//! The ranges keep every intermediate value within its integer type; [`PRODUCT_MAX`] bounds the spread of virtual times.
 
 use std::collections::BTreeMap;
 
 use crate::cost::{AMOUNT_MAX, Pricing};
 use crate::error::ConfigError;
 
-/// Most jobs that may run at once.
+/// Largest `slots`.
 pub const SLOTS_MAX: u32 = 1_000_000;
-/// Largest virtual time of one unit of charge at weight 1.
+/// Largest `scale`.
 pub const SCALE_MAX: u64 = 1 << 16;
-/// Largest charge for all of one resource.
+/// Largest `unit` of a [`Pricing`](crate::Pricing).
 pub const UNIT_MAX: u64 = 1 << 30;
 /// Largest `cost_max`.
 pub const COST_MAX: u64 = 1 << 32;
-/// Largest capacity of one resource.
+/// Largest capacity of a resource.
 pub const CAPACITY_MAX: u64 = 1 << 53;
-/// Largest head start of a latency class.
+/// Largest warp.
 pub const WARP_MAX: u64 = 1 << 32;
 /// Largest rate (tokens per second) and burst (tokens) of a bucket.
 pub const BUCKET_MAX: u64 = 1 << 32;
 /// Largest `rebase_at`.
 pub const REBASE_MAX: u64 = 1 << 60;
-/// `scale * cost_max * (slots + 1)` may not exceed this: it is how far virtual times can drift apart.
+/// Largest `scale * cost_max * (slots + 1)`, which bounds the distance between virtual times of a queue.
 pub const PRODUCT_MAX: u64 = 1 << 60;
 /// Largest weight of a client or an agent.
 pub const WEIGHT_MAX: u32 = 1_000_000;
 /// Largest balance that a client can be given, in credits.
 pub const BALANCE_MAX: i64 = 1 << 53;
-/// Weight of an agent for which nobody chose one.
+/// Weight of an agent created without one.
 pub const AGENT_WEIGHT: u32 = 100;
-/// Most clients, agents or queued jobs that a queue can be configured to hold.
+/// Largest `clients_max`, `agents_max` and `jobs_max`.
 pub const PLACES_MAX: u32 = 1 << 31;
 
-/// Furthest a balance can get beyond its range: every slot's job wrong by the most a cost may name, in credits.
+/// Greatest distance of a balance from its range, in credits: each running job settled at the greatest error.
 pub(crate) const AMOUNT_DEBT_MAX: i64 = SLOTS_MAX as i64 * AMOUNT_MAX as i64;
 
 const GUARANTEE_PM_MAX: u16 = 1000;
 const BETA_PM_MAX: u16 = 1000;
 const REPUTATION_PM_MAX: u16 = 900;
 
-/// The settings of a run queue; they stay for its life.
+/// Settings of a run queue, fixed at its creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Jobs that may run at once, 1 to [`SLOTS_MAX`].
+    /// Number of jobs that run at the same time, 1 to [`SLOTS_MAX`].
     pub slots: u32,
-    /// The marketplace's guaranteed share of the charge, per mille.
+    /// Guaranteed share of the marketplace in the total charge, per mille, 0 to 1000.
     pub guarantee_pm: u16,
     /// Virtual time of one unit of charge at weight 1, 1 to [`SCALE_MAX`].
     pub scale: u64,
     /// Largest charge of one job, 1 to [`COST_MAX`].
     pub cost_max: u64,
-    /// How strongly reputation bends the weight, per mille at full reputation.
+    /// Change of weight at reputation 0 or 1000, per mille, 0 to 1000.
     pub beta_pm: u16,
-    /// The most reputation changes the weight, per mille (at most 900).
+    /// Cap on the change of weight by reputation, per mille, 0 to 900.
     pub reputation_pm_max: u16,
-    /// A queue's virtual time above this is taken off everyone in it. Small values cost a pass over all clients each time.
+    /// Virtual time of a queue above which the queue is rebased, at most [`REBASE_MAX`]. A rebase visits every client.
     pub rebase_at: u64,
-    /// How amounts of several resources become one charge.
+    /// Converts amounts of several resources into one charge.
     pub pricing: Pricing,
-    /// Token buckets, by model or provider.
+    /// Token buckets, by name of the model or provider.
     pub models: BTreeMap<String, BucketConfig>,
-    /// Head start of each latency class.
+    /// Warp of each latency class.
     pub warp: Warp,
-    /// Most clients, at most [`PLACES_MAX`].
+    /// Maximum number of clients, at most [`PLACES_MAX`].
     pub clients_max: u32,
-    /// Most agents of all clients together, at most [`PLACES_MAX`].
+    /// Maximum number of agents of all clients, at most [`PLACES_MAX`].
     pub agents_max: u32,
-    /// Most jobs queued and running together, at most [`PLACES_MAX`].
+    /// Maximum number of queued and running jobs, at most [`PLACES_MAX`].
     pub jobs_max: u32,
 }
 
 /// A token bucket: `rate` tokens a second, never more than `burst`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketConfig {
-    /// Tokens a second, at most [`BUCKET_MAX`].
+    /// Tokens per second, at most [`BUCKET_MAX`].
     pub rate: u64,
-    /// Most tokens it contains, 1 to [`BUCKET_MAX`].
+    /// Capacity in tokens, 1 to [`BUCKET_MAX`].
     pub burst: u64,
 }
 
-/// Head start of each latency class, in virtual time, at most [`WARP_MAX`]: the same service, sooner.
+/// Head start of each latency class in virtual time, at most [`WARP_MAX`] (Duda and Cheriton, *Borrowed-virtual-time scheduling*, 1999).
+///
+/// Warp lowers the key of a client. A client with a greater warp starts sooner after waking; its long-run share is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Warp {
-    /// For clients somebody is waiting for.
+    /// For clients with a waiting user.
     pub interactive: u64,
-    /// For everyone else.
+    /// The default class.
     pub normal: u64,
-    /// For clients nobody is waiting for.
+    /// For clients without a waiting user.
     pub batch: u64,
 }
 
 impl Default for Config {
-    /// One slot, a tenth for the marketplace, reputation worth a quarter of the weight, no resources, no buckets.
+    /// One slot, 10 % for the marketplace, ±25 % of weight by reputation, no resources, no buckets.
     fn default() -> Self {
         Self {
             slots: 1,
@@ -112,13 +116,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings for so many slots, 1 to 1,000,000: a job may cost as much as can be counted for all of them at once.
+    /// Default settings with `slots` slots, 1 to [`SLOTS_MAX`], and the greatest `cost_max` that [`PRODUCT_MAX`] permits.
     pub fn with_slots(slots: u32) -> Config {
         let most = PRODUCT_MAX / (Config::default().scale * (u64::from(slots) + 1));
         Config { slots, cost_max: most.min(COST_MAX), ..Config::default() }
     }
 
-    /// Checks every range; buckets come last.
+    /// Checks every range, buckets last, and returns the first violation.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let ranges: [(&'static str, u64, u64, u64); 14] = [
             ("slots", self.slots.into(), 1, SLOTS_MAX.into()),

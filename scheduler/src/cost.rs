@@ -1,24 +1,24 @@
-//! What a job costs: the charge that fairness counts, the credits a balance pays, the tokens a model's bucket gives.
+//! Cost of a job in three units: charge (fairness), credits (balance) and tokens (token bucket).
 
 use std::collections::BTreeMap;
 
 use crate::error::CostOutOfRange;
 
-/// Most of one resource that a single cost may name, and the most credits and tokens of a [`Price`].
+/// Largest amount of a resource in one cost, and largest credits and tokens of a [`Price`].
 pub const AMOUNT_MAX: u64 = 1 << 32;
-/// The resource whose amount is what the balance pays.
+/// Name of the resource deducted from the balance.
 pub const CREDITS: &str = "usd";
-/// The resource whose amount the model's token bucket gives.
+/// Name of the resource deducted from the token bucket.
 pub const TOKENS: &str = "tokens";
 
-/// A cost in the three units the queue counts in.
+/// A cost in the three units of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// What virtual time counts: 1 up to the configured `cost_max`.
+    /// Counted by virtual time, 1 to `cost_max`.
     pub charge: u64,
-    /// What the client's balance pays, in credits.
+    /// Deducted from the client's balance.
     pub credits: u64,
-    /// What the model's bucket gives, in tokens.
+    /// Deducted from the model's bucket.
     pub tokens: u64,
 }
 
@@ -42,22 +42,22 @@ impl From<u64> for Price {
     }
 }
 
-/// Turns amounts of several resources into one price: the dominant share is the charge.
+/// Converts amounts of several resources into a price by dominant resource fairness (Ghodsi et al., NSDI 2011).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pricing {
-    /// What the whole system has of each resource, in that resource's own unit.
+    /// Capacity of the system for each resource, in the unit of that resource.
     pub capacities: BTreeMap<String, u64>,
-    /// The charge for all there is of one resource.
+    /// Charge for the whole capacity of a resource.
     pub unit: u64,
 }
 
 impl Pricing {
     /// The price of `amounts`.
     ///
-    /// The charge is the largest share that the amounts take of any known capacity, times the unit, rounded up. Credits
-    /// are the amount of [`CREDITS`], or the charge where there is none; tokens the amount of [`TOKENS`], or 0.
-    /// A resource without a capacity is not charged for. `None` if an amount is above [`AMOUNT_MAX`], or the charge
-    /// exceeds 64 bits; whether the charge is within `cost_max`, the queue checks.
+    /// The charge is the dominant share, the largest ratio of amount to capacity, times [`Pricing::unit`], rounded up. Credits
+    /// are the amount of [`CREDITS`], or the charge if that resource is absent; tokens are the amount of [`TOKENS`], or 0.
+    /// A resource without a capacity adds no charge. `None` if an amount exceeds [`AMOUNT_MAX`] or the charge
+    /// exceeds 64 bits. The queue compares the charge with `cost_max`.
     ///
     /// ```
     /// # use ostler_scheduler::{Price, Pricing};

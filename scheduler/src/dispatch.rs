@@ -1,8 +1,8 @@
-//! Who goes next.
+//! Dispatch: selects the next jobs and charges their estimates.
 //!
-//! Of the tiers the contracted one, unless the marketplace is owed a job; of its clients the one whose virtual time, less
-//! its head start, is least; of the client's agents the one whose virtual time is least; of the agent's jobs its first. A balance
-//! that does not pay for that one keeps only jobs back that cost credits.
+//! The selection goes down three levels. The tier is the contracted one, unless the marketplace is owed its next job. Within the tier,
+//! the client with the least vruntime − warp; within the client, the agent with the least vruntime; within the agent, the
+//! first job. For a parked client, the agent is the first with a first job without credits.
 
 use crate::client::ClientHandle;
 use crate::cost::Price;
@@ -13,12 +13,12 @@ use crate::settle::{CostDelta, accounts};
 use crate::tier::Tier;
 
 impl<P> RunQueue<P> {
-    /// Gives up to `n` jobs a slot, charges their estimates, and appends a grant for each to `events`.
+    /// Dispatches up to `n` jobs: each takes a slot, is charged its estimate, and appends a grant to `events`.
     ///
-    /// The least virtual time goes first, which is what keeps everybody within the bound T1 of the crate's documentation; the
-    /// marketplace goes before the contracted tier when it is owed the charge of its next job, which gives T2.
+    /// Serving the least virtual time keeps every client within the bound T1 of the crate's documentation. Serving the
+    /// marketplace as soon as it is owed the charge of its next job gives T2.
     ///
-    /// Ends early when all slots are delta or nothing is runnable. Returns how many jobs were granted.
+    /// Returns the number of dispatched jobs, less than `n` if the slots or the runnable clients run out.
     pub fn dispatch(&mut self, n: u32, events: &mut Vec<Event>) -> u32 {
         let mut granted = 0;
         while granted < n
@@ -31,7 +31,7 @@ impl<P> RunQueue<P> {
         granted
     }
 
-    /// The client to serve next, and whether the other tier waits meanwhile.
+    /// The client to serve next, and true if the other tier also waits.
     fn pick(&self) -> Option<(u32, bool)> {
         let contracted = self.tiers.first(Tier::Contracted);
         match (contracted, self.tiers.first(Tier::Marketplace)) {
@@ -41,7 +41,7 @@ impl<P> RunQueue<P> {
         }
     }
 
-    /// Whether the marketplace is owed the charge of the job it would be served next.
+    /// True if the marketplace is owed the charge of its next job.
     pub(crate) fn marketplace_is_owed(&self) -> bool {
         let Some(client) = self.tiers.first(Tier::Marketplace) else { return false };
         let agent = self.clients[client].next_agent().expect("a runnable client has a runnable agent");

@@ -1,22 +1,22 @@
-//! Why a call was refused. A refused call has changed nothing.
+//! Errors of refused operations. A refused operation changes nothing.
 
 use thiserror::Error;
 
 use crate::config::{BALANCE_MAX, BUCKET_MAX, CAPACITY_MAX, PRODUCT_MAX, WEIGHT_MAX};
 use crate::cost::{AMOUNT_MAX, Price};
 
-/// Why a [`Config`](crate::Config) was refused.
+/// Violation of a range of [`Config`](crate::Config).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// A setting is outside its range.
     #[error("{field} is {found}, expected {min} to {max}")]
     #[allow(missing_docs, reason = "the text names them")]
     OutOfRange { field: &'static str, found: u64, min: u64, max: u64 },
-    /// A resource has no capacity, or too much.
+    /// The capacity of a resource is outside its range.
     #[error("capacity of resource {resource} is {found}, expected 1 to {CAPACITY_MAX}")]
     #[allow(missing_docs, reason = "the text names them")]
     Capacity { resource: String, found: u64 },
-    /// Virtual times could drift further apart than they have room for.
+    /// The greatest distance of virtual times is above [`PRODUCT_MAX`].
     #[error("scale * cost_max * (slots + 1) is {product}, expected at most {PRODUCT_MAX}")]
     #[allow(missing_docs, reason = "the text names it")]
     Product { product: u128 },
@@ -28,16 +28,16 @@ pub enum ConfigError {
     Bucket { model: String, rate: u64, burst: u64 },
 }
 
-/// A price outside what the queue takes.
+/// A price outside its range.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "cost is {} charge, {} credits, {} tokens, expected a charge of 1 to {cost_max} and at most {AMOUNT_MAX} of the others",
     price.charge, price.credits, price.tokens
 )]
 pub struct CostOutOfRange {
-    /// What was asked for.
+    /// The refused price.
     pub price: Price,
-    /// The largest charge that is taken.
+    /// The largest accepted charge.
     pub cost_max: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct CostOutOfRange {
 #[error("client is not in this queue")]
 pub struct UnknownClient;
 
-/// Why a client was not added.
+/// Error of [`RunQueue::add_client`](crate::RunQueue::add_client).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddClientError {
     /// The weight is outside its range.
@@ -55,44 +55,44 @@ pub enum AddClientError {
     /// The balance is outside its range.
     #[error("balance is {0} credits, expected 0 to {BALANCE_MAX}")]
     BadBalance(i64),
-    /// A client that may have nothing in flight would wait for ever.
+    /// The cap is 0, which would block the client for ever.
     #[error("in-flight cap is 0, expected 1 or more")]
     BadCap,
-    /// The queue contains as many clients as it may.
-    #[error("queue contains {0} clients, its limit")]
+    /// `clients_max` is reached.
+    #[error("queue holds {0} clients, its limit")]
     Full(u32),
 }
 
-/// Why a client was not removed.
+/// Error of [`RunQueue::remove_client`](crate::RunQueue::remove_client).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RemoveClientError {
-    /// There is no such client.
+    /// The client is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownClient),
-    /// It still has work: its debt may not be forgotten yet.
+    /// The client has queued or running jobs.
     #[error("client has {queued} queued and {in_flight} running jobs, expected none")]
     #[allow(missing_docs, reason = "the text names them")]
     Busy { queued: u64, in_flight: u32 },
 }
 
-/// Why an agent was not added.
+/// Error of [`RunQueue::add_agent`](crate::RunQueue::add_agent).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddAgentError {
-    /// There is no such client.
+    /// The client is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownClient),
     /// The weight is outside its range.
     #[error("weight is {0}, expected 1 to {WEIGHT_MAX}")]
     BadWeight(u32),
-    /// The queue contains as many agents as it may.
-    #[error("queue contains {0} agents, its limit")]
+    /// `agents_max` is reached.
+    #[error("queue holds {0} agents, its limit")]
     Full(u32),
 }
 
-/// Why a job was not queued.
+/// Error of [`RunQueue::enqueue`](crate::RunQueue::enqueue).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EnqueueError {
-    /// The agent went with its client, or belongs to another queue.
+    /// The agent was removed with its client, or belongs to another queue.
     #[error("agent is not in this queue")]
     UnknownAgent,
     /// The estimate is outside its range.
@@ -101,58 +101,58 @@ pub enum EnqueueError {
     /// The model belongs to another queue.
     #[error("model is not in this queue")]
     UnknownModel,
-    /// The queue contains as many jobs as it may.
-    #[error("queue contains {0} jobs, its limit")]
+    /// `jobs_max` is reached.
+    #[error("queue holds {0} jobs, its limit")]
     Full(u32),
 }
 
-/// Why a job was not settled, or its step not taken. The job keeps its slot and its charge.
+/// Error of [`RunQueue::settle`](crate::RunQueue::settle) and related operations. The job keeps its slot and its charge.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SettleError {
     /// The job was settled or cancelled before.
     #[error("job is not in this queue")]
     UnknownJob,
-    /// The job still waits for its dispatch.
+    /// The job is queued.
     #[error("job is queued, expected it to run")]
     NotRunning,
     /// The cost is outside its range.
     #[error("cost refused: {0}")]
     Cost(#[from] CostOutOfRange),
-    /// A job that was to be queued with the settlement was refused.
+    /// A job to enqueue with the settlement was refused.
     #[error("following job refused: {0}")]
     Following(EnqueueError),
 }
 
-/// Why a job was not cancelled.
+/// Error of [`RunQueue::cancel`](crate::RunQueue::cancel).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CancelError {
     /// The job was settled or cancelled before.
     #[error("job is not in this queue")]
     UnknownJob,
-    /// The job runs; what it costs has to be settled.
+    /// The job runs and must be settled.
     #[error("job is running, expected it to be queued")]
     Running,
 }
 
-/// Why a balance was not changed.
+/// Error of [`RunQueue::credit`](crate::RunQueue::credit) and [`RunQueue::set_balance`](crate::RunQueue::set_balance).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CreditError {
-    /// There is no such client.
+    /// The client is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownClient),
-    /// The client has no balance.
+    /// The client is unmetered.
     #[error("client is unmetered, expected one with a balance")]
     Unmetered,
-    /// The balance would leave its range.
+    /// The new balance is outside its range.
     #[error("balance {balance} changed by {amount} credits, expected to stay within 0 to {BALANCE_MAX}")]
     #[allow(missing_docs, reason = "the text names them")]
     Overflow { balance: i64, amount: i64 },
 }
 
-/// Why a weight was not changed.
+/// Error of [`RunQueue::set_weight`](crate::RunQueue::set_weight).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WeightError {
-    /// There is no such client.
+    /// The client is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownClient),
     /// The weight is outside its range.
@@ -160,10 +160,10 @@ pub enum WeightError {
     BadWeight(u32),
 }
 
-/// Why a reputation was not changed.
+/// Error of [`RunQueue::set_reputation`](crate::RunQueue::set_reputation).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReputationError {
-    /// There is no such client.
+    /// The client is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownClient),
     /// The reputation is outside its range.
@@ -171,17 +171,17 @@ pub enum ReputationError {
     OutOfRange(u16),
 }
 
-/// Why an account was not restored.
+/// Error of restoring an account.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RestoreError {
-    /// There is no such client or agent.
+    /// The client or agent is unknown.
     #[error("client or agent is not in this queue")]
     Unknown,
-    /// A value no account can have.
+    /// A value is outside its range.
     #[error("{field} is {found}, expected {min} to {max}")]
     #[allow(missing_docs, reason = "the text names them")]
     OutOfRange { field: &'static str, found: i128, min: i128, max: i128 },
-    /// A balance for a client without one, or none for a client that has one.
+    /// A balance was given for an unmetered client, or none for a metered client.
     #[error("restored values and the client differ in whether it is metered")]
     Metering,
 }

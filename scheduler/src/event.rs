@@ -1,86 +1,86 @@
-//! What a call answers, and what it changed besides its answer.
+//! Results and events of queue operations.
 
 use crate::client::ClientHandle;
 use crate::job::JobHandle;
 use crate::tier::Tier;
 
-/// One thing that happened, in the order it happened.
+/// A change that an operation made, in order of occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A job runs now: start its attempt.
+    /// The job was dispatched: start its attempt.
     Granted(Grant),
-    /// A running job reached a step boundary; if it yielded it is queued again under the same handle.
+    /// A running job reached a step boundary. A job that yielded is queued again under the same handle.
     Stepped {
-        /// The job.
+        /// The running job.
         job: JobHandle,
-        /// Whether it gave its slot back.
+        /// True if the job released its slot.
         yielded: bool,
     },
-    /// The client's balance does not pay for its first job: nothing of it is dispatched until it does, but what costs no credits.
+    /// The balance of the client no longer covers its first job; only jobs without credits are dispatched.
     Parked(ClientHandle),
-    /// The client left that state; it need not be runnable.
+    /// The client is no longer parked. It need not be runnable.
     Unparked(ClientHandle),
-    /// `by` was taken off the virtual time of a tier and of every client in it.
+    /// The virtual time of a tier and of all its clients was lowered by `by`.
     Rebased {
-        /// The tier.
+        /// The rebased tier.
         tier: Tier,
-        /// How much.
+        /// Virtual time subtracted.
         by: i64,
     },
-    /// `by` was taken off the virtual time of a client's agents and of their queue.
+    /// The virtual time of a client's queue of agents, and of all its agents, was lowered by `by`.
     AgentsRebased {
-        /// The client.
+        /// The owner of the rebased agents.
         client: ClientHandle,
-        /// How much.
+        /// Virtual time subtracted.
         by: i64,
     },
 }
 
-/// A job that was given a slot, its estimate charged.
+/// A dispatched job, charged with its estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// The job; its payload is [`RunQueue::job`](crate::RunQueue::job).
     pub job: JobHandle,
-    /// Who pays.
+    /// The client that is charged.
     pub client: ClientHandle,
-    /// The tier it was taken from.
+    /// The tier of the client.
     pub tier: Tier,
-    /// The client's virtual time less its head start, before the charge: what it won with.
+    /// vruntime − warp of the client before the charge: the key that was the least.
     pub key: i64,
-    /// The accounts right after the charge; a later [`Event::Rebased`] of the same call shifts them.
+    /// The accounts after the charge and before a later [`Event::Rebased`] of the same operation.
     pub accounts: Accounts,
 }
 
-/// Absolute values of the accounts that a charge touched: the last value of each is what to restore.
+/// Absolute values of the accounts that an operation charged. Recovery restores the last value of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accounts {
     /// Virtual time of the client.
     pub client_vruntime: i64,
-    /// What its last division left over.
+    /// Remainder of the last division by the weight.
     pub client_remainder: u32,
-    /// Its balance in credits, if it is metered.
+    /// Balance of the client in credits; `None` if unmetered.
     pub balance: Option<i64>,
     /// Virtual time of the client's queue of agents.
     pub agents_vruntime: i64,
     /// Virtual time of the agent.
     pub agent_vruntime: i64,
-    /// What its last division left over.
+    /// Remainder of the last division by the weight.
     pub agent_remainder: u32,
     /// Virtual time of the client's tier.
     pub tier_vruntime: i64,
-    /// What the marketplace is owed, in thousandths of charge.
+    /// Amount owed to the marketplace, in thousandths of charge.
     pub owed: i128,
 }
 
-/// A job that is done with.
+/// A settled job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled<P> {
-    /// What was queued.
+    /// The payload given at enqueue.
     pub payload: P,
-    /// Who paid.
+    /// The client that was charged.
     pub client: ClientHandle,
     /// The accounts after the settlement.
     pub accounts: Accounts,
-    /// The jobs that were queued with the settlement, in the order they were given.
+    /// Handles of the jobs enqueued with the settlement, in the given order.
     pub following: Vec<JobHandle>,
 }

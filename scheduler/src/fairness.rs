@@ -1,8 +1,9 @@
-//! How even shares are.
+//! Fairness of shares.
 
-/// Jain's index of what clients got for their weight: 1 when all got the same, 1/n when one got everything.
+/// Jain's fairness index of the service per weight of each client: 1 for equal shares, 1/n if one client received all service
+/// (Jain, Chiu and Hawe, 1984).
 ///
-/// `None` without clients; 1 when nobody got anything.
+/// `None` for no clients; 1 if all shares are 0.
 ///
 /// ```
 /// # use ostler_scheduler::jain;

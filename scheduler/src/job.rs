@@ -1,15 +1,15 @@
-//! Jobs: what the caller states of one, and how they are stored.
+//! Jobs: their attributes and their compact storage.
 //!
-//! An ordinary queued job costs four bytes beside its payload and its position: its charge. While it runs it has a [`PlainRun`];
-//! whatever else is stated of a job stands in [`Attributes`] of its own.
+//! A *plain* job has a charge and no other attribute. While queued, its charge is the tag of its payload, four bytes; while it runs, the tag
+//! is the index of a [`PlainRun`]. The tag of any other job is the index of its [`Attributes`].
 
 use std::cmp::Reverse;
 use std::num::NonZeroU32;
 
-use crate::cost::Price;
 use crate::arena::Arena;
+use crate::cost::Price;
 
-/// A queued or running job; it is spent once the job is settled or cancelled, and is never given out again.
+/// Handle of a queued or running job; invalid once the job is settled or cancelled, and never given out again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobHandle {
     pub(crate) at: u32,
@@ -17,44 +17,44 @@ pub struct JobHandle {
     pub(crate) agent: u32,
 }
 
-/// A model with a token bucket.
+/// Handle of a model with a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelHandle(pub(crate) u32);
 
-/// What the caller states of a job.
+/// Attributes of a job at enqueue.
 ///
-/// Jobs of one agent go by priority (greatest first), deadline (earliest first, none last), rank (greatest first), arrival.
+/// Jobs of one agent are dispatched by priority (greatest first), deadline (earliest first, none last), rank (greatest first), arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewJob {
-    /// The estimate, charged at dispatch. One without credits waits for no balance.
+    /// Charged at dispatch and corrected at settlement. A job with an estimate of 0 credits also runs while the client is parked.
     pub estimate: Price,
-    /// Greater goes first.
+    /// The greater is dispatched first.
     pub priority: i32,
-    /// Earlier goes first, in any unit the caller likes; the queue has no clock.
+    /// The earlier is dispatched first. Any unit: the queue has no clock.
     pub deadline: Option<u64>,
-    /// The longest expected work from here to the end of the plan; greater goes first.
+    /// Upward rank: the longest expected work from this job to the end of its plan. The greater is dispatched first.
     pub rank: u64,
-    /// The model whose bucket has to hold the estimated tokens.
+    /// The job waits until the bucket of this model holds the estimated tokens, or is full.
     pub model: Option<ModelHandle>,
 }
 
 impl NewJob {
-    /// A job of this estimate in all units, and nothing else to say.
+    /// A job of this estimate in all three units, without further attributes.
     pub const fn flat(estimate: u64) -> Self {
         Self::of(Price::flat(estimate))
     }
 
-    /// A job of this estimate, and nothing else to say.
+    /// A job of this estimate, without further attributes.
     pub const fn of(estimate: Price) -> Self {
         Self { estimate, priority: 0, deadline: None, rank: 0, model: None }
     }
 
-    /// Whether anything but arrival orders it.
+    /// True if an attribute other than arrival orders the job.
     fn is_sorted(&self) -> bool {
         self.priority != 0 || self.deadline.is_some_and(|at| at != u64::MAX) || self.rank != 0
     }
 
-    /// The charge, if that is all there is to say of it.
+    /// The charge of a plain job; `None` for any other.
     #[inline]
     pub(crate) fn plain_charge(&self) -> Option<u32> {
         let Price { charge, credits, .. } = self.estimate;
@@ -63,58 +63,58 @@ impl NewJob {
     }
 }
 
-/// Order of the jobs of one agent, least first.
+/// Position of a job within its agent, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Order {
     priority: Reverse<i32>,
     /// `u64::MAX` is none.
     deadline: u64,
     rank: Reverse<u64>,
-    /// Among equals: when it arrived, or for a job that came back without ever having had a number, when it was first
-    /// dispatched. Jobs without a number stand in one fifo and leave it in the order they came, so the two agree.
+    /// Number of arrival. A plain job has none; if one yields and is queued again, the number of its first dispatch takes the place.
+    /// Plain jobs are dispatched in order of arrival, so both numbers order them alike.
     pub(crate) arrival: u64,
 }
 
 impl Order {
     const PLAIN: Self = Self { priority: Reverse(0), deadline: u64::MAX, rank: Reverse(0), arrival: 0 };
 
-    /// Whether the job goes before every job that only arrival orders and that was never dispatched.
+    /// True if the job precedes every plain job that was never dispatched.
     pub(crate) fn precedes_plain(&self) -> bool {
         Self { arrival: 0, ..*self } <= Self::PLAIN
     }
 }
 
-/// What a job costs, how it is ordered, and where it stands.
+/// Cost, order and position of a job that is not plain.
 pub(crate) struct Attributes {
     pub(crate) price: Price,
     pub(crate) order: Order,
     pub(crate) model: Option<ModelHandle>,
-    /// What one unit of its charge adds to what the marketplace is owed.
+    /// Thousandths that each unit of charge adds to the amount owed to the marketplace.
     pub(crate) owed_pm: i16,
-    /// Whether it was to cost no credits: it waits for no balance.
+    /// True if the estimate had 0 credits.
     pub(crate) is_free: bool,
     pub(crate) position: Position,
 }
 
-/// Where a job with [`Attributes`] stands.
+/// Position of a job with [`Attributes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// In its agent's fifo of plain jobs.
-    Line,
-    /// In its agent's sorted jobs.
+    /// In the FIFO queue of the agent's backlog.
+    Fifo,
+    /// In the ordered map of the agent's backlog.
     Sorted,
-    /// In a slot.
+    /// In a run slot.
     Running,
 }
 
-/// A job in a slot of which nothing is stated but its charge.
+/// A running plain job.
 struct PlainRun {
     first_dispatch: u64,
     charge: u32,
     owed_pm: i16,
 }
 
-/// What the accounts need to know of a running job.
+/// The attributes of a running job that its settlement uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Running {
     pub(crate) price: Price,
@@ -122,9 +122,9 @@ pub(crate) struct Running {
     pub(crate) model: Option<ModelHandle>,
 }
 
-/// A tag below this is the charge of a plain queued job.
+/// Tags below are the charge of a queued plain job.
 const PLAIN_RUN: u32 = 1 << 30;
-/// A tag from [`PLAIN_RUN`] up to this names the plain_run of a plain running job; from here on, the attributes of any other job.
+/// Tags from [`PLAIN_RUN`] up to here are indices of [`PlainRun`]s; the rest are indices of [`Attributes`].
 const ATTRIBUTES: u32 = 1 << 31;
 
 enum Tag {
@@ -144,7 +144,7 @@ impl Tag {
     }
 }
 
-/// The payloads of all jobs and what is stated of them.
+/// Payloads and attributes of all jobs.
 pub(crate) struct Jobs<P> {
     pub(crate) payloads: Arena<P>,
     attributes: Arena<Attributes>,
@@ -154,16 +154,21 @@ pub(crate) struct Jobs<P> {
 
 impl<P> Jobs<P> {
     pub(crate) fn new() -> Self {
-        Self { payloads: Arena::new(), attributes: Arena::new(), plain_runs: Vec::new(), plain_runs_free: Vec::new() }
+        Self {
+            payloads: Arena::new(),
+            attributes: Arena::new(),
+            plain_runs: Vec::new(),
+            plain_runs_free: Vec::new(),
+        }
     }
 
-    /// Stores a job of which nothing is stated but its charge.
+    /// Stores a plain job.
     #[inline]
     pub(crate) fn insert_plain(&mut self, charge: u32, payload: P) -> (u32, NonZeroU32) {
         self.payloads.insert(payload, charge)
     }
 
-    /// Stores any other job; `arrival` counts if it stands among the sorted ones.
+    /// Stores a job that is not plain. Returns its order if the job belongs into the ordered map.
     pub(crate) fn insert(
         &mut self,
         job: &NewJob,
@@ -185,7 +190,7 @@ impl<P> Jobs<P> {
         (at, generation, sorted.then_some(order))
     }
 
-    /// What is stated of a job beside a plain charge.
+    /// `None` for a plain job.
     pub(crate) fn attributes(&self, at: u32) -> Option<&Attributes> {
         match Tag::of(self.payloads.tag(at)) {
             Tag::Attributes(index) => Some(&self.attributes[index]),
@@ -193,7 +198,7 @@ impl<P> Jobs<P> {
         }
     }
 
-    /// Whether a job was to cost no credits.
+    /// True if the estimate of a job had 0 credits.
     pub(crate) fn is_free(&self, at: u32) -> bool {
         self.attributes(at).is_some_and(|attributes| attributes.is_free)
     }
@@ -206,7 +211,7 @@ impl<P> Jobs<P> {
         }
     }
 
-    /// Marks a queued job as running; `first_dispatch` orders it among plain jobs should it come back.
+    /// Marks a queued job as running. `first_dispatch` orders a plain job if it yields.
     #[inline]
     pub(crate) fn start(&mut self, at: u32, owed_pm: i16, first_dispatch: u64) -> (Running, NonZeroU32) {
         let (tag, generation) = self.payloads.tag_mut(at);
@@ -239,7 +244,7 @@ impl<P> Jobs<P> {
         (running, generation)
     }
 
-    /// What the accounts need of the job with this tag, if it runs.
+    /// The running job with this tag; `None` for a queued one.
     #[inline]
     pub(crate) fn running(&self, tag: u32) -> Option<Running> {
         match Tag::of(tag) {
@@ -255,7 +260,7 @@ impl<P> Jobs<P> {
         }
     }
 
-    /// The attributes of a running job; a plain one gets some, because it is about to differ from others.
+    /// Attributes of a running job. A plain job becomes one with attributes.
     pub(crate) fn attributes_of_running(&mut self, at: u32) -> &mut Attributes {
         let index = match Tag::of(self.payloads.tag(at)) {
             Tag::Attributes(index) => index,
@@ -264,13 +269,19 @@ impl<P> Jobs<P> {
                 self.plain_runs_free.push(index);
                 let (price, order) =
                     (Price::flat(charge.into()), Order { arrival: first_dispatch, ..Order::PLAIN });
-                let attributes =
-                    Attributes { price, order, model: None, owed_pm, is_free: false, position: Position::Running };
+                let attributes = Attributes {
+                    price,
+                    order,
+                    model: None,
+                    owed_pm,
+                    is_free: false,
+                    position: Position::Running,
+                };
                 let (index, _) = self.attributes.insert(attributes, 0);
                 *self.payloads.tag_mut(at).0 = ATTRIBUTES + index;
                 index
             }
-            Tag::Charge(_) => unreachable!("the job was just seen to run"),
+            Tag::Charge(_) => unreachable!("the caller checked that the job runs"),
         };
         &mut self.attributes[index]
     }
@@ -282,14 +293,14 @@ impl<P> Jobs<P> {
         payload
     }
 
-    /// Takes a job out whose place something still points at.
+    /// Removes a job from the middle of a backlog, which releases the index later.
     pub(crate) fn vacate(&mut self, at: u32) -> P {
         let (payload, tag) = self.payloads.vacate(at);
         self.remove_tag(tag);
         payload
     }
 
-    /// Forgets everything stated of a job that is gone.
+    /// Frees the attributes of a removed job.
     #[inline]
     fn remove_tag(&mut self, tag: u32) {
         match Tag::of(tag) {

@@ -1,4 +1,6 @@
-//! The tree of runnable clients: the run queue proper.
+//! The tree of runnable clients, from which every dispatch picks.
+//!
+//! Invariant: a client has at most one entry, under the key in its field `queued_under`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -7,46 +9,47 @@ use crate::account::VRUNTIME_MIN;
 use crate::config::WARP_MAX;
 use crate::tier::Tier;
 
-/// Position of a runnable client: tier, then vruntime less warp, then `seq`, which no two clients share.
+/// Position of a runnable client: tier, then vruntime − warp, then `seq`. No two clients share a `seq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClientKey {
-    /// The tier in the highest bit, and vruntime less warp as the distance from [`DUE_MIN`] in the others: searches compare
-    /// one word, hardly ever two.
-    tier_and_due: u64,
-    /// Never 0, so that an `Option` of a key takes no more room.
+    /// The tier in the highest bit; below it, vruntime − warp as the distance from [`EFFECTIVE_MIN`]. A search compares one word
+    /// for each entry, and `seq` only for equal words.
+    tier_and_vruntime: u64,
+    /// Nonzero, so that `Option<ClientKey>` has the size of a key.
     seq: NonZeroU64,
 }
 
 /// Least vruntime less the greatest warp.
-const DUE_MIN: i64 = VRUNTIME_MIN - WARP_MAX as i64;
+const EFFECTIVE_MIN: i64 = VRUNTIME_MIN - WARP_MAX as i64;
 
 impl ClientKey {
-    /// `None` for `seq` 0, which no client that ever woke has.
+    /// `effective` is vruntime − warp. `None` for `seq` 0: the client never woke.
     #[inline]
-    pub(crate) fn new(tier: Tier, due: i64, seq: u64) -> Option<Self> {
-        let distance = due.wrapping_sub(DUE_MIN) as u64;
+    pub(crate) fn new(tier: Tier, effective: i64, seq: u64) -> Option<Self> {
+        let distance = effective.wrapping_sub(EFFECTIVE_MIN) as u64;
         debug_assert!(distance >> 63 == 0, "vruntimes stay between VRUNTIME_MIN and 2^62 - 2^32");
-        NonZeroU64::new(seq).map(|seq| Self { tier_and_due: (tier as u64) << 63 | distance, seq })
+        NonZeroU64::new(seq).map(|seq| Self { tier_and_vruntime: (tier as u64) << 63 | distance, seq })
     }
 
     /// Before every client of `tier`.
     fn start_of(tier: Tier) -> Self {
-        Self { tier_and_due: (tier as u64) << 63, seq: NonZeroU64::MIN }
+        Self { tier_and_vruntime: (tier as u64) << 63, seq: NonZeroU64::MIN }
     }
 
     fn tier(self) -> usize {
-        (self.tier_and_due >> 63) as usize
+        (self.tier_and_vruntime >> 63) as usize
     }
 }
 
-/// The runnable clients, by who goes first: one ordered map, and beside it the client whose key changed last.
+/// The runnable clients in order of dispatch: one ordered map, and beside the map the client with the latest change of key.
 #[derive(Default)]
 pub(crate) struct ReadyClients {
     tree: BTreeMap<ClientKey, u32>,
-    /// Enters the tree when another key changes. A client's key changes at dispatch (the estimate is charged) and again
-    /// at settlement; if the two follow each other, the tree sees one removal and one insertion free_agent of two.
+    /// The client with the latest change of key; it enters the tree when the key of another client changes. A key changes at dispatch
+    /// (the estimate is charged) and again at settlement. When these two follow each other, the tree has one
+    /// removal and one insertion instead of two of each.
     moved: Option<(ClientKey, u32)>,
-    /// Clients of each tier, the moved one included.
+    /// Clients of each tier, `moved` included.
     counts: [u32; 2],
 }
 
@@ -73,7 +76,7 @@ impl ReadyClients {
         }
     }
 
-    /// Moves `client` from one position to another; `None` is outside.
+    /// Moves `client` between positions; `None` stands for outside.
     pub(crate) fn reorder(&mut self, client: u32, from: Option<ClientKey>, to: Option<ClientKey>) {
         if let Some(key) = from {
             self.counts[key.tier()] -= 1;
@@ -93,7 +96,7 @@ impl ReadyClients {
             return;
         }
         match self.tree.first_entry() {
-            // the usual case: who was picked stands first, so no search is needed
+            // a dispatch takes the first client, whose removal needs no search
             Some(first) if *first.key() == key => {
                 first.remove();
             }
@@ -118,9 +121,9 @@ mod tests {
             moves in prop::collection::vec((0u32..37, any::<bool>(), -5i64..5, any::<bool>()), 1..300),
         ) {
             let (mut ready, mut set, mut keys) = (ReadyClients::default(), BTreeSet::new(), [None; 37]);
-            for (seq, (client, contracted, due, runnable)) in (1u64..).zip(moves) {
+            for (seq, (client, contracted, effective, runnable)) in (1u64..).zip(moves) {
                 let tier = if contracted { Tier::Contracted } else { Tier::Marketplace };
-                let key = ClientKey::new(tier, due, seq).filter(|_| runnable);
+                let key = ClientKey::new(tier, effective, seq).filter(|_| runnable);
                 let old = std::mem::replace(&mut keys[client as usize], key);
                 old.map(|key| set.remove(&(key, client)));
                 set.extend(key.map(|key| (key, client)));
@@ -136,15 +139,15 @@ mod tests {
 
     #[test]
     fn keys_order_by_tier_then_vruntime_then_seq() {
-        let key = |tier, due, seq| ClientKey::new(tier, due, seq).unwrap();
+        let key = |tier, effective, seq| ClientKey::new(tier, effective, seq).unwrap();
         let keys = [
             ClientKey::start_of(Tier::Contracted),
-            key(Tier::Contracted, DUE_MIN, 9),
+            key(Tier::Contracted, EFFECTIVE_MIN, 9),
             key(Tier::Contracted, 0, 3),
             key(Tier::Contracted, 0, u64::MAX),
             key(Tier::Contracted, 1 << 61, 1),
             ClientKey::start_of(Tier::Marketplace),
-            key(Tier::Marketplace, DUE_MIN, 2),
+            key(Tier::Marketplace, EFFECTIVE_MIN, 2),
             key(Tier::Marketplace, -1, 9),
             key(Tier::Marketplace, 1, 1),
         ];

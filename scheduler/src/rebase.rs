@@ -1,6 +1,6 @@
-//! Keeping virtual times small: now and then a queue's virtual time is taken off everyone in it.
+//! Keeps virtual times within 64 bits: subtracts a queue's virtual time from all of its entities.
 //!
-//! This changes the numbers, never the order.
+//! All keys of a queue shift by the same amount, so the order stays the same.
 
 use crate::client::ClientHandle;
 use crate::event::Event;
@@ -8,7 +8,7 @@ use crate::run_queue::RunQueue;
 use crate::tier::Tier;
 
 impl<P> RunQueue<P> {
-    /// Rebases the tier and the client that the last pick was made from, if their virtual time is above the limit.
+    /// Rebases the queues of the last pick, `tier` and the agents of `client`, if their virtual time exceeds `rebase_at`.
     pub(crate) fn rebase(&mut self, tier: Tier, client: u32, events: &mut Vec<Event>) {
         if self.tiers.vruntime[tier as usize] > self.rebase_at {
             self.rebase_tier(tier, events);

@@ -1,14 +1,14 @@
-//! After each operation: who can run now, who woke, who is parked.
+//! Recomputes, after each operation, which agents and clients are runnable or parked.
 //!
-//! Only what the operation can have changed is looked at, but in the order of creation, so that ties break and events
-//! come in the same order as if everything had been.
+//! Only agents that the operation can have changed are visited, in order of creation. Numbers `seq` and events therefore come in
+//! the same order as if every agent were visited.
 
 use crate::client::ClientHandle;
 use crate::event::Event;
 use crate::run_queue::RunQueue;
 
 impl<P> RunQueue<P> {
-    /// Looks at this agent, at every agent noted as changed besides it, and at their clients.
+    /// Refreshes `agent`, the agents in `changed`, and their clients.
     pub(crate) fn refresh_with(&mut self, agent: u32, events: &mut Vec<Event>) {
         if self.changed.is_empty() {
             let client = self.refresh_agent(agent);
@@ -20,20 +20,20 @@ impl<P> RunQueue<P> {
         }
     }
 
-    /// As [`RunQueue::refresh_with`], after a settlement: the agent's first job is the one it was.
+    /// As [`RunQueue::refresh_with`], for a settlement, which leaves the first job of the agent the same.
     pub(crate) fn refresh_settled(&mut self, agent_at: u32, events: &mut Vec<Event>) {
         let agent = &mut self.agents[agent_at];
         let client = &mut self.clients[agent.client];
         if !self.changed.is_empty() || !client.account.runnable || client.balance.is_some() {
             return self.refresh_with(agent_at, events);
         }
-        // whoever was runnable still is, so only the places in the order moved
+        // The client and the agent stay runnable, so only their keys changed.
         client.reorder(agent_at, agent, agent.is_free);
         client.requeue(agent.client, &mut self.tiers);
         self.tiers.reset_owed_if_idle();
     }
 
-    /// Looks at every agent noted as changed, and at their clients.
+    /// Refreshes the agents in `changed` and their clients.
     pub(crate) fn refresh(&mut self, events: &mut Vec<Event>) {
         if !self.changed.is_empty() {
             self.refresh_many(events);
@@ -58,13 +58,15 @@ impl<P> RunQueue<P> {
         self.changed = changed;
     }
 
-    /// An agent is runnable while it has a job and the first is admitted by its model's bucket. Returns its client.
+    /// An agent is runnable if its first job is admitted by the bucket of the job's model. Returns the agent's client.
     fn refresh_agent(&mut self, at: u32) -> u32 {
         let agent = &mut self.agents[at];
         let first = agent.backlog.first();
         let mut demand = None;
         if !self.buckets.is_empty() {
-            demand = first.and_then(|job| self.jobs.attributes(job)).and_then(|attributes| self.buckets.demand(attributes));
+            demand = first
+                .and_then(|job| self.jobs.attributes(job))
+                .and_then(|attributes| self.buckets.demand(attributes));
             if demand != agent.demand {
                 self.buckets.move_waiting(at, agent.demand, demand);
                 agent.demand = demand;
@@ -82,8 +84,8 @@ impl<P> RunQueue<P> {
         agent.client
     }
 
-    /// A client is runnable while an agent of it is, its cap is not reached, and its balance pays for the first job. While it does not,
-    /// those go whose first job costs no credits.
+    /// A client is runnable if one of its agents is, the cap is not reached, and the balance covers the first job. Otherwise
+    /// the client is parked, and runnable only through an agent with a first job without credits.
     pub(crate) fn refresh_client(&mut self, at: u32, events: &mut Vec<Event>) {
         let client = &mut self.clients[at];
         let first = client.first_agent.filter(|_| client.in_flight < client.in_flight_max);
@@ -96,7 +98,7 @@ impl<P> RunQueue<P> {
         };
         client.free_agent = match &client.agent_order {
             Some(order) if parked => order.first_free(),
-            _ => None, // a client's only agent, if parked, has a first job that costs credits
+            _ => None, // the first job of a parked client's only agent costs credits
         };
         let runnable = first.is_some() && (!parked || client.free_agent.is_some());
         if runnable && !client.account.runnable {

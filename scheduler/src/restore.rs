@@ -1,8 +1,8 @@
-//! Bringing recorded accounts back after a restart.
+//! Restores recorded accounts after a restart.
 //!
-//! Values are absolute and may be set at any time. Queue the ready jobs first and restore afterwards: waking a client
-//! moves its virtual time, and an idle marketplace is owed nothing, so what was restored before would be lost again.
-//! Weight and reputation come before the accounts, because a remainder is below the weight it was left by.
+//! Values are absolute, so restoring one twice is harmless. The order of a recovery matters: weights and reputations first,
+//! because a remainder is below the weight; then the ready jobs; then the accounts. Waking a client raises its vruntime, and
+//! an idle marketplace is owed nothing, so accounts restored before the jobs are overwritten.
 
 use crate::account::{Account, VRUNTIME_MAX, VRUNTIME_MIN};
 use crate::agent::AgentHandle;
@@ -14,8 +14,8 @@ use crate::run_queue::RunQueue;
 use crate::tier::Tier;
 
 impl<P> RunQueue<P> {
-    /// Sets a client's virtual time, its remainder, its balance (for a metered client, and only for one), and the
-    /// virtual time of its agents' queue.
+    /// Sets vruntime, remainder, balance (`Some` exactly for a metered client) and the virtual time of the client's queue of
+    /// agents.
     pub fn restore_client(
         &mut self,
         client: ClientHandle,
@@ -42,7 +42,7 @@ impl<P> RunQueue<P> {
         Ok(())
     }
 
-    /// Sets an agent's virtual time and its remainder.
+    /// Sets vruntime and remainder of an agent.
     pub fn restore_agent(
         &mut self,
         agent: AgentHandle,
@@ -60,7 +60,9 @@ impl<P> RunQueue<P> {
         Ok(())
     }
 
-    /// Sets the virtual times of both tiers and what the marketplace is owed (an idle one is owed nothing).
+    /// Sets the virtual times of both tiers and the amount owed to the marketplace, in thousandths of charge.
+    ///
+    /// A positive `owed` becomes 0 while the marketplace is idle.
     pub fn restore_tiers(
         &mut self,
         contracted: i64,
@@ -78,7 +80,7 @@ impl<P> RunQueue<P> {
     }
 }
 
-/// Most that can be owed either way: a thousand times the greatest charge, for every slot and one more.
+/// Bound of `owed` in either direction: 1000 · `cost_max` · (slots + 1).
 const OWED_MAX: i128 = 1 << 70;
 
 fn check_account(account: &Account, vruntime: i64, remainder: u32) -> Result<(), RestoreError> {

@@ -1,6 +1,7 @@
-//! The run queue: jobs in, grants out, costs settled.
+//! [`RunQueue`]: state, enqueue and cancel.
 
 use crate::agent::{Agent, AgentHandle};
+use crate::arena::Arena;
 use crate::bucket::Buckets;
 use crate::client::Client;
 use crate::config::Config;
@@ -8,22 +9,24 @@ use crate::cost::Pricing;
 use crate::error::{CancelError, ConfigError, EnqueueError};
 use crate::event::Event;
 use crate::job::{JobHandle, Jobs, ModelHandle, NewJob, Position};
-use crate::arena::Arena;
 use crate::tier::Tiers;
 
-/// Orders the jobs of many clients by what each was charged for its weight. `P` is whatever the caller queues.
+/// Weighted fair queue of the jobs of many clients; `P` is the payload of a job.
 ///
-/// Handles belong to the queue that gave them out; in another queue they name nothing, or something else.
+/// A handle is valid only in the queue that returned the handle; another queue refuses the handle or takes it for another entity.
+///
+/// Cost of enqueue, dispatch and settlement: `O(log k)` for `k` runnable clients, plus `O(log j)` for a job with priority, deadline or
+/// rank among `j` jobs of its agent.
 pub struct RunQueue<P> {
     pub(crate) clients: Arena<Client>,
     pub(crate) agents: Arena<Agent>,
     pub(crate) jobs: Jobs<P>,
     pub(crate) tiers: Tiers,
     pub(crate) buckets: Buckets,
-    /// Agents to look at before the operation ends.
+    /// Agents to refresh before the operation ends.
     pub(crate) changed: Vec<u32>,
     pub(crate) running: u32,
-    /// Last number drawn on waking or dispatch, of an arrival, of a dispatch, of a client.
+    /// Last number drawn to break ties.
     pub(crate) seq: u64,
     arrivals: u64,
     pub(crate) dispatches: u64,
@@ -34,7 +37,7 @@ pub struct RunQueue<P> {
 }
 
 impl<P> RunQueue<P> {
-    /// An empty queue whose buckets are full.
+    /// An empty queue with full buckets.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
@@ -55,44 +58,44 @@ impl<P> RunQueue<P> {
         })
     }
 
-    /// The settings.
+    /// Settings of the queue.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// How amounts of several resources become one price.
+    /// Converts amounts of several resources into a price.
     pub fn pricing(&self) -> &Pricing {
         &self.config.pricing
     }
 
-    /// The model of this name, if it has a bucket.
+    /// The model with this name; `None` for a model without a bucket.
     pub fn model(&self, name: &str) -> Option<ModelHandle> {
         self.buckets.find(name)
     }
 
-    /// Jobs that run.
+    /// Number of running jobs.
     pub fn running(&self) -> u32 {
         self.running
     }
 
-    /// Jobs that wait.
+    /// Number of queued jobs.
     pub fn queued(&self) -> u32 {
         self.jobs.payloads.len() - self.running
     }
 
-    /// What was queued under this handle, while it is queued or running.
+    /// Payload of a queued or running job; `None` after settlement or cancellation.
     pub fn job(&self, job: JobHandle) -> Option<&P> {
         self.jobs.payloads.contains(job.at, job.generation).then(|| &self.jobs.payloads[job.at])
     }
 
-    /// Whether a job waits, and has not been granted.
+    /// True for a queued job that is not running.
     pub fn is_queued(&self, job: JobHandle) -> bool {
         self.job(job).is_some() && self.jobs.running(self.jobs.payloads.tag(job.at)).is_none()
     }
 
-    /// Queues a job behind its agent's.
+    /// Adds a job to the backlog of an agent.
     ///
-    /// Refused if the estimate is out of range, or if agent or model are not in this queue, or if it is full.
+    /// Refused if the estimate is out of range, the agent or model is unknown, or the queue is full.
     pub fn enqueue(
         &mut self,
         agent: AgentHandle,
@@ -109,7 +112,7 @@ impl<P> RunQueue<P> {
         Ok(handle)
     }
 
-    /// Queues several jobs at once: all or none, and who can run is seen only after the last of them.
+    /// Enqueues all jobs or none. Runnable flags are recomputed once, after the last job.
     pub fn enqueue_batch(
         &mut self,
         jobs: Vec<(AgentHandle, NewJob, P)>,
@@ -122,7 +125,7 @@ impl<P> RunQueue<P> {
         Ok(handles)
     }
 
-    /// Takes a queued job out. A running one is refused: what it cost has to be settled.
+    /// Removes a queued job and returns its payload. A running job is refused: settle it instead.
     pub fn cancel(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<P, CancelError> {
         if !self.jobs.payloads.contains(job.at, job.generation) {
             return Err(CancelError::UnknownJob);
@@ -132,8 +135,11 @@ impl<P> RunQueue<P> {
         }
         let backlog = &mut self.agents[job.agent].backlog;
         let was_first = backlog.first() == Some(job.at);
-        let sorted =
-            self.jobs.attributes(job.at).filter(|attributes| attributes.position == Position::Sorted).map(|attributes| attributes.order);
+        let sorted = self
+            .jobs
+            .attributes(job.at)
+            .filter(|attributes| attributes.position == Position::Sorted)
+            .map(|attributes| attributes.order);
         let payload = self.jobs.vacate(job.at);
         match sorted {
             Some(order) => {
@@ -148,7 +154,7 @@ impl<P> RunQueue<P> {
         Ok(payload)
     }
 
-    /// Lets `ms` milliseconds pass for the token buckets.
+    /// Fills the token buckets for `ms` milliseconds.
     pub fn advance(&mut self, ms: u64, events: &mut Vec<Event>) {
         self.buckets.advance(ms, &mut self.changed);
         self.refresh(events);
@@ -172,7 +178,7 @@ impl<P> RunQueue<P> {
         if (max - self.jobs.payloads.len()) as usize >= jobs { Ok(()) } else { Err(EnqueueError::Full(max)) }
     }
 
-    /// Queues jobs that were checked, and notes whose first job changed.
+    /// Enqueues checked jobs and records agents with a new first job in `changed`.
     pub(crate) fn push_all(&mut self, jobs: Vec<(AgentHandle, NewJob, P)>) -> Vec<JobHandle> {
         let push = |(agent, job, payload): (AgentHandle, NewJob, P)| {
             let (handle, first) = self.push(agent.at, &job, payload);
@@ -184,7 +190,7 @@ impl<P> RunQueue<P> {
         jobs.into_iter().map(push).collect()
     }
 
-    /// Queues a job that was checked; says whether it is its agent's first.
+    /// Enqueues a checked job. Returns true if the job is now the first of its agent.
     fn push(&mut self, agent: u32, job: &NewJob, payload: P) -> (JobHandle, bool) {
         self.arrivals += 1;
         let backlog = &mut self.agents[agent].backlog;

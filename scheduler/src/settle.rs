@@ -1,4 +1,4 @@
-//! What a job really cost: charged or given back when it ends, and raised while it runs.
+//! Settlement: corrects the charge of a running job to its true cost, at the end or at a step boundary.
 
 use crate::agent::{Agent, AgentHandle};
 use crate::client::{Client, ClientHandle};
@@ -10,12 +10,12 @@ use crate::run_queue::RunQueue;
 use crate::tier::{Tier, Tiers};
 
 impl<P> RunQueue<P> {
-    /// Ends a running job at its true cost: the difference to its estimate is charged or given back.
+    /// Ends a running job at its true cost: charges or refunds the difference to the estimate.
     ///
-    /// Virtual times, balance, bucket and what the marketplace is owed are corrected to the unit, so a wrong estimate moves a
-    /// client for as long as its job runs, and never its share (T1, T3).
+    /// Virtual times, balance, bucket and the amount owed to the marketplace are corrected to the unit. A wrong estimate therefore
+    /// displaces a client only while the job runs, and never changes its share (T1, T3).
     ///
-    /// Refused if the job does not run or the cost is out of range; it then keeps its slot and its charge.
+    /// Refused if the job does not run or the cost is out of range; the job then keeps its slot and its charge.
     pub fn settle(
         &mut self,
         job: JobHandle,
@@ -29,7 +29,7 @@ impl<P> RunQueue<P> {
         Ok(self.settled(job, payload, Vec::new()))
     }
 
-    /// Takes back the grant of a running job that was never started: whatever was charged for it is given back.
+    /// Ends a running job that was never started, and refunds the whole charge.
     ///
     /// Refused if the job does not run.
     pub fn refund(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<Settled<P>, SettleError> {
@@ -39,7 +39,9 @@ impl<P> RunQueue<P> {
         Ok(self.settled(job, payload, Vec::new()))
     }
 
-    /// As [`RunQueue::settle`], and queues the jobs that its end made ready before anyone sees the free slot.
+    /// As [`RunQueue::settle`], and enqueues the jobs that become ready in the same operation.
+    ///
+    /// Runnable flags are recomputed once, after the settlement and all enqueues. Refused as a whole if one of the jobs is refused.
     pub fn settle_and_enqueue(
         &mut self,
         job: JobHandle,
@@ -58,11 +60,11 @@ impl<P> RunQueue<P> {
         Ok(self.settled(job, payload, following))
     }
 
-    /// A running job reports at a step boundary what it used since its dispatch, and learns whether it has to yield.
+    /// Reports at a step boundary what a running job used since its dispatch. Returns true if the job yields.
     ///
-    /// The charge rises to what was used. A marketplace job yields when a contracted client waits, no slot is free and
-    /// the marketplace is not owed a pick: it is settled at what it used and queued again, under the same handle and in
-    /// its old position, with what is left of its estimate. Refused as [`RunQueue::settle`] is.
+    /// The charge rises to `used`, never falls. A marketplace job yields if a contracted client is runnable, no slot is free and
+    /// the marketplace is not owed its next job: the job is settled at `used` and queued again with the rest of its
+    /// estimate, under the same handle and in its former order. Refused under the conditions of [`RunQueue::settle`].
     pub fn step(
         &mut self,
         job: JobHandle,
@@ -89,13 +91,13 @@ impl<P> RunQueue<P> {
         Ok(yielded)
     }
 
-    /// Charges what a job of this agent costs more than before, or gives back what it costs less; `slots` are given back.
+    /// Charges or refunds the difference between the present price of a job and `to`, and frees `slots` slots.
     fn take(&mut self, agent: u32, running: &Running, to: Price, slots: u32) {
         let delta = CostDelta::between(running.price, to);
         let agent = &mut self.agents[agent];
         let client = &mut self.clients[agent.client];
         delta.charge(client, agent, &mut self.tiers, running.owed_pm, self.scale);
-        // One that gives its slot back contains nothing any more.
+        // A job without a slot holds no credits.
         client.held = client.held - running.price.credits + if slots == 0 { to.credits } else { 0 };
         client.in_flight -= slots;
         self.running -= slots;
@@ -104,21 +106,22 @@ impl<P> RunQueue<P> {
         }
     }
 
-    /// Settles a running job and takes it out of its slot and of the queue.
+    /// Settles a running job, frees its slot and removes the job.
     fn end(&mut self, job: JobHandle, running: Running, actual: Price) -> P {
         self.take(job.agent, &running, actual, 1);
         self.jobs.remove(job.at)
     }
 
-    /// Brings what a running job is charged to `to`; `slots` are given back.
+    /// Sets the price of a running job to `to`, and frees `slots` slots.
     fn raise(&mut self, job: JobHandle, to: Price, slots: u32) {
         let attributes = self.jobs.attributes_of_running(job.at);
-        let running = Running { price: attributes.price, owed_pm: attributes.owed_pm, model: attributes.model };
+        let running =
+            Running { price: attributes.price, owed_pm: attributes.owed_pm, model: attributes.model };
         attributes.price = to;
         self.take(job.agent, &running, to, slots);
     }
 
-    /// Ends a dispatch at `used` and queues the job again with what is left.
+    /// Settles a job at `used` and queues the job again with the rest of its estimate.
     fn requeue(&mut self, job: JobHandle, used: Price) {
         let charged = self.jobs.price(job.at);
         self.raise(job, used, 1);
@@ -163,7 +166,7 @@ pub(crate) fn accounts(client: &Client, agent: &Agent, tiers: &Tiers) -> Account
     }
 }
 
-/// A difference in the three units of a [`Price`].
+/// Difference of two [`Price`]s.
 pub(crate) struct CostDelta {
     pub(crate) charge: i64,
     pub(crate) credits: i64,

@@ -1,25 +1,29 @@
-//! The two tiers, and what the marketplace is owed by the contracted one.
+//! The two tiers and the account of the guaranteed share.
+//!
+//! `owed` is a deficit counter. While both tiers wait, a unit of charge served to the contracted tier adds `g` and one served to
+//! the marketplace adds `g − 1` (in thousandths, `g` the guaranteed share). The marketplace is served when `owed` covers `1 − g` for each unit of
+//! its next job: that pick returns the counter to 0 or more, so the marketplace receives at least the share `g` of all charge (T2).
 
 use crate::ready_clients::{ClientKey, ReadyClients};
 
-/// Which clients go first.
+/// Service class of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// Clients with a contract: first, but for what the marketplace is owed.
+    /// Clients with a contract, served first except for the guaranteed share of the marketplace.
     Contracted,
-    /// Everyone else, with a guaranteed share.
+    /// Clients without a contract, with a guaranteed share.
     Marketplace,
 }
 
 impl Tier {
-    /// Both, in order.
+    /// Both tiers, in order of service.
     pub const ALL: [Self; 2] = [Self::Contracted, Self::Marketplace];
 }
 
 pub(crate) struct Tiers {
     ready: ReadyClients,
     pub(crate) vruntime: [i64; 2],
-    /// Thousandths of charge: what the marketplace may take before the contracted tier goes on.
+    /// Amount owed to the marketplace in thousandths of charge; negative if the marketplace is ahead.
     pub(crate) owed: i128,
     guarantee_pm: i16,
 }
@@ -44,13 +48,13 @@ impl Tiers {
         self.ready.reorder(client, from, to);
     }
 
-    /// Whether the marketplace is owed a job of this charge.
+    /// True if the owed amount covers a marketplace job of this charge.
     #[inline]
     pub(crate) fn owes(&self, charge: u64) -> bool {
         self.guarantee_pm > 0 && self.owed >= i128::from(charge) * i128::from(1000 - self.guarantee_pm)
     }
 
-    /// What a unit of charge adds to what is owed, when one tier is served while the other waits too.
+    /// Thousandths that a unit of charge adds to `owed` if `served` is served while the other tier waits.
     #[inline]
     pub(crate) fn owed_pm(&self, served: Tier) -> i16 {
         match served {

@@ -1,4 +1,4 @@
-//! What the queue shows of itself.
+//! Read-only views of the queue.
 
 use crate::agent::AgentHandle;
 use crate::client::{Client, ClientHandle};
@@ -6,76 +6,76 @@ use crate::error::UnknownClient;
 use crate::run_queue::RunQueue;
 use crate::tier::Tier;
 
-/// A client at this moment.
+/// State of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientView {
-    /// Which client.
+    /// Handle of the client.
     pub client: ClientHandle,
-    /// Which tier it is served in.
+    /// The tier that serves the client.
     pub tier: Tier,
-    /// The weight that counts, bent by reputation.
+    /// Effective weight, after reputation.
     pub weight: u32,
-    /// 0 to 1000, 500 in the middle.
+    /// 0 to 1000; 500 is neutral.
     pub reputation: u16,
     /// Virtual time.
     pub vruntime: i64,
-    /// What its last division left over.
+    /// Remainder of the last division by the weight.
     pub remainder: u32,
-    /// Its head start.
+    /// Head start in virtual time.
     pub warp: i64,
-    /// Virtual time of the queue of its agents.
+    /// Virtual time of the client's queue of agents.
     pub agents_vruntime: i64,
-    /// Jobs that run.
+    /// Number of running jobs.
     pub in_flight: u32,
-    /// Most jobs that may run at once; `u32::MAX` is no cap.
+    /// Maximum number of running jobs; `u32::MAX` is no cap.
     pub in_flight_max: u32,
-    /// Jobs that wait.
+    /// Number of queued jobs.
     pub queued: u64,
-    /// All it was ever charged.
+    /// Total charge since creation.
     pub charged: i128,
-    /// Credits that its running jobs are charged until they are settled.
+    /// Credits charged for running jobs, subject to settlement.
     pub held: u64,
-    /// Its credits, if it is metered.
+    /// Credits; `None` if unmetered.
     pub balance: Option<i64>,
-    /// Whether the next dispatch may take a job of it.
+    /// True if the next dispatch may take a job of this client.
     pub runnable: bool,
-    /// Whether its balance does not pay for its first job: nothing of it is dispatched but what costs no credits.
+    /// True if the balance does not cover the first job: only jobs without credits are dispatched.
     pub parked: bool,
 }
 
-/// An agent at this moment.
+/// State of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentView {
-    /// Which agent.
+    /// Handle of the agent.
     pub agent: AgentHandle,
-    /// Its weight among its client's agents.
+    /// Weight among the client's agents.
     pub weight: u32,
     /// Virtual time.
     pub vruntime: i64,
-    /// What its last division left over.
+    /// Remainder of the last division by the weight.
     pub remainder: u32,
-    /// Jobs that wait.
+    /// Number of queued jobs.
     pub queued: u64,
-    /// Whether it has a job that its model's bucket admits.
+    /// True if the first job is admitted by its bucket.
     pub runnable: bool,
 }
 
-/// A tier at this moment.
+/// State of a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TierView {
     /// Virtual time.
     pub vruntime: i64,
-    /// How many clients are runnable.
+    /// Number of runnable clients.
     pub runnable: u32,
 }
 
 impl<P> RunQueue<P> {
-    /// One client.
+    /// State of one client.
     pub fn client(&self, client: ClientHandle) -> Result<ClientView, UnknownClient> {
         self.find_client(client).map(|found| self.view(client, found))
     }
 
-    /// All clients, in order of creation.
+    /// States of all clients, in order of creation.
     pub fn clients(&self) -> Vec<ClientView> {
         let mut all: Vec<_> = self.clients.iter().collect();
         all.sort_unstable_by_key(|(_, _, client)| client.ordinal);
@@ -84,7 +84,7 @@ impl<P> RunQueue<P> {
             .collect()
     }
 
-    /// The agents of a client, in order of creation.
+    /// States of the agents of a client, in order of creation.
     pub fn agents(&self, client: ClientHandle) -> Result<Vec<AgentView>, UnknownClient> {
         let found = self.find_client(client)?;
         Ok(found
@@ -104,18 +104,18 @@ impl<P> RunQueue<P> {
             .collect())
     }
 
-    /// Credits that the running jobs of a client are charged until they are settled.
+    /// Credits charged for running jobs of a client, subject to settlement.
     pub fn held(&self, client: ClientHandle) -> Result<u64, UnknownClient> {
         Ok(self.find_client(client)?.held)
     }
 
-    /// A tier.
+    /// State of a tier.
     pub fn tier(&self, tier: Tier) -> TierView {
         TierView { vruntime: self.tiers.vruntime[tier as usize], runnable: self.tiers.runnable(tier) }
     }
 
-    /// What a client was charged less than its tier's virtual time entitles it to, in units of charge; below zero, more.
-    /// One that wants nothing is never behind.
+    /// Lag of a client: the service that the client's entitlement exceeds its charge by, in units of charge; negative for a client
+    /// ahead of its tier. A client without work has no positive lag.
     pub fn lag(&self, client: &ClientView) -> i128 {
         let behind = i128::from(self.tier(client.tier).vruntime) - i128::from(client.vruntime);
         let has_work = client.runnable || client.in_flight > 0;
@@ -123,7 +123,7 @@ impl<P> RunQueue<P> {
         behind * i128::from(client.weight) / i128::from(self.config.scale)
     }
 
-    /// What the marketplace is owed, in thousandths of charge; negative if it is ahead.
+    /// Amount owed to the marketplace, in thousandths of charge; negative if the marketplace is ahead.
     pub fn owed(&self) -> i128 {
         self.tiers.owed
     }

@@ -1,5 +1,5 @@
 //! A grant that was never used leaves nothing behind.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use ostler_scheduler::{
     AgentHandle, ClientHandle, Config, Event, JobHandle, NewClient, NewJob, Price, RunQueue, SettleError,

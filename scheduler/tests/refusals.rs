@@ -1,5 +1,5 @@
 //! What the queue refuses, and that a refusal changes nothing.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use ostler_scheduler::{
     AddAgentError, AddClientError, BALANCE_MAX, BucketConfig, CancelError, ClientHandle, Config, CreditError,

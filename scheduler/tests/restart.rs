@@ -1,5 +1,5 @@
 //! A queue that is built anew from the accounts of its last grants goes on where the old one stopped.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
 

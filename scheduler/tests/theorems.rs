@@ -8,7 +8,7 @@
 //! - **T2** what the contracted tier is charged between two picks of a waiting marketplace is bounded;
 //! - **T3** slots and caps hold, a balance is never below minus the under-estimates, nothing is dispatched beyond it;
 //! - **T4** shares that are close together have a Jain index close to 1.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
 

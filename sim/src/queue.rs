@@ -82,6 +82,7 @@ impl Default for Trace {
 }
 
 impl Trace {
+    /// A trace before its first line.
     pub fn new() -> Self {
         let config = Config::default();
         Self {
