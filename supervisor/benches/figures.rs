@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler_supervisor::{
-    ChildSpec, Event, Intensity, Pool, PoolSpec, Restart, StableRef, Strategy, Supervisor, SupervisorRef,
-    SupervisorSpec, What,
+    ChildEvent, ChildSpec, Event, Intensity, Pool, PoolSpec, Restart, StableRef, Strategy, Supervisor,
+    SupervisorRef, SupervisorSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent, call};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -155,7 +155,7 @@ fn leaf_spec(n: usize) -> ChildSpec {
 
 fn restarted_to(up: UnboundedSender<ActorRef<Msg>>) -> Arc<impl Fn(&Event<'_>) + Send + Sync> {
     Arc::new(move |event: &Event<'_>| {
-        if let What::Restarted { child } = event.what {
+        if let ChildEvent::Restarted { child } = event.kind {
             up.send(child.actor::<Leaf>().unwrap()).unwrap();
         }
     })

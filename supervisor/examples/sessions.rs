@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_supervisor::{ChildSpec, Event, Exit, Intensity, Pool, PoolSpec, Restart, What};
+use ostler_supervisor::{ChildEvent, ChildSpec, Event, Exit, Intensity, Pool, PoolSpec, Restart};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -44,13 +44,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (left, mut leaves) = unbounded_channel();
     let observer = move |event: &Event<'_>| {
         let guest = event.id;
-        match event.what {
-            What::Restarted { .. } => println!("{guest}: start {}", event.generation),
-            What::GivenUp { exit } => {
+        match event.kind {
+            ChildEvent::Restarted { .. } => println!("{guest}: start {}", event.generation),
+            ChildEvent::GivenUp { exit } => {
                 println!("{guest}: given up, {exit}");
                 let _ = left.send(guest.clone());
             }
-            What::Exited { exit: Exit::Normal, .. } => {
+            ChildEvent::Exited { exit: Exit::Normal, .. } => {
                 println!("{guest}: has left");
                 let _ = left.send(guest.clone());
             }

@@ -16,10 +16,10 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::clock::pass;
 use crate::completion::{Completion, Token};
-use crate::control::Demand;
+use crate::control::StopRequest;
 use crate::exit::{Exit, Ignore, clip};
-use crate::observer::{Voice, shielded};
-use crate::supervised::{Hurt, NotUp, Supervised};
+use crate::observer::{EventSink, shielded};
+use crate::supervised::{HookFailure, StartHookFailed, Supervised};
 use crate::{
     Cause, ChildId, Clock, Pool, PoolSpec, Shutdown, StartError, SupervisorRef, SupervisorSpec, pool,
     supervisor,
@@ -85,16 +85,16 @@ impl ChildRef {
     fn ask(&self) {
         match self {
             ChildRef::Actor(cell) => cell.stop(None),
-            ChildRef::Supervisor(supervisor) => supervisor.control().raise(Demand::Stop),
-            ChildRef::Pool(pool) => pool.control().raise(Demand::Stop),
+            ChildRef::Supervisor(supervisor) => supervisor.control().raise(StopRequest::Stop),
+            ChildRef::Pool(pool) => pool.control().raise(StopRequest::Stop),
         }
     }
 
     pub(crate) fn kill(&self) {
         match self {
             ChildRef::Actor(cell) => cell.kill(),
-            ChildRef::Supervisor(supervisor) => supervisor.control().raise(Demand::Kill),
-            ChildRef::Pool(pool) => pool.control().raise(Demand::Kill),
+            ChildRef::Supervisor(supervisor) => supervisor.control().raise(StopRequest::Kill),
+            ChildRef::Pool(pool) => pool.control().raise(StopRequest::Kill),
         }
     }
 }
@@ -109,20 +109,20 @@ impl fmt::Debug for ChildRef {
     }
 }
 
-pub(crate) struct Birth<'a> {
+pub(crate) struct StartContext<'a> {
     pub(crate) token: Token,
-    pub(crate) voice: &'a Voice,
+    pub(crate) events: &'a EventSink,
     pub(crate) id: &'a ChildId,
 }
 
-impl Birth<'_> {
-    /// The event sink of a supervisor started the way.
-    pub(crate) fn inner_voice(&self) -> Voice {
-        self.voice.below(self.id)
+impl StartContext<'_> {
+    /// The event sink for the children of a supervisor or pool started in this context.
+    pub(crate) fn inner_events(&self) -> EventSink {
+        self.events.child_sink(self.id)
     }
 }
 
-pub(crate) struct Begun {
+pub(crate) struct StartedChild {
     pub(crate) child: ChildRef,
     /// The actor's task; supervisors report their exits themselves.
     pub(crate) task: Option<JoinHandle<()>>,
@@ -144,21 +144,21 @@ impl NotStarted {
     }
 }
 
-pub(crate) type Outcome = Result<Begun, NotStarted>;
+pub(crate) type Outcome = Result<StartedChild, NotStarted>;
 
 /// Starts a child, repeatedly. Dropping the future undoes the start.
 pub(crate) trait Start: Send + Sync {
     /// Starts the child. Run it as an [`Attempt`]: factories, hooks and drops of the embedding program may panic.
-    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome>;
+    fn start(&self, context: StartContext<'_>) -> BoxFuture<'static, Outcome>;
 }
 
 /// A start under way. A panic is a failed start; a panic while the start is being dropped is logged.
 pub(crate) struct Attempt(Option<BoxFuture<'static, Outcome>>);
 
 impl Attempt {
-    pub(crate) fn new(start: &dyn Start, birth: Birth<'_>) -> Self {
-        let begun = catch_unwind(AssertUnwindSafe(|| start.start(birth)));
-        Attempt(Some(begun.unwrap_or_else(|payload| Box::pin(ready(panicked(payload))))))
+    pub(crate) fn new(start: &dyn Start, context: StartContext<'_>) -> Self {
+        let attempt = catch_unwind(AssertUnwindSafe(|| start.start(context)));
+        Attempt(Some(attempt.unwrap_or_else(|payload| Box::pin(ready(panicked(payload))))))
     }
 }
 
@@ -193,11 +193,11 @@ where
     F: Fn() -> A + Send + Sync,
     G: Fn() -> A::Arguments + Send + Sync,
 {
-    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome> {
+    fn start(&self, context: StartContext<'_>) -> BoxFuture<'static, Outcome> {
         let (actor, args) = ((self.actor)(), (self.args)());
-        let spawned = Actor::spawn(None, Supervised::new(actor, birth.token), args);
+        let spawned = Actor::spawn(None, Supervised::new(actor, context.token), args);
         Box::pin(spawned.map(|spawned| match spawned {
-            Ok((actor, task)) => Ok(Begun { child: ChildRef::Actor(actor.into()), task: Some(task) }),
+            Ok((actor, task)) => Ok(StartedChild { child: ChildRef::Actor(actor.into()), task: Some(task) }),
             Err(error) => Err(not_started(error)),
         }))
     }
@@ -207,10 +207,10 @@ fn not_started(error: SpawnErr) -> NotStarted {
     let SpawnErr::StartupFailed(error) = error else {
         return NotStarted::failed(Exit::StartFailed(error.to_string()));
     };
-    match error.downcast::<NotUp>().map(|not_up| not_up.0) {
-        Ok(Hurt::Error(error)) if error.is::<Ignore>() => NotStarted::Ignored,
-        Ok(Hurt::Error(error)) => NotStarted::failed(Exit::StartFailed(clip(error.to_string()))),
-        Ok(Hurt::Exit(exit)) => NotStarted::failed(exit),
+    match error.downcast::<StartHookFailed>().map(|failed| failed.0) {
+        Ok(HookFailure::Error(error)) if error.is::<Ignore>() => NotStarted::Ignored,
+        Ok(HookFailure::Error(error)) => NotStarted::failed(Exit::StartFailed(clip(error.to_string()))),
+        Ok(HookFailure::Exit(exit)) => NotStarted::failed(exit),
         // The start hook did not finish.
         Err(_) => NotStarted::failed(Exit::Killed),
     }
@@ -221,13 +221,13 @@ pub(crate) struct TreeStart<F> {
 }
 
 impl<F: Fn() -> Option<SupervisorSpec> + Send + Sync> Start for TreeStart<F> {
-    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome> {
-        let (spec, voice, token) = ((self.init)(), birth.inner_voice(), birth.token);
+    fn start(&self, context: StartContext<'_>) -> BoxFuture<'static, Outcome> {
+        let (spec, events, token) = ((self.init)(), context.inner_events(), context.token);
         Box::pin(async move {
             let spec = spec.ok_or(NotStarted::Ignored)?;
             let completion = token.completion().clone();
-            match supervisor::launch(spec, token, voice).await {
-                Ok(supervisor) => Ok(Begun { child: ChildRef::Supervisor(supervisor), task: None }),
+            match supervisor::launch(spec, token, events).await {
+                Ok(supervisor) => Ok(StartedChild { child: ChildRef::Supervisor(supervisor), task: None }),
                 Err(error) => Err(branch_failed(&error, completion.causes().to_vec())),
             }
         })
@@ -239,11 +239,11 @@ pub(crate) struct PoolStart {
 }
 
 impl Start for PoolStart {
-    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome> {
-        let (spec, voice, token) = (self.spec.clone(), birth.inner_voice(), birth.token);
+    fn start(&self, context: StartContext<'_>) -> BoxFuture<'static, Outcome> {
+        let (spec, events, token) = (self.spec.clone(), context.inner_events(), context.token);
         Box::pin(async move {
-            match pool::launch(spec, token, voice) {
-                Ok(pool) => Ok(Begun { child: ChildRef::Pool(pool), task: None }),
+            match pool::launch(spec, token, events) {
+                Ok(pool) => Ok(StartedChild { child: ChildRef::Pool(pool), task: None }),
                 Err(error) => Err(branch_failed(&error, Vec::new())),
             }
         })
@@ -256,15 +256,15 @@ fn branch_failed(error: &StartError, causes: Vec<Cause>) -> NotStarted {
 
 /// Stops a child: the reference and the signal of the end.
 #[derive(Clone)]
-pub(crate) struct Leash {
+pub(crate) struct ChildHandle {
     pub(crate) child: ChildRef,
     pub(crate) completion: Arc<Completion>,
 }
 
-impl Leash {
+impl ChildHandle {
     /// The child's completion, if the end may be visible and the supervisor has not handled it. A branch is gone only
     /// once its end is handled.
-    pub(crate) fn untold(&self) -> Option<Arc<Completion>> {
+    pub(crate) fn unhandled_end(&self) -> Option<Arc<Completion>> {
         let seen = match &self.child {
             ChildRef::Actor(cell) => self.completion.is_ending() || cell.get_status() == ActorStatus::Stopped,
             ChildRef::Supervisor(_) | ChildRef::Pool(_) => false,
@@ -274,7 +274,7 @@ impl Leash {
 
     /// Stops the child as `shutdown` says, and waits for the end.
     ///
-    /// Returns whether the child is gone; a killed child without yields is abandoned after [`KILL_GRACE`].
+    /// Returns true if the child is gone; a killed child without yields is abandoned after [`KILL_GRACE`].
     pub(crate) async fn stop(&self, shutdown: Shutdown, clock: &dyn Clock) -> bool {
         if shutdown == Shutdown::Brutal {
             return self.kill(clock).await;
@@ -289,7 +289,7 @@ impl Leash {
         in_time || self.kill(clock).await
     }
 
-    /// Kills the child and waits; returns whether it is gone.
+    /// Kills the child and waits; returns true if the child is gone.
     pub(crate) async fn kill(&self, clock: &dyn Clock) -> bool {
         self.child.kill();
         let grace = match &self.child {
@@ -301,13 +301,13 @@ impl Leash {
     }
 }
 
-/// Waits for the end of a child, and abandons the child after `grace`; returns whether the child is gone.
+/// Waits for the end of a child, and abandons the child after `grace`; returns true if the child is gone.
 pub(crate) async fn gone_within(completion: &Completion, grace: Duration, clock: &dyn Clock) -> bool {
     tokio::select! {
         biased;
         () = completion.gone() => true,
         () = pass(clock, grace) => {
-            completion.disown();
+            completion.abandon();
             false
         }
     }
@@ -315,15 +315,15 @@ pub(crate) async fn gone_within(completion: &Completion, grace: Duration, clock:
 
 /// A running child in the hands of its supervisor; killed on drop.
 pub(crate) struct Running {
-    pub(crate) birth: u64,
-    pub(crate) leash: Leash,
+    pub(crate) incarnation: u64,
+    pub(crate) handle: ChildHandle,
     task: Option<JoinHandle<()>>,
 }
 
 impl Running {
-    pub(crate) fn new(birth: u64, begun: Begun, completion: Arc<Completion>) -> Self {
-        let leash = Leash { child: begun.child, completion };
-        Running { birth, leash, task: begun.task }
+    pub(crate) fn new(incarnation: u64, started: StartedChild, completion: Arc<Completion>) -> Self {
+        let handle = ChildHandle { child: started.child, completion };
+        Running { incarnation, handle, task: started.task }
     }
 
     /// The child's exit; call it once the child is gone. Dropping the future loses nothing.
@@ -331,12 +331,12 @@ impl Running {
         if let Some(end) = poll_fn(|context| self.poll_silent_end(context)).await {
             end.record();
         }
-        self.leash.completion.exit().cloned().unwrap_or(Exit::Cancelled)
+        self.handle.completion.exit().cloned().unwrap_or(Exit::Cancelled)
     }
 
     /// The end of a child without a reported exit; `None` if the child reported one. The task is about to finish.
     pub(crate) fn poll_silent_end(&mut self, context: &mut Context<'_>) -> Poll<Option<SilentEnd>> {
-        let completion = &self.leash.completion;
+        let completion = &self.handle.completion;
         if completion.exit().is_some() {
             return Poll::Ready(None);
         }
@@ -349,10 +349,10 @@ impl Running {
     }
 
     pub(crate) fn causes(&self) -> Vec<Cause> {
-        self.leash.completion.causes().to_vec()
+        self.handle.completion.causes().to_vec()
     }
 
-    /// Aborts the child's task, like a runtime that shuts down; returns whether a task exists.
+    /// Aborts the child's task, like a runtime that shuts down; returns true if a task exists.
     pub(crate) fn abort(&self) -> bool {
         self.task.as_ref().map(JoinHandle::abort).is_some()
     }
@@ -377,8 +377,8 @@ impl SilentEnd {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.leash.completion.is_gone() {
-            self.leash.child.kill();
+        if !self.handle.completion.is_gone() {
+            self.handle.child.kill();
         }
     }
 }
@@ -408,8 +408,8 @@ mod tests {
         let (finish, finished) = oneshot::channel::<()>();
         let task = tokio::spawn(finished.map(drop));
         let token = Token::root();
-        let begun = Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) };
-        let mut running = Running::new(1, begun, token.completion().clone());
+        let started = StartedChild { child: ChildRef::Actor(actor.get_cell()), task: Some(task) };
+        let mut running = Running::new(1, started, token.completion().clone());
         actor.kill();
         drop(token);
         assert!(running.exit().now_or_never().is_none(), "its task has not finished");

@@ -16,14 +16,14 @@ use crate::exit::{Cause, Exit};
 use crate::pool_task::PoolMessage;
 use crate::strategy::Place;
 use crate::tree::TreeMessage;
-use crate::{Clock, places};
+use crate::{Clock, child_slab};
 
 pub(crate) struct Completion {
     exit: OnceLock<Exit>,
     causes: OnceLock<Vec<Cause>>,
     asked: AtomicBool,
     ending: AtomicBool,
-    doubted: AtomicBool,
+    counted_unnoticed: AtomicBool,
     gone: AtomicBool,
     changed: Notify,
     tokens: AtomicU64,
@@ -62,29 +62,29 @@ impl Completion {
     }
 
     /// Notes that the child may look stopped before its state is dropped.
-    pub(crate) fn doubt(&self) {
+    pub(crate) fn mark_unnoticed(&self) {
         // One caller at a time: the child's task, and at last the one that drops the last token.
         if let Report::Parent { to, .. } = &self.report
-            && !self.doubted.load(Ordering::Relaxed)
+            && !self.counted_unnoticed.load(Ordering::Relaxed)
         {
-            self.doubted.store(true, Ordering::Relaxed);
-            to.doubts().0.fetch_add(1, Ordering::Relaxed);
+            self.counted_unnoticed.store(true, Ordering::Relaxed);
+            to.unnoticed_ends().0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Removes the doubt: the child has not ended, or its supervisor knows.
-    pub(crate) fn trust(&self) {
+    pub(crate) fn clear_unnoticed(&self) {
         if let Report::Parent { to, .. } = &self.report
-            && self.doubted.load(Ordering::Relaxed)
+            && self.counted_unnoticed.load(Ordering::Relaxed)
         {
-            self.doubted.store(false, Ordering::Relaxed);
-            to.doubts().0.fetch_sub(1, Ordering::Release);
+            self.counted_unnoticed.store(false, Ordering::Relaxed);
+            to.unnoticed_ends().0.fetch_sub(1, Ordering::Release);
         }
     }
 
     /// Notes that the hooks are over, and the state is dropped next.
     pub(crate) fn end(&self) {
-        self.doubt();
+        self.mark_unnoticed();
         self.ending.store(true, Ordering::Relaxed);
     }
 
@@ -120,7 +120,7 @@ impl Completion {
     }
 
     /// Lets the supervisor end although the child cannot be killed.
-    pub(crate) fn disown(&self) {
+    pub(crate) fn abandon(&self) {
         if let Report::Parent { to, .. } = &self.report
             && self.holds.swap(false, Ordering::AcqRel)
         {
@@ -148,14 +148,14 @@ impl Completion {
     }
 
     fn finish(&self) {
-        if let Report::Parent { to, birth, .. } = &self.report {
-            to.tell(*birth);
+        if let Report::Parent { to, incarnation, .. } = &self.report {
+            to.tell(*incarnation);
         }
-        self.trust();
+        self.clear_unnoticed();
         // A caller that sees the child gone may rely on its supervisor having been told.
         self.gone.store(true, Ordering::Release);
         self.changed.notify_waiters();
-        self.disown();
+        self.abandon();
     }
 }
 
@@ -163,50 +163,56 @@ pub(crate) enum Report {
     /// None: the child is a root, and callers wait on the completion.
     Root,
     /// The supervisor or pool.
-    Parent { to: Parent, birth: u64 },
+    Parent { to: Parent, incarnation: u64 },
 }
 
 /// State shared by the children of one supervisor or pool: the receiver of their ends, and the parent they keep alive.
-pub(crate) struct Family<M> {
+pub(crate) struct ParentLink<M> {
     pub(crate) mailbox: UnboundedSender<M>,
-    pub(crate) doubts: Doubts,
+    pub(crate) unnoticed_ends: UnnoticedEnds,
     /// The parent's own completion; not a token, so that a handle does not keep the parent alive.
     pub(crate) completion: Arc<Completion>,
 }
 
-impl<M> Family<M> {
+impl<M> ParentLink<M> {
     pub(crate) fn new(mailbox: UnboundedSender<M>, token: &Token) -> Arc<Self> {
-        Arc::new(Family { mailbox, doubts: Doubts::default(), completion: token.completion().clone() })
+        Arc::new(ParentLink {
+            mailbox,
+            unnoticed_ends: UnnoticedEnds::default(),
+            completion: token.completion().clone(),
+        })
     }
 }
 
 pub(crate) enum Parent {
     /// A supervisor, and the child's place in it.
-    Tree(Arc<Family<TreeMessage>>, Place),
-    /// A pool, and the child's place in it.
-    Pool(Arc<Family<PoolMessage>>, places::Place),
+    Tree(Arc<ParentLink<TreeMessage>>, Place),
+    /// A pool, and the child's slot in it.
+    Pool(Arc<ParentLink<PoolMessage>>, child_slab::Slot),
 }
 
 impl Parent {
     /// Reports an end. A parent that is gone needs no report.
-    fn tell(&self, birth: u64) {
+    fn tell(&self, incarnation: u64) {
         match self {
-            Parent::Tree(to, place) => drop(to.mailbox.send(TreeMessage::Exited { place: *place, birth })),
-            Parent::Pool(to, place) => drop(to.mailbox.send(PoolMessage::Exited { place: *place, birth })),
+            Parent::Tree(to, place) => {
+                drop(to.mailbox.send(TreeMessage::Exited { place: *place, incarnation }))
+            }
+            Parent::Pool(to, slot) => drop(to.mailbox.send(PoolMessage::Exited { slot: *slot, incarnation })),
         }
     }
 
-    fn doubts(&self) -> &Doubts {
+    fn unnoticed_ends(&self) -> &UnnoticedEnds {
         match self {
-            Parent::Tree(family, _) => &family.doubts,
-            Parent::Pool(family, _) => &family.doubts,
+            Parent::Tree(parent_link, _) => &parent_link.unnoticed_ends,
+            Parent::Pool(parent_link, _) => &parent_link.unnoticed_ends,
         }
     }
 
     fn completion(&self) -> &Completion {
         match self {
-            Parent::Tree(family, _) => &family.completion,
-            Parent::Pool(family, _) => &family.completion,
+            Parent::Tree(parent_link, _) => &parent_link.completion,
+            Parent::Pool(parent_link, _) => &parent_link.completion,
         }
     }
 }
@@ -216,16 +222,16 @@ impl Parent {
 /// An actor looks stopped before its state is dropped, so calls may arrive before the supervisor knows of the end; such
 /// calls wait. Without doubts, no call looks for ends.
 #[derive(Default)]
-pub(crate) struct Doubts(AtomicU64);
+pub(crate) struct UnnoticedEnds(AtomicU64);
 
-impl Doubts {
+impl UnnoticedEnds {
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Acquire) > 0
     }
 }
 
 /// Waits until the supervisor knows of all `ends`, within a limit: others may hold the state of an ended actor.
-pub(crate) async fn told(ends: &[Arc<Completion>], clock: &dyn Clock) {
+pub(crate) async fn wait_handled(ends: &[Arc<Completion>], clock: &dyn Clock) {
     let all = async {
         for end in ends {
             end.gone().await;
@@ -246,9 +252,9 @@ impl Token {
         Token::first(Report::Root)
     }
 
-    /// The first token of start `birth` of a child; `None` if its supervisor is gone.
-    pub(crate) fn child(to: Parent, birth: u64) -> Option<Token> {
-        to.completion().hold().then(|| Token::first(Report::Parent { to, birth }))
+    /// The first token of start `incarnation` of a child; `None` if its supervisor is gone.
+    pub(crate) fn child(to: Parent, incarnation: u64) -> Option<Token> {
+        to.completion().hold().then(|| Token::first(Report::Parent { to, incarnation }))
     }
 
     fn first(report: Report) -> Token {
@@ -257,7 +263,7 @@ impl Token {
             causes: OnceLock::new(),
             asked: AtomicBool::new(false),
             ending: AtomicBool::new(false),
-            doubted: AtomicBool::new(false),
+            counted_unnoticed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             changed: Notify::new(),
             tokens: AtomicU64::new(1),

@@ -5,47 +5,47 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::watch;
 
-use crate::child::{ChildRef, Leash};
-use crate::completion::{Completion, Family};
+use crate::child::{ChildHandle, ChildRef};
+use crate::completion::{Completion, ParentLink};
 use crate::tree::TreeMessage;
 use crate::{Cause, ChildId, Exit};
 
-/// Urgency of a demanded end; only grows.
+/// Request to stop, in order of urgency; a request is never withdrawn or lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Demand {
+pub(crate) enum StopRequest {
     /// Keep running.
-    Run,
+    None,
     /// Stop in order.
     Stop,
     /// Kill at once, with all children.
     Kill,
 }
 
-/// Completes once the demand has reached `level`; never if all handles are gone.
-pub(crate) async fn demanded(demand: &watch::Receiver<Demand>, level: Demand) {
-    let mut demand = demand.clone();
-    if demand.wait_for(|now| *now >= level).await.is_err() {
+/// Completes once the request has reached `level`; never if all handles are gone.
+pub(crate) async fn stop_requested(stop_request: &watch::Receiver<StopRequest>, level: StopRequest) {
+    let mut stop_request = stop_request.clone();
+    if stop_request.wait_for(|now| *now >= level).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Never completes once a kill is demanded: the kill comes next instead of what would follow.
-pub(crate) async fn unless_killed(demand: &watch::Receiver<Demand>) {
-    if *demand.borrow() == Demand::Kill {
+/// Never completes once a kill is requested: the kill comes next instead of what would follow.
+pub(crate) async fn unless_killed(stop_request: &watch::Receiver<StopRequest>) {
+    if *stop_request.borrow() == StopRequest::Kill {
         std::future::pending::<()>().await;
     }
 }
 
 /// The part of a handle that works without the supervisor's task.
 pub(crate) struct Control {
-    pub(crate) demand: watch::Sender<Demand>,
+    pub(crate) stop_request: watch::Sender<StopRequest>,
     pub(crate) completion: Arc<Completion>,
 }
 
 impl Control {
-    /// Raises the demand to `level`.
-    pub(crate) fn raise(&self, level: Demand) {
-        self.demand.send_if_modified(|now| {
+    /// Raises the request to `level`.
+    pub(crate) fn raise(&self, level: StopRequest) {
+        self.stop_request.send_if_modified(|now| {
             let higher = *now < level;
             *now = (*now).max(level);
             higher
@@ -64,20 +64,20 @@ impl Control {
 }
 
 pub(crate) struct Published {
-    live: RwLock<HashMap<ChildId, Leash>>,
-    pub(crate) family: Arc<Family<TreeMessage>>,
+    live: RwLock<HashMap<ChildId, ChildHandle>>,
+    pub(crate) parent_link: Arc<ParentLink<TreeMessage>>,
 }
 
 impl Published {
-    pub(crate) fn new(family: Arc<Family<TreeMessage>>) -> Self {
-        Published { live: RwLock::default(), family }
+    pub(crate) fn new(parent_link: Arc<ParentLink<TreeMessage>>) -> Self {
+        Published { live: RwLock::default(), parent_link }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<ChildId, Leash>> {
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<ChildId, ChildHandle>> {
         self.live.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn insert(&self, id: ChildId, child: Leash) {
+    pub(crate) fn insert(&self, id: ChildId, child: ChildHandle) {
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(id, child);
     }
 
@@ -93,10 +93,12 @@ impl Published {
     }
 
     /// Possibly visible ends, of `id` or of all, that the supervisor has not handled.
-    pub(crate) fn untold(&self, id: Option<&ChildId>) -> Vec<Arc<Completion>> {
+    pub(crate) fn unhandled_ends(&self, id: Option<&ChildId>) -> Vec<Arc<Completion>> {
         match id {
-            Some(id) => self.read().get(id).and_then(Leash::untold).into_iter().collect(),
-            None if self.family.doubts.any() => self.read().values().filter_map(Leash::untold).collect(),
+            Some(id) => self.read().get(id).and_then(ChildHandle::unhandled_end).into_iter().collect(),
+            None if self.parent_link.unnoticed_ends.any() => {
+                self.read().values().filter_map(ChildHandle::unhandled_end).collect()
+            }
             None => Vec::new(),
         }
     }

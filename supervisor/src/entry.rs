@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use tokio::sync::oneshot;
 
-use crate::book::Reserved;
 use crate::child::{Attempt, ChildRef, Running};
+use crate::child_table::Reserved;
 use crate::completion::Completion;
 use crate::intensity::Window;
 use crate::status::ChildState;
@@ -27,9 +27,9 @@ pub(crate) struct Entry {
 pub(crate) enum State {
     Starting(Starting),
     Up(Running),
-    /// Ended the way, because of the failures below; the restart of `birth` is due.
+    /// The child ended with `exit`, caused by `causes`; the restart of `incarnation` is queued.
     Restarting {
-        birth: u64,
+        incarnation: u64,
         exit: Exit,
         causes: Vec<Cause>,
     },
@@ -38,18 +38,18 @@ pub(crate) enum State {
 
 impl State {
     /// The start with the number, if it is under way.
-    pub(crate) fn as_start(&mut self, birth: u64) -> Option<&mut Starting> {
+    pub(crate) fn as_start(&mut self, incarnation: u64) -> Option<&mut Starting> {
         match self {
-            State::Starting(starting) if starting.birth == birth => Some(starting),
+            State::Starting(starting) if starting.incarnation == incarnation => Some(starting),
             State::Starting(_) | State::Up(_) | State::Restarting { .. } | State::Stopping(_) => None,
         }
     }
 }
 
 pub(crate) struct Starting {
-    pub(crate) birth: u64,
+    pub(crate) incarnation: u64,
     pub(crate) completion: Arc<Completion>,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) waiters: Vec<Waiter>,
     /// True if this is a restart.
     pub(crate) again: bool,
     /// The child ended before its start was recorded.
@@ -59,7 +59,7 @@ pub(crate) struct Starting {
 
 impl Starting {
     /// Breaks the start off. A start that is being polled, or is over, notices next.
-    pub(crate) fn break_off(&mut self) {
+    pub(crate) fn abort_start(&mut self) {
         if let Progress::Parked(attempt, waker) = std::mem::take(&mut self.progress) {
             drop(attempt);
             waker.wake();
@@ -81,34 +81,34 @@ pub(crate) enum Progress {
 
 /// A stop under way, or an end that is still to be reported.
 pub(crate) struct Stopping {
-    pub(crate) birth: u64,
+    pub(crate) incarnation: u64,
     pub(crate) completion: Arc<Completion>,
     /// The child; `None` if the start was broken off, or the child ended by itself.
     pub(crate) running: Option<Running>,
     pub(crate) waiting: Vec<oneshot::Sender<Result<(), TerminateChildError>>>,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) waiters: Vec<Waiter>,
 }
 
 /// The turn of a caller that wants the id of a starting or stopping child. Dropped afterwards, so that the caller
 /// repeats the request; answered if the child is terminated meanwhile.
-pub(crate) type Turn = oneshot::Sender<StartChildError>;
+pub(crate) type Waiter = oneshot::Sender<StartChildError>;
 
 impl Entry {
     /// The refusal of a second child with the same id. Copies the spec, which must not be dropped under the lock.
     pub(crate) fn refuse(&mut self, spec: &ChildSpec) -> Result<Reserved, StartChildError> {
         let id = spec.id.clone();
         match &mut self.state {
-            State::Starting(Starting { turns, again: false, .. })
-            | State::Stopping(Stopping { turns, .. }) => {
-                let (turn, refused) = oneshot::channel();
-                turns.push(turn);
+            State::Starting(Starting { waiters, again: false, .. })
+            | State::Stopping(Stopping { waiters, .. }) => {
+                let (waiter, refused) = oneshot::channel();
+                waiters.push(waiter);
                 Ok(Reserved::Wait(spec.clone(), refused))
             }
             State::Up(running) => {
-                let child = running.leash.child.clone();
+                let child = running.handle.child.clone();
                 let live = child.is_live();
                 let refused = StartChildError::AlreadyStarted { id, child };
-                if live { Err(refused) } else { Ok(Reserved::Doubtful(spec.clone(), refused)) }
+                if live { Err(refused) } else { Ok(Reserved::MaybeStale(spec.clone(), refused)) }
             }
             State::Starting(_) | State::Restarting { .. } => Err(StartChildError::AlreadyPresent { id }),
         }
@@ -116,8 +116,8 @@ impl Entry {
 
     pub(crate) fn dismiss(&mut self) {
         match &mut self.state {
-            State::Starting(Starting { turns, .. }) | State::Stopping(Stopping { turns, .. }) => {
-                turns.clear()
+            State::Starting(Starting { waiters, .. }) | State::Stopping(Stopping { waiters, .. }) => {
+                waiters.clear()
             }
             State::Up(_) | State::Restarting { .. } => {}
         }
@@ -127,7 +127,7 @@ impl Entry {
         let state = match &self.state {
             State::Starting(starting) if !starting.again => ChildState::Starting,
             State::Starting(_) | State::Restarting { .. } => ChildState::Restarting,
-            State::Up(running) => ChildState::Running(running.leash.child.clone()),
+            State::Up(running) => ChildState::Running(running.handle.child.clone()),
             State::Stopping(_) => ChildState::Stopping,
         };
         ChildStatus {

@@ -123,7 +123,7 @@ pub struct Cause {
     pub exit: Exit,
 }
 
-/// Returned as the error of an actor's `pre_start`: the actor declines to run, without failure.
+/// The error of an actor's `pre_start`: the actor declines to run, without failure.
 ///
 /// The child is listed as down; a temporary one is forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,8 @@
-//! Restart intensity: a sliding window, without a clock of its own.
+//! Restart intensity: a sliding window of restarts, with the time as an argument.
+//!
+//! OTP's `add_restart` (`supervisor.erl`): each restart is recorded with its time, records older than the period are dropped, and the
+//! supervisor gives up when more than `restarts` remain. A supervisor that gives up exits with `Shutdown`, which makes the failure
+//! the problem of its parent: the parent restarts a permanent sub-supervisor with a clean state, and leaves a transient one down.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -79,6 +83,7 @@ impl Window {
         self.charged.len()
     }
 
+    /// True if no restart is remembered.
     pub fn is_empty(&self) -> bool {
         self.charged.is_empty()
     }

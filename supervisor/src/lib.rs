@@ -1,8 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod book;
 mod child;
+mod child_slab;
+mod child_table;
 mod clock;
 mod completion;
 mod control;
@@ -11,17 +12,16 @@ mod error;
 mod exit;
 pub mod intensity;
 mod observer;
-mod places;
 mod pool;
 mod pool_task;
 mod spec;
 mod stable;
+mod start_guard;
 mod status;
 pub mod strategy;
 mod supervised;
 mod supervisor;
 pub mod testing;
-mod ticket;
 mod tree;
 
 pub use child::{ChildRef, KILL_GRACE};
@@ -32,7 +32,7 @@ pub use error::{
 };
 pub use exit::{Cause, EXIT_TEXT_BYTES_MAX, Exit, Ignore};
 pub use intensity::Intensity;
-pub use observer::{Event, Observer, What};
+pub use observer::{ChildEvent, Event, Observer};
 pub use pool::Pool;
 pub use spec::{
     AutoShutdown, CHILD_ID_BYTES_MAX, ChildId, ChildSpec, Kind, POOL_CHILDREN_DEFAULT, PoolSpec, Restart,

@@ -14,9 +14,9 @@ use crate::{Cause, ChildId, Exit};
 /// in it is logged and otherwise ignored.
 ///
 /// ```
-/// # use ostler_supervisor::{Event, Observer, What};
+/// # use ostler_supervisor::{ChildEvent, Event, Observer};
 /// let observer = |event: &Event<'_>| {
-///     if let What::GivenUp { exit } = event.what {
+///     if let ChildEvent::GivenUp { exit } = event.kind {
 ///         println!("{}{} is given up after {exit}", event.tree, event.id);
 ///     }
 /// };
@@ -44,12 +44,12 @@ pub struct Event<'a> {
     /// Number of the start, from 1, failed attempts included.
     pub generation: u64,
     /// The event.
-    pub what: What<'a>,
+    pub kind: ChildEvent<'a>,
 }
 
 /// Kinds of events.
 #[derive(Debug, Clone, Copy)]
-pub enum What<'a> {
+pub enum ChildEvent<'a> {
     /// The child runs for the first time, or was started by hand.
     Started {
         /// The new reference.
@@ -91,58 +91,58 @@ pub enum What<'a> {
 
 /// The event sink of one supervisor: its path, and the observer of the tree.
 #[derive(Clone)]
-pub(crate) struct Voice {
+pub(crate) struct EventSink {
     observer: Option<Arc<dyn Observer>>,
     tree: Arc<str>,
 }
 
-impl Voice {
+impl EventSink {
     pub(crate) fn root(observer: Option<Arc<dyn Observer>>) -> Self {
-        Voice { observer, tree: "/".into() }
+        EventSink { observer, tree: "/".into() }
     }
 
     /// The sink of the child supervisor `id`.
-    pub(crate) fn below(&self, id: &ChildId) -> Self {
-        Voice { observer: self.observer.clone(), tree: format!("{}{id}/", self.tree).into() }
+    pub(crate) fn child_sink(&self, id: &ChildId) -> Self {
+        EventSink { observer: self.observer.clone(), tree: format!("{}{id}/", self.tree).into() }
     }
 
     /// True if there is an observer.
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_observer(&self) -> bool {
         self.observer.is_some()
     }
 
     /// Reports a restart and the end that caused it: the child's own, or a sibling's in the same group.
-    pub(crate) fn say_restarted(&self, id: &ChildId, generation: u64, child: &ChildRef, cause: &Cause) {
+    pub(crate) fn emit_restarted(&self, id: &ChildId, generation: u64, child: &ChildRef, cause: &Cause) {
         let (tree, because_of, exit) = (&*self.tree, &cause.id, &cause.exit);
         tracing::info!(tree, %id, generation, %because_of, %exit, "child restarted");
-        self.say(id, generation, What::Restarted { child });
+        self.emit(id, generation, ChildEvent::Restarted { child });
     }
 
     /// Reports an event to the log and the observer.
-    pub(crate) fn say(&self, id: &ChildId, generation: u64, what: What<'_>) {
+    pub(crate) fn emit(&self, id: &ChildId, generation: u64, kind: ChildEvent<'_>) {
         let tree = &*self.tree;
-        match what {
-            What::Started { .. } => tracing::debug!(tree, %id, generation, "child started"),
+        match kind {
+            ChildEvent::Started { .. } => tracing::debug!(tree, %id, generation, "child started"),
             // Reported by `say_restarted`, which knows the cause.
-            What::Restarted { .. } => {}
-            What::Ignored => tracing::debug!(tree, %id, generation, "child declined to run"),
-            What::StartFailed { exit } => {
+            ChildEvent::Restarted { .. } => {}
+            ChildEvent::Ignored => tracing::debug!(tree, %id, generation, "child declined to run"),
+            ChildEvent::StartFailed { exit } => {
                 tracing::warn!(tree, %id, generation, %exit, "child did not start");
             }
-            What::Exited { exit, asked } if exit.is_abnormal() => {
+            ChildEvent::Exited { exit, asked } if exit.is_abnormal() => {
                 tracing::warn!(tree, %id, generation, %exit, asked, "child ended");
             }
-            What::Exited { exit, asked } => {
+            ChildEvent::Exited { exit, asked } => {
                 tracing::debug!(tree, %id, generation, %exit, asked, "child ended");
             }
-            What::Unkillable => tracing::error!(tree, %id, generation, "child cannot be killed"),
-            What::GivenUp { exit } => tracing::error!(tree, %id, generation, %exit, "child given up"),
-            What::Escalated { exit } => {
+            ChildEvent::Unkillable => tracing::error!(tree, %id, generation, "child cannot be killed"),
+            ChildEvent::GivenUp { exit } => tracing::error!(tree, %id, generation, %exit, "child given up"),
+            ChildEvent::Escalated { exit } => {
                 tracing::error!(tree, %id, generation, %exit, "too many restarts, supervisor ends");
             }
         }
         if let Some(observer) = &self.observer {
-            let event = Event { tree, id, generation, what };
+            let event = Event { tree, id, generation, kind };
             shielded("observer", || observer.observe(&event));
         }
     }

@@ -7,11 +7,11 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
 
-use crate::book::{Reserved, Shared};
 use crate::child::ChildRef;
-use crate::completion::{Family, Token};
-use crate::control::{Control, Demand};
-use crate::observer::{Observer, Voice};
+use crate::child_table::{Reserved, Shared};
+use crate::completion::{ParentLink, Token};
+use crate::control::{Control, StopRequest};
+use crate::observer::{EventSink, Observer};
 use crate::pool_task::PoolTask;
 use crate::{
     Cause, ChildId, ChildSpec, ChildStatus, Counts, Exit, PoolSpec, StartChildError, StartError,
@@ -40,7 +40,7 @@ impl Pool {
     /// Outside a tokio runtime.
     pub async fn start(spec: PoolSpec) -> Result<Pool, StartError> {
         let token = Token::root();
-        launch(spec, token, Voice::root(None))
+        launch(spec, token, EventSink::root(None))
     }
 
     /// Like [`Pool::start`], with an observer of all events.
@@ -49,7 +49,7 @@ impl Pool {
     /// As [`Pool::start`].
     pub async fn start_observed(spec: PoolSpec, observer: Arc<dyn Observer>) -> Result<Pool, StartError> {
         let token = Token::root();
-        launch(spec, token, Voice::root(Some(observer)))
+        launch(spec, token, EventSink::root(Some(observer)))
     }
 
     /// Starts a child and waits until it runs. Different children start in parallel, each in its caller's task: the
@@ -63,16 +63,16 @@ impl Pool {
         let mut caught_up = false;
         loop {
             spec = match self.shared.reserve(spec)? {
-                Reserved::Start(ticket) => return ticket.run().await,
-                Reserved::Wait(spec, turn) => {
-                    if let Ok(refused) = turn.await {
+                Reserved::Start(start_guard) => return start_guard.run().await,
+                Reserved::Wait(spec, waiter) => {
+                    if let Ok(refused) = waiter.await {
                         return Err(refused);
                     }
                     caught_up = false;
                     spec
                 }
-                Reserved::Doubtful(_, refused) if caught_up => return Err(refused),
-                Reserved::Doubtful(spec, _) => {
+                Reserved::MaybeStale(_, refused) if caught_up => return Err(refused),
+                Reserved::MaybeStale(spec, _) => {
                     self.shared.catch_up().await;
                     caught_up = true;
                     spec
@@ -121,13 +121,13 @@ impl Pool {
     ///
     /// May be called repeatedly and concurrently; every call waits for the end.
     pub async fn stop(&self) -> Exit {
-        self.control.raise(Demand::Stop);
+        self.control.raise(StopRequest::Stop);
         self.control.wait_exit().await
     }
 
     /// Kills the pool and everything below it, and waits until all are gone. No stop hook runs.
     pub async fn kill(&self) -> Exit {
-        self.control.raise(Demand::Kill);
+        self.control.raise(StopRequest::Kill);
         self.control.wait_exit().await
     }
 
@@ -152,18 +152,18 @@ impl fmt::Debug for Pool {
     }
 }
 
-pub(crate) fn launch(spec: PoolSpec, token: Token, voice: Voice) -> Result<Pool, StartError> {
+pub(crate) fn launch(spec: PoolSpec, token: Token, events: EventSink) -> Result<Pool, StartError> {
     spec.check().map_err(StartError::Invalid)?;
     let (mailbox, inbox) = unbounded_channel();
-    let (demand, demanded) = watch::channel(Demand::Run);
-    let control = Arc::new(Control { demand, completion: token.completion().clone() });
+    let (stop_request, stop_requested) = watch::channel(StopRequest::None);
+    let control = Arc::new(Control { stop_request, completion: token.completion().clone() });
     let shared = Arc::new(Shared {
-        book: RwLock::default(),
-        voice,
+        table: RwLock::default(),
+        events,
         clock: spec.clock.clone(),
         max_children: spec.max_children,
-        family: Family::new(mailbox, &token),
+        parent_link: ParentLink::new(mailbox, &token),
     });
-    tokio::spawn(PoolTask::new(&spec, shared.clone(), demanded, token).run(inbox));
+    tokio::spawn(PoolTask::new(&spec, shared.clone(), stop_requested, token).run(inbox));
     Ok(Pool { control, shared })
 }

@@ -1,4 +1,7 @@
 //! Stable references: valid across restarts of the worker behind them.
+//!
+//! An actor reference is bound to one incarnation. A stable reference is a shared cell that each start of the child overwrites with the
+//! new actor reference, and that ends when the last spec of the child is dropped.
 
 use std::fmt;
 use std::sync::Arc;

@@ -53,7 +53,7 @@ pub struct Branch {
 /// meanwhile has none.
 pub(crate) fn grow(children: Vec<ChildStatus>, most: usize) -> BoxFuture<'static, Vec<Branch>> {
     Box::pin(join_all(children.into_iter().map(move |child| async move {
-        let mut below = match &child.state {
+        let mut child_sink = match &child.state {
             ChildState::Running(ChildRef::Supervisor(supervisor)) => supervisor.which_children().await,
             ChildState::Running(ChildRef::Pool(pool)) => pool.which_children().await,
             ChildState::Running(ChildRef::Actor(_))
@@ -62,9 +62,9 @@ pub(crate) fn grow(children: Vec<ChildStatus>, most: usize) -> BoxFuture<'static
             | ChildState::Restarting
             | ChildState::Stopping => Vec::new(),
         };
-        let width = below.len();
-        below.truncate(most);
-        Branch { child, width, branches: grow(below, most).await }
+        let width = child_sink.len();
+        child_sink.truncate(most);
+        Branch { child, width, branches: grow(child_sink, most).await }
     })))
 }
 

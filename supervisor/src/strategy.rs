@@ -1,7 +1,13 @@
-//! Decisions after a child ends: pure functions from a table and an event to actions, after OTP's `supervisor`.
+//! Restart decisions: pure functions from a table of children and an event to a list of actions.
 //!
-//! Nothing here knows actors, tasks or time. The supervisor performs the actions in order and stops at the first that
-//! fails: a refused charge ends the supervisor, a failed start leaves the rest for a later [`on_retry`].
+//! The rules are those of OTP's `supervisor` (stdlib, `supervisor.erl`: `do_restart`, `restart`, `terminate_children`). A permanent
+//! child is restarted after every exit, a transient one after an abnormal exit, a temporary one never. The strategy selects the
+//! group that restarts with the child: the child alone (one_for_one), all children (one_for_all), or the child and all that
+//! started after it (rest_for_one). A group stops in reverse start order and starts in start order, because later children may depend on
+//! earlier ones, and costs one charge of the restart window, however many members it has.
+//!
+//! No function here knows actors, tasks or time. The supervisor performs the actions in order and stops at the first failure: a
+//! refused charge ends the supervisor; a failed start leaves the rest of the group to a later [`on_retry`], which charges again.
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ impl<A: Actor> Supervised<A> {
 /// Runs a hook to its end; a panic becomes an exit. Neither this function nor its callers are `async fn`s: an `async
 /// fn` would hold the hook and its arguments once more, and the future of a message is moved several times before the
 /// first poll.
-fn guarded<T, F>(hook: impl FnOnce() -> F) -> impl Future<Output = Result<T, Hurt>>
+fn guarded<T, F>(hook: impl FnOnce() -> F) -> impl Future<Output = Result<T, HookFailure>>
 where
     F: Future<Output = Result<T, ActorProcessingErr>>,
 {
@@ -51,13 +51,13 @@ where
     };
     running.map(|ended| match ended {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(Hurt::Error(error)),
-        Err(payload) => Err(Hurt::Exit(Exit::of_panic(payload))),
+        Ok(Err(error)) => Err(HookFailure::Error(error)),
+        Err(payload) => Err(HookFailure::Exit(Exit::of_panic(payload))),
     })
 }
 
 #[derive(Debug)]
-pub(crate) enum Hurt {
+pub(crate) enum HookFailure {
     Error(ActorProcessingErr),
     Exit(Exit),
 }
@@ -65,7 +65,7 @@ pub(crate) enum Hurt {
 impl<A: Actor> Held<A> {
     fn new(state: A::State, myself: ActorRef<A::Msg>, token: Token) -> Self {
         // Until the start hook is over, a kill leaves no trace.
-        token.completion().doubt();
+        token.completion().mark_unnoticed();
         Held { state, end: End { myself, leaving: None, token } }
     }
 }
@@ -79,11 +79,11 @@ impl<M: Message> End<M> {
 
     /// Translates a hook's result for the actor runtime: an orderly exit is a stop request, so that the stop hook runs;
     /// anything else ends the actor at once.
-    fn settle(&mut self, outcome: Result<(), Hurt>) -> Result<(), ActorProcessingErr> {
+    fn settle(&mut self, outcome: Result<(), HookFailure>) -> Result<(), ActorProcessingErr> {
         let exit = match outcome {
             Ok(()) => return Ok(()),
-            Err(Hurt::Error(error)) => Exit::of_error(error),
-            Err(Hurt::Exit(exit)) => exit,
+            Err(HookFailure::Error(error)) => Exit::of_error(error),
+            Err(HookFailure::Exit(exit)) => exit,
         };
         if exit.is_abnormal() {
             self.note(exit.clone());
@@ -94,15 +94,15 @@ impl<M: Message> End<M> {
         Ok(())
     }
 
-    fn stopped(&mut self, outcome: Result<(), Hurt>) {
+    fn stopped(&mut self, outcome: Result<(), HookFailure>) {
         let exit = match outcome {
             Ok(()) => match self.leaving.take() {
                 Some(exit) => exit,
                 None if self.token.completion().asked() => Exit::Shutdown,
                 None => Exit::Normal,
             },
-            Err(Hurt::Error(error)) => Exit::of_error(error),
-            Err(Hurt::Exit(exit)) => exit,
+            Err(HookFailure::Error(error)) => Exit::of_error(error),
+            Err(HookFailure::Exit(exit)) => exit,
         };
         self.note(exit);
     }
@@ -122,7 +122,7 @@ impl<A: Actor> Actor for Supervised<A> {
         let hook = guarded(move || self.actor.pre_start(itself, args));
         hook.map(move |outcome| match outcome {
             Ok(state) => Ok(Held::new(state, myself, self.token.clone())),
-            Err(hurt) => Err(NotUp(hurt).into()),
+            Err(failure) => Err(StartHookFailed(failure).into()),
         })
     }
 
@@ -133,7 +133,7 @@ impl<A: Actor> Actor for Supervised<A> {
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         let hook = guarded(move || self.actor.post_start(myself, state));
         hook.map(move |outcome| {
-            end.token.completion().trust();
+            end.token.completion().clear_unnoticed();
             end.settle(outcome)
         })
     }
@@ -164,7 +164,7 @@ impl<A: Actor> Actor for Supervised<A> {
         Held { state, end }: &mut Self::State,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         // From here on a kill leaves no trace.
-        end.token.completion().doubt();
+        end.token.completion().mark_unnoticed();
         let hook = guarded(move || self.actor.post_stop(myself, state));
         hook.map(move |outcome| {
             end.stopped(outcome);
@@ -183,4 +183,4 @@ impl<A: Actor> Drop for Held<A> {
 /// A failed start hook, as opposed to an interrupted one.
 #[derive(Debug, thiserror::Error)]
 #[error("the start hook went wrong")]
-pub(crate) struct NotUp(pub(crate) Hurt);
+pub(crate) struct StartHookFailed(pub(crate) HookFailure);

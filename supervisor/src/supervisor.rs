@@ -8,9 +8,9 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{oneshot, watch};
 
 use crate::child::ChildRef;
-use crate::completion::{Completion, Family, Token};
-use crate::control::{Control, Demand, Published};
-use crate::observer::{Observer, Voice};
+use crate::completion::{Completion, ParentLink, Token};
+use crate::control::{Control, Published, StopRequest};
+use crate::observer::{EventSink, Observer};
 use crate::status::grow;
 use crate::tree::{Call, Tree, TreeMessage};
 use crate::{
@@ -53,7 +53,7 @@ impl Supervisor {
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<SupervisorRef, StartError> {
         let token = Token::root();
-        launch(spec, token, Voice::root(observer)).await
+        launch(spec, token, EventSink::root(observer)).await
     }
 }
 
@@ -61,24 +61,24 @@ impl Supervisor {
 pub(crate) async fn launch(
     spec: SupervisorSpec,
     token: Token,
-    voice: Voice,
+    events: EventSink,
 ) -> Result<SupervisorRef, StartError> {
     spec.check().map_err(StartError::Invalid)?;
     let (mailbox, inbox) = unbounded_channel();
-    let (demand, demanded) = watch::channel(Demand::Run);
+    let (stop_request, stop_requested) = watch::channel(StopRequest::None);
     let completion = token.completion().clone();
-    let published = Arc::new(Published::new(Family::new(mailbox, &token)));
-    let control = Arc::new(Control { demand, completion: completion.clone() });
+    let published = Arc::new(Published::new(ParentLink::new(mailbox, &token)));
+    let control = Arc::new(Control { stop_request, completion: completion.clone() });
     let mut abandoned = Abandoned(Some(control.clone()));
     let (started, mut up) = oneshot::channel();
 
-    let tree = Tree::new(&spec, token, voice, demanded, published.clone());
+    let tree = Tree::new(&spec, token, events, stop_requested, published.clone());
     tokio::spawn(tree.run(inbox, spec.children, started));
     let outcome = tokio::select! {
         biased;
         outcome = &mut up => outcome,
         () = completion.when_asked() => {
-            control.raise(Demand::Stop);
+            control.raise(StopRequest::Stop);
             up.await
         }
     };
@@ -100,7 +100,7 @@ struct Abandoned(Option<Arc<Control>>);
 impl Drop for Abandoned {
     fn drop(&mut self) {
         if let Some(control) = &self.0 {
-            control.raise(Demand::Kill);
+            control.raise(StopRequest::Kill);
         }
     }
 }
@@ -215,13 +215,13 @@ impl SupervisorRef {
     ///
     /// May be called repeatedly and concurrently; every call waits for the end.
     pub async fn stop(&self) -> Exit {
-        self.control.raise(Demand::Stop);
+        self.control.raise(StopRequest::Stop);
         self.control.wait_exit().await
     }
 
     /// Kills the supervisor and everything below it, and waits until all are gone. No stop hook runs.
     pub async fn kill(&self) -> Exit {
-        self.control.raise(Demand::Kill);
+        self.control.raise(StopRequest::Kill);
         self.control.wait_exit().await
     }
 
@@ -245,12 +245,12 @@ impl SupervisorRef {
         id: &ChildId,
         call: impl FnOnce(oneshot::Sender<T>) -> Call,
     ) -> Option<T> {
-        self.call(self.published.untold(Some(id)), call).await
+        self.call(self.published.unhandled_ends(Some(id)), call).await
     }
 
     /// Sends a call about all children and waits for the answer; `None` once the supervisor has ended.
     async fn call_of_all<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Option<T> {
-        self.call(self.published.untold(None), call).await
+        self.call(self.published.unhandled_ends(None), call).await
     }
 
     /// Sends a call that is answered once `ends` are handled.
@@ -263,7 +263,7 @@ impl SupervisorRef {
         let call = call(reply);
         let message =
             if ends.is_empty() { TreeMessage::Call(call) } else { TreeMessage::CallAfter { ends, call } };
-        self.published.family.mailbox.send(message).ok()?;
+        self.published.parent_link.mailbox.send(message).ok()?;
         answer.await.ok()
     }
 }

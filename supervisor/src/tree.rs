@@ -1,8 +1,15 @@
-//! The task of a supervisor: takes one event at a time, lets `strategy` and `intensity` decide, and performs the
-//! actions.
+//! The task of a supervisor: handles one event at a time, lets `strategy` and `intensity` decide, and performs the actions.
 //!
-//! Exits, retries and calls share one queue, so neither a flood of crashes nor a child that keeps failing to start can
-//! hold a caller for ever.
+//! **Start.** A start runs in this task and is over when the child's start hook returns. Each start has an incarnation number; messages of
+//! an earlier incarnation are stale and ignored. A failed first start stops the children started before in reverse order, without a
+//! charge. A failed restart queues a retry behind the messages that arrived meanwhile and is charged again.
+//!
+//! **Stop.** Children stop in reverse start order, one at a time: the supervisor asks, kills after the child's shutdown limit, and
+//! waits for the end signal, which follows the drop of the child's state. A child that survives a kill for
+//! [`KILL_GRACE`] is abandoned and reported. A kill request skips the order and kills all children at once.
+//!
+//! Exits, retries and calls share one queue, so neither a flood of crashes nor a child that keeps failing to start delays a
+//! caller for ever.
 
 mod calls;
 
@@ -14,13 +21,13 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
-use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, gone_within};
+use crate::child::{Attempt, ChildRef, KILL_GRACE, NotStarted, Running, StartContext, gone_within};
 use crate::clock::pass;
-use crate::completion::{Completion, Parent, Token, told};
-use crate::control::{Demand, Published, demanded, unless_killed};
+use crate::completion::{Completion, Parent, Token, wait_handled};
+use crate::control::{Published, StopRequest, stop_requested, unless_killed};
 use crate::exit::clip;
 use crate::intensity::{Charge, Window};
-use crate::observer::{Voice, What, shielded};
+use crate::observer::{ChildEvent, EventSink, shielded};
 use crate::strategy::{self, Action, Member, Place, Presence, Rules};
 use crate::{
     Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, DeleteChildError, Exit, GetSpecError, Restart,
@@ -28,13 +35,13 @@ use crate::{
 };
 
 pub(crate) enum TreeMessage {
-    /// The start `birth` of the child at `place` has ended.
-    Exited { place: Place, birth: u64 },
-    /// Repeat the restart that failed as `birth`.
-    Retry { place: Place, birth: u64 },
+    /// The start `incarnation` of the child at `place` has ended.
+    Exited { place: Place, incarnation: u64 },
+    /// Repeat the restart that failed as `incarnation`.
+    Retry { place: Place, incarnation: u64 },
     /// A call.
     Call(Call),
-    /// A call after possibly visible ends that are not handled yet.
+    /// A call whose caller may have seen `ends` before this task handled them; answered afterwards.
     CallAfter { ends: Vec<Arc<Completion>>, call: Call },
 }
 
@@ -61,9 +68,9 @@ pub(crate) enum State {
     Down,
     /// The start hook runs.
     Starting(Arc<Completion>),
-    /// The restart failed the way, because of the failures below; the retry of `birth` is queued.
+    /// The restart failed with `exit`, caused by `causes`; the retry of `incarnation` is queued.
     Restarting {
-        birth: u64,
+        incarnation: u64,
         exit: Exit,
         causes: Vec<Cause>,
     },
@@ -103,10 +110,10 @@ pub(crate) struct Tree {
     pub(crate) rows: BTreeMap<Place, Row>,
     pub(crate) places: HashMap<ChildId, Place>,
     next_place: Place,
-    next_birth: u64,
-    voice: Voice,
+    next_incarnation: u64,
+    events: EventSink,
     published: Arc<Published>,
-    demand: watch::Receiver<Demand>,
+    stop_request: watch::Receiver<StopRequest>,
     token: Token,
 }
 
@@ -114,8 +121,8 @@ impl Tree {
     pub(crate) fn new(
         spec: &SupervisorSpec,
         token: Token,
-        voice: Voice,
-        demand: watch::Receiver<Demand>,
+        events: EventSink,
+        stop_request: watch::Receiver<StopRequest>,
         published: Arc<Published>,
     ) -> Self {
         Tree {
@@ -125,10 +132,10 @@ impl Tree {
             rows: BTreeMap::new(),
             places: HashMap::new(),
             next_place: 0,
-            next_birth: 0,
-            voice,
+            next_incarnation: 0,
+            events,
             published,
-            demand,
+            stop_request,
             token,
         }
     }
@@ -140,10 +147,10 @@ impl Tree {
         children: Vec<ChildSpec>,
         started: oneshot::Sender<Result<(), StartError>>,
     ) {
-        let demand = self.demand.clone();
+        let stop_request = self.stop_request.clone();
         let exit = tokio::select! {
             biased;
-            () = demanded(&demand, Demand::Kill) => None,
+            () = stop_requested(&stop_request, StopRequest::Kill) => None,
             exit = self.live(inbox, children, started) => Some(exit),
         };
         let exit = match exit {
@@ -171,8 +178,8 @@ impl Tree {
             return exit;
         }
         let _ = started.send(Ok(()));
-        let demand = self.demand.clone();
-        let mut stop = std::pin::pin!(demanded(&demand, Demand::Stop));
+        let stop_request = self.stop_request.clone();
+        let mut stop = std::pin::pin!(stop_requested(&stop_request, StopRequest::Stop));
         let exit = loop {
             let message = tokio::select! {
                 biased;
@@ -192,16 +199,16 @@ impl Tree {
 
     async fn take(&mut self, message: TreeMessage) -> ControlFlow<Exit> {
         match message {
-            TreeMessage::Exited { place, birth } => self.exited(place, birth).await,
-            TreeMessage::Retry { place, birth } => self.retry(place, birth).await,
+            TreeMessage::Exited { place, incarnation } => self.exited(place, incarnation).await,
+            TreeMessage::Retry { place, incarnation } => self.retry(place, incarnation).await,
             TreeMessage::Call(call) => {
                 self.answer(call).await;
                 ControlFlow::Continue(())
             }
             TreeMessage::CallAfter { ends, call } => {
-                let (mailbox, clock) = (self.published.family.mailbox.clone(), self.clock.clone());
+                let (mailbox, clock) = (self.published.parent_link.mailbox.clone(), self.clock.clone());
                 tokio::spawn(async move {
-                    told(&ends, &*clock).await;
+                    wait_handled(&ends, &*clock).await;
                     let _ = mailbox.send(TreeMessage::Call(call));
                 });
                 ControlFlow::Continue(())
@@ -229,10 +236,10 @@ impl Tree {
     }
 
     /// Handles the end of a child, unless the message is stale.
-    async fn exited(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
+    async fn exited(&mut self, place: Place, incarnation: u64) -> ControlFlow<Exit> {
         let Some(row) = self.rows.get_mut(&place) else { return ControlFlow::Continue(()) };
         let State::Up(running) = &mut row.state else { return ControlFlow::Continue(()) };
-        if running.birth != birth {
+        if running.incarnation != incarnation {
             return ControlFlow::Continue(());
         }
         let exit = running.exit().await;
@@ -240,19 +247,19 @@ impl Tree {
         row.state = State::Down;
         row.last_exit = Some(exit.clone());
         self.published.remove(&row.spec.id);
-        self.voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: false });
+        self.events.emit(&row.spec.id, row.generation, ChildEvent::Exited { exit: &exit, asked: false });
         let actions = strategy::on_exit(self.rules, &self.rows, place, &exit);
         causes.push(Cause { id: self.rows[&place].spec.id.clone(), exit });
         self.perform(actions, place, causes).await
     }
 
     /// Repeats a failed restart, unless the child's state has changed.
-    async fn retry(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
+    async fn retry(&mut self, place: Place, incarnation: u64) -> ControlFlow<Exit> {
         let Some(row) = self.rows.get(&place) else { return ControlFlow::Continue(()) };
-        let State::Restarting { birth: due, exit, causes } = &row.state else {
+        let State::Restarting { incarnation: due, exit, causes } = &row.state else {
             return ControlFlow::Continue(());
         };
-        if *due != birth {
+        if *due != incarnation {
             return ControlFlow::Continue(());
         }
         let mut causes = causes.clone();
@@ -280,7 +287,7 @@ impl Tree {
                     let cause = causes.last().expect("a restart has a cause");
                     let started = self.start_row(at, Purpose::Again(cause)).await;
                     if let Err(NotStarted::Failed { exit, causes }) = started {
-                        self.try_again_later(at, exit, causes);
+                        self.schedule_retry(at, exit, causes);
                         return ControlFlow::Continue(());
                     }
                 }
@@ -292,27 +299,27 @@ impl Tree {
 
     fn escalate(&self, place: Place, causes: Vec<Cause>) -> ControlFlow<Exit> {
         if let (Some(row), Some(last)) = (self.rows.get(&place), causes.last()) {
-            self.voice.say(&row.spec.id, row.generation, What::Escalated { exit: &last.exit });
+            self.events.emit(&row.spec.id, row.generation, ChildEvent::Escalated { exit: &last.exit });
         }
         self.token.completion().record_causes(causes);
         ControlFlow::Break(Exit::Shutdown)
     }
 
-    fn try_again_later(&mut self, place: Place, exit: Exit, causes: Vec<Cause>) {
-        let birth = self.next_birth;
+    fn schedule_retry(&mut self, place: Place, exit: Exit, causes: Vec<Cause>) {
+        let incarnation = self.next_incarnation;
         if let Some(row) = self.rows.get_mut(&place) {
-            row.state = State::Restarting { birth, exit, causes };
-            self.send_self(TreeMessage::Retry { place, birth });
+            row.state = State::Restarting { incarnation, exit, causes };
+            self.send_self(TreeMessage::Retry { place, incarnation });
         }
     }
 
     fn send_self(&self, message: TreeMessage) {
         // The inbox outlives every call of this: both belong to the running task.
-        let _ = self.published.family.mailbox.send(message);
+        let _ = self.published.parent_link.mailbox.send(message);
     }
 
     fn is_stopping(&self) -> bool {
-        *self.demand.borrow() >= Demand::Stop
+        *self.stop_request.borrow() >= StopRequest::Stop
     }
 
     fn add(&mut self, spec: ChildSpec) -> Place {
@@ -333,22 +340,22 @@ impl Tree {
     /// Starts the child at `place` and waits until it runs. After a failure the child is down; a temporary child that
     /// declines is forgotten.
     async fn start_row(&mut self, place: Place, purpose: Purpose<'_>) -> Result<ChildRef, NotStarted> {
-        self.next_birth += 1;
-        let birth = self.next_birth;
+        self.next_incarnation += 1;
+        let incarnation = self.next_incarnation;
         let row = self.rows.get_mut(&place).expect("only listed children are started");
         row.generation += 1;
-        let to = Parent::Tree(self.published.family.clone(), place);
-        let token = Token::child(to, birth).expect("the task holds a token of its own");
+        let to = Parent::Tree(self.published.parent_link.clone(), place);
+        let token = Token::child(to, incarnation).expect("the task holds a token of its own");
         let completion = token.completion().clone();
         row.state = State::Starting(completion.clone());
 
-        let gift = Birth { token, voice: &self.voice, id: &row.spec.id };
-        let start = Attempt::new(&*row.spec.start, gift);
+        let start_context = StartContext { token, events: &self.events, id: &row.spec.id };
+        let start = Attempt::new(&*row.spec.start, start_context);
         let patience = row.spec.shutdown.patience();
         let outcome = tokio::select! {
             biased;
             outcome = start => Some(outcome),
-            () = overdue(&self.demand, &completion, patience, &*self.clock) => None,
+            () = overdue(&self.stop_request, &completion, patience, &*self.clock) => None,
         };
         let outcome = match outcome {
             Some(outcome) => outcome,
@@ -359,26 +366,28 @@ impl Tree {
         };
         let id = row.spec.id.clone();
         match outcome {
-            Ok(begun) => {
-                let child = begun.child.clone();
-                let running = Running::new(birth, begun, completion);
-                self.published.insert(id.clone(), running.leash.clone());
+            Ok(started) => {
+                let child = started.child.clone();
+                let running = Running::new(incarnation, started, completion);
+                self.published.insert(id.clone(), running.handle.clone());
                 row.state = State::Up(running);
                 if let Some(hook) = &row.spec.on_start {
                     shielded("on_start", || hook(&child));
                 }
                 match purpose {
-                    Purpose::First => self.voice.say(&id, row.generation, What::Started { child: &child }),
+                    Purpose::First => {
+                        self.events.emit(&id, row.generation, ChildEvent::Started { child: &child })
+                    }
                     Purpose::Again(cause) => {
                         row.restarts += 1;
-                        self.voice.say_restarted(&id, row.generation, &child, cause);
+                        self.events.emit_restarted(&id, row.generation, &child, cause);
                     }
                 }
                 Ok(child)
             }
             Err(NotStarted::Ignored) => {
                 row.state = State::Down;
-                self.voice.say(&id, row.generation, What::Ignored);
+                self.events.emit(&id, row.generation, ChildEvent::Ignored);
                 if row.spec.restart == Restart::Temporary {
                     self.forget(place);
                 }
@@ -387,7 +396,7 @@ impl Tree {
             Err(NotStarted::Failed { exit, causes }) => {
                 row.state = State::Down;
                 row.last_exit = Some(exit.clone());
-                self.voice.say(&id, row.generation, What::StartFailed { exit: &exit });
+                self.events.emit(&id, row.generation, ChildEvent::StartFailed { exit: &exit });
                 Err(NotStarted::Failed { exit, causes })
             }
         }
@@ -398,14 +407,14 @@ impl Tree {
         let Some(row) = self.rows.get_mut(&place) else { return };
         if let State::Up(running) = &mut row.state {
             self.published.remove(&row.spec.id);
-            let gone = running.leash.clone().stop(row.spec.shutdown, &*self.clock).await;
+            let gone = running.handle.clone().stop(row.spec.shutdown, &*self.clock).await;
             let exit = if gone {
                 running.exit().await
             } else {
-                self.voice.say(&row.spec.id, row.generation, What::Unkillable);
+                self.events.emit(&row.spec.id, row.generation, ChildEvent::Unkillable);
                 Exit::Killed
             };
-            self.voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: true });
+            self.events.emit(&row.spec.id, row.generation, ChildEvent::Exited { exit: &exit, asked: true });
             row.last_exit = Some(exit);
         }
         row.state = State::Down;
@@ -413,7 +422,7 @@ impl Tree {
 
     /// Stops all children in reverse order, one at a time.
     async fn stop_all(&mut self) {
-        unless_killed(&self.demand).await;
+        unless_killed(&self.stop_request).await;
         let places: Vec<Place> = self.rows.keys().rev().copied().collect();
         for place in places {
             self.stop_row(place).await;
@@ -426,7 +435,7 @@ impl Tree {
         for row in self.rows.values() {
             self.published.remove(&row.spec.id);
         }
-        let ends = self.rows.values_mut().map(|row| kill(row, &*clock, &self.voice));
+        let ends = self.rows.values_mut().map(|row| kill(row, &*clock, &self.events));
         futures::future::join_all(ends).await;
         for row in self.rows.values_mut() {
             row.state = State::Down;
@@ -435,15 +444,15 @@ impl Tree {
 }
 
 /// Kills one child and waits until it is gone.
-async fn kill(row: &mut Row, clock: &dyn Clock, voice: &Voice) {
+async fn kill(row: &mut Row, clock: &dyn Clock, events: &EventSink) {
     match &mut row.state {
         State::Up(running) => {
-            let gone = running.leash.clone().kill(clock).await;
+            let gone = running.handle.clone().kill(clock).await;
             let exit = if gone { running.exit().await } else { Exit::Killed };
             if !gone {
-                voice.say(&row.spec.id, row.generation, What::Unkillable);
+                events.emit(&row.spec.id, row.generation, ChildEvent::Unkillable);
             }
-            voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: true });
+            events.emit(&row.spec.id, row.generation, ChildEvent::Exited { exit: &exit, asked: true });
         }
         State::Starting(completion) => {
             gone_within(completion, KILL_GRACE, clock).await;
@@ -454,12 +463,12 @@ async fn kill(row: &mut Row, clock: &dyn Clock, voice: &Voice) {
 
 /// Completes `patience` after the supervisor was told to stop. A branch is told at once, and starts no more children.
 async fn overdue(
-    demand: &watch::Receiver<Demand>,
+    stop_request: &watch::Receiver<StopRequest>,
     completion: &Completion,
     patience: Duration,
     clock: &dyn Clock,
 ) {
-    demanded(demand, Demand::Stop).await;
+    stop_requested(stop_request, StopRequest::Stop).await;
     completion.ask();
     pass(clock, patience).await;
 }

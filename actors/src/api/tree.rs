@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ostler_kernel::id::AgentId;
 use ostler_supervisor::{
-    ChildSpec, Event, Intensity, PoolSpec, StartError, Strategy, Supervisor, SupervisorRef, SupervisorSpec,
-    What,
+    ChildEvent, ChildSpec, Event, Intensity, PoolSpec, StartError, Strategy, Supervisor, SupervisorRef,
+    SupervisorSpec,
 };
 
 use crate::base::keys::BETWEEN;
@@ -114,7 +114,7 @@ fn observe(services: &RunServices, map: &PipelineMap, event: &Event<'_>) {
         return;
     }
     if event.id.as_str().contains(BETWEEN) {
-        if let What::GivenUp { exit } = event.what {
+        if let ChildEvent::GivenUp { exit } = event.kind {
             let reason = format!("it failed too often: {exit}");
             let child = event.id.to_string();
             map.tell(PipelinesMessage::Down { child, reason });
@@ -122,12 +122,12 @@ fn observe(services: &RunServices, map: &PipelineMap, event: &Event<'_>) {
         return;
     }
     let agent = AgentId::from(event.id.as_str());
-    match event.what {
-        What::Exited { exit, asked } => {
+    match event.kind {
+        ChildEvent::Exited { exit, asked } => {
             let again = !asked && exit.is_abnormal();
             services.mailboxes.tell_registry(RegistryMessage::Gone { agent, again });
         }
-        What::GivenUp { exit } => {
+        ChildEvent::GivenUp { exit } => {
             let reason = format!("it failed too often: {exit}");
             services.mailboxes.tell_registry(RegistryMessage::GivenUp { agent, reason });
         }

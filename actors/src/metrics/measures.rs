@@ -11,7 +11,7 @@ use ostler_kernel::id::{AgentId, ClientId, PipelineId, RunId};
 use ostler_kernel::plan::Kind;
 use ostler_kernel::port::Journal;
 use ostler_scheduler::Tier;
-use ostler_supervisor::{Event, What};
+use ostler_supervisor::{ChildEvent, Event};
 
 use crate::base::attempt_end::Ended;
 use crate::base::keys::BETWEEN;
@@ -164,9 +164,9 @@ impl Measures {
     }
 
     pub(crate) fn observe(&self, event: &Event<'_>) {
-        let counted = match event.what {
-            What::Restarted { .. } => metric::RESTARTS,
-            What::Unkillable => metric::UNKILLABLE,
+        let counted = match event.kind {
+            ChildEvent::Restarted { .. } => metric::RESTARTS,
+            ChildEvent::Unkillable => metric::UNKILLABLE,
             _ => return,
         };
         let Some(recording) = &self.0 else { return };

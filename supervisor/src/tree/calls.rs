@@ -58,7 +58,7 @@ impl Tree {
         if let Some((_, row)) = self.row(&id) {
             return Err(match &row.state {
                 State::Up(running) => {
-                    StartChildError::AlreadyStarted { id, child: running.leash.child.clone() }
+                    StartChildError::AlreadyStarted { id, child: running.handle.child.clone() }
                 }
                 State::Down | State::Starting(_) | State::Restarting { .. } => {
                     StartChildError::AlreadyPresent { id }
@@ -121,7 +121,7 @@ fn status(row: &Row) -> ChildStatus {
         State::Down => ChildState::Down,
         State::Starting(_) => ChildState::Starting,
         State::Restarting { .. } => ChildState::Restarting,
-        State::Up(running) => ChildState::Running(running.leash.child.clone()),
+        State::Up(running) => ChildState::Running(running.handle.child.clone()),
     };
     ChildStatus {
         id: row.spec.id.clone(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use ostler_supervisor::{
-    ChildSpec, Event, Exit, Pool, Restart, StartChildError, Strategy, Supervisor, SupervisorRef, What,
+    ChildEvent, ChildSpec, Event, Exit, Pool, Restart, StartChildError, Strategy, Supervisor, SupervisorRef,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
@@ -17,7 +17,7 @@ fn killing<T: Send + Sync + 'static>(
 ) -> impl Fn(&Event<'_>) + Send + Sync + use<T> {
     let handle = handle.clone();
     move |event| {
-        if *event.id == "a" && matches!(event.what, What::Exited { .. }) {
+        if *event.id == "a" && matches!(event.kind, ChildEvent::Exited { .. }) {
             kill(handle.get().unwrap());
         }
     }

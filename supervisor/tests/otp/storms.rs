@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler_supervisor::{
-    AutoShutdown, Branch, ChildSpec, ChildState, Event, Exit, Intensity, PoolSpec, Restart, Shutdown,
-    Strategy, Supervisor, SupervisorRef, What,
+    AutoShutdown, Branch, ChildEvent, ChildSpec, ChildState, Event, Exit, Intensity, PoolSpec, Restart,
+    Shutdown, Strategy, Supervisor, SupervisorRef,
 };
 
 use crate::world::*;
@@ -58,16 +58,16 @@ struct Heard {
 impl Heard {
     fn hear(&mut self, event: &Event<'_>) {
         let child = format!("{}{}", event.tree, event.id);
-        let sound = match event.what {
-            What::Started { .. } | What::Restarted { .. } => {
+        let sound = match event.kind {
+            ChildEvent::Started { .. } | ChildEvent::Restarted { .. } => {
                 self.up.insert(child.clone(), event.generation).is_none()
             }
-            What::Exited { .. } => self.up.remove(&child) == Some(event.generation),
-            What::Ignored | What::StartFailed { .. } => !self.up.contains_key(&child),
-            What::Unkillable | What::GivenUp { .. } | What::Escalated { .. } => true,
+            ChildEvent::Exited { .. } => self.up.remove(&child) == Some(event.generation),
+            ChildEvent::Ignored | ChildEvent::StartFailed { .. } => !self.up.contains_key(&child),
+            ChildEvent::Unkillable | ChildEvent::GivenUp { .. } | ChildEvent::Escalated { .. } => true,
         };
         if !sound {
-            self.faults.push(format!("{child}{} {:?}", event.generation, event.what));
+            self.faults.push(format!("{child}{} {:?}", event.generation, event.kind));
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use futures::FutureExt;
 use ostler_supervisor::{
-    Branch, ChildRef, ChildSpec, Event, Exit, Ignore, Pool, PoolSpec, Restart, Strategy, Supervisor,
-    SupervisorSpec, What,
+    Branch, ChildEvent, ChildRef, ChildSpec, Event, Exit, Ignore, Pool, PoolSpec, Restart, Strategy,
+    Supervisor, SupervisorSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
@@ -263,10 +263,10 @@ async fn the_observer_hears_of_every_start_and_end_in_order() {
     let observer = {
         let heard = heard.clone();
         move |event: &Event<'_>| {
-            let what = match event.what {
-                What::Started { child: ChildRef::Actor(_) } => "started".to_string(),
-                What::Restarted { child: ChildRef::Actor(_) } => "restarted".to_string(),
-                What::Exited { exit, asked } => format!("{exit} asked={asked}"),
+            let what = match event.kind {
+                ChildEvent::Started { child: ChildRef::Actor(_) } => "started".to_string(),
+                ChildEvent::Restarted { child: ChildRef::Actor(_) } => "restarted".to_string(),
+                ChildEvent::Exited { exit, asked } => format!("{exit} asked={asked}"),
                 _ => "other".to_string(),
             };
             heard.lock().unwrap().push(format!("{}{}{} {what}", event.tree, event.id, event.generation));
@@ -293,9 +293,9 @@ async fn a_place_in_a_pool_is_free_once_the_end_is_told() {
         let observer = {
             let heard = heard.clone();
             move |event: &Event<'_>| {
-                let what = match event.what {
-                    What::Started { .. } => "started",
-                    What::Exited { .. } => "exited",
+                let what = match event.kind {
+                    ChildEvent::Started { .. } => "started",
+                    ChildEvent::Exited { .. } => "exited",
                     _ => "other",
                 };
                 if what == "exited" && heard.lock().unwrap().len() == 1 {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ostler_supervisor::testing::ManualClock;
 use ostler_supervisor::{
-    ChildId, ChildSpec, ChildState, Clock, Counts, Event, Exit, Ignore, Intensity, Pool, PoolSpec,
-    StartError, Strategy, Supervisor, SupervisorRef, SupervisorSpec, What,
+    ChildEvent, ChildId, ChildSpec, ChildState, Clock, Counts, Event, Exit, Ignore, Intensity, Pool,
+    PoolSpec, StartError, Strategy, Supervisor, SupervisorRef, SupervisorSpec,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{Notify, Semaphore};
@@ -258,16 +258,16 @@ impl World {
         let shared = self.shared.clone();
         move |event| {
             let name = format!("{}{}", event.id, event.generation);
-            match event.what {
-                What::Exited { exit, .. } => shared.log(format!("{name} exit {exit}")),
-                What::GivenUp { exit } => shared.log(format!("{} given-up {exit}", event.id)),
-                What::Escalated { exit } => {
+            match event.kind {
+                ChildEvent::Exited { exit, .. } => shared.log(format!("{name} exit {exit}")),
+                ChildEvent::GivenUp { exit } => shared.log(format!("{} given-up {exit}", event.id)),
+                ChildEvent::Escalated { exit } => {
                     shared.log(format!("{}{} escalated {exit}", event.tree, event.id))
                 }
-                What::Ignored => shared.log(format!("{name} ignored")),
-                What::StartFailed { exit } => shared.log(format!("{name} not-started {exit}")),
-                What::Unkillable => shared.log(format!("{name} unkillable")),
-                What::Started { .. } | What::Restarted { .. } => {}
+                ChildEvent::Ignored => shared.log(format!("{name} ignored")),
+                ChildEvent::StartFailed { exit } => shared.log(format!("{name} not-started {exit}")),
+                ChildEvent::Unkillable => shared.log(format!("{name} unkillable")),
+                ChildEvent::Started { .. } | ChildEvent::Restarted { .. } => {}
             }
         }
     }

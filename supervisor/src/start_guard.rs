@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use crate::book::{Book, Shared, killed};
-use crate::child::{Attempt, Birth, ChildRef, NotStarted, Outcome, Running, Start};
+use crate::child::{Attempt, ChildRef, NotStarted, Outcome, Running, Start, StartContext};
+use crate::child_slab::Slot;
+use crate::child_table::{ChildTable, Shared, killed};
 use crate::completion::Token;
 use crate::entry::{Entry, Progress, Starting, State};
-use crate::observer::{What, shielded};
-use crate::places::Place;
+use crate::observer::{ChildEvent, shielded};
 use crate::pool_task::{PoolMessage, end_running};
 use crate::spec::{Captured, OnStart};
 use crate::{Cause, ChildId, ChildSpec, Exit, Shutdown, StartChildError};
@@ -18,11 +18,11 @@ use crate::{Cause, ChildId, ChildSpec, Exit, Shutdown, StartChildError};
 pub(crate) type StartAnswer = Result<ChildRef, StartChildError>;
 
 /// The right to start one child once. Dropped early, it frees the entry, or leaves a restart to be tried again.
-pub(crate) struct Ticket {
+pub(crate) struct StartGuard {
     shared: Arc<Shared>,
     id: ChildId,
-    place: Place,
-    birth: u64,
+    slot: Slot,
+    incarnation: u64,
     generation: u64,
     again: Option<Exit>,
     start: Captured<dyn Start>,
@@ -31,20 +31,20 @@ pub(crate) struct Ticket {
     used: bool,
 }
 
-impl Ticket {
+impl StartGuard {
     pub(crate) fn new(
         shared: &Arc<Shared>,
         spec: &ChildSpec,
-        (place, birth): (Place, u64),
+        (slot, incarnation): (Slot, u64),
         generation: u64,
         again: Option<Exit>,
         token: Token,
     ) -> Self {
-        Ticket {
+        StartGuard {
             shared: shared.clone(),
             id: spec.id.clone(),
-            place,
-            birth,
+            slot,
+            incarnation,
             generation,
             again,
             start: spec.start.clone(),
@@ -58,8 +58,8 @@ impl Ticket {
     pub(crate) async fn run(mut self) -> StartAnswer {
         let Some(token) = self.token.take() else { return Err(StartChildError::Ended) };
         let completion = token.completion().clone();
-        let gift = Birth { token, voice: &self.shared.voice, id: &self.id };
-        let mut fresh = Some(Attempt::new(&*self.start, gift));
+        let start_context = StartContext { token, events: &self.shared.events, id: &self.id };
+        let mut fresh = Some(Attempt::new(&*self.start, start_context));
         let outcome = poll_fn(|context| match fresh.take().or_else(|| self.unpark()) {
             Some(attempt) => self.poll(attempt, context),
             None => Poll::Ready(Err(NotStarted::failed(Exit::Killed))),
@@ -67,21 +67,21 @@ impl Ticket {
         let outcome = outcome.await;
         self.used = true;
         match outcome {
-            Ok(begun) => {
-                let running = Running::new(self.birth, begun, completion);
-                self.came_up(running)
+            Ok(started) => {
+                let running = Running::new(self.incarnation, started, completion);
+                self.record_running(running)
             }
             Err(NotStarted::Ignored) => {
-                self.shared.voice.say(&self.id, self.generation, What::Ignored);
-                self.gave_up();
+                self.shared.events.emit(&self.id, self.generation, ChildEvent::Ignored);
+                self.release_entry();
                 Err(StartChildError::Ignored { id: self.id.clone() })
             }
             Err(NotStarted::Failed { exit, causes }) => {
-                self.shared.voice.say(&self.id, self.generation, What::StartFailed { exit: &exit });
+                self.shared.events.emit(&self.id, self.generation, ChildEvent::StartFailed { exit: &exit });
                 if self.again.is_some() {
-                    self.try_again_later(&exit, causes);
+                    self.schedule_retry(&exit, causes);
                 } else {
-                    self.gave_up();
+                    self.release_entry();
                 }
                 if self.shared.read().closed {
                     return Err(StartChildError::Ended);
@@ -96,9 +96,9 @@ impl Ticket {
         let polled = Pin::new(&mut attempt).poll(context);
         if polled.is_pending() {
             let waker = context.waker().clone();
-            let mut book = self.shared.write();
-            let Some(starting) = self.find(&mut book) else {
-                drop(book);
+            let mut table = self.shared.write();
+            let Some(starting) = self.find(&mut table) else {
+                drop(table);
                 drop(attempt);
                 return Poll::Ready(Err(NotStarted::failed(Exit::Killed)));
             };
@@ -118,15 +118,15 @@ impl Ticket {
     }
 
     /// The start, while the table shows it as under way.
-    fn find<'book>(&self, book: &'book mut Book) -> Option<&'book mut Starting> {
-        book.places.get_mut(self.place)?.state.as_start(self.birth)
+    fn find<'table>(&self, table: &'table mut ChildTable) -> Option<&'table mut Starting> {
+        table.children.get_mut(self.slot)?.state.as_start(self.incarnation)
     }
 
     /// Records the child as running. The start is announced first, so that no observer sees the end before; observers
     /// can find the child.
-    fn came_up(&self, running: Running) -> StartAnswer {
-        let child = running.leash.child.clone();
-        if (self.on_start.is_some() || self.shared.voice.is_heard())
+    fn record_running(&self, running: Running) -> StartAnswer {
+        let child = running.handle.child.clone();
+        if (self.on_start.is_some() || self.shared.events.has_observer())
             && let Some(starting) = self.find(&mut self.shared.write())
         {
             starting.progress = Progress::Announced(child.clone());
@@ -135,79 +135,87 @@ impl Ticket {
             shielded("on_start", || hook(&child));
         }
         match &self.again {
-            None => self.shared.voice.say(&self.id, self.generation, What::Started { child: &child }),
+            None => self.shared.events.emit(&self.id, self.generation, ChildEvent::Started { child: &child }),
             Some(exit) => {
                 let cause = Cause { id: self.id.clone(), exit: exit.clone() };
-                self.shared.voice.say_restarted(&self.id, self.generation, &child, &cause);
+                self.shared.events.emit_restarted(&self.id, self.generation, &child, &cause);
             }
         }
 
-        let mut book = self.shared.write();
-        match book.places.get_mut(self.place) {
-            Some(entry) if matches!(&entry.state, State::Starting(start) if start.birth == self.birth) => {
+        let mut table = self.shared.write();
+        match table.children.get_mut(self.slot) {
+            Some(entry) if matches!(&entry.state, State::Starting(start) if start.incarnation == self.incarnation) =>
+            {
                 entry.restarts += u32::from(self.again.is_some());
                 let before = std::mem::replace(&mut entry.state, State::Up(running));
-                drop(book);
+                drop(table);
                 let State::Starting(starting) = before else { return Ok(child) };
                 if starting.gone {
-                    let (place, birth) = (self.place, self.birth);
-                    let _ = self.shared.family.mailbox.send(PoolMessage::Exited { place, birth });
+                    let (slot, incarnation) = (self.slot, self.incarnation);
+                    let _ = self.shared.parent_link.mailbox.send(PoolMessage::Exited { slot, incarnation });
                 }
                 Ok(child)
             }
-            Some(Entry { state: State::Stopping(stopping), .. }) if stopping.birth == self.birth => {
+            Some(Entry { state: State::Stopping(stopping), .. })
+                if stopping.incarnation == self.incarnation =>
+            {
                 child.kill();
                 stopping.running = Some(running);
                 Err(killed(&self.id))
             }
             _ => {
-                drop(book);
-                self.end_late(running);
+                drop(table);
+                self.kill_late(running);
                 Err(StartChildError::Ended)
             }
         }
     }
 
     /// Kills a child that came up after the end of the pool or a termination. The pool is gone only after the report.
-    fn end_late(&self, mut running: Running) {
+    fn kill_late(&self, mut running: Running) {
         let (shared, id, generation) = (self.shared.clone(), self.id.clone(), self.generation);
-        let token = shared.family.completion.token();
+        let token = shared.parent_link.completion.token();
         tokio::spawn(async move {
-            end_running(&id, generation, &mut running, Shutdown::Brutal, &*shared.clock, &shared.voice).await;
+            end_running(&id, generation, &mut running, Shutdown::Brutal, &*shared.clock, &shared.events)
+                .await;
             drop(token);
         });
     }
 
-    fn gave_up(&self) {
-        let mut book = self.shared.write();
-        let entry = self.find(&mut book).is_some().then(|| book.places.remove(self.place));
-        drop(book);
+    fn release_entry(&self) {
+        let mut table = self.shared.write();
+        let entry = self.find(&mut table).is_some().then(|| table.children.remove(self.slot));
+        drop(table);
         drop(entry);
     }
 
     /// Queues the next attempt in the pool, behind earlier messages.
-    fn try_again_later(&self, exit: &Exit, causes: Vec<Cause>) {
-        let mut book = self.shared.write();
-        if self.find(&mut book).is_none() {
+    fn schedule_retry(&self, exit: &Exit, causes: Vec<Cause>) {
+        let mut table = self.shared.write();
+        if self.find(&mut table).is_none() {
             return;
         }
-        let before = book.places.get_mut(self.place).map(|entry| {
+        let before = table.children.get_mut(self.slot).map(|entry| {
             entry.last_exit = Some(Box::new(exit.clone()));
-            let due = State::Restarting { birth: self.birth, exit: exit.clone(), causes };
+            let due = State::Restarting { incarnation: self.incarnation, exit: exit.clone(), causes };
             std::mem::replace(&mut entry.state, due)
         });
-        drop(book);
+        drop(table);
         drop(before);
-        let _ = self.shared.family.mailbox.send(PoolMessage::Retry { place: self.place, birth: self.birth });
+        let _ = self
+            .shared
+            .parent_link
+            .mailbox
+            .send(PoolMessage::Retry { slot: self.slot, incarnation: self.incarnation });
     }
 }
 
-impl Drop for Ticket {
+impl Drop for StartGuard {
     fn drop(&mut self) {
         match &self.again {
             _ if self.used => {}
-            Some(_) => self.try_again_later(&Exit::Cancelled, Vec::new()),
-            None => self.gave_up(),
+            Some(_) => self.schedule_retry(&Exit::Cancelled, Vec::new()),
+            None => self.release_entry(),
         }
     }
 }
