@@ -1,5 +1,4 @@
-//! An agent written as code, whose steps are done once. Kill it, however rudely, and start it again: it goes on behind the last
-//! step that was done, and what was done is not done again.
+//! An agent in code with durable steps. Kill the process at any point and start it again: finished steps do not run again.
 //!
 //! ```console
 //! $ cargo run --example durable_steps
@@ -10,7 +9,7 @@
 //! page 2 is copied
 //! ```
 //!
-//! `ostler ps` lists its run. `copied.log` in the current folder tells what was done, and how often.
+//! `ostler ps` lists the run. `copied.log` in the current folder shows which steps ran how often.
 #![allow(clippy::print_stdout, reason = "a program that shows what happens")]
 
 use std::error::Error;
@@ -39,19 +38,19 @@ struct Copy {
     pause_ms: u64,
 }
 
-/// What the agent does. Outside of steps there is only what may be done again.
+/// The agent. Code outside of steps runs again after a restart.
 async fn copy(agent: ProgramContext, Copy { pages, pause_ms }: Copy) -> Result<u64, Failure> {
     let mut bytes = 0;
     for page in 0..pages {
         let step = Step::new(format!("page {page}")).input(&page).effect(Idempotency::Keyed);
         bytes += agent.step(step, async || copy_page(&agent, page, pause_ms).await).await?;
-        println!("page {page} is copied"); // that is durable by now
+        println!("page {page} is copied"); // durable at this point
         agent.progress(page).ok();
     }
     Ok(bytes)
 }
 
-/// What is to be done once: writes a line behind the others.
+/// A durable step: appends a line.
 async fn copy_page(agent: &ProgramContext, page: u32, pause_ms: u64) -> Result<u64, Failure> {
     tokio::time::sleep(Duration::from_millis(pause_ms)).await;
     let line = format!("page {page} {}\n", agent.idempotency_key(&format!("page {page}")));
@@ -62,7 +61,7 @@ async fn copy_page(agent: &ProgramContext, page: u32, pause_ms: u64) -> Result<u
     Ok(line.len() as u64)
 }
 
-/// Starts a system and runs the agent in it, or lets it go on; gives what became of its run.
+/// Starts a system, runs or resumes the agent, and returns the outcome of its run.
 pub(crate) async fn work(
     data: &Path,
     folder: &Path,
@@ -74,7 +73,7 @@ pub(crate) async fn work(
         .output(json!({"type": "integer"}))
         .effect(Effect::Write);
     let os = Ostler::builder().data_dir(data).program(program).start().await?;
-    // An id of our own: submitting it once more finds the run that was opened then.
+    // A fixed id: submitting it again finds the existing run.
     let id: RunId = "01900000-0000-7000-8000-0000000000d5".parse()?;
     let call = os.call("copy", serde_json::to_value(Copy { pages, pause_ms })?)?;
     let run = os.submit(Submission { run: Some(id), workspace: folder.to_owned(), ..call }).await?;

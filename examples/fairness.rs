@@ -1,5 +1,5 @@
-//! One client floods the queue, another comes later: what each gets, how long it waits, and how even that is, beside the
-//! algorithm of the Agent Scheduler paper, which fixes a job's place when it is queued.
+//! One client floods the queue, another arrives later. Measures the newcomer's share, wait and regularity, and compares them with
+//! the paper's algorithm, which fixes a job's position at submission.
 //!
 //! ```console
 //! $ cargo run --example fairness
@@ -14,23 +14,23 @@ use std::error::Error;
 use ostler_scheduler::{AgentHandle, Config, Event, NewClient, NewJob, RunQueue, jain};
 use paper::PaperQueue;
 
-/// Whoever floods, and whoever comes later; both have the same weight.
+/// The flooding client and the newcomer, with equal weights.
 const CLIENTS: usize = 2;
 const FLOOD: usize = 0;
 const NEWCOMER: usize = 1;
 
-/// Jobs of the flood, jobs served before the newcomer comes with as many of its own, and jobs served from then on.
+/// Jobs of the flood, jobs served before the newcomer arrives with as many, and jobs served afterwards.
 const JOBS: usize = 1_000;
 const BEFORE: usize = 10;
 const SERVED: usize = 900;
 
-/// What a job truly costs, in credits.
+/// Actual cost of a job in credits.
 const COST: u64 = 100;
 
-/// One queue of jobs and one slot.
+/// A job queue with one slot.
 trait Slot {
     fn enqueue(&mut self, client: usize, declared: u64) -> Result<(), Box<dyn Error>>;
-    /// Runs one job to its end, at its true cost, and tells whose it was.
+    /// Runs one job at its actual cost; returns its client.
     fn serve(&mut self) -> Result<usize, Box<dyn Error>>;
 }
 
@@ -86,10 +86,10 @@ impl Slot for Paper {
     }
 }
 
-/// What came of it.
+/// Measured values.
 struct Outcome {
     shares: [f64; CLIENTS],
-    /// Jobs of others that were served before the newcomer's first, and on average between two of its own.
+    /// Jobs of the flood served before the newcomer's first job, and on average between two of the newcomer's.
     first_wait: usize,
     mean_wait: f64,
 }

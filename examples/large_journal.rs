@@ -1,10 +1,10 @@
-//! How long a large journal takes to open, to verify and to be rid of what is old, and what is left of it on disk.
+//! Measures opening, verifying and collecting a large journal, and its size on disk afterwards.
 //!
 //! ```sh
 //! cargo run --release --example large_journal            # a million records
 //! cargo run --release --example large_journal -- 100000
 //! ```
-#![allow(clippy::print_stdout)] // it prints what it measured
+#![allow(clippy::print_stdout)] // prints measurements
 
 use std::error::Error;
 use std::path::Path;
@@ -18,10 +18,10 @@ use ostler::kernel::run::RunOutcome;
 use ostler_store::{Options, RetentionPolicy, Store};
 use serde_json::json;
 
-/// Records of a run.
+/// Records per run.
 const RECORDS: u64 = 100;
 
-/// Runs that are written in turns, so that their records lie among each other.
+/// Runs written concurrently, so that their records are interleaved.
 const AT_ONCE: u64 = 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -54,14 +54,14 @@ fn timed<T>(what: &str, act: impl FnOnce() -> Result<T, Box<dyn Error>>) -> Resu
     Ok(done)
 }
 
-/// Bytes that the files of a folder take, in millions, holes left out.
+/// Megabytes allocated for the files of a folder, without holes.
 fn megabytes(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(folder.join("journal")).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|about| about.blocks() * 512).sum::<u64>() / 1_000_000
 }
 
-/// Writes runs that are over at times that are their numbers.
+/// Writes finished runs; the time of each is its number.
 fn write(data: &Path, runs: u64) -> Result<(), Box<dyn Error>> {
     let (store, _) = Store::open(data)?;
     let client = ClientId::from("acme");

@@ -1,10 +1,10 @@
-//! Two clients, three agents, one process: spawns agents, gives them work, follows what happens, and prints what came of it.
+//! Two clients and three agents in one process: spawns agents, submits work, follows the events and prints the results.
 //!
 //! ```console
 //! $ cargo run --example spawn_agents
 //! ```
 //!
-//! What it does is durable: `ostler ps` lists its runs afterwards, and should it be killed, `ostler resume` ends them.
+//! The runs are durable: `ostler ps` lists them afterwards, and `ostler resume` finishes them if the process was killed.
 #![allow(clippy::print_stdout, reason = "a program that shows what happens")]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use ostler::kernel::event::Event;
 use ostler::plan_file::{Format, PlanFile};
 use ostler::{AgentProfile, Ostler, Run, RunError, Submission};
 
-/// Counts the lines of a folder, and takes a nap beside it.
+/// Counts the lines of a folder while another node sleeps.
 const PLAN: &str = r#"
 id: count
 nodes:
@@ -27,7 +27,7 @@ nodes:
     params: {template: "{{ stats.result.lines }} lines in {{ stats.result.files }} files of ${folder}"}
 "#;
 
-/// Client, agent, and a folder that the agent is to count. The reader has two, and takes one after the other.
+/// Client, agent, and folder to count. The reader gets two runs, one after the other.
 const WORK: [(&str, &str, &str); 4] = [
     ("acme", "reader", "docs"),
     ("acme", "reader", "examples"),
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             file.validate(&os.system().settings()).map_err(|faults| format!("{faults:#?}"))?;
 
         let agent = os.spawn(AgentProfile::new(name).client(client)).await?;
-        let run = agent.submit(Submission::plan(plan)).await?; // durable from here
+        let run = agent.submit(Submission::plan(plan)).await?; // durable from here on
         watchers.push(tokio::spawn(watch(format!("{client}/{name}"), run)));
     }
     let mut failed = 0;
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} runs did not succeed").into()) }
 }
 
-/// Prints what happens in a run as soon as it is durable, and then what came of it; `true` if that is a success.
+/// Prints a run's durable events and its outcome; true for a success.
 async fn watch(who: String, run: Run) -> Result<bool, RunError> {
     let mut events = run.events()?;
     while let Some(event) = events.next().await {

@@ -1,5 +1,5 @@
 //! The contract analysis example: findings, an approval after each step, and recovery after a kill.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 #![allow(dead_code, reason = "the program of the example is not run as a program here")]
 
 #[path = "../examples/legal_analysis/main.rs"]
@@ -8,21 +8,21 @@ mod kill_at_gate;
 
 use std::path::Path;
 
-use example::case_studies::analyst::Trouble;
-use example::case_studies::asked::Asked;
+use example::case_studies::analyst::InjectedFault;
+use example::case_studies::arguments::Arguments;
 use example::{Analysed, analyse};
 use kill_at_gate::Held;
 
 /// Runs the analysis; returns the result and the output.
-async fn played(data: &Path, trouble: Option<(&str, Trouble)>) -> (Analysed, String) {
-    let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
-    asked(data, Asked { trouble, unattended: true, ..Asked::default() }).await
+async fn played(data: &Path, fault: Option<(&str, InjectedFault)>) -> (Analysed, String) {
+    let fault = fault.map(|(node, fault)| (node.to_owned(), fault));
+    asked(data, Arguments { fault, unattended: true, ..Arguments::default() }).await
 }
 
-async fn asked(data: &Path, asked: Asked) -> (Analysed, String) {
+async fn asked(data: &Path, arguments: Arguments) -> (Analysed, String) {
     let mut told = Vec::new();
-    let analysed = analyse(&asked, data, &mut told).await.unwrap();
-    analysed.tell(&mut told).unwrap();
+    let analysed = analyse(&arguments, data, &mut told).await.unwrap();
+    analysed.print(&mut told).unwrap();
     (analysed, String::from_utf8(told).unwrap())
 }
 
@@ -93,21 +93,21 @@ async fn the_run_is_judged_as_legal_and_the_vector_of_the_paper_comes_to_what_it
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_legal_work_are_met_as_the_paper_says() {
     // Fault in the scores; attempts, plan versions, and the last line about their approval.
-    for (trouble, tries, version, last) in [
-        (Trouble::Crash, 3, 2, GATES[2]),
-        (Trouble::Silence, 2, 2, "score approved: 5 risks, and their levels are right"),
-        (Trouble::Nonsense, 3, 2, GATES[2]),
+    for (fault, tries, version, last) in [
+        (InjectedFault::Crash, 3, 2, GATES[2]),
+        (InjectedFault::Silence, 2, 2, "score approved: 5 risks, and their levels are right"),
+        (InjectedFault::Nonsense, 3, 2, GATES[2]),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let (analysed, told) = played(folder.path(), Some(("score", trouble))).await;
+        let (analysed, told) = played(folder.path(), Some(("score", fault))).await;
         let expected = ([1, tries, 1], version);
-        assert_eq!((attempts(&analysed), analysed.seen.version), expected, "{trouble:?}: {told}");
+        assert_eq!((attempts(&analysed), analysed.seen.version), expected, "{fault:?}: {told}");
         let gates = gates(&told);
         assert_eq!(gates[gates.len() - 2], last, "{told}");
         // A crash is escalated to a person, a silent lawyer is replaced, and an invalid answer is asked
         // for again.
         let escalated = gates.contains(&"score crashed: a person says that it is done again".to_owned());
-        assert_eq!(escalated, trouble == Trouble::Crash, "{told}");
+        assert_eq!(escalated, fault == InjectedFault::Crash, "{told}");
     }
 }
 
@@ -116,8 +116,8 @@ async fn failures_of_legal_work_are_met_as_the_paper_says() {
 fn worker() {
     let Some(data) = kill_at_gate::folder() else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let asked = Asked { unattended: true, ..Asked::default() };
-    runtime.block_on(analyse(&asked, &data, &mut Held::new())).map(drop).unwrap();
+    let arguments = Arguments { unattended: true, ..Arguments::default() };
+    runtime.block_on(analyse(&arguments, &data, &mut Held::new())).map(drop).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn the_open_analysis_of_another_contract_is_left_alone() {
     let other = folder.path().join("other.txt");
     std::fs::write(&other, "1. Liability\nThe vendor is liable for nothing.\n").unwrap();
     let (analysed, told) =
-        asked(&data, Asked { subject: Some(other), unattended: true, ..Asked::default() }).await;
+        asked(&data, Arguments { subject: Some(other), unattended: true, ..Arguments::default() }).await;
     assert!(!goes_on(&told), "{told}");
     assert_eq!(gates(&told)[0], "extract approved: 1 clauses, as in the contract");
     assert!(analysed.memo.contains("missing"), "{told}");

@@ -1,5 +1,5 @@
 //! The security audit example: findings, approvals, and isolation of a crashing scanner.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 #![allow(dead_code, reason = "the program of the example is not run as a program here")]
 
 #[path = "../examples/security_audit/main.rs"]
@@ -8,8 +8,8 @@ mod kill_at_gate;
 
 use std::path::Path;
 
-use example::case_studies::analyst::Trouble;
-use example::case_studies::asked::Asked;
+use example::case_studies::analyst::InjectedFault;
+use example::case_studies::arguments::Arguments;
 use example::folder::plant;
 use example::{Audited, audit};
 use kill_at_gate::Held;
@@ -30,20 +30,20 @@ const REPORT: &str = "\
 ";
 
 /// Audits `folder`; returns the result and the output.
-async fn audited(place: &Path, trouble: Option<(&str, Trouble)>) -> (Audited, String) {
-    let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
-    let asked = Asked { trouble, unattended: true, ..Asked::default() };
+async fn audited(place: &Path, fault: Option<(&str, InjectedFault)>) -> (Audited, String) {
+    let fault = fault.map(|(node, fault)| (node.to_owned(), fault));
+    let arguments = Arguments { fault, unattended: true, ..Arguments::default() };
     let mut told = Vec::new();
-    let audited = audit(&asked, &place.join("data"), &place.join("folder"), &mut told).await.unwrap();
-    audited.tell(&mut told).unwrap();
+    let audited = audit(&arguments, &place.join("data"), &place.join("folder"), &mut told).await.unwrap();
+    audited.print(&mut told).unwrap();
     (audited, String::from_utf8(told).unwrap())
 }
 
 /// Audits a folder with planted findings.
-async fn played(trouble: Option<(&str, Trouble)>) -> (Audited, String) {
+async fn played(fault: Option<(&str, InjectedFault)>) -> (Audited, String) {
     let place = tempfile::tempdir().unwrap();
     plant(&place.path().join("folder")).unwrap();
-    audited(place.path(), trouble).await
+    audited(place.path(), fault).await
 }
 
 /// Attempts of the three scanners and of the synthesis.
@@ -111,7 +111,7 @@ async fn what_is_found_is_told_with_its_place_and_what_is_fine_is_not() {
 async fn a_scanner_that_crashes_is_started_again_and_touches_no_other() {
     // One of its two further attempts is for the rejected finding.
     for (node, expected) in [("secrets", [3, 1, 1, 1]), ("dependencies", [2, 1, 2, 1])] {
-        let (audited, told) = played(Some((node, Trouble::Crash))).await;
+        let (audited, told) = played(Some((node, InjectedFault::Crash))).await;
         assert_eq!(attempts(&audited), expected, "{told}");
         assert_eq!(audited.report, REPORT, "and nothing is missing");
     }
@@ -138,10 +138,10 @@ fn worker() {
     let Some(place) = kill_at_gate::folder() else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // The author of the report is silent, so that the held approval is not answered before the kill.
-    let trouble = Some(("synthesis".to_owned(), Trouble::Silence));
-    let asked = Asked { trouble, unattended: true, ..Asked::default() };
+    let fault = Some(("synthesis".to_owned(), InjectedFault::Silence));
+    let arguments = Arguments { fault, unattended: true, ..Arguments::default() };
     let out = &mut Held::new();
-    runtime.block_on(audit(&asked, &place.join("data"), &place.join("folder"), out)).map(drop).unwrap();
+    runtime.block_on(audit(&arguments, &place.join("data"), &place.join("folder"), out)).map(drop).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,9 +162,9 @@ async fn the_open_audit_of_another_folder_is_left_alone() {
     kill_at_gate::kill_at_first_gate(place.path());
     let (data, clean) = (place.path().join("data"), place.path().join("clean"));
     std::fs::create_dir(&clean).unwrap();
-    let asked = Asked { unattended: true, ..Asked::default() };
+    let arguments = Arguments { unattended: true, ..Arguments::default() };
     let mut told = Vec::new();
-    let other = audit(&asked, &data, &clean, &mut told).await.unwrap();
+    let other = audit(&arguments, &data, &clean, &mut told).await.unwrap();
     assert_eq!(other.report, "# 0 findings in 0 files\n\nNothing was found.\n");
     assert_eq!(String::from_utf8(told).unwrap(), "", "it does not go on with anything");
     let (audited, told) = audited(place.path(), None).await;

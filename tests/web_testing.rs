@@ -13,8 +13,8 @@ use std::path::Path;
 
 use example::Compared;
 use example::both_ways;
-use example::case_studies::analyst::Trouble;
-use example::case_studies::asked::Asked;
+use example::case_studies::analyst::InjectedFault;
+use example::case_studies::arguments::Arguments;
 
 const REPORT: &str = "\
 # 13 pages, 10 places under load
@@ -27,11 +27,11 @@ const REPORT: &str = "\
 ";
 
 /// Tests the site both ways; returns the result and the output.
-async fn played(folder: &Path, trouble: Option<(&str, Trouble)>) -> (Compared, String) {
-    let trouble = trouble.map(|(stage, trouble)| (stage.to_owned(), trouble));
+async fn played(folder: &Path, fault: Option<(&str, InjectedFault)>) -> (Compared, String) {
+    let fault = fault.map(|(stage, fault)| (stage.to_owned(), fault));
     let mut told = Vec::new();
-    let compared = both_ways(&Asked { trouble, ..Asked::default() }, folder, &mut told).await.unwrap();
-    compared.tell(&mut told).unwrap();
+    let compared = both_ways(&Arguments { fault, ..Arguments::default() }, folder, &mut told).await.unwrap();
+    compared.print(&mut told).unwrap();
     (compared, String::from_utf8(told).unwrap())
 }
 
@@ -65,7 +65,7 @@ async fn a_folder_with_anything_in_the_way_is_refused_and_nothing_in_it_is_touch
         let mine = [folder.path().join("data/mine.txt"), folder.path().join(name)];
         std::fs::create_dir(folder.path().join("data")).unwrap();
         mine.iter().for_each(|path| std::fs::write(path, "mine").unwrap());
-        let refused = both_ways(&Asked::default(), folder.path(), &mut Vec::new()).await.err().unwrap();
+        let refused = both_ways(&Arguments::default(), folder.path(), &mut Vec::new()).await.err().unwrap();
         let expected =
             format!("{} is there already, and stays as it is: name another folder", mine[1].display());
         assert_eq!(refused.to_string(), expected);
@@ -86,16 +86,16 @@ async fn a_folder_with_other_things_in_it_keeps_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_analyst_that_fails_once_costs_nothing_but_another_try() {
-    for trouble in [
-        ("recon", Trouble::Crash),
-        ("behavior", Trouble::Crash),
-        ("behavior", Trouble::Nonsense),
-        ("synthesis", Trouble::Crash),
+    for fault in [
+        ("recon", InjectedFault::Crash),
+        ("behavior", InjectedFault::Crash),
+        ("behavior", InjectedFault::Nonsense),
+        ("synthesis", InjectedFault::Crash),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let (compared, told) = played(folder.path(), Some(trouble)).await;
+        let (compared, told) = played(folder.path(), Some(fault)).await;
         assert_eq!((compared.streaming.report.as_str(), compared.batch.report.as_str()), (REPORT, REPORT));
-        let attempts = if trouble.0 == "recon" { "2 attempts" } else { "1 attempt" };
-        assert!(told.contains(&format!("node  recon: {attempts}\n")), "{trouble:?}: {told}");
+        let attempts = if fault.0 == "recon" { "2 attempts" } else { "1 attempt" };
+        assert!(told.contains(&format!("node  recon: {attempts}\n")), "{fault:?}: {told}");
     }
 }

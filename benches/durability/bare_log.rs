@@ -1,4 +1,4 @@
-//! The least that a durable log does: a thread that drains its queue, writes once, syncs once and answers all.
+//! A minimal durable log as a baseline: one thread drains a queue, writes once, syncs once, answers all.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,15 +9,15 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-/// Bytes of a record.
+/// Record size in bytes.
 const RECORD_BYTES: usize = 200;
 
-/// Length of the file, in bytes, whose blocks are taken before anything is measured.
+/// Preallocated file length in bytes.
 const FILE_BYTES: usize = 64 * 1024 * 1024;
 
 type Append = (Vec<u8>, oneshot::Sender<()>);
 
-/// A log without streams, checksums or an order to keep.
+/// A log without streams, checksums or ordering.
 pub(crate) struct BareLog {
     queue: Sender<Append>,
     writer: JoinHandle<()>,
@@ -32,7 +32,7 @@ impl BareLog {
         BareLog { queue, writer: std::thread::spawn(move || write(&file, &appends)) }
     }
 
-    /// Records per second that so many tasks append, each the next when the one before is durable.
+    /// Records per second with `tasks` concurrent appenders, each waiting for durability before the next record.
     pub(crate) async fn records_per_s(&self, tasks: usize, records: usize) -> f64 {
         let begun = Instant::now();
         let tasks: Vec<_> = (0..tasks)
@@ -75,7 +75,7 @@ fn write(file: &File, appends: &Receiver<Append>) {
         at += buffer.len();
         buffer.clear();
         for answer in answers.drain(..) {
-            // Whoever stopped waiting needs no answer.
+            // The appender may have been dropped.
             let _: Result<(), ()> = answer.send(());
         }
     }

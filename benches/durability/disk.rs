@@ -1,17 +1,17 @@
-//! Durable steps on this disk, in turns with the probe.
+//! Durable steps on disk, alternating with the fsync probe.
 
 use crate::bare_log::BareLog;
 use crate::probe::{self, Probe};
 use crate::steps::{self, Kind};
 use crate::table::{Must, Row, median, range};
 
-/// Samples of each.
+/// Samples per figure.
 const ROUNDS: usize = 25;
 
-/// Syncs of a sample of the probe.
+/// Syncs per sample of the probe.
 const SYNCS: u32 = 40;
 
-/// Workflows at once, and how often in a sample.
+/// Concurrent workflows, and repetitions per sample.
 const AT_ONCE: [(usize, usize); 3] = [(1, 3), (16, 4), (256, 4)];
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -21,7 +21,7 @@ pub(crate) fn rows() -> Vec<Row> {
         let mut probe = Probe::new(folder.path());
         let log = BareLog::open(folder.path());
         let plans = [Kind::Effectful, Kind::Pure].map(|kind| steps::plan(&os, kind));
-        // Per kind and concurrency: steps per second, and syncs per second before and after them, of each round.
+        // By kind and concurrency, per round: steps per second, and the probe's syncs per second around them.
         let mut measured: [[Vec<(f64, f64)>; 3]; 2] = Default::default();
         let mut handed_over = Vec::new();
         for round in 0..=ROUNDS {
@@ -33,7 +33,7 @@ pub(crate) fn rows() -> Vec<Row> {
             }
             for (kind, plan) in plans.iter().enumerate() {
                 for (at, (at_once, times)) in AT_ONCE.into_iter().enumerate() {
-                    // What the sample before left to be written is none of the next.
+                    // Writes left over from one sample must not slow the next.
                     probe::settle();
                     let before = probe.syncs_per_s(SYNCS);
                     let steps = steps::steps_per_s(&os, plan, at_once, times).await;

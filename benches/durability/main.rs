@@ -1,12 +1,12 @@
-//! The figures of durability of `docs/performance.md`, measured on this machine.
+//! Durability figures of `docs/performance.md`, measured on this machine.
 //!
 //! ```text
 //! cargo bench --bench durability                 # all of them
 //! cargo bench --bench durability -- disk memory  # some: disk, syncs, memory, open, recovery
 //! ```
 //!
-//! A disk varies fifty-fold, so what is compared with it is measured in turns with an fsync probe within one run, in many
-//! short samples, and what counts is the median of the ratios.
+//! Disk speed varies fifty-fold over time. Each comparison with the disk therefore alternates with an fsync probe in many short
+//! samples within one run, and reports the median of the ratios.
 #![allow(missing_docs, reason = "a program")]
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Durable steps where a sync costs nothing, beside a bare log: what all the rest costs.
+//! Durable steps on a memory file system against a bare log: the cost of everything but the disk.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use crate::bare_log::BareLog;
 use crate::steps::{self, Kind};
 use crate::table::{Must, Row, median};
 
-/// A file system in memory.
+/// A memory file system.
 const MEMORY: &str = "/dev/shm";
 
-/// Samples of each.
+/// Samples per figure.
 const ROUNDS: usize = 15;
 
 pub(crate) fn rows() -> Vec<Row> {

@@ -1,4 +1,4 @@
-//! How long a journal of a million events takes to open, with its index and without.
+//! Opening a journal of a million events, with and without its index.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use ostler::kernel::event::{AttemptResult, Event, NodeTransition, Outcome, Outpu
 use ostler::kernel::id::{Digest, NodeId, RunId};
 use ostler::kernel::json::canonical;
 use ostler::kernel::port::{Journal, Seq, StreamBatch, StreamId};
-use ostler::kernel::run::{NodeState, TransitionReason, RunOutcome};
+use ostler::kernel::run::{NodeState, RunOutcome, TransitionReason};
 use ostler_store::Store;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use crate::table::{Must, Row, median};
 
 const RUNS: u64 = 10_000;
 
-/// Steps of a run, with three events each; and one more where it opens and where it ends.
+/// Steps per run. A step has three events; opening and closing the run add one each.
 const STEPS: u64 = 33;
 
 const ROUNDS: usize = 5;
@@ -41,7 +41,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// How long opening takes; closed again before it returns.
+/// Time to open; the journal is closed before the return.
 fn open(path: &Path) -> Duration {
     let begun = Instant::now();
     let (store, _) = Store::open(path).unwrap();
@@ -50,7 +50,7 @@ fn open(path: &Path) -> Duration {
     took
 }
 
-/// Writes runs that are over, but for one in a hundred; gives the number of their events.
+/// Writes runs, of which one in a hundred stays open; returns the number of events.
 fn fill(path: &Path) -> u64 {
     let (store, _) = Store::open(path).unwrap();
     let (mut count, mut last) = (0, Default::default());
@@ -87,7 +87,7 @@ fn opened(run: RunId) -> Event {
     }))
 }
 
-/// What a step writes: that it runs, and what came of it.
+/// The records of a step: start and result.
 fn step(number: u64) -> [Vec<Event>; 2] {
     let node = NodeId::from(format!("step-{number:03}").as_str());
     let moved = |from, to, reason| {

@@ -1,4 +1,4 @@
-//! Ours as `benches/peers` drives it: it runs workflows of ten steps as it is told on its input, and says how long they took.
+//! Ostler's side of `benches/peers`: runs workflows of ten steps as requested on standard input and prints the speed.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use crate::probe::Probe;
 use crate::steps::{self, Kind};
 
-/// The word that makes this program that.
+/// Argument that selects this mode.
 pub(crate) const WORD: &str = "--peer";
 
-/// Takes lines `KIND AT_ONCE ROUNDS`, of which `probe COUNT` measures the disk; says steps (or syncs) per second.
+/// Reads lines `KIND AT_ONCE ROUNDS`, or `probe COUNT` for the disk; prints steps or syncs per second.
 pub(crate) fn serve(data: &Path) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let os = steps::start(data).await;

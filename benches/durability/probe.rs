@@ -1,4 +1,4 @@
-//! What the disk does right now: records written one after the other, each synced.
+//! Current disk speed: sequential records, each synced.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Bytes of a record: about what a step writes.
+/// Record size in bytes, about that of a step.
 const RECORD_BYTES: usize = 300;
 
-/// Length of the file, in bytes, all of them written before anything is measured.
+/// File length in bytes, written before the measurement.
 const FILE_BYTES: usize = 1024 * 1024;
 
-/// A file whose blocks are taken, as those of the journal.
+/// A preallocated file, like a journal segment.
 pub(crate) struct Probe {
     file: File,
     at: u64,
@@ -26,7 +26,7 @@ impl Probe {
         Probe { file, at: 0 }
     }
 
-    /// Records per second, of so many.
+    /// Records per second over `count` records.
     pub(crate) fn syncs_per_s(&mut self, count: u32) -> f64 {
         let begun = Instant::now();
         for _ in 0..count {
@@ -41,7 +41,7 @@ impl Probe {
     }
 }
 
-/// Waits until the disk has written everything that it was given, by whomever.
+/// Waits until the disk has written all pending data of all processes.
 pub(crate) fn settle() {
     assert!(Command::new("sync").status().unwrap().success());
 }

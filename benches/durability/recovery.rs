@@ -1,4 +1,4 @@
-//! A thousand runs under way, and a `kill -9`: how long until all of them are queued again, and what ran twice.
+//! Recovery of a thousand running runs after `kill -9`: time until all are queued again, and repeated steps.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,21 +18,21 @@ use serde_json::{Map, Value, json};
 use crate::steps;
 use crate::table::{Must, Row, median};
 
-/// The word that makes this program the process that is killed.
+/// Argument that selects the process to be killed.
 pub(crate) const CHILD: &str = "--recover";
 
 const RUNS: usize = 1_000;
 
-/// Kills.
+/// Number of kills.
 const ROUNDS: usize = 7;
 
-/// The longest that a process may take until its runs are queued.
+/// Timeout until all runs are queued.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn rows() -> Vec<Row> {
     let (mut whole, mut within, mut again) = (Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS {
-        // A folder of its own: runs that end their process again and again are set aside.
+        // A new folder per round, since runs that crash their process repeatedly are quarantined.
         let folder = steps::folder();
         let marks = folder.path().join("marks");
         drop(Process::start(folder.path(), &marks));
@@ -56,11 +56,11 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// A process with all runs queued; killed when dropped.
+/// A process with all runs queued; killed on drop.
 struct Process(Child);
 
 impl Process {
-    /// Starts one, and waits until it has said how many milliseconds it took until all were queued.
+    /// Starts a process; waits for its report of the milliseconds until all runs were queued.
     fn start(folder: &Path, marks: &Path) -> (Process, f64) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .arg(CHILD)
@@ -78,13 +78,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL.
+        // Sends SIGKILL.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Leaves a line outside for each call.
+/// Appends a line to a file for each call.
 struct Mark(ToolSpec, Mutex<File>);
 
 impl Tool for Mark {
@@ -104,7 +104,7 @@ impl Tool for Mark {
     }
 }
 
-/// Never ends.
+/// Never returns.
 struct Hang(ToolSpec);
 
 impl Tool for Hang {
@@ -127,8 +127,7 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec { name, version, description, params: any(), result: any() }
 }
 
-/// Opens a thousand runs, or takes them up; says how many milliseconds passed until their second steps were all queued or
-/// under way, and waits to be killed.
+/// Opens or recovers a thousand runs, prints the milliseconds until all second steps are queued or running, and waits to be killed.
 pub(crate) fn child(data: &Path, marks: &Path) {
     let begun = Instant::now();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -165,7 +164,7 @@ pub(crate) fn child(data: &Path, marks: &Path) {
     });
 }
 
-/// Waits until it is durable that the first step of a run is done: only then has it finished.
+/// Waits until the first step's result is durable.
 async fn until_marked(run: &Run) {
     let mut events = run.events().unwrap();
     while let Some(record) = events.next().await {

@@ -1,4 +1,4 @@
-//! The workflow that is measured: ten steps, one after the other, each of which does nothing.
+//! The measured workflow: ten sequential steps without work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use ostler::kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use ostler::{Ostler, Submission};
 use serde_json::{Map, Value, json};
 
-/// Steps of a workflow.
+/// Steps per workflow.
 pub(crate) const STEPS: usize = 10;
 
-/// Attempts at once: as many as workflows are under way at most.
+/// Slots, the maximum number of concurrent workflows.
 pub(crate) const SLOTS: u32 = 256;
 
-/// A tool that does nothing; by its word it acts on the world, and knows a repeated call by its key.
+/// A tool without work, declared as an effect with idempotency keys.
 pub(crate) struct Act(ToolSpec);
 
 impl Act {
@@ -41,10 +41,10 @@ impl Tool for Act {
     }
 }
 
-/// What a step does.
+/// Kind of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Acts on the world, by its word: its intent is durable before it starts.
+    /// Declared as an effect, so the intent must be durable before the start.
     Effectful,
     /// Renders a constant.
     Pure,
@@ -66,7 +66,7 @@ pub(crate) fn plan(os: &Ostler, kind: Kind) -> Arc<Plan> {
     Arc::new(os.plan(draft).unwrap())
 }
 
-/// A folder on the disk that is built on: a folder for temporary files may be in memory.
+/// A folder on the disk of the build; the temporary folder may be in memory.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -75,10 +75,10 @@ pub(crate) async fn start(data: &Path) -> Ostler {
     Ostler::builder().data_dir(data.join("data")).tool(Act::new()).slots(SLOTS).start().await.unwrap()
 }
 
-/// Runs so many workflows at once, each followed by another until there were `rounds` of them; gives steps per second.
+/// Keeps `at_once` workflows running for `rounds` rounds; returns steps per second.
 pub(crate) async fn steps_per_s(os: &Ostler, plan: &Arc<Plan>, at_once: usize, rounds: usize) -> f64 {
     let begun = Instant::now();
-    // From tasks of the runtime, as those of the bare log are.
+    // From runtime tasks, like the bare log.
     let tasks: Vec<_> = (0..at_once)
         .map(|_| {
             let (os, plan) = (os.clone(), plan.clone());

@@ -1,4 +1,4 @@
-//! How often the journal waits for the disk, by its own count.
+//! Number of syncs, from the journal's own counter.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use ostler::Ostler;
 use crate::steps::{self, Act, Kind, SLOTS, STEPS};
 use crate::table::{Must, Row};
 
-/// Workflows of a sample.
+/// Workflows per sample.
 const WORKFLOWS: usize = 1_024;
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -44,10 +44,10 @@ pub(crate) fn rows() -> Vec<Row> {
     })
 }
 
-/// Longer than an answer is given again, in milliseconds.
+/// Longer than metrics are cached, in milliseconds.
 const STALE_MS: u64 = 1_500;
 
-/// The counter of the journal, as it is served.
+/// The journal's counter as served by the metrics endpoint.
 async fn fsyncs(address: SocketAddr) -> f64 {
     tokio::time::sleep(Duration::from_millis(STALE_MS)).await;
     let read = move || {

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// A group of figures: its name, and what measures it.
+/// Name and function of a group of figures.
 pub(crate) type Group = (&'static str, fn() -> Vec<Row>);
 
-/// What a figure has to be.
+/// Requirement on a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Must {
     Least(f64),
     Most(f64),
-    /// It is only told.
+    /// No requirement.
     Nothing,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Row {
     aim: Option<f64>,
     measured: f64,
     unit: &'static str,
-    /// What it is made of.
+    /// Details of the measurement.
     note: String,
 }
 
@@ -52,7 +52,7 @@ impl Row {
     }
 }
 
-/// Measures the groups that are `wanted`, all of them if none is named, and prints every figure when it is known.
+/// Measures the `wanted` groups, all if empty, and prints each figure immediately.
 pub(crate) fn print(groups: &[Group], wanted: &[String]) {
     if let Some(unknown) = wanted.iter().find(|wanted| groups.iter().all(|(name, _)| name != wanted)) {
         let known: Vec<&str> = groups.iter().map(|(name, _)| *name).collect();
@@ -104,14 +104,14 @@ impl Row {
     }
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_unstable_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 
-/// From the smallest to the largest of the middle nine tenths.
+/// The range without the extreme tenth.
 pub(crate) fn range(numbers: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_unstable_by(f64::total_cmp);

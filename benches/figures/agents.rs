@@ -1,5 +1,5 @@
-//! What an agent takes in memory: one that is live and holds a run of ten nodes, beside a bare actor, and one that has no actor.
-//! Each in a process of its own, by what that process grows by.
+//! Memory per agent: with an actor and a run of ten nodes (against a bare actor), and without an actor. Each in a process of its own,
+//! by the growth of that process.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,10 +17,10 @@ use crate::memory::resident_mb;
 use crate::plans;
 use crate::table::{Row, median};
 
-/// What one of them takes in bytes, measured in a process with a data folder.
+/// Measures bytes per agent in a process with a data folder.
 type Measure = fn(&Path) -> f64;
 
-/// The words that make this program such a process.
+/// Arguments that select a child process.
 pub(crate) const CHILDREN: [(&str, Measure); 4] =
     [("--live-agents", live), ("--bare-actors", bare), ("--rows", rows_only), ("--million", million)];
 
@@ -29,13 +29,13 @@ const LIVE: usize = 2_000;
 const BARE: usize = 50_000;
 const ROWS: usize = 50_000;
 
-/// As many agents as there may be.
+/// The maximum number of agents.
 const MILLION: usize = 1_000_000;
 
-/// Agents that are spawned at once.
+/// Agents spawned concurrently.
 const AT_ONCE: usize = 1_000;
 
-/// Runs that are submitted at once.
+/// Runs submitted concurrently.
 const SUBMITTED_AT_ONCE: usize = 20;
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -66,12 +66,12 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Prints what one of them takes, in bytes.
+/// Prints bytes per agent.
 pub(crate) fn child(measure: Measure, data: &Path) {
     println!("{}", measure(data));
 }
 
-/// The difference in bytes for each of `count`.
+/// Difference in bytes, divided by `count`.
 fn each(count: usize, before_mb: f64) -> f64 {
     (resident_mb() - before_mb) * 1e6 / count as f64
 }
@@ -80,7 +80,7 @@ fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().unwrap().block_on(work)
 }
 
-/// Holds the only slot, so that all others stay ready, and their agents live.
+/// Occupies the only slot, so that all other runs stay ready and keep their actors.
 struct Hold(ToolSpec);
 
 impl Tool for Hold {
@@ -110,7 +110,7 @@ fn live(data: &Path) -> f64 {
             })
             .collect();
         let plan = plans::plan(&os, json!({"id": "ten", "nodes": nodes}));
-        // The first ones make what all have in common.
+        // The first agents pay for shared structures.
         begin(&os, 0..100, &plan).await;
         let before = resident_mb();
         begin(&os, 100..100 + LIVE, &plan).await;
@@ -122,7 +122,7 @@ fn live(data: &Path) -> f64 {
 
 async fn begin(os: &Ostler, numbers: std::ops::Range<usize>, plan: &ostler::kernel::plan::Plan) {
     let all = numbers.end;
-    // A few at a time: what is on its way in is not what an agent takes that is there.
+    // In small groups, because agents in admission cost more than admitted ones.
     let mut left = numbers.len();
     while left > 0 {
         let some = left.min(SUBMITTED_AT_ONCE);
@@ -166,7 +166,7 @@ fn bare(_: &Path) -> f64 {
     })
 }
 
-/// Registers agents of these numbers, each when those a thousand before it are on disk.
+/// Registers agents, each after the one a thousand before is durable.
 async fn register(os: &Ostler, numbers: std::ops::Range<usize>, profile: fn(usize) -> AgentProfile) {
     for from in numbers.clone().step_by(AT_ONCE) {
         let some = from..numbers.end.min(from + AT_ONCE);
@@ -191,7 +191,7 @@ fn rows_only(data: &Path) -> f64 {
     })
 }
 
-/// From nothing to all of them, each with something that it can do.
+/// Registers a million agents with a capability each.
 fn million(data: &Path) -> f64 {
     within(async {
         let os = Ostler::builder().data_dir(data).start().await.unwrap();

@@ -1,15 +1,15 @@
-//! What a step costs that does nothing: two bare actors, three casts and a task.
+//! Baseline of a step without work: two bare actors, three casts and a task.
 
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-/// Asks for slots, starts tasks, counts their ends: an agent without a plan, a journal or a gate.
+/// Requests slots, starts tasks and counts their ends: an agent without plan, journal and gate.
 struct Worker;
 
 enum WorkerMessage {
-    /// So many steps, so many at once; tells when they are done.
+    /// Runs `steps` steps, `at_once` concurrently, and reports the end.
     Begin {
         steps: usize,
         at_once: usize,
@@ -26,7 +26,7 @@ struct Steps {
     done: Option<oneshot::Sender<()>>,
 }
 
-/// Grants every slot at once: a scheduler without a queue.
+/// Grants every slot immediately: a scheduler without a queue.
 struct Desk;
 
 struct DeskMessage(ActorRef<WorkerMessage>);
@@ -100,7 +100,7 @@ impl Actor for Worker {
     }
 }
 
-/// The two actors.
+/// Both actors.
 pub(crate) struct Bare {
     desk: ActorRef<DeskMessage>,
     worker: ActorRef<WorkerMessage>,
@@ -113,7 +113,7 @@ impl Bare {
         Bare { desk, worker }
     }
 
-    /// How long so many steps take, so many at once.
+    /// Time for `steps` steps, `at_once` concurrently.
     pub(crate) async fn steps(&self, steps: usize, at_once: usize) -> Duration {
         let (done, ended) = oneshot::channel();
         let begun = Instant::now();

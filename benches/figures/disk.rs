@@ -1,4 +1,4 @@
-//! What a chain of steps takes on disk beside what its steps gave.
+//! Disk usage of a chain of steps against the size of the results.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -30,11 +30,11 @@ pub(crate) fn rows() -> Vec<Row> {
     })
 }
 
-/// Bytes.
+/// Sizes in bytes.
 struct Taken {
-    /// What was written to the journal.
+    /// Written to the journal.
     journal: f64,
-    /// What the file system gave the folder.
+    /// Allocated by the file system.
     blocks: f64,
 }
 
@@ -58,7 +58,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Bytes up to the last that is not zero: segments are made larger than what is in them.
+/// Bytes up to the last non-zero one; segments are preallocated.
 fn written(segment: &Path) -> usize {
     let bytes = fs::read(segment).unwrap();
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)

@@ -1,5 +1,5 @@
-//! One client floods the system, another of equal weight comes with little: how long its steps wait for a slot beside what they
-//! wait for when it is alone, and which share of the slots it gets while it has work.
+//! One client floods the system, another of equal weight arrives with little work: wait of its steps against the wait without the
+//! flood, and its share of the slots while it has work.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use serde_json::{Map, Value, json};
 use crate::plans;
 use crate::table::{Row, median, ratios};
 
-/// Attempts at once, and how long each takes.
+/// Slots, and duration of an attempt.
 const SLOTS: u32 = 4;
 const WORK: Duration = Duration::from_millis(5);
 
-/// Steps of the one that comes later, and of each run of the flood; runs of the flood: a hundred steps for one.
+/// Steps of the newcomer and of each flooding run, and number of flooding runs: a hundred steps for one.
 const STEPS: usize = 100;
 const STEPS_OF_FLOOD: usize = 400;
 const RUNS_OF_FLOOD: usize = 25;
 
-/// Samples of each.
+/// Samples per figure.
 const ROUNDS: usize = 7;
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -52,11 +52,11 @@ pub(crate) fn rows() -> Vec<Row> {
     })
 }
 
-/// What one that comes later met.
+/// Measurements of a newcomer.
 struct Met {
-    /// Milliseconds from its submission until a step of it started, in the middle.
+    /// Median milliseconds from submission to the start of a step.
     wait: f64,
-    /// Of the steps that started while it had steps to start.
+    /// Share of the steps started while the newcomer had waiting steps.
     share: f64,
 }
 
@@ -91,7 +91,7 @@ async fn submit(os: &Ostler, client: &str, steps: usize) -> Run {
     os.submit(Submission { client: client.into(), ..Submission::plan(plan) }).await.unwrap()
 }
 
-/// Takes a while, and notes when it was started and for whom.
+/// Takes a while, and records start time and client.
 struct Work {
     spec: ToolSpec,
     started: Arc<Mutex<Vec<(Instant, bool)>>>,

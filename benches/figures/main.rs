@@ -1,12 +1,12 @@
-//! The figures of `docs/performance.md`, measured on this machine.
+//! Figures of `docs/performance.md`, measured on this machine.
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
 //! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, memory, agents, disk
 //! ```
 //!
-//! What is compared is measured in turns within one run, in many short samples, and what counts is the median of the
-//! ratios: a machine that is busy with something else then slows both sides.
+//! Compared quantities alternate in many short samples within one run, and the figure is the median of the ratios. Other load on the
+//! machine then slows both sides.
 #![allow(missing_docs, reason = "a program")]
 #![allow(
     clippy::unwrap_used,

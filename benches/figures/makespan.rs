@@ -1,4 +1,4 @@
-//! How long the example `bugfix.yaml` takes, beside the same graph written by hand in bare tokio.
+//! Makespan of the example `bugfix.yaml` against the same graph in plain tokio.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use tokio::time::sleep;
 use crate::plans;
 use crate::table::{Row, median, ratios};
 
-/// Samples of each side.
+/// Samples per side.
 const ROUNDS: usize = 15;
 
-/// The steps that take longer than the plan says, and how long.
+/// Steps with a longer duration than in the plan.
 struct Variation {
     name: &'static str,
     slow: &'static [&'static str],
@@ -38,7 +38,7 @@ impl Variation {
         if self.slow.contains(&node) { SLOW_MS } else { USUAL_MS }
     }
 
-    /// The example without the fix that fails.
+    /// The example without its failing fix.
     fn plan(&self) -> Value {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans/bugfix.yaml");
         let text = std::fs::read_to_string(path).unwrap();
@@ -57,7 +57,7 @@ impl Variation {
         plan
     }
 
-    /// What somebody would write who has only this graph and nothing but tokio.
+    /// The same graph, hard-coded with tokio.
     async fn by_hand(&self) -> Duration {
         let step = |node: &'static str| sleep(Duration::from_millis(self.span_ms(node)));
         let begun = Instant::now();
@@ -107,7 +107,7 @@ async fn measure(variation: &Variation, memory: &Ostler, file: &Ostler, data: &P
         let in_folder = millis(plans::run(file, plan.clone()).await);
         pairs.push((in_memory, bare));
         later.push(in_folder - in_memory);
-        // On another thread, which has had nothing to do for a while, as that of the journal.
+        // On another thread that was idle before, like the journal's.
         let probe = data.to_owned();
         syncs.push(millis(tokio::task::spawn_blocking(move || sync(&probe)).await.unwrap()));
     }
@@ -121,8 +121,7 @@ async fn measure(variation: &Variation, memory: &Ostler, file: &Ostler, data: &P
     ]
 }
 
-/// Waits for the next tick of the runtime: what begins just after one is told apart from what begins just before one by nothing but
-/// its own time.
+/// Waits for the next timer tick, so that both sides start at the same phase of the tick.
 async fn tick() {
     sleep(Duration::from_millis(1)).await;
 }
@@ -131,7 +130,7 @@ fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-/// How long this disk takes to keep a page of a file that is there already, when it has had nothing to do for as long as a step takes.
+/// Time to sync one overwritten page after an idle period as long as a step.
 pub(crate) fn sync(folder: &Path) -> Duration {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().create(true).truncate(false).write(true).open(folder.join("probe"));

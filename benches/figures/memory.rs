@@ -1,16 +1,16 @@
-//! What a system takes in memory, in a process of its own: at rest, and with a thousand runs that wait for a person.
+//! Memory of a system in a process of its own: idle, and with a thousand runs waiting for approval.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use ostler::Submission;
 use ostler::kernel::run::RunStatus;
-use ostler::{Submission};
 
 use crate::plans;
 use crate::table::{Row, median};
 
-/// The word that makes this program such a process.
+/// Argument that selects the child process.
 pub(crate) const CHILD: &str = "--resident";
 
 const ROUNDS: usize = 3;
@@ -34,7 +34,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Prints what it takes at rest and with the runs, in megabytes.
+/// Prints megabytes when idle and with the runs.
 pub(crate) fn child(data: &Path) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let os = plans::in_folder(data).await;
@@ -52,7 +52,7 @@ pub(crate) fn child(data: &Path) {
     });
 }
 
-/// By Linux's own account, in megabytes of a million bytes.
+/// Resident set size according to Linux, in megabytes of 10^6 bytes.
 pub(crate) fn resident_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -1,5 +1,5 @@
-//! What a node costs that renders a constant, in memory, from the run queue through the gate to its record, beside
-//! what bare actors and a task cost.
+//! Overhead of a node that renders a constant in memory, from the run queue through the gate to its record, against bare actors and a
+//! task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::table::{Row, median, ratios};
 /// Nodes of a short run.
 const NODES: usize = 100;
 
-/// Samples of each side.
+/// Samples per side.
 const ROUNDS: usize = 151;
 
-/// Nodes of a long run, and samples of it.
+/// Nodes of a long run, and its samples.
 const NODES_MANY: usize = 10_000;
 const ROUNDS_MANY: usize = 5;
 
@@ -57,7 +57,7 @@ pub(crate) fn rows() -> Vec<Row> {
     })
 }
 
-/// What a node of a long run costs beside a node of a short one.
+/// Cost of a node in a long run relative to one in a short run.
 async fn growth(os: &Ostler, shape: &str, long: Arc<Plan>, short: &Arc<Plan>) -> Row {
     let mut pairs = Vec::new();
     for _ in 0..ROUNDS_MANY {
@@ -73,7 +73,7 @@ async fn growth(os: &Ostler, shape: &str, long: Arc<Plan>, short: &Arc<Plan>) ->
         .note(format!("{of_long:.1} µs ÷ {of_short:.1} µs"))
 }
 
-/// Microseconds of one node.
+/// Microseconds per node.
 fn each(all: Duration, nodes: usize) -> f64 {
     all.as_secs_f64() * 1e6 / nodes as f64
 }

@@ -1,4 +1,4 @@
-//! The plans that are measured, and systems to run them in.
+//! Measured plans and the systems that run them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use ostler::kernel::plan::{Plan, PlanDraft};
 use ostler::{Ostler, Submission};
 use serde_json::{Value, json};
 
-/// Attempts at once: more than any plan here is wide, but for those that are to be long.
+/// Slots: more than the width of any plan, except the long ones.
 pub(crate) const SLOTS: u32 = 256;
 
-/// A folder on the disk that is built on: a folder for temporary files may be in memory.
+/// A folder on the disk of the build; the temporary folder may be in memory.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -26,13 +26,13 @@ pub(crate) async fn in_folder(data: &Path) -> Ostler {
     Ostler::builder().data_dir(data).slots(SLOTS).start().await.unwrap()
 }
 
-/// A plan as this system would run it.
+/// A validated plan.
 pub(crate) fn plan(os: &Ostler, source: Value) -> Arc<Plan> {
     let draft: PlanDraft = serde_json::from_value(source).unwrap();
     Arc::new(os.plan(draft).unwrap())
 }
 
-/// How long a run takes, from its submission until its end is known.
+/// Time from submission to the known outcome.
 pub(crate) async fn run(os: &Ostler, plan: Arc<Plan>) -> Duration {
     let begun = Instant::now();
     let run = os.submit(Submission::plan(plan)).await.unwrap();
@@ -57,14 +57,14 @@ fn name(at: usize) -> String {
     format!("n{at:05}")
 }
 
-/// So many nodes, one after the other.
+/// `nodes` sequential nodes.
 pub(crate) fn chain(nodes: usize) -> Value {
     let before = |at: usize| at.checked_sub(1).map(name);
     let nodes: Vec<Value> = (0..nodes).map(|at| constant(name(at), before(at).as_slice())).collect();
     json!({"id": "chain", "nodes": nodes})
 }
 
-/// One node, so many at once, and one after all of them.
+/// One node, `width` parallel nodes, and one behind all of them.
 pub(crate) fn fan(width: usize) -> Value {
     let middle: Vec<String> = (1..=width).map(name).collect();
     let mut nodes = vec![constant(name(0), &[])];
@@ -73,7 +73,7 @@ pub(crate) fn fan(width: usize) -> Value {
     json!({"id": "fan", "policy": {"slots": SLOTS}, "nodes": nodes})
 }
 
-/// A chain whose results are texts of so many bytes, each the template of the next.
+/// A chain in which each result of `bytes` bytes is the template of the next node.
 pub(crate) fn carrying(nodes: usize, bytes: usize) -> Value {
     let node = |at: usize| {
         let mut node = json!({"id": name(at), "tool": "text.render", "params": {"values": {}}});
@@ -86,14 +86,14 @@ pub(crate) fn carrying(nodes: usize, bytes: usize) -> Value {
     json!({"id": "carrying", "nodes": (0..nodes).map(node).collect::<Vec<_>>()})
 }
 
-/// Nodes of which each needs the `degree` before it, or as many as there are.
+/// Nodes that each depend on up to `degree` nodes before them.
 pub(crate) fn dense(nodes: usize, degree: usize) -> Value {
     let before = |at: usize| (at.saturating_sub(degree)..at).map(name).collect::<Vec<_>>();
     let nodes: Vec<Value> = (0..nodes).map(|at| constant(name(at), &before(at))).collect();
     json!({"id": "dense", "nodes": nodes})
 }
 
-/// Ten nodes behind one that a person must permit.
+/// Ten nodes behind an approval.
 pub(crate) fn waiting() -> Value {
     let mut plan = chain(10);
     plan["nodes"][0]["approval"] = json!("before");

@@ -1,5 +1,4 @@
-//! How long the command takes until the first node runs: from the start of the process until it has said so, which is
-//! after that is durable.
+//! Start-up time of the command: from the start of the process to its report of the first node, which follows the durable record.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

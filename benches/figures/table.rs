@@ -1,36 +1,36 @@
-//! The table of figures, and the numbers that stand in it.
+//! The table of figures.
 
 use std::fmt;
 
-/// A group of figures: its name, and what measures it.
+/// Name and function of a group of figures.
 pub(crate) type Group = (&'static str, fn() -> Vec<Row>);
 
 /// One figure.
 pub(crate) struct Row {
-    /// What is measured.
+    /// Name of the figure.
     pub(crate) figure: String,
-    /// The most it may be; `None` where it is only told.
+    /// Maximum; `None` without a requirement.
     pub(crate) must: Option<f64>,
-    /// What it was.
+    /// Measured value.
     pub(crate) measured: f64,
-    /// Of both; empty for a ratio.
+    /// Unit; empty for a ratio.
     pub(crate) unit: &'static str,
-    /// What it is made of.
+    /// Details of the measurement.
     pub(crate) note: String,
 }
 
 impl Row {
-    /// A ratio, and what it is made of.
+    /// A ratio.
     pub(crate) fn ratio(figure: impl Into<String>, must: impl Into<Option<f64>>, measured: f64) -> Row {
         Row { figure: figure.into(), must: must.into(), measured, unit: "", note: String::new() }
     }
 
-    /// The same with a unit.
+    /// Sets the unit.
     pub(crate) fn unit(self, unit: &'static str) -> Row {
         Row { unit, ..self }
     }
 
-    /// The same with a note.
+    /// Sets the note.
     pub(crate) fn note(self, note: impl Into<String>) -> Row {
         Row { note: note.into(), ..self }
     }
@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// Measures the groups that are `wanted`, all of them if none is named, and prints every figure when it is known.
+/// Measures the `wanted` groups, all if empty, and prints each figure immediately.
 pub(crate) fn print(groups: &[Group], wanted: &[String]) {
     if let Some(unknown) = wanted.iter().find(|wanted| groups.iter().all(|(name, _)| name != wanted)) {
         let known: Vec<&str> = groups.iter().map(|(name, _)| *name).collect();
@@ -63,7 +63,7 @@ pub(crate) fn print(groups: &[Group], wanted: &[String]) {
     }
 }
 
-/// Prints the head of the table.
+/// Prints the header.
 fn head() {
     println!("| {:<62} | {:>8} | {:>10} | made of |", "figure", "must", "measured");
     println!("|:{:-<62}-|-{:->8}:|-{:->10}:|:--------|", "", "", "");
@@ -77,7 +77,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Three digits are enough, but for ratios near one.
+/// Three significant digits, more for ratios near one.
 fn with_unit(number: f64, unit: &str) -> String {
     let digits = if number.abs() < 2.0 {
         3
@@ -91,14 +91,14 @@ fn with_unit(number: f64, unit: &str) -> String {
     if unit.is_empty() { text.to_owned() } else { format!("{text} {unit}") }
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_unstable_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 
-/// The middle of the ratios of pairs, and of either side of them.
+/// Median of the ratios of pairs, and of each side.
 pub(crate) fn ratios(pairs: &[(f64, f64)]) -> [f64; 3] {
     [
         median(pairs.iter().map(|(ours, theirs)| ours / theirs)),

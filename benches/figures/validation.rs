@@ -1,4 +1,4 @@
-//! How long a large plan takes to be judged.
+//! Validation time of a large plan.
 
 use std::time::Instant;
 

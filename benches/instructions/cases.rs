@@ -1,4 +1,4 @@
-//! What is counted.
+//! The measured cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use ostler::kernel::event::{AttemptResult, Event, Outcome, Output};
 use ostler::kernel::id::{NodeId, RunId};
 use ostler::kernel::plan::{Plan, PlanDraft, Settings};
-use ostler::kernel::run::{DecisionContext, RunInput, StaticPlanner, NodeState, Completion, Run};
+use ostler::kernel::run::{Completion, DecisionContext, NodeState, Run, RunInput, StaticPlanner};
 use ostler::kernel::{json, lineage};
 use ostler_scheduler::{Event as QueueEvent, NewJob};
 use serde_json::{Value, json};
 
 use crate::workload::{COST_MAX, Draws, Numbers, Size, filled};
 
-/// Something that is repeated: what makes it ready is counted once, however often it runs.
+/// A repeatable operation. Setup is excluded by differencing.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// How many repetitions are counted.
+    /// Repetitions per measurement.
     pub(crate) times: usize,
     pub(crate) repeat: fn(usize),
 }
 
-/// Nothing but the standard library: trees, strings, numbers as text.
+/// Standard library only: trees, strings, number formatting.
 pub(crate) const YARDSTICK: Case = Case { name: "yardstick", times: 20, repeat: yardstick };
 
 pub(crate) const CASES: [Case; 8] = [
@@ -39,7 +39,7 @@ pub(crate) const CASES: [Case; 8] = [
 const THREE: &str = "enqueue, dispatch, settle of 1,000 at n=100k, k=1k";
 const PAIR: &str = "insert and pop_first of 1,000 at n=100k in a BTreeMap";
 
-/// What one case may take at most beside another, whatever the baseline says.
+/// Maximum ratio between two cases, independent of the baseline.
 pub(crate) const LIMITS: [(&str, &str, f64); 1] = [(THREE, PAIR, 2.0)];
 
 fn yardstick(times: usize) {
@@ -54,7 +54,7 @@ fn yardstick(times: usize) {
     }
 }
 
-/// Nodes of which each needs the `degree` before it.
+/// Nodes that each depend on the `degree` nodes before them.
 fn draft(nodes: usize, degree: usize) -> PlanDraft {
     let name = |at: usize| format!("n{at:05}");
     let node = |at: usize| {
@@ -83,11 +83,12 @@ fn chain() -> Arc<Plan> {
     Arc::new(draft(100, 1).validate(&Settings::real(4, &tools())).unwrap())
 }
 
-/// Runs a plan to its end, every node succeeding, and gives the records.
+/// Runs a plan to success and returns the records.
 fn decide(plan: &Arc<Plan>) -> Vec<Event> {
     let tools = tools();
     let settings = Settings::real(4, &tools);
-    let mut cx = DecisionContext { run_id: RunId::default(), now: 0, settings: &settings, planner: &StaticPlanner };
+    let mut cx =
+        DecisionContext { run_id: RunId::default(), now: 0, settings: &settings, planner: &StaticPlanner };
     let value = json::canonical(&json!({"text": "constant"})).unwrap();
     let artifact = lineage::artifact("application/json", value.as_str().as_bytes());
     let bytes = value.as_str().len() as u64;

@@ -1,15 +1,13 @@
-//! How many instructions the decisions of a run take, held against `baseline.txt`: a gate that a busy machine cannot
-//! sway. Needs valgrind.
+//! Instruction counts of a run's decisions, compared with `baseline.txt`: a regression gate unaffected by machine load. Needs valgrind.
 //!
 //! ```text
 //! cargo bench --bench instructions              # the table; fails if anything is a tenth over the baseline, or over a limit
 //! cargo bench --bench instructions -- --renew   # writes the baseline anew
 //! ```
 //!
-//! Another compiler, or another version of the standard library, makes other instructions of the same source. So what is
-//! compared is not the count but its multiple of a yardstick, which is made of nothing but the standard library and is
-//! compiled and counted in the same run: what moves all code alike moves the yardstick too. Pinning a toolchain
-//! would do the same, but whoever has another one could not build at all.
+//! Instruction counts depend on the compiler and the standard library. The figures are therefore multiples of a yardstick, a case made of
+//! standard library code only, compiled and counted in the same run. A pinned toolchain would serve the same purpose but prevent builds
+//! with any other.
 #![allow(missing_docs, reason = "a program")]
 #![allow(
     clippy::unwrap_used,
@@ -29,10 +27,10 @@ use std::process::{Command, ExitCode};
 
 use cases::{CASES, Case, LIMITS, YARDSTICK};
 
-/// What a case may take more than its baseline.
+/// Permitted ratio to the baseline.
 const TOLERANCE: f64 = 1.10;
 
-/// The word that makes this program run one case so many times.
+/// Argument that runs one case a number of times.
 const CHILD: &str = "--case";
 
 fn main() -> ExitCode {
@@ -52,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The cases by name, each as a multiple of the yardstick.
+/// Cases by name, as multiples of the yardstick.
 fn measure() -> BTreeMap<&'static str, f64> {
     let yardstick = instructions(&YARDSTICK);
     println!("a yardstick: {yardstick:.0} instructions");
@@ -60,13 +58,13 @@ fn measure() -> BTreeMap<&'static str, f64> {
     compared.map(|case| (case.name, instructions(case) / yardstick)).collect()
 }
 
-/// Instructions of one repetition: what more of them take, by how many more they are.
+/// Instructions per repetition, from the difference of two counts.
 fn instructions(case: &Case) -> f64 {
     let [once, often] = [1, 1 + case.times].map(|times| counted(case.name, times));
     (often - once) / case.times as f64
 }
 
-/// Instructions of a process that runs a case so many times.
+/// Instructions of a process that runs a case `times` times.
 fn counted(case: &str, times: usize) -> f64 {
     let ran = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])

@@ -1,4 +1,4 @@
-//! How fast a stage catches up with a long log, beside reading that log and nothing else.
+//! Catch-up speed of a stage on a long log, against merely reading the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,12 @@ use serde_json::json;
 use crate::chain::End;
 use crate::{Must, Row, ratios, runtime, tmpfs};
 
-/// Events of the log: more than are held in memory.
+/// Events of the log, more than are kept in memory.
 const EVENTS: u64 = 200_000;
 
 const ROUNDS: usize = 7;
 
-/// Records that are read at once.
+/// Records per read.
 const AT_ONCE: usize = 1_024;
 
 pub(crate) fn row() -> Row {
@@ -37,7 +37,7 @@ pub(crate) fn row() -> Row {
         for _ in 0..EVENTS / 1_000 {
             source.publish_all(vec![("t0".to_owned(), data.clone()); 1_000]).await.unwrap();
         }
-        // Told once for all events: who waits for them is not to be woken by each.
+        // Notified once for all events, so that the waiting task does not wake for each.
         let (end, heard) = (Arc::new(End::default()), Arc::new(AtomicU64::new(0)));
         let told = end.clone();
         pipeline
@@ -85,7 +85,7 @@ async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) ->
     System::start(config).await.unwrap()
 }
 
-/// Records of the log that are read in a second.
+/// Records read per second.
 fn scan(journal: &dyn Journal) -> f64 {
     let stream = StreamId::pipeline(&"long".into()).log();
     let (begun, mut at) = (Instant::now(), Seq(0));

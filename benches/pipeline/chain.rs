@@ -1,4 +1,4 @@
-//! What it takes an event to come through a chain of stages, beside a message through a chain of bare actors.
+//! Latency of an event through a chain of stages, against a message through a chain of bare actors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +10,15 @@ use tokio::sync::Notify;
 
 use crate::{Must, Row, ratios, runtime, tmpfs};
 
-/// Stages that hear, and actors.
+/// Subscribing stages, and actors.
 pub(crate) const LENGTH: usize = 4;
 
-/// Events that are sent in a sample, one after the other.
+/// Events per sample, sent one after the other.
 const EVENTS: u64 = 500;
 
 const ROUNDS: usize = 41;
 
-/// Counts what comes out at the end.
+/// Counts arrivals at the end.
 #[derive(Default)]
 pub(crate) struct End {
     count: AtomicU64,
@@ -31,7 +31,7 @@ impl End {
         self.told.notify_one();
     }
 
-    /// Waits until so many have come out since the beginning.
+    /// Waits for `count` arrivals since the start.
     pub(crate) async fn reach(&self, count: u64) {
         while self.count.load(Ordering::Relaxed) < count {
             self.told.notified().await;
@@ -39,7 +39,7 @@ impl End {
     }
 }
 
-/// Passes a message on.
+/// Forwards a message.
 struct Link;
 
 type Next = Option<ActorRef<u64>>;
@@ -71,7 +71,7 @@ impl Actor for Link {
     }
 }
 
-/// A chain: `source` publishes `t0`, each stage hears the one before it.
+/// A chain: `source` publishes `t0`, and each stage subscribes to the one before.
 pub(crate) fn spec(length: usize) -> PipelineSpec {
     (0..length).fold(
         PipelineSpec::new("chain").stage(StageSpec::new("source").publishes(["t0"])),
@@ -82,7 +82,7 @@ pub(crate) fn spec(length: usize) -> PipelineSpec {
     )
 }
 
-/// Gives every stage code that passes on what it hears; the last tells of it.
+/// Attaches forwarding code to each stage; the last one counts.
 pub(crate) fn attach(pipeline: &ostler::PipelineHandle, length: usize, end: &Arc<End>) {
     for at in 0..length {
         let (end, next) = (end.clone(), (at + 1 < length).then(|| format!("t{}", at + 1)));
@@ -117,7 +117,7 @@ pub(crate) fn row() -> Row {
     }
 }
 
-/// Microseconds that one takes, through stages and through actors.
+/// Microseconds per event, through stages and through actors.
 fn samples(builder: OstlerBuilder) -> Vec<(f64, f64)> {
     runtime().block_on(async {
         let os = builder.start().await.unwrap();
@@ -133,7 +133,7 @@ fn samples(builder: OstlerBuilder) -> Vec<(f64, f64)> {
         let first = first.unwrap();
         let mut pairs = Vec::new();
         for round in 0..=ROUNDS as u64 {
-            // From a task of the runtime, as the actors are.
+            // From a runtime task, like the actors.
             let (source, ours) = (source.clone(), ours.clone());
             let by_stages = tokio::spawn(async move {
                 let begun = Instant::now();

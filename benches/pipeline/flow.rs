@@ -1,4 +1,4 @@
-//! How many records a pipeline of three stages writes in a second on tmpfs, beside the bare journal under as many who append.
+//! Record throughput of a pipeline of three stages on tmpfs, against the bare journal with as many appenders.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,18 +12,18 @@ use serde_json::json;
 use crate::chain::{End, attach};
 use crate::{Must, Row, ratios, runtime, tmpfs};
 
-/// Who publish, or append, each the next when the one before is durable.
+/// Concurrent publishers or appenders, each waiting for durability before the next event.
 const TASKS: usize = 64;
 
-/// Events of each in a sample.
+/// Events per publisher and sample.
 const EVENTS: usize = 100;
 
 const ROUNDS: usize = 15;
 
-/// Stages, the source among them.
+/// Stages, including the source.
 const STAGES: usize = 3;
 
-/// What an event says: about two hundred bytes.
+/// Data of an event, about 200 bytes.
 fn data() -> serde_json::Value {
     json!({"path": "/books/1", "title": "x".repeat(160), "status": 200})
 }
@@ -59,8 +59,7 @@ pub(crate) fn row() -> Row {
     }
 }
 
-/// Events that come through all stages in a second: of each event only the records of its log count, one for each stage that
-/// publishes, and not those of the cursors.
+/// Log records per second for events that pass all stages: one per publishing stage, not counting cursors.
 async fn published(pipeline: &ostler::PipelineHandle, end: &Arc<End>, round: u64) -> f64 {
     let source = pipeline.publisher("source").unwrap();
     let begun = Instant::now();

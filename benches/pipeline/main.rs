@@ -1,11 +1,11 @@
-//! The figures of pipelines of `docs/performance.md`, measured on this machine.
+//! Pipeline figures of `docs/performance.md`, measured on this machine.
 //!
 //! ```text
 //! cargo bench --bench pipeline                # all of them
 //! cargo bench --bench pipeline -- hop catch   # some: web, hop, flow, catch
 //! ```
 //!
-//! What is compared is measured in turns within one run, in many samples, and what counts is the median of the ratios.
+//! Compared quantities alternate in many samples within one run, and the figure is the median of the ratios.
 #![allow(missing_docs, reason = "a program")]
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ mod chain;
 mod flow;
 mod web;
 
-/// A figure: what is measured, what it must be, and what it was.
+/// A figure with its requirement.
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
     pub(crate) must: Must,
@@ -27,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) note: String,
 }
 
-/// What a figure must be.
+/// Requirement on a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Must {
     Least(f64),
@@ -60,14 +60,14 @@ fn main() {
     }
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_unstable_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }
 
-/// The middle of the ratios of pairs, and of either side of them.
+/// Median of the ratios of pairs, and of each side.
 pub(crate) fn ratios(pairs: &[(f64, f64)]) -> [f64; 3] {
     [
         median(pairs.iter().map(|(ours, theirs)| ours / theirs)),
@@ -76,12 +76,12 @@ pub(crate) fn ratios(pairs: &[(f64, f64)]) -> [f64; 3] {
     ]
 }
 
-/// A runtime like that of the command.
+/// A runtime configured like the command's.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Runtime::new().unwrap()
 }
 
-/// A folder that needs no disk, where there is one.
+/// A folder on tmpfs if available.
 pub(crate) fn tmpfs() -> tempfile::TempDir {
     let shared = std::path::Path::new("/dev/shm");
     if shared.is_dir() { tempfile::tempdir_in(shared).unwrap() } else { tempfile::tempdir().unwrap() }

@@ -1,4 +1,4 @@
-//! Streaming against batch: the five stages of the web example, each with the same work in all.
+//! Streaming against batch: the five stages of the web example, each with the same total work.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ const SPEC: &str = include_str!("../../examples/pipelines/web_testing.yaml");
 /// Pages of the site.
 const PAGES: usize = 40;
 
-/// What a stage does about a page, as long as that takes: for each stage the same.
+/// Work per page and stage.
 const WORK: Duration = Duration::from_millis(5);
 
 const ROUNDS: usize = 5;
 
-/// Stage, the type that it works for, and what it publishes then.
+/// Stage, subscribed type, published type.
 const STAGES: [(&str, &str, &[&str]); 4] = [
     ("behavior", "page_discovered", &["test_generated", "flow_mapped"]),
     ("load", "flow_mapped", &["load_result", "perf_metric"]),

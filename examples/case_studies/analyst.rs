@@ -1,4 +1,4 @@
-//! The seam between an agent and whoever thinks for it: plain code in these examples, a model elsewhere.
+//! Interface between an agent and its reasoning: plain code in these examples, a model in practice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Who thinks for an agent.
+/// Produces an agent's answers.
 pub(crate) trait Analyst: Send + Sync + 'static {
-    /// What `input` comes to. The instruction says in words what is wanted; what a person said of the last answer stands at
-    /// its end, and in the input as `feedback`. Code knows what is wanted; a model has to be told.
+    /// Answers `input`. `instruction` states the task in words, followed by a reviewer's note on the last answer; the note is also
+    /// in the input as `feedback`. Code can ignore the instruction, a model needs it.
     fn complete(
         &self,
         instruction: &str,
@@ -21,18 +21,20 @@ pub(crate) trait Analyst: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Value, Failure>> + Send;
 }
 
-/// The input as an analyst reads it.
+/// Parses the input.
 pub(crate) fn read<T: DeserializeOwned>(input: &Value) -> Result<T, Failure> {
-    T::deserialize(input).map_err(|error| Failure::new(FailureCategory::Structural, format!("its input: {error}")))
+    T::deserialize(input)
+        .map_err(|error| Failure::new(FailureCategory::Structural, format!("its input: {error}")))
 }
 
-/// The answer as what it should be. One that is none is not kept as the result of a step: it is asked for again.
+/// Parses an answer. An invalid answer is not recorded as the step's result, so a retry asks again.
 pub(crate) fn answer<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
-    T::deserialize(answer)
-        .map_err(|error| Failure::new(FailureCategory::InvalidOutput, format!("the analyst's answer: {error}")))
+    T::deserialize(answer).map_err(|error| {
+        Failure::new(FailureCategory::InvalidOutput, format!("the analyst's answer: {error}"))
+    })
 }
 
-/// An agent who has one thing to do: asks an analyst for a `T`, as a step that is done once.
+/// An agent with one durable step: obtain a `T` from an analyst.
 pub(crate) fn agent<T>(name: &str, instruction: &'static str, analyst: impl Analyst) -> Program
 where
     T: Serialize + DeserializeOwned + Send + 'static,
@@ -50,7 +52,7 @@ where
     .description(instruction)
 }
 
-/// The instruction, and what a person said of the last answer to it.
+/// The instruction with the reviewer's note on the last answer.
 pub(crate) fn instruction_with(instruction: &str, input: &Value) -> String {
     match input["feedback"].as_str() {
         Some(note) => format!("{instruction}\n\nYour last answer was sent back. The reviewer said: {note}"),
@@ -58,41 +60,41 @@ pub(crate) fn instruction_with(instruction: &str, input: &Value) -> String {
     }
 }
 
-/// What goes wrong with an analyst, once.
+/// A fault to inject once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// It panics.
+pub(crate) enum InjectedFault {
+    /// Panics.
     Crash,
-    /// It never answers.
+    /// Never answers.
     Silence,
-    /// It gives something else than it should.
+    /// Answers with an invalid value.
     Nonsense,
 }
 
-/// An analyst whom something goes wrong with, if that is asked for: to see what is done about it.
-pub(crate) struct Troubled<A> {
+/// An analyst with an optional injected fault, to demonstrate recovery.
+pub(crate) struct FaultyAnalyst<A> {
     analyst: A,
-    trouble: Option<Trouble>,
-    /// Calls until then.
+    fault: Option<InjectedFault>,
+    /// Calls before the fault.
     left: AtomicU32,
 }
 
-impl<A> Troubled<A> {
-    /// Has the trouble at its call number `at`, from 0, and at no other.
-    pub(crate) fn at(at: u32, trouble: Option<Trouble>, analyst: A) -> Troubled<A> {
-        Troubled { analyst, trouble, left: AtomicU32::new(at) }
+impl<A> FaultyAnalyst<A> {
+    /// Injects the fault at call `at`, counted from 0.
+    pub(crate) fn at(at: u32, fault: Option<InjectedFault>, analyst: A) -> FaultyAnalyst<A> {
+        FaultyAnalyst { analyst, fault, left: AtomicU32::new(at) }
     }
 }
 
-impl<A: Analyst> Analyst for Troubled<A> {
+impl<A: Analyst> Analyst for FaultyAnalyst<A> {
     async fn complete(&self, instruction: &str, input: &Value) -> Result<Value, Failure> {
         let counted =
             |left: u32| if left == u32::MAX { None } else { Some(left.checked_sub(1).unwrap_or(u32::MAX)) };
         let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted);
-        match self.trouble.filter(|_| left == Ok(0)) {
-            Some(Trouble::Crash) => panic!("the analyst was to crash"),
-            Some(Trouble::Silence) => std::future::pending().await,
-            Some(Trouble::Nonsense) => Ok(json!({"poem": "roses are red"})),
+        match self.fault.filter(|_| left == Ok(0)) {
+            Some(InjectedFault::Crash) => panic!("the analyst was to crash"),
+            Some(InjectedFault::Silence) => std::future::pending().await,
+            Some(InjectedFault::Nonsense) => Ok(json!({"poem": "roses are red"})),
             None => self.analyst.complete(instruction, input).await,
         }
     }

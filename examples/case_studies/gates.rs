@@ -1,85 +1,84 @@
-//! The gates of a run: what waits for a person is shown to one, until the run is over.
+//! Drives a run to its end and passes approval requests to a reviewer.
 
 use std::collections::BTreeMap;
 
-use ostler::kernel::run::RunStatus;
 use ostler::kernel::event::HumanRequestKind;
-use ostler::kernel::run::{RunOutcome, NodeStatus};
+use ostler::kernel::run::RunStatus;
+use ostler::kernel::run::{NodeStatus, RunOutcome};
 use ostler::{Answer, Approval, Ostler, ResolveHow, Run, Settled};
 use serde_json::Value;
 
 use super::{Error, Out};
 
-/// What somebody says of a result.
+/// A reviewer's answer to an approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Review {
     pub(crate) approve: bool,
     pub(crate) note: String,
 }
 
-impl Said {
-    pub(crate) fn yes(note: impl Into<String>) -> Said {
-        Said { approve: true, note: note.into() }
+impl Review {
+    pub(crate) fn approve(note: impl Into<String>) -> Review {
+        Review { approve: true, note: note.into() }
     }
 
-    /// The result is made again, with the note.
-    pub(crate) fn no(note: impl Into<String>) -> Said {
-        Said { approve: false, note: note.into() }
+    /// Rejects the result; the node runs again with the note as feedback.
+    pub(crate) fn reject(note: impl Into<String>) -> Review {
+        Review { approve: false, note: note.into() }
     }
 }
 
-/// Somebody who looks at results before they count.
+/// Answers approval requests.
 pub(crate) trait Reviewer: Send {
-    /// What they say of the result of a node.
-    fn look(&mut self, node: &str, result: &Value) -> Result<Said, Error>;
+    /// Reviews the result of a node.
+    fn review(&mut self, node: &str, result: &Value) -> Result<Review, Error>;
 
-    /// Whether a node that crashed is done again, where nobody but a person may say so. These analysts only look: once more
-    /// does no harm.
+    /// Decides whether a crashed node may run again. The analysts here only read, so a rerun is safe.
     fn crashed(&mut self, _node: &str) -> Result<bool, Error> {
         Ok(true)
     }
 }
 
-/// The person at the terminal.
+/// Reviews at the terminal.
 pub(crate) struct Terminal;
 
 impl Terminal {
-    /// What they type. Nothing else goes on meanwhile, so nobody is kept waiting by it.
+    /// Reads a line. Blocks the thread, which has nothing else to do.
     fn line(question: &str) -> Result<String, Error> {
         eprintln!("{question}");
         let mut line = String::new();
         if std::io::stdin().read_line(&mut line)? == 0 {
-            return Err("nobody is there to answer: start it again to go on".into());
+            return Err("end of input: start the example again to resume".into());
         }
         Ok(line.trim().to_owned())
     }
 }
 
 impl Reviewer for Terminal {
-    fn look(&mut self, node: &str, result: &Value) -> Result<Said, Error> {
+    fn review(&mut self, node: &str, result: &Value) -> Result<Review, Error> {
         eprintln!("{result:#}");
-        let question = format!("{node}: approve with an empty line, or say what is to be different:");
+        let question = format!("{node}: press Enter to approve, or type what to change:");
         let note = Terminal::line(&question)?;
-        Ok(if note.is_empty() { Said::yes("") } else { Said::no(note) })
+        Ok(if note.is_empty() { Review::approve("") } else { Review::reject(note) })
     }
 
     fn crashed(&mut self, node: &str) -> Result<bool, Error> {
-        let question = format!("{node} has crashed: an empty line has it done again, anything else ends it:");
+        let question = format!("{node} crashed: press Enter to retry, or type anything to fail it:");
         Ok(Terminal::line(&question)?.is_empty())
     }
 }
 
-/// What it took for a run to succeed.
-pub(crate) struct Seen {
-    /// Attempts of each node.
+/// Effort of a successful run.
+pub(crate) struct RunStats {
+    /// Attempts by node.
     pub(crate) attempts: BTreeMap<String, u32>,
-    /// The version of the plan: one more for each result that was made again, and each fallback.
+    /// Plan version: starts at 1 and grows with each repetition after a rejection and each fallback.
     pub(crate) version: u32,
 }
 
-impl Seen {
-    /// A line for each node, and one for the plan if it has changed.
-    pub(crate) fn tell(&self, out: Out<'_>) -> std::io::Result<()> {
+impl RunStats {
+    /// Prints a line per node, and the plan version if the plan changed.
+    pub(crate) fn print(&self, out: Out<'_>) -> std::io::Result<()> {
         for (node, attempts) in &self.attempts {
             writeln!(out, "node  {node}: {attempts} attempt{}", if *attempts == 1 { "" } else { "s" })?;
         }
@@ -90,13 +89,13 @@ impl Seen {
     }
 }
 
-/// Leads a run to its success: shows the reviewer what waits for a person.
-pub(crate) async fn see_through(
+/// Waits until the run succeeds and answers its approval requests.
+pub(crate) async fn run_to_success(
     os: &Ostler,
     run: &Run,
     reviewer: &mut dyn Reviewer,
     out: Out<'_>,
-) -> Result<Seen, Error> {
+) -> Result<RunStats, Error> {
     loop {
         let Settled { status, reason } = run.outcome().await?;
         if let Some(outcome) = status.outcome() {
@@ -114,8 +113,8 @@ pub(crate) async fn see_through(
     }
 }
 
-/// What a run has come to that is over; one that did not succeed is an error that says why.
-async fn closed(os: &Ostler, run: &Run, outcome: RunOutcome) -> Result<Seen, Error> {
+/// The effort of a closed run; an error if the run did not succeed.
+async fn closed(os: &Ostler, run: &Run, outcome: RunOutcome) -> Result<RunStats, Error> {
     let view = os.system().view(run.id(), None).await?;
     if outcome != RunOutcome::Succeeded {
         let why = view.run.instances().filter_map(|(node, it)| {
@@ -124,7 +123,7 @@ async fn closed(os: &Ostler, run: &Run, outcome: RunOutcome) -> Result<Seen, Err
         return Err(format!("the run has {outcome}: {}", why.collect::<Vec<_>>().join("; ")).into());
     }
     let attempts = view.run.instances().map(|(node, it)| (node.id.to_string(), it.attempts)).collect();
-    Ok(Seen { attempts, version: view.run.plan().version })
+    Ok(RunStats { attempts, version: view.run.plan().version })
 }
 
 async fn answer(
@@ -136,10 +135,10 @@ async fn answer(
     let node = &approval.id.node;
     let output = approval.result.as_ref().ok_or_else(|| format!("{node} asks about no result"))?;
     let result = os.system().value(output).await?;
-    let Said { approve, note } = reviewer.look(node.as_str(), &result)?;
+    let Review { approve, note } = reviewer.review(node.as_str(), &result)?;
     let said = if approve { "approved" } else { "sent back" };
     let answer = if approve { Answer::approve() } else { Answer::reject() };
-    // Bound to the digest of what was shown: should the result have changed meanwhile, the answer is void.
+    // The answer carries the digest of the shown result and has no effect if the result has changed since.
     os.answer(approval, answer.by("reviewer").note(note.as_str())).await?;
     let digest = approval.digest.map(|digest| digest.to_string()).unwrap_or_default();
     let note = if note.is_empty() { note } else { format!(": {note}") };
@@ -147,7 +146,7 @@ async fn answer(
     Ok(())
 }
 
-/// Crashes, where nobody but a person may say what comes of them.
+/// Answers escalated crashes.
 async fn escalated(os: &Ostler, run: &Run, reviewer: &mut dyn Reviewer, out: Out<'_>) -> Result<(), Error> {
     let view = os.system().view(run.id(), None).await?;
     for (node, instance) in view.run.instances() {

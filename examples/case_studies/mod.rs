@@ -1,12 +1,12 @@
-//! What the case studies share: who does the thinking, who looks at what came of it, and how well it was done.
+//! Shared parts of the case studies: analysts, reviewers and scores.
 
 pub(crate) mod analyst;
-pub(crate) mod asked;
+pub(crate) mod arguments;
 pub(crate) mod gates;
 pub(crate) mod scores;
 
-/// Whatever goes wrong in an example ends it, in words.
+/// Any error ends an example with a message.
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where an example tells what happens.
+/// Destination of an example's output.
 pub(crate) type Out<'a> = &'a mut (dyn std::io::Write + Send);

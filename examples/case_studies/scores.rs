@@ -1,4 +1,4 @@
-//! How well a run was done, and what the paper's own vectors come to.
+//! Prints a run's scores, and compares computed composites with those in the paper.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use ostler::kernel::evaluation::{Composite, Dimension, Domains, Scores, Weights}
 
 use super::Out;
 
-/// A line of the table in section 9 of the Agent Scheduler paper, and what it prints as the composites of it.
+/// A vector from section 9 of the Agent Scheduler paper with its printed composites.
 pub(crate) struct Printed {
     pub(crate) vector: [u16; 6],
-    /// Domain, and the composite that stands in the paper under its weights, if one does.
+    /// Domain, and the composite that the paper prints for its weights, if any.
     pub(crate) composites: &'static [(&'static str, Option<&'static str>)],
 }
 
@@ -22,8 +22,8 @@ fn share(pm: u16) -> String {
     format!("{:.3}", f64::from(pm) / 1_000.0)
 }
 
-/// The evaluation of a run, as its records tell it.
-pub(crate) fn tell(evaluation: &RunEvaluation, out: Out<'_>) -> io::Result<()> {
+/// Prints a recorded evaluation.
+pub(crate) fn print(evaluation: &RunEvaluation, out: Out<'_>) -> io::Result<()> {
     let RunEvaluation { row, appraised, composite, .. } = evaluation;
     writeln!(out, "score {}  this run, weights of {}", fine(*composite), appraised.domain)?;
     let known = row.evaluated.map_or([None; 6], |evaluated| evaluated.scores.known());
@@ -42,7 +42,7 @@ fn table(scores: [Option<u16>; 6], weights: &Weights, out: Out<'_>) -> io::Resul
     Ok(())
 }
 
-/// What the weights make of the paper's vector, beside what the paper prints.
+/// Prints the composites of the paper's vector, computed and as printed in the paper.
 pub(crate) fn compare(Printed { vector, composites }: &Printed, out: Out<'_>) -> io::Result<()> {
     let [quality, adherence, speed, cost, errors, revisions] = *vector;
     let scores =

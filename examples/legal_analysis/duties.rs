@@ -1,8 +1,8 @@
-//! What the General Data Protection Regulation wants of a contract with a processor, as far as words can show it.
+//! Requirements of the General Data Protection Regulation on processor contracts, as far as keywords can check them.
 
 use serde::{Deserialize, Serialize};
 
-/// How bad something is.
+/// Severity of a risk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
@@ -11,24 +11,24 @@ pub(crate) enum Level {
     High,
 }
 
-/// Words that a clause should not have.
+/// Wording that a clause should not contain.
 pub(crate) struct Flaw {
-    /// A regular expression, whatever the case and the line breaks.
+    /// Regular expression, ignoring case and line breaks.
     pub(crate) words: &'static str,
     pub(crate) level: Level,
     pub(crate) why: &'static str,
 }
 
-/// Something that the contract has to settle.
+/// A required topic of the contract.
 pub(crate) struct Duty {
     pub(crate) topic: &'static str,
     pub(crate) article: &'static str,
-    /// What shows that a clause is about it: a regular expression on its heading.
+    /// Regular expression for the headings of clauses on the topic.
     pub(crate) heading: &'static str,
     pub(crate) flaws: &'static [Flaw],
-    /// How bad it is if no clause is about it; `None`: it may be left out.
+    /// Severity if no clause covers the topic; `None` if the topic is optional.
     pub(crate) missing: Option<Level>,
-    /// What the clause should say.
+    /// Recommended wording.
     pub(crate) wording: &'static str,
 }
 

@@ -1,19 +1,19 @@
-//! Analyses a contract: a job of the market that a supervised agent of the domain `legal` wins, in three steps, each of which a
-//! person looks at before the next one begins. The second case study of the Agent Scheduler paper (section 9.2).
+//! Contract analysis, the second case study of the Agent Scheduler paper (section 9.2). A job on the market, won by a supervised agent
+//! of domain `legal`, with three steps and an approval after each.
 //!
 //! ```console
 //! $ cargo run --example legal_analysis
 //! ```
 //!
-//! At a terminal it asks you; with `--yes`, or where nobody sits, it plays the reviewer itself, who sends the scores back
-//! once. Kill it at any gate and start it again: it goes on there, if it is about the same contract; the open job of another is left
-//! alone until that is named again. `--crash NODE`, `--silence NODE` and `--nonsense NODE` let an
-//! analyst fail once, to show what is done about it where the work is legal.
+//! At a terminal the example asks for approvals; with `--yes`, or without a terminal, a scripted reviewer answers and rejects the
+//! scores once. Kill the process at any approval and start it again: the same contract resumes there, and open jobs for other
+//! contracts stay untouched. `--crash NODE`, `--silence NODE` and `--nonsense NODE` inject a fault into an analyst to show its
+//! recovery.
 
+mod analysts;
 #[path = "../case_studies/mod.rs"]
 pub(crate) mod case_studies;
 mod duties;
-mod jurists;
 mod people;
 
 use std::collections::BTreeSet;
@@ -26,47 +26,47 @@ use ostler::kernel::plan::PlanDraft;
 use ostler::{AgentProfile, JobRequest, JobRow, Ostler, Oversight, Program, RunEvaluation};
 use serde_json::{Value, json};
 
-use case_studies::analyst::{Troubled, agent};
-use case_studies::asked::Asked;
-use case_studies::gates::{Reviewer, Seen, Terminal, see_through};
-use case_studies::scores::{Printed, compare, tell};
+use analysts::{Extracted, Extraction, Recommended, Recommending, Scored, Scoring};
+use case_studies::analyst::{FaultyAnalyst, agent};
+use case_studies::arguments::Arguments;
+use case_studies::gates::{Reviewer, RunStats, Terminal, run_to_success};
+use case_studies::scores::{Printed, compare, print};
 use case_studies::{Error, Out};
-use jurists::{Extracted, Extraction, Recommended, Recommending, Scored, Scoring};
-use people::{Habit, Partner};
+use people::{MemoJudge, ScriptedReviewer};
 
 const USAGE: &str =
     "legal_analysis [CONTRACT] [--data FOLDER] [--yes] [--crash NODE | --silence NODE | --nonsense NODE]";
 
-/// The contract that ships with the example.
+/// The bundled contract.
 const CONTRACT: &str = include_str!("contract.txt");
 
-/// Bytes of a contract.
+/// Maximum size of a contract.
 const CONTRACT_BYTES_MAX: u64 = 256 * 1_024;
 
-/// Credits that the job may cost: a millisecond of work each.
+/// Budget in credits, one per millisecond of work.
 const BUDGET: u64 = 20_000;
 
-/// The agent who takes such jobs, and the client who has them.
+/// The winning agent and the client.
 const JURIST: &str = "jurist";
 const CLIENT: &str = "meridian";
 
-/// The vector of the paper, and the composites that it prints.
+/// The paper's vector with its printed composites.
 const PAPER: Printed = Printed {
     vector: [910, 950, 650, 720, 880, 800],
     composites: &[("legal", Some("0.882")), ("default", Some("0.837"))],
 };
 
-/// What an analysis has come to.
+/// Result of an analysis.
 pub(crate) struct Analysed {
-    pub(crate) seen: Seen,
+    pub(crate) seen: RunStats,
     pub(crate) job: JobRow,
     pub(crate) memo: String,
     evaluation: RunEvaluation,
 }
 
 impl Analysed {
-    /// Tells what came of it, and how well it was done.
-    pub(crate) fn tell(&self, out: Out<'_>) -> io::Result<()> {
+    /// Prints the result and its scores.
+    pub(crate) fn print(&self, out: Out<'_>) -> io::Result<()> {
         let Analysed { seen, job, memo, evaluation } = self;
         let stage = job.stage.as_str();
         writeln!(
@@ -74,37 +74,37 @@ impl Analysed {
             "job   {} has come to its {stage}: {} of {} credits",
             job.title, job.spent, job.budget
         )?;
-        seen.tell(out)?;
+        seen.print(out)?;
         writeln!(out, "\n{memo}")?;
-        tell(evaluation, out)?;
+        print(evaluation, out)?;
         compare(&PAPER, out)
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let asked = Asked::of_command_line(USAGE)?;
+    let arguments = Arguments::from_command_line(USAGE)?;
     let own = std::env::temp_dir().join("ostler-legal-analysis");
-    let data = asked.data.clone().unwrap_or(own);
+    let data = arguments.data.clone().unwrap_or(own);
     let out = &mut io::stdout();
-    Ok(analyse(&asked, &data, out).await?.tell(out)?)
+    Ok(analyse(&arguments, &data, out).await?.print(out)?)
 }
 
-/// Analyses the contract, or goes on with the analysis of it that stands open in the data folder.
-pub(crate) async fn analyse(asked: &Asked, data: &Path, out: Out<'_>) -> Result<Analysed, Error> {
-    let contract = contract(asked)?;
-    // What else stands open there is about something else: nobody here is to be asked about that, or to judge it.
-    let mut builder = Ostler::builder().data_dir(data).without_resume().judge(Partner::of(&contract));
-    for program in programs(asked) {
+/// Analyses the contract, or resumes its open analysis in the data folder.
+pub(crate) async fn analyse(arguments: &Arguments, data: &Path, out: Out<'_>) -> Result<Analysed, Error> {
+    let contract = contract(arguments)?;
+    // Other open runs in the folder concern other contracts and must not resume here.
+    let mut builder = Ostler::builder().data_dir(data).without_resume().judge(MemoJudge::of(&contract));
+    for program in programs(arguments) {
         builder = builder.program(program);
     }
     let os = builder.start().await?;
-    let analysed = work(&os, asked, contract, out).await;
+    let analysed = work(&os, arguments, contract, out).await;
     os.shutdown().await;
     analysed
 }
 
-async fn work(os: &Ostler, asked: &Asked, contract: String, out: Out<'_>) -> Result<Analysed, Error> {
+async fn work(os: &Ostler, arguments: &Arguments, contract: String, out: Out<'_>) -> Result<Analysed, Error> {
     let jurist = AgentProfile::new(JURIST).client(CLIENT).domain("legal").oversight(Oversight::Supervised);
     let jurist = jurist.capabilities(["contracts", "gdpr"]).output(memo_schema());
     os.spawn(jurist).await?;
@@ -123,16 +123,17 @@ async fn work(os: &Ostler, asked: &Asked, contract: String, out: Out<'_>) -> Res
     writeln!(out, "job   {}: {winner} has the contract, {}", row.title, row.oversight)?;
 
     let run = os.run(id);
-    let reviewer: &mut dyn Reviewer = if asked.unattended { &mut Habit } else { &mut Terminal };
-    let seen = see_through(os, &run, reviewer, out).await?;
+    let reviewer: &mut dyn Reviewer =
+        if arguments.unattended { &mut ScriptedReviewer } else { &mut Terminal };
+    let seen = run_to_success(os, &run, reviewer, out).await?;
     let job = os.job(id).await?;
     let recommended = run.artifact("recommend").await?;
     let Recommended { memo, .. } = serde_json::from_slice(&recommended.content)?;
     Ok(Analysed { seen, job, memo, evaluation: run.evaluation().await? })
 }
 
-fn contract(asked: &Asked) -> Result<String, Error> {
-    let Some(path) = &asked.subject else { return Ok(CONTRACT.to_owned()) };
+fn contract(arguments: &Arguments) -> Result<String, Error> {
+    let Some(path) = &arguments.subject else { return Ok(CONTRACT.to_owned()) };
     let bytes = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
     if bytes > CONTRACT_BYTES_MAX {
         return Err(format!("{}: {bytes} bytes, at most {CONTRACT_BYTES_MAX}", path.display()).into());
@@ -140,7 +141,7 @@ fn contract(asked: &Asked) -> Result<String, Error> {
     Ok(std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
-/// What the job is called: that of another contract has another name.
+/// The job's title, unique per contract.
 fn title(contract: &str) -> String {
     let digest = hash("legal-analysis/contract/1", &[contract.as_bytes()]).to_string();
     format!("Analyse vendor contract for GDPR compliance risks (b3:{})", &digest[..16])
@@ -163,8 +164,8 @@ fn job(contract: String) -> Result<JobRequest, Error> {
     })
 }
 
-/// A linear chain. A result that a person sends back is made again, with what they said (`patches`); a jurist who does not
-/// answer in time is stood in for by a quicker one (`fallback`).
+/// A chain of three nodes. A rejected result is produced again with the reviewer's note (`patches`); a scoring that times out runs
+/// again with a quicker analyst (`fallback`).
 fn plan(contract: String) -> Result<PlanDraft, Error> {
     Ok(serde_json::from_value(json!({
         "id": "gdpr-review",
@@ -179,12 +180,12 @@ fn plan(contract: String) -> Result<PlanDraft, Error> {
     }))?)
 }
 
-/// The agents who do the steps; what goes wrong with one goes wrong once.
-fn programs(asked: &Asked) -> [Program; 4] {
-    let trouble = |node| asked.trouble_of(node);
-    let extraction = Troubled::at(0, trouble("extract"), Extraction);
-    let scoring = Troubled::at(0, trouble("score"), Scoring { is_quick: false });
-    let recommending = Troubled::at(0, trouble("recommend"), Recommending);
+/// The programs of the nodes, with the injected fault.
+fn programs(arguments: &Arguments) -> [Program; 4] {
+    let fault = |node| arguments.fault_at(node);
+    let extraction = FaultyAnalyst::at(0, fault("extract"), Extraction);
+    let scoring = FaultyAnalyst::at(0, fault("score"), Scoring { is_quick: false });
+    let recommending = FaultyAnalyst::at(0, fault("recommend"), Recommending);
     let extract = agent::<Extracted>("legal.extract", "Extract the clauses of this contract.", extraction);
     let score = agent::<Scored>("legal.score", "Score the risks of these clauses under the GDPR.", scoring);
     let quick = Scoring { is_quick: true };
@@ -200,7 +201,7 @@ fn programs(asked: &Asked) -> [Program; 4] {
     ]
 }
 
-/// One parameter, and what a person said of the last result.
+/// One parameter, and the reviewer's note on the last result.
 fn takes(name: &str, schema: Value) -> Value {
     json!({"type": "object", "properties": {name: schema, "feedback": {"type": "string"}},
            "required": [name], "additionalProperties": false})

@@ -1,56 +1,56 @@
-//! The people beside the agents: the reviewer at the gates, and the partner who judges the whole.
+//! Stand-ins for people: the reviewer at the approvals and the judge of the final memo.
 
-use ostler::kernel::port::{BoxFuture, Judge, Opinion, JudgedRun};
+use ostler::kernel::port::{BoxFuture, Judge, JudgedRun, Opinion};
 use regex::Regex;
 use serde_json::Value;
 
+use super::analysts::Risk;
 use super::case_studies::Error;
-use super::case_studies::gates::{Reviewer, Said};
+use super::case_studies::gates::{Review, Reviewer};
 use super::duties::{DUTIES, Level};
-use super::jurists::Risk;
 
-/// A reviewer of habit, who is there when nobody else is: looks at each result, and knows one thing that the scores do not.
-pub(crate) struct Habit;
+/// A scripted reviewer, who rejects the scores once with one correction.
+pub(crate) struct ScriptedReviewer;
 
 fn risks(result: &Value) -> Result<Vec<Risk>, Error> {
     Ok(serde_json::from_value(result["risks"].clone())?)
 }
 
-impl Reviewer for Habit {
-    fn look(&mut self, node: &str, result: &Value) -> Result<Said, Error> {
+impl Reviewer for ScriptedReviewer {
+    fn review(&mut self, node: &str, result: &Value) -> Result<Review, Error> {
         Ok(match node {
             "extract" => match result["clauses"].as_array().map_or(0, Vec::len) {
-                0 => Said::no("there is no clause in it"),
-                count => Said::yes(format!("{count} clauses, as in the contract")),
+                0 => Review::reject("there is no clause in it"),
+                count => Review::approve(format!("{count} clauses, as in the contract")),
             },
             "score" => {
                 let risks = risks(result)?;
                 let capped = risks.iter().find(|risk| risk.topic == "liability" && risk.level < Level::High);
                 match capped.and_then(|risk| risk.clause) {
-                    Some(number) => Said::no(format!(
+                    Some(number) => Review::reject(format!(
                         "clause {number} is a high risk: the cap is far below what a breach costs"
                     )),
-                    None => Said::yes(format!("{} risks, and their levels are right", risks.len())),
+                    None => Review::approve(format!("{} risks, and their levels are right", risks.len())),
                 }
             }
-            _ => Said::yes("the client can work with that"),
+            _ => Review::approve("the client can work with that"),
         })
     }
 }
 
-/// Judges the memo by what the paper's case study asks for: accuracy (every quotation stands in the contract), completeness (what the
-/// law wants is in the contract, or the memo says that it is not), and actionability (every risk comes with what to write instead).
-pub(crate) struct Partner {
-    /// The contract, in one line.
+/// Scores the memo by the paper's criteria: accuracy (every quotation occurs in the contract), completeness (each required topic is in
+/// the contract or reported missing) and actionability (each risk has a recommended wording).
+pub(crate) struct MemoJudge {
+    /// The contract as one line.
     contract: String,
-    /// Its lines as they are.
+    /// The contract's lines.
     lines: Vec<String>,
 }
 
-impl Partner {
-    pub(crate) fn of(contract: &str) -> Partner {
+impl MemoJudge {
+    pub(crate) fn of(contract: &str) -> MemoJudge {
         let line = contract.split_whitespace().collect::<Vec<_>>().join(" ");
-        Partner { contract: line, lines: contract.lines().map(str::to_owned).collect() }
+        MemoJudge { contract: line, lines: contract.lines().map(str::to_owned).collect() }
     }
 
     fn judge(&self, work: &JudgedRun) -> Result<Opinion, Error> {
@@ -75,12 +75,12 @@ impl Partner {
     }
 }
 
-impl Judge for Partner {
+impl Judge for MemoJudge {
     fn name(&self) -> &str {
         "partner"
     }
 
     fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
-        Box::pin(async move { Partner::judge(self, &work).map_err(|error| error.to_string()) })
+        Box::pin(async move { MemoJudge::judge(self, &work).map_err(|error| error.to_string()) })
     }
 }

@@ -1,4 +1,4 @@
-//! The agents of an audit: three who scan, independent of each other, and one who puts together what they found.
+//! The agents of an audit: three independent scanners and a synthesis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,8 +15,7 @@ use super::finding::{Finding, Report, Scanned, Severity, schema};
 use super::folder;
 use super::scanners::failed;
 
-/// An agent who scans the folder of its run: each file is a step, so one that was looked into before a crash is not looked into
-/// again.
+/// A scanner of the run's folder. Each file is a durable step, so a file scanned before a crash is not scanned again.
 pub(crate) fn scanner(
     name: &str,
     instruction: &'static str,
@@ -49,7 +48,7 @@ pub(crate) fn scanner(
     Program::new(name, "1", scan).description(instruction).input(takes).output(gives).effect(Effect::Read)
 }
 
-/// The agent who writes the report.
+/// The agent that writes the report.
 pub(crate) fn synthesis(analyst: impl Analyst) -> Program {
     let parts = ["secrets", "permissions", "dependencies"];
     let takes: BTreeMap<&str, Value> = parts.into_iter().map(|part| (part, schema())).collect();
@@ -60,14 +59,14 @@ pub(crate) fn synthesis(analyst: impl Analyst) -> Program {
         .output(report_schema())
 }
 
-/// JSON Schema of what an audit gives.
+/// JSON Schema of the report.
 pub(crate) fn report_schema() -> Value {
     json!({"type": "object", "required": ["findings", "text"],
            "properties": {"findings": schema(), "text": {"type": "string", "minLength": 1}}})
 }
 
-/// Puts findings together, the worst first. What is bad in a file that another scanner found something in as well is worse: the
-/// one opens the way to the other.
+/// Combines findings, worst first. A finding in a file with findings of another scanner is raised, because one weakness can open the
+/// way to the other.
 pub(crate) struct Synthesis;
 
 impl Analyst for Synthesis {

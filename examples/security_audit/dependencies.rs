@@ -1,4 +1,4 @@
-//! The third scanner: what a project is made of, and which of it has a known hole.
+//! The dependency scanner: reads manifests and reports versions with known vulnerabilities.
 
 use ostler::kernel::event::Failure;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use super::case_studies::analyst::{Analyst, read};
 use super::finding::{Finding, Severity};
 use super::scanners::{File, told};
 
-/// Known holes, as they ship with the example.
+/// Known vulnerabilities, bundled with the example.
 const ADVISORIES: &str = include_str!("advisories.toml");
 
 #[derive(Debug, Deserialize)]
@@ -26,17 +26,17 @@ struct Advisory {
     what: String,
 }
 
-/// Something that a project needs, in its own words.
+/// A dependency as declared.
 #[derive(Debug, PartialEq)]
 struct Dependency {
     line: usize,
     package: String,
-    /// As the file says; empty: any.
+    /// Version as declared; empty for any.
     version: String,
 }
 
 impl Dependency {
-    /// The version, if exactly one will do: by the rules of the file it stands in.
+    /// The version, if the declaration permits exactly one by the rules of its ecosystem.
     fn exact(&self, ecosystem: &str) -> Option<&str> {
         let is_number = |text: &&str| text.starts_with(|first: char| first.is_ascii_digit());
         match ecosystem {
@@ -46,20 +46,20 @@ impl Dependency {
         }
     }
 
-    /// The lowest version that will do, as far as the file says: a range is no proof that the lowest is what is used.
+    /// The lowest permitted version, if stated. A range does not prove that the lowest version is used.
     fn lowest(&self) -> Option<&str> {
         let version = self.version.trim_start_matches(|sign: char| "=^~>! ".contains(sign));
         let version = version.split([',', ' ']).next().unwrap_or_default();
         Some(version).filter(|version| version.starts_with(|first: char| first.is_ascii_digit()))
     }
 
-    /// Whether whatever will do is fine.
+    /// True if any version is permitted.
     fn is_any(&self) -> bool {
         ["", "*", "latest", "x"].contains(&self.version.as_str())
     }
 }
 
-/// Numbers of a version, to compare by; what stands behind them does not count.
+/// Numeric components of a version, without any suffix.
 fn numbers(version: &str) -> Vec<u64> {
     let numbers = version
         .split('.')
@@ -71,7 +71,7 @@ fn numbers(version: &str) -> Vec<u64> {
     numbers
 }
 
-/// The line on which a package is named.
+/// The line that names a package.
 fn line_of(text: &str, package: &str) -> usize {
     let names = |line: &str| line.trim_start().trim_start_matches('"').starts_with(package);
     text.lines().position(names).map_or(0, |at| at + 1)
@@ -106,7 +106,7 @@ fn of_cargo_toml(text: &str) -> Result<Vec<Dependency>, String> {
     let tables = tables.iter().filter_map(|table| file.get(*table)?.as_table());
     let mut found = Vec::new();
     for (package, wanted) in tables.flatten() {
-        // What comes from a path or a workspace has its version elsewhere.
+        // Dependencies from a path or workspace declare their version elsewhere.
         let version = match wanted {
             toml::Value::String(version) => Some(version.clone()),
             toml::Value::Table(table) => table.get("version").and_then(|it| it.as_str()).map(str::to_owned),
@@ -118,12 +118,12 @@ fn of_cargo_toml(text: &str) -> Result<Vec<Dependency>, String> {
     Ok(found)
 }
 
-/// Whether a file of this path says what a project is made of.
+/// True for manifests and lock files.
 pub(crate) fn is_about_dependencies(path: &str) -> bool {
     matches!(path.rsplit('/').next(), Some("requirements.txt" | "package.json" | "Cargo.toml"))
 }
 
-/// Finds what is needed in any version, and what is needed in one with a known hole.
+/// Reports unbounded versions and versions with known vulnerabilities.
 pub(crate) struct Dependencies {
     known: Vec<Advisory>,
 }

@@ -1,9 +1,9 @@
-//! What scanners find.
+//! Findings of the scanners.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
@@ -13,27 +13,27 @@ pub(crate) enum Severity {
     Critical,
 }
 
-/// Something that should not be so. Never says a secret itself.
+/// A finding. Never contains the secret itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
-    /// From the audited folder on.
+    /// Relative to the audited folder.
     pub(crate) path: String,
-    /// Where in the file; 0: it is about the whole.
+    /// Line number; 0 for the whole file.
     pub(crate) line: usize,
     pub(crate) severity: Severity,
-    /// How sure the scanner is, 0 to 1.
+    /// Confidence of the scanner, 0 to 1.
     pub(crate) confidence: f64,
     pub(crate) what: String,
 }
 
 impl Finding {
-    /// By which people name it.
+    /// The name by which people refer to the finding.
     pub(crate) fn place(&self) -> String {
         if self.line == 0 { self.path.clone() } else { format!("{}:{}", self.path, self.line) }
     }
 }
 
-/// What a scanner gives. It is as sure as the least sure of its findings: below 0.7 a person is asked.
+/// Output of a scanner, with the lowest confidence of its findings. Below 0.7 the run asks for approval.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Scanned {
     pub(crate) files: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Scanned {
 }
 
 impl Scanned {
-    /// All findings, without those that a person has dismissed: `dismiss PLACE`.
+    /// All findings except those dismissed in the note: `dismiss PLACE`.
     pub(crate) fn of(files: usize, findings: Vec<Finding>, note: Option<&str>) -> Scanned {
         let words: Vec<&str> = note.unwrap_or_default().split_whitespace().collect();
         let dismissed: Vec<&str> =
@@ -54,7 +54,7 @@ impl Scanned {
     }
 }
 
-/// What the audit gives.
+/// Output of the audit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,

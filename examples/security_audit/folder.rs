@@ -1,4 +1,4 @@
-//! The folder that is audited: what is in it, and one that is made for the purpose, with something to find.
+//! Reads the audited folder, and creates a sample folder with findings.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,16 +7,16 @@ use ostler::kernel::event::Failure;
 use ostler::kernel::run::FailureCategory;
 use serde::{Deserialize, Serialize};
 
-/// Files that one audit looks at; a folder with more is refused.
+/// Maximum files; a folder with more is refused.
 const FILES_MAX: usize = 2_000;
 
-/// Bytes of a file that is looked into; of longer ones only the mode is looked at.
+/// Maximum bytes of a scanned file. Of a larger one only the mode is checked.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A file, as it was found.
+/// A listed file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Listed {
-    /// From the audited folder on, with `/` between.
+    /// Relative to the audited folder, with `/`.
     pub(crate) path: String,
     /// Permission bits.
     pub(crate) mode: u32,
@@ -27,7 +27,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureCategory::Transient, format!("{}: {error}", path.display()))
 }
 
-/// The files beneath a folder, by path; links are not followed, and what git keeps for itself is left out.
+/// The files beneath a folder, sorted by path. Does not follow links; omits `.git`.
 pub(crate) fn list(root: &Path) -> Result<Vec<Listed>, Failure> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = open.pop() {
@@ -54,7 +54,7 @@ pub(crate) fn list(root: &Path) -> Result<Vec<Listed>, Failure> {
     Ok(found)
 }
 
-/// The text of a file, with `\u{fffd}` for what is no text; none of one that is too long.
+/// The text of a file, lossy; empty for a file beyond the limit.
 pub(crate) fn text(root: &Path, file: &Listed) -> Result<String, Failure> {
     if file.bytes > FILE_BYTES_MAX {
         return Ok(String::new());
@@ -64,7 +64,7 @@ pub(crate) fn text(root: &Path, file: &Listed) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Path, mode and text of what is planted: keys that were never in use, and versions that were.
+/// Path, mode and text of the sample files. The keys were never in use; the versions are real.
 const PLANTED: [(&str, u32, &str); 8] = [
     ("README.md", 0o644, "# A shop\n\nRun `make`.\n"),
     (
@@ -92,7 +92,7 @@ const PLANTED: [(&str, u32, &str); 8] = [
     ),
 ];
 
-/// Makes the folder with something to find, anew.
+/// Creates the sample folder, replacing a previous one.
 pub(crate) fn plant(root: &Path) -> std::io::Result<()> {
     for (path, mode, text) in PLANTED {
         let path = root.join(path);

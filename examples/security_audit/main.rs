@@ -1,15 +1,14 @@
-//! Audits a folder: three scanners at once, independent of each other, and one who puts together what they found. Nobody is asked
-//! but about findings that are doubtful. The third case study of the Agent Scheduler paper (section 9.3), for a folder.
+//! Security audit of a folder, the third case study of the Agent Scheduler paper (section 9.3): three independent scanners in parallel
+//! and a synthesis. Only uncertain findings need approval.
 //!
 //! ```console
 //! $ cargo run --example security_audit [FOLDER]
 //! ```
 //!
-//! Without a folder it makes one with something to find. At a terminal it asks you; with `--yes`, or where nobody sits, it plays
-//! the person itself. Kill it and start it again: it goes on where it was, if it is about the same folder; the open audit of another
-//! is left alone until that is named again. `--crash secrets` lets a scanner crash once, amid
-//! its work: the others do not notice, and it goes on behind the last file that it was done with. `--silence NODE` and `--nonsense
-//! NODE` are other things that go wrong once.
+//! Without a folder the example creates a sample. At a terminal it asks for approvals; with `--yes`, or without a terminal, a scripted
+//! reviewer answers. Kill the process and start it again: the same folder resumes, and open audits of other folders stay untouched.
+//! `--crash secrets` lets a scanner crash once; the other scanners continue, and the crashed one resumes behind its last finished
+//! file. `--silence NODE` and `--nonsense NODE` inject other faults.
 
 mod agents;
 #[path = "../case_studies/mod.rs"]
@@ -29,52 +28,52 @@ use ostler::{AgentProfile, Ostler, Oversight, Program, Run, RunEvaluation, Submi
 use serde_json::json;
 
 use agents::{Synthesis, report_schema, scanner, synthesis};
-use case_studies::analyst::Troubled;
-use case_studies::asked::Asked;
-use case_studies::gates::{Reviewer, Seen, Terminal, see_through};
-use case_studies::scores::{Printed, compare, tell};
+use case_studies::analyst::FaultyAnalyst;
+use case_studies::arguments::Arguments;
+use case_studies::gates::{Reviewer, RunStats, Terminal, run_to_success};
+use case_studies::scores::{Printed, compare, print};
 use case_studies::{Error, Out};
 use dependencies::{Dependencies, is_about_dependencies};
 use finding::Report;
-use people::{Evidence, Habit};
+use people::{EvidenceJudge, ScriptedReviewer};
 use scanners::{Permissions, Secrets};
 
 const USAGE: &str =
     "security_audit [FOLDER] [--data FOLDER] [--yes] [--crash NODE | --silence NODE | --nonsense NODE]";
 
-/// The id of the plan.
+/// Id of the plan.
 const PLAN: &str = "security-audit";
 
-/// The vector of the paper, and the composites that it prints: none under the weights of its domain.
+/// The paper's vector. The paper prints no composite for the domain's weights.
 const PAPER: Printed = Printed {
     vector: [830, 890, 820, 790, 910, 850],
     composites: &[("default", Some("0.851")), ("security", None)],
 };
 
-/// What an audit has come to.
+/// Result of an audit.
 pub(crate) struct Audited {
-    pub(crate) seen: Seen,
+    pub(crate) seen: RunStats,
     pub(crate) report: String,
     evaluation: RunEvaluation,
 }
 
 impl Audited {
-    /// Tells what came of it, and how well it was done.
-    pub(crate) fn tell(&self, out: Out<'_>) -> io::Result<()> {
+    /// Prints the result and its scores.
+    pub(crate) fn print(&self, out: Out<'_>) -> io::Result<()> {
         let Audited { seen, report, evaluation } = self;
-        seen.tell(out)?;
+        seen.print(out)?;
         writeln!(out, "\n{report}")?;
-        tell(evaluation, out)?;
+        print(evaluation, out)?;
         compare(&PAPER, out)
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let asked = Asked::of_command_line(USAGE)?;
+    let arguments = Arguments::from_command_line(USAGE)?;
     let own = std::env::temp_dir().join("ostler-security-audit");
-    let data = asked.data.clone().unwrap_or_else(|| own.join("data"));
-    let folder = match &asked.subject {
+    let data = arguments.data.clone().unwrap_or_else(|| own.join("data"));
+    let folder = match &arguments.subject {
         Some(folder) => folder.clone(),
         None => {
             let planted = own.join("folder");
@@ -83,24 +82,29 @@ async fn main() -> Result<(), Error> {
         }
     };
     let out = &mut io::stdout();
-    Ok(audit(&asked, &data, &folder, out).await?.tell(out)?)
+    Ok(audit(&arguments, &data, &folder, out).await?.print(out)?)
 }
 
-/// Audits a folder, or goes on with the audit of it that stands open in the data folder.
-pub(crate) async fn audit(asked: &Asked, data: &Path, folder: &Path, out: Out<'_>) -> Result<Audited, Error> {
+/// Audits a folder, or resumes its open audit in the data folder.
+pub(crate) async fn audit(
+    arguments: &Arguments,
+    data: &Path,
+    folder: &Path,
+    out: Out<'_>,
+) -> Result<Audited, Error> {
     let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
-    // What else stands open there is about something else: nobody here is to be asked about that, or to judge it.
-    let mut builder = Ostler::builder().data_dir(data).without_resume().judge(Evidence(folder.clone()));
-    for program in programs(asked)? {
+    // Other open runs in the folder concern other folders and must not resume here.
+    let mut builder = Ostler::builder().data_dir(data).without_resume().judge(EvidenceJudge(folder.clone()));
+    for program in programs(arguments)? {
         builder = builder.program(program);
     }
     let os = builder.start().await?;
-    let audited = work(&os, asked, folder, out).await;
+    let audited = work(&os, arguments, folder, out).await;
     os.shutdown().await;
     audited
 }
 
-async fn work(os: &Ostler, asked: &Asked, folder: PathBuf, out: Out<'_>) -> Result<Audited, Error> {
+async fn work(os: &Ostler, arguments: &Arguments, folder: PathBuf, out: Out<'_>) -> Result<Audited, Error> {
     let run = match open(os, &folder).await? {
         Some(open) => {
             writeln!(out, "run   {PLAN}: goes on where it was")?;
@@ -109,17 +113,18 @@ async fn work(os: &Ostler, asked: &Asked, folder: PathBuf, out: Out<'_>) -> Resu
         }
         None => submit(os, folder).await?,
     };
-    let reviewer: &mut dyn Reviewer = if asked.unattended { &mut Habit } else { &mut Terminal };
-    let seen = see_through(os, &run, reviewer, out).await?;
+    let reviewer: &mut dyn Reviewer =
+        if arguments.unattended { &mut ScriptedReviewer } else { &mut Terminal };
+    let seen = run_to_success(os, &run, reviewer, out).await?;
     let synthesis = run.artifact("synthesis").await?;
     let Report { text: report, .. } = serde_json::from_slice(&synthesis.content)?;
     Ok(Audited { seen, report, evaluation: run.evaluation().await? })
 }
 
-/// The audit of this folder that stands open, if one does.
+/// The open audit of this folder, if any.
 async fn open(os: &Ostler, folder: &Path) -> Result<Option<RunId>, Error> {
     for row in os.system().runs(true)?.into_iter().filter(|row| row.plan == PLAN) {
-        // One that cannot be read is none to go on with.
+        // An unreadable run cannot be resumed.
         let Ok(view) = os.system().view(row.run, None).await else { continue };
         if Path::new(&view.opened.workspace) == folder {
             return Ok(Some(row.run));
@@ -136,8 +141,7 @@ async fn submit(os: &Ostler, folder: PathBuf) -> Result<Run, Error> {
     Ok(os.spawn(auditor).await?.submit(submission).await?)
 }
 
-/// Three that need nothing of each other, and one that needs all of them. What a person sends back is made again with what
-/// they said (`patches`).
+/// Three independent nodes and one behind all of them. A rejected result is produced again with the reviewer's note (`patches`).
 fn plan() -> Result<PlanDraft, Error> {
     let scan = |id: &str| json!({"id": id, "tool": format!("security.{id}"), "timeout": "20s", "patches": 2});
     let found = |id: &str| json!({"from": id, "path": "findings"});
@@ -152,12 +156,12 @@ fn plan() -> Result<PlanDraft, Error> {
     }))?)
 }
 
-/// The agents who do the steps. What goes wrong with a scanner goes wrong at its second file, once.
-fn programs(asked: &Asked) -> Result<[Program; 4], Error> {
-    let trouble = |node| asked.trouble_of(node);
-    let secrets = Troubled::at(1, trouble("secrets"), Secrets);
-    let permissions = Troubled::at(1, trouble("permissions"), Permissions);
-    let dependencies = Troubled::at(1, trouble("dependencies"), Dependencies::new()?);
+/// The programs of the nodes. A fault in a scanner occurs at its second file.
+fn programs(arguments: &Arguments) -> Result<[Program; 4], Error> {
+    let fault = |node| arguments.fault_at(node);
+    let secrets = FaultyAnalyst::at(1, fault("secrets"), Secrets);
+    let permissions = FaultyAnalyst::at(1, fault("permissions"), Permissions);
+    let dependencies = FaultyAnalyst::at(1, fault("dependencies"), Dependencies::new()?);
     let any: fn(&str) -> bool = |_| true;
     Ok([
         scanner("security.secrets", "Find secrets in this file.", any, secrets),
@@ -168,6 +172,6 @@ fn programs(asked: &Asked) -> Result<[Program; 4], Error> {
             is_about_dependencies,
             dependencies,
         ),
-        synthesis(Troubled::at(0, trouble("synthesis"), Synthesis)),
+        synthesis(FaultyAnalyst::at(0, fault("synthesis"), Synthesis)),
     ])
 }

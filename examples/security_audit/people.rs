@@ -1,20 +1,20 @@
-//! The people beside the agents: the one who is asked about doubtful findings, and the one who judges the report.
+//! Stand-ins for people: the reviewer of uncertain findings and the judge of the report.
 
 use std::path::PathBuf;
 
 use ostler::kernel::agent::CONFIDENCE_MIN;
-use ostler::kernel::port::{BoxFuture, Judge, Opinion, JudgedRun};
+use ostler::kernel::port::{BoxFuture, Judge, JudgedRun, Opinion};
 use serde_json::Value;
 
 use super::case_studies::Error;
-use super::case_studies::gates::{Reviewer, Said};
+use super::case_studies::gates::{Review, Reviewer};
 use super::finding::{Finding, Report, Scanned};
 
-/// A person of habit, who is there when nobody else is: what looks like a secret in a fixture of a test is none.
-pub(crate) struct Habit;
+/// A scripted reviewer, who dismisses secrets in test fixtures.
+pub(crate) struct ScriptedReviewer;
 
-impl Reviewer for Habit {
-    fn look(&mut self, _: &str, result: &Value) -> Result<Said, Error> {
+impl Reviewer for ScriptedReviewer {
+    fn review(&mut self, _: &str, result: &Value) -> Result<Review, Error> {
         let Scanned { findings, .. } = serde_json::from_value(result.clone())?;
         let unsure = findings.iter().filter(|finding| finding.confidence < CONFIDENCE_MIN);
         let (dismissed, held): (Vec<&Finding>, Vec<&Finding>) =
@@ -24,16 +24,16 @@ impl Reviewer for Habit {
             places.collect::<Vec<_>>().join(" ")
         };
         if dismissed.is_empty() {
-            return Ok(Said::yes(places("keep", &held)));
+            return Ok(Review::approve(places("keep", &held)));
         }
-        Ok(Said::no(format!("{} made up for tests", places("dismiss", &dismissed))))
+        Ok(Review::reject(format!("{} made up for tests", places("dismiss", &dismissed))))
     }
 }
 
-/// Looks every finding up once more: quality is the share of those whose place is there.
-pub(crate) struct Evidence(pub(crate) PathBuf);
+/// Scores the report by the share of findings whose place exists.
+pub(crate) struct EvidenceJudge(pub(crate) PathBuf);
 
-impl Evidence {
+impl EvidenceJudge {
     fn is_there(&self, finding: &Finding) -> bool {
         let text = std::fs::read(self.0.join(&finding.path));
         text.is_ok_and(|text| String::from_utf8_lossy(&text).lines().count() >= finding.line)
@@ -51,12 +51,12 @@ impl Evidence {
     }
 }
 
-impl Judge for Evidence {
+impl Judge for EvidenceJudge {
     fn name(&self) -> &str {
         "evidence"
     }
 
     fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
-        Box::pin(async move { Evidence::judge(self, &work).map_err(|error| error.to_string()) })
+        Box::pin(async move { EvidenceJudge::judge(self, &work).map_err(|error| error.to_string()) })
     }
 }

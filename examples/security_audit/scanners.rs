@@ -1,4 +1,4 @@
-//! The scanners: secrets and permissions. Each looks at one file at a time. Code, where a model may be.
+//! Scanners for secrets and file permissions, one file at a time. Code in place of models.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::case_studies::analyst::{Analyst, read};
 use super::finding::{Finding, Severity};
 
-/// A file, as scanners are given it.
+/// A file as given to scanners.
 #[derive(Debug, Deserialize)]
 pub(crate) struct File {
     pub(crate) path: String,
@@ -33,7 +33,7 @@ pub(crate) fn told(findings: &[Finding]) -> Result<Value, Failure> {
     serde_json::to_value(findings).map_err(failed)
 }
 
-/// What some secrets look like, whatever stands around them.
+/// Formats of well-known secrets.
 const SHAPES: [(&str, &str); 4] = [
     ("an access key of AWS", r"\bAKIA[0-9A-Z]{16}\b"),
     ("a token of GitHub", r"\bgh[pousr]_[A-Za-z0-9]{36}\b"),
@@ -41,10 +41,10 @@ const SHAPES: [(&str, &str); 4] = [
     ("a private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 ];
 
-/// A name that promises a secret, and a text that is given to it.
+/// A name that suggests a secret, with an assigned string.
 const NAMED: &str = r#"(?i)(password|passwd|secret|token|api_?key)["']?\s*[:=]\s*["']([^"'\s]{6,})["']"#;
 
-/// Bits of each character of a text, by how often each occurs in it (Shannon).
+/// Shannon entropy in bits per character.
 fn entropy(text: &str) -> f64 {
     let mut times = BTreeMap::new();
     text.chars().for_each(|char| *times.entry(char).or_insert(0.0) += 1.0);
@@ -52,10 +52,10 @@ fn entropy(text: &str) -> f64 {
     times.values().map(|times| times / count).map(|share| -share * share.log2()).sum()
 }
 
-/// From here on a text looks drawn, and not thought of.
+/// Entropy from which a string counts as random.
 const DRAWN: f64 = 3.5;
 
-/// Finds secrets, by what they look like and by what they are called.
+/// Finds secrets by format and by name.
 pub(crate) struct Secrets;
 
 impl Analyst for Secrets {
@@ -72,7 +72,7 @@ impl Analyst for Secrets {
                 findings.push(file.finding(line, Severity::High, 0.95, format!("{what} in plain text")));
             } else if let Some(found) = named.captures(text) {
                 let bits = entropy(&found[2]);
-                // What people think of may be an example; what was drawn is a secret.
+                // A memorable string may be an example; a random one is a secret.
                 let confidence = if bits >= DRAWN { 0.9 } else { 0.5 };
                 let what = format!("a {} in plain text, {bits:.1} bits a character", found[1].to_lowercase());
                 findings.push(file.finding(line, Severity::High, confidence, what));
@@ -82,7 +82,7 @@ impl Analyst for Secrets {
     }
 }
 
-/// Finds files that others may do too much with.
+/// Finds files with excessive permissions.
 pub(crate) struct Permissions;
 
 impl Analyst for Permissions {

@@ -1,4 +1,4 @@
-//! The analysts: who reads pages, who says what is to be checked of them, who writes the report. Code, where a model may be.
+//! The analysts: reading pages, deriving checks, writing the report. Code in place of models.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::case_studies::analyst::{Analyst, read};
 use super::fetch::{links, title};
 
-/// A page, as the crawler publishes it.
+/// A page as published by the crawler.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Page {
     pub(crate) path: String,
@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub(crate) links: Vec<String>,
 }
 
-/// Something that is to be so.
+/// A condition to check.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Check {
     pub(crate) path: String,
@@ -27,32 +27,32 @@ pub(crate) struct Check {
     pub(crate) title: Option<String>,
 }
 
-/// How people get somewhere.
+/// A path that visitors take.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Flow {
     pub(crate) path: String,
     pub(crate) from: String,
 }
 
-/// What there is to do about a page.
+/// Checks and flows of a page.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Tests {
     pub(crate) checks: Vec<Check>,
     pub(crate) flows: Vec<Flow>,
 }
 
-/// What was heard of the whole: what the report is made of.
+/// Aggregated events, from which the report is written.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ReportInput {
     pub(crate) checks: BTreeSet<String>,
     /// Requests by path.
     pub(crate) loads: BTreeMap<String, u64>,
-    /// Path, and what is wrong there.
+    /// Path and problem.
     pub(crate) anomalies: BTreeSet<(String, String)>,
     pub(crate) complete: Option<Observed>,
 }
 
-/// What the observer counts.
+/// Counters of the observer.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Observed {
     pub(crate) checks: u64,
@@ -60,21 +60,21 @@ pub(crate) struct Observed {
     pub(crate) anomalies: u64,
 }
 
-/// Something that is wrong.
+/// A problem of the site.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Anomaly {
     pub(crate) path: String,
     pub(crate) what: String,
 }
 
-/// What comes of the whole.
+/// The final report.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) anomalies: Vec<Anomaly>,
     pub(crate) text: String,
 }
 
-/// JSON Schema of a report.
+/// JSON Schema of the report.
 pub(crate) fn report_schema() -> Value {
     let text = json!({"type": "string", "minLength": 1});
     let anomaly =
@@ -87,7 +87,7 @@ fn told(value: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(value).map_err(|error| Failure::new(FailureCategory::Structural, error.to_string()))
 }
 
-/// Reads a page: its title, and where it leads.
+/// Extracts title and links of a page.
 pub(crate) struct Extraction;
 
 impl Analyst for Extraction {
@@ -103,7 +103,7 @@ impl Analyst for Extraction {
     }
 }
 
-/// Says what is to be checked of a page, and how people go on from it.
+/// Derives the checks and flows of a page.
 pub(crate) struct Checking;
 
 impl Analyst for Checking {
@@ -120,7 +120,7 @@ pub(crate) struct Reporting;
 
 impl Analyst for Reporting {
     async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
-        let Told { checks, loads, anomalies, complete } = read(input)?;
+        let ReportInput { checks, loads, anomalies, complete } = read(input)?;
         let silent = || Failure::new(FailureCategory::Structural, "the observer said nothing at its end");
         let observed = complete.ok_or_else(silent)?;
         let requests: u64 = loads.values().sum();

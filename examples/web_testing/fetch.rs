@@ -1,4 +1,4 @@
-//! Asking the site: plain HTTP over loopback.
+//! A minimal HTTP client for the loopback interface.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use tokio::net::TcpStream;
 
 use super::case_studies::Error;
 
-/// Bytes of an answer that is read.
+/// Maximum bytes of a response.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// How long an answer may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The site that is tested.
+/// The tested site.
 #[derive(Clone)]
 pub(crate) struct Site(SocketAddr);
 
-/// What came of asking for a page.
+/// A response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) text: String,
@@ -35,12 +35,12 @@ impl Site {
         Site(address)
     }
 
-    /// Asks for a path.
+    /// Requests a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         let failed = |what: String| Failure::new(FailureCategory::Transient, format!("{path}: {what}"));
-        let asked = tokio::time::timeout(PATIENCE, self.ask(path)).await;
-        let asked = asked.map_err(|_| failed(format!("no answer within {PATIENCE:?}")))?;
-        asked.map_err(|error| failed(error.to_string()))
+        let arguments = tokio::time::timeout(PATIENCE, self.ask(path)).await;
+        let arguments = arguments.map_err(|_| failed(format!("no answer within {PATIENCE:?}")))?;
+        arguments.map_err(|error| failed(error.to_string()))
     }
 
     async fn ask(&self, path: &str) -> Result<Answer, Error> {
@@ -61,18 +61,18 @@ impl Site {
 }
 
 impl Answer {
-    /// The title of a page.
+    /// Title of the page.
     pub(crate) fn title(&self) -> String {
         title(&self.text)
     }
 }
 
-/// The title of a page with this text.
+/// Title of a page with this text.
 pub(crate) fn title(text: &str) -> String {
     between(text, "<title>", "</title>").next().unwrap_or_default().to_owned()
 }
 
-/// Where a page with this text links to, on its own site.
+/// Links of a page with this text to its own site.
 pub(crate) fn links(text: &str) -> Vec<String> {
     between(text, "href=\"", "\"").filter(|link| link.starts_with('/')).map(str::to_owned).collect()
 }

@@ -1,23 +1,21 @@
-//! Tests a web site while it is still being crawled: a pipeline of five stages over a site that this program serves itself. The first
-//! case study of the Agent Scheduler paper (section 9.1).
+//! Web testing, the first case study of the Agent Scheduler paper (section 9.1): a pipeline of five stages tests a site, served by this
+//! program, while the site is still being crawled.
 //!
 //! ```console
 //! $ cargo run --example web_testing [FOLDER]
 //! ```
 //!
-//! The crawler publishes each page as it finds it; checks are made, flows are loaded and results are looked at while it is still
-//! under way. The same is then done once more stage by stage, each after the one before it has ended, to see what that costs.
-//! Everything stands in journals on disk, one for each time: in `streaming` and `batch` in the folder that is named, beside the
-//! report, `report.md`. Nothing that is there already is touched: a folder that has one of these is refused. Without a folder it
-//! makes a new one in that for temporary files.
+//! The crawler publishes each page as it finds it, and the other stages check, load and observe pages during the crawl. A second,
+//! batch pass starts each stage after the end of the one before, for comparison. Both journals (`streaming`, `batch`) and the report
+//! (`report.md`) go to the given folder, which must contain none of them; the default is a new temporary folder.
 //!
-//! `--crash STAGE` and `--nonsense STAGE` let the analyst behind `recon`, `behavior` or `synthesis` fail once: the crawler goes on
-//! behind its last step, any other stage hears its event again, and the report is the same.
+//! `--crash STAGE` and `--nonsense STAGE` inject a fault into the analyst of `recon`, `behavior` or `synthesis`: the crawler resumes
+//! behind its last step, any other stage reads its event again, and the report is the same.
 #![allow(clippy::print_stdout, reason = "a program that shows what happens")]
 
 mod analysts;
 #[path = "../case_studies/mod.rs"]
-#[allow(dead_code, reason = "nobody looks at results here before they count")]
+#[allow(dead_code, reason = "this example has no approvals")]
 pub(crate) mod case_studies;
 mod fetch;
 mod people;
@@ -39,72 +37,72 @@ use ostler::{
 use serde_json::json;
 
 use analysts::{Checking, Extraction, Report, Reporting, report_schema};
-use case_studies::analyst::{Trouble, Troubled};
-use case_studies::asked::Asked;
-use case_studies::gates::{Seen, Terminal, see_through};
-use case_studies::scores::{Printed, compare, tell};
+use case_studies::analyst::{FaultyAnalyst, InjectedFault};
+use case_studies::arguments::Arguments;
+use case_studies::gates::{RunStats, Terminal, run_to_success};
+use case_studies::scores::{Printed, compare, print};
 use case_studies::{Error, Out};
 use fetch::Site;
-use people::Visitor;
-use stages::{Behavior, Line, Load, Observer, Synthesis};
+use people::RevisitJudge;
+use stages::{Behavior, Load, Observer, PipelineSlot, Synthesis};
 
 const USAGE: &str = "web_testing [FOLDER] [--crash STAGE | --nonsense STAGE]";
 
-/// Who publishes what, and who hears it.
+/// The pipeline's declaration.
 const SPEC: &str = include_str!("../pipelines/web_testing.yaml");
 
-/// The stages that hear something, in their order.
+/// The subscribing stages in order.
 const STAGES: [&str; 4] = ["behavior", "load", "observer", "synthesis"];
 
-/// The file that the report is written to.
+/// Name of the report file.
 const REPORT: &str = "report.md";
 
-/// The vector of the paper, and the composite that it prints: rounded.
+/// The paper's vector with its printed composite, which is rounded.
 const PAPER: Printed =
     Printed { vector: [870, 920, 780, 850, 950, 880], composites: &[("web-testing", Some("0.877"))] };
 
-/// How the stages run.
+/// Order in which the stages run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
-    /// All at once: each event is dealt with as soon as it is there.
+pub(crate) enum Mode {
+    /// Concurrently: each event is handled as soon as it is published.
     Streaming,
-    /// One after the other: a stage begins when the one before it has ended.
+    /// One after the other: a stage starts when the one before has ended.
     Batch,
 }
 
-impl How {
-    /// The folder of its journal.
+impl Mode {
+    /// Name of the journal folder.
     fn name(self) -> &'static str {
         match self {
-            How::Streaming => "streaming",
-            How::Batch => "batch",
+            Mode::Streaming => "streaming",
+            Mode::Batch => "batch",
         }
     }
 }
 
-/// What testing the site came to.
+/// Result of one pass.
 pub(crate) struct Tested {
     pub(crate) took: Duration,
     pub(crate) report: String,
-    /// Events of the pipeline.
+    /// Published events.
     pub(crate) events: u64,
-    /// Whether something was loaded before the crawl had ended.
+    /// True if a load test ran before the end of the crawl.
     pub(crate) overlapped: bool,
-    seen: Seen,
+    seen: RunStats,
     evaluation: RunEvaluation,
 }
 
-/// What it came to both ways.
+/// Results of both passes.
 pub(crate) struct Compared {
     pub(crate) streaming: Tested,
     pub(crate) batch: Tested,
-    /// The file with the report.
+    /// Path of the report.
     written: PathBuf,
 }
 
 impl Compared {
-    /// Tells what came of it, what streaming saves, and how well it was done.
-    pub(crate) fn tell(&self, out: Out<'_>) -> io::Result<()> {
+    /// Prints the results, the time saved by streaming and the scores.
+    pub(crate) fn print(&self, out: Out<'_>) -> io::Result<()> {
         let Compared { streaming, batch, written } = self;
         writeln!(out, "{}", streaming.report)?;
         writeln!(out, "report:    {}", written.display())?;
@@ -114,31 +112,36 @@ impl Compared {
         let (took, whole) = (streaming.took.as_secs_f64(), batch.took.as_secs_f64());
         writeln!(out, "streaming: {took:.2} s\nbatch:     {whole:.2} s")?;
         let less = 100.0 * (1.0 - took / whole);
-        writeln!(out, "           {less:.0} % less time when nobody waits for the stage before it to end\n")?;
-        streaming.seen.tell(out)?;
-        tell(&streaming.evaluation, out)?;
+        writeln!(
+            out,
+            "           {less:.0} % less time when no stage waits for the end of the one before\n"
+        )?;
+        streaming.seen.print(out)?;
+        print(&streaming.evaluation, out)?;
         compare(&PAPER, out)
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let asked = Asked::of_command_line(USAGE)?;
-    // Nothing here waits for an analyst any shorter than for ever, and the data are where the report is.
-    if asked.data.is_some() || asked.trouble.as_ref().is_some_and(|(_, it)| *it == Trouble::Silence) {
+    let arguments = Arguments::from_command_line(USAGE)?;
+    // Analysts have no timeout here, and the data folder is fixed.
+    if arguments.data.is_some()
+        || arguments.fault.as_ref().is_some_and(|(_, it)| *it == InjectedFault::Silence)
+    {
         return Err(USAGE.into());
     }
-    let folder = match &asked.subject {
+    let folder = match &arguments.subject {
         Some(folder) => folder.clone(),
         None => tempfile::Builder::new().prefix("ostler-web-testing-").tempdir()?.keep(),
     };
     let out = &mut io::stdout();
-    Ok(both_ways(&asked, &folder, out).await?.tell(out)?)
+    Ok(both_ways(&arguments, &folder, out).await?.print(out)?)
 }
 
-/// Tests the site both ways, and writes the report. What is in the folder already stays as it is.
-pub(crate) async fn both_ways(asked: &Asked, folder: &Path, out: Out<'_>) -> Result<Compared, Error> {
-    for name in [REPORT, How::Streaming.name(), How::Batch.name()] {
+/// Tests the site in both modes and writes the report. Leaves existing files untouched.
+pub(crate) async fn both_ways(arguments: &Arguments, folder: &Path, out: Out<'_>) -> Result<Compared, Error> {
+    for name in [REPORT, Mode::Streaming.name(), Mode::Batch.name()] {
         let path = folder.join(name);
         if path.symlink_metadata().is_ok() {
             let path = path.display();
@@ -146,52 +149,52 @@ pub(crate) async fn both_ways(asked: &Asked, folder: &Path, out: Out<'_>) -> Res
         }
     }
     std::fs::create_dir_all(folder)?;
-    let streaming = test(How::Streaming, asked, folder, out).await?;
-    let batch = test(How::Batch, asked, folder, out).await?;
+    let streaming = test(Mode::Streaming, arguments, folder, out).await?;
+    let batch = test(Mode::Batch, arguments, folder, out).await?;
     let written = folder.join(REPORT);
     OpenOptions::new().write(true).create_new(true).open(&written)?.write_all(streaming.report.as_bytes())?;
     Ok(Compared { streaming, batch, written })
 }
 
-/// Serves the site and tests it, with a journal of its own in `folder`.
-async fn test(how: How, asked: &Asked, folder: &Path, out: Out<'_>) -> Result<Tested, Error> {
-    let data = folder.join(how.name());
+/// Serves and tests the site with a journal in `folder`.
+async fn test(mode: Mode, arguments: &Arguments, folder: &Path, out: Out<'_>) -> Result<Tested, Error> {
+    let data = folder.join(mode.name());
     std::fs::create_dir(&data)?;
-    let (site, line) = (Site::at(site::serve().await?), Line::default());
-    let extraction = Troubled::at(1, asked.trouble_of("recon"), Extraction);
-    let builder = Ostler::builder().data_dir(&data).without_socket().judge(Visitor(site.clone()));
+    let (site, line) = (Site::at(site::serve().await?), PipelineSlot::default());
+    let extraction = FaultyAnalyst::at(1, arguments.fault_at("recon"), Extraction);
+    let builder = Ostler::builder().data_dir(&data).without_socket().judge(RevisitJudge(site.clone()));
     let builder = builder.program(stages::recon(&site, &line, extraction)).program(stages::report(&line));
     let os = builder.start().await?;
-    let tested = work(&os, how, asked, &site, &line, out).await;
+    let tested = work(&os, mode, arguments, &site, &line, out).await;
     os.shutdown().await;
     tested
 }
 
-/// A run whose first agent crawls, and whose second hands in what the pipeline made of that.
+/// Runs two agents: one crawls, the other submits the pipeline's report.
 async fn work(
     os: &Ostler,
-    how: How,
-    asked: &Asked,
+    mode: Mode,
+    arguments: &Arguments,
     site: &Site,
-    line: &Line,
+    line: &PipelineSlot,
     out: Out<'_>,
 ) -> Result<Tested, Error> {
     let begun = Instant::now();
     let pipeline = os.create_pipeline(&spec()?).await?;
-    line.is(pipeline.clone());
-    let attached = Attaching::of(asked, site, &pipeline);
-    if how == How::Streaming {
+    line.set(pipeline.clone());
+    let attached = Attaching::of(arguments, site, &pipeline);
+    if mode == Mode::Streaming {
         STAGES.iter().try_for_each(|stage| attached.attach(stage))?;
     }
     let run = submit(os).await?;
-    if how == How::Batch {
-        // Whatever keeps the run from its end is told below.
+    if mode == Mode::Batch {
+        // An error here shows in the outcome of the run below.
         tokio::select! {
             ended = attached.one_by_one() => ended?,
             _ = run.outcome() => {}
         }
     }
-    let seen = see_through(os, &run, &mut Terminal, out).await?;
+    let seen = run_to_success(os, &run, &mut Terminal, out).await?;
     let took = begun.elapsed();
     let Report { text: report, .. } = serde_json::from_slice(&run.artifact("report").await?.content)?;
     let (events, overlapped) = (pipeline.row().head, overlapped(&pipeline)?);
@@ -217,7 +220,7 @@ async fn submit(os: &Ostler) -> Result<Run, Error> {
     Ok(tester.submit(Submission::plan(os.plan(plan)?)).await?)
 }
 
-/// Whether something was loaded before the crawl had ended.
+/// True if a load test ran before the end of the crawl.
 fn overlapped(pipeline: &PipelineHandle) -> Result<bool, Error> {
     for seq in 1..=pipeline.row().head {
         match pipeline.event(seq)?.map(|event| event.kind.to_string()).as_deref() {
@@ -229,18 +232,18 @@ fn overlapped(pipeline: &PipelineHandle) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Gives the stages their code.
+/// Attaches code to the stages.
 struct Attaching<'a> {
     pipeline: &'a PipelineHandle,
     site: &'a Site,
-    checking: Arc<Troubled<Checking>>,
-    reporting: Arc<Troubled<Reporting>>,
+    checking: Arc<FaultyAnalyst<Checking>>,
+    reporting: Arc<FaultyAnalyst<Reporting>>,
 }
 
 impl<'a> Attaching<'a> {
-    fn of(asked: &Asked, site: &'a Site, pipeline: &'a PipelineHandle) -> Attaching<'a> {
-        let checking = Arc::new(Troubled::at(1, asked.trouble_of("behavior"), Checking));
-        let reporting = Arc::new(Troubled::at(0, asked.trouble_of("synthesis"), Reporting));
+    fn of(arguments: &Arguments, site: &'a Site, pipeline: &'a PipelineHandle) -> Attaching<'a> {
+        let checking = Arc::new(FaultyAnalyst::at(1, arguments.fault_at("behavior"), Checking));
+        let reporting = Arc::new(FaultyAnalyst::at(0, arguments.fault_at("synthesis"), Reporting));
         Attaching { pipeline, site, checking, reporting }
     }
 
@@ -255,7 +258,7 @@ impl<'a> Attaching<'a> {
         }
     }
 
-    /// Each when the one before it has ended.
+    /// Attaches each stage after the end of the one before.
     async fn one_by_one(&self) -> Result<(), PipelineError> {
         ended(self.pipeline, "recon").await;
         for stage in STAGES {
@@ -266,7 +269,7 @@ impl<'a> Attaching<'a> {
     }
 }
 
-/// Waits until a stage has ended.
+/// Waits for the end of a stage.
 async fn ended(pipeline: &PipelineHandle, stage: &str) {
     let is_over = || {
         let row = pipeline.row();

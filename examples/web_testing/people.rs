@@ -1,15 +1,15 @@
-//! Who judges the report: somebody who goes there once more.
+//! The judge of the report.
 
-use ostler::kernel::port::{BoxFuture, Judge, Opinion, JudgedRun};
+use ostler::kernel::port::{BoxFuture, Judge, JudgedRun, Opinion};
 
 use super::analysts::{Anomaly, Report};
 use super::case_studies::Error;
 use super::fetch::Site;
 
-/// Looks every anomaly up once more: quality is the share of those that are there still.
-pub(crate) struct Visitor(pub(crate) Site);
+/// Requests each reported page again; quality is the share of anomalies that reproduce.
+pub(crate) struct RevisitJudge(pub(crate) Site);
 
-impl Visitor {
+impl RevisitJudge {
     async fn is_there(&self, Anomaly { path, .. }: &Anomaly) -> bool {
         let answer = self.0.get(path).await;
         answer.is_ok_and(|answer| answer.status != 200 || answer.title().is_empty())
@@ -29,12 +29,12 @@ impl Visitor {
     }
 }
 
-impl Judge for Visitor {
+impl Judge for RevisitJudge {
     fn name(&self) -> &str {
         "visitor"
     }
 
     fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
-        Box::pin(async move { Visitor::judge(self, &work).await.map_err(|error| error.to_string()) })
+        Box::pin(async move { RevisitJudge::judge(self, &work).await.map_err(|error| error.to_string()) })
     }
 }

@@ -1,4 +1,4 @@
-//! A small shop: twelve pages, three of which link to an API, and one link that leads nowhere.
+//! A sample shop: twelve pages, three of which link to an API, and one dead link.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-/// How long the site takes for an answer.
+/// Response time of the site.
 const ANSWER: Duration = Duration::from_millis(10);
 
-/// Its pages: path, title, and where they link to.
+/// Path, title and links of the pages.
 const PAGES: [(&str, &str, &[&str]); 12] = [
     ("/", "Shop", &["/books", "/music", "/about", "/api/status"]),
     ("/books", "Books", &["/books/1", "/books/2", "/books/3", "/"]),
@@ -29,7 +29,7 @@ const PAGES: [(&str, &str, &[&str]); 12] = [
     ("/contact", "", &["/"]),
 ];
 
-/// Serves the site on a free port of this machine for as long as the process lives.
+/// Serves the site on a free port until the process exits.
 pub(crate) async fn serve() -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;

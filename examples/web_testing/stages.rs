@@ -1,4 +1,4 @@
-//! The stages: a crawler, who makes checks, who loads, who looks, and who writes the report.
+//! The stages: crawler, check writer, load test, observer and report writer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -14,28 +14,28 @@ use ostler::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::analysts::{Check, Observed, Page, Report, Tests, Told, report_schema};
+use super::analysts::{Check, Observed, Page, Report, ReportInput, Tests, report_schema};
 use super::case_studies::analyst::{Analyst, answer};
 use super::fetch::Site;
 
-/// Pages that are crawled, at most.
+/// Maximum crawled pages.
 const PAGES_MAX: usize = 100;
 
-/// Requests of one load, and how many at once: enough to see, too few to hurt.
+/// Requests per load test, and how many concurrently.
 const REQUESTS: usize = 8;
 const AT_ONCE: usize = 4;
 
-/// An answer that takes longer than this is an anomaly.
+/// Response time from which a page is an anomaly.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// The pipeline, for agents who are known before it is there.
+/// A handle on the pipeline for agents created before it.
 #[derive(Clone, Default)]
-pub(crate) struct Line(Arc<OnceLock<PipelineHandle>>);
+pub(crate) struct PipelineSlot(Arc<OnceLock<PipelineHandle>>);
 
-impl Line {
-    /// The pipeline is this one.
-    pub(crate) fn is(&self, pipeline: PipelineHandle) {
-        // There is one to each system.
+impl PipelineSlot {
+    /// Sets the pipeline.
+    pub(crate) fn set(&self, pipeline: PipelineHandle) {
+        // Set once per system.
         let _ = self.0.set(pipeline);
     }
 
@@ -52,10 +52,10 @@ fn failure(failure: Failure) -> StageError {
     StageError::new(failure.message)
 }
 
-/// The crawler: an agent of the run, which publishes each page as it finds it. The first stage of a pipeline hears nothing and so
-/// has no actor that would deal with events; who drives it here is supervised as any agent is, and its steps are done once. What
-/// a step has published when its process dies before the step is recorded is published again.
-pub(crate) fn recon(site: &Site, line: &Line, analyst: impl Analyst) -> Program {
+/// The crawler, an agent of the run that publishes each page it finds. A source stage has no actor of its own, so the crawler is
+/// supervised as an agent and its steps are durable. If the process dies between publishing and recording a step, the step publishes
+/// its page again.
+pub(crate) fn recon(site: &Site, line: &PipelineSlot, analyst: impl Analyst) -> Program {
     let (site, line, analyst) = (site.clone(), line.clone(), Arc::new(analyst));
     let crawl = move |agent: ProgramContext, _: Value| {
         let (site, line, analyst) = (site.clone(), line.clone(), Arc::clone(&analyst));
@@ -86,7 +86,7 @@ pub(crate) fn recon(site: &Site, line: &Line, analyst: impl Analyst) -> Program 
     Program::new("web.recon", "1", crawl).description("Crawls a site.").effect(Effect::Write)
 }
 
-/// Looks at a page, and publishes it.
+/// Requests a page and publishes it.
 async fn look(site: &Site, analyst: &impl Analyst, out: &Publisher, path: &str) -> Result<Page, Failure> {
     let found = site.get(path).await?;
     let given = json!({"path": path, "status": found.status, "text": found.text});
@@ -100,8 +100,8 @@ async fn publish(out: &Publisher, kind: &str, data: Value) -> Result<(), Failure
     out.publish_soon(kind, &data).await.map(drop).map_err(failed)
 }
 
-/// The agent who waits for the end of the pipeline, and hands in what its last stage has published.
-pub(crate) fn report(line: &Line) -> Program {
+/// The agent that waits for the end of the pipeline and submits the last published event.
+pub(crate) fn report(line: &PipelineSlot) -> Program {
     let line = line.clone();
     let wait = move |_: ProgramContext, _: Value| {
         let line = line.clone();
@@ -116,7 +116,7 @@ async fn final_report(pipeline: &PipelineHandle) -> Result<Report, Failure> {
         PipelineEnd::Ended => {}
         PipelineEnd::Stuck { stage, reason } => return Err(failed(format!("{stage} is stuck: {reason}"))),
     }
-    // It is the last that anybody publishes.
+    // The report is the last event.
     let last = pipeline.event(pipeline.row().head).map_err(failed)?;
     let last = last.filter(|event| event.kind.as_str() == "final_report");
     last.ok_or_else(|| failed("there is no final report"))?.read().map_err(failed)
@@ -126,11 +126,11 @@ fn restored<T: Default + for<'a> Deserialize<'a>>(kept: Option<Value>) -> T {
     kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default()
 }
 
-/// Has it said what is to be checked of each page, and how people get there.
+/// Derives the checks and flows of each page.
 pub(crate) struct Behavior<A> {
     site: Site,
     analyst: Arc<A>,
-    /// Pages by path: titles that were seen.
+    /// Titles by path.
     seen: BTreeMap<String, String>,
 }
 
@@ -152,7 +152,7 @@ impl<A: Analyst> Stage for Behavior<A> {
             return Ok(());
         }
         let mut page: Page = event.read()?;
-        // As somebody who comes by meets it, and not as the crawler did.
+        // Requests the page again, as a visitor rather than the crawler.
         let now = self.site.get(&page.path).await.map_err(failure)?.title();
         if !now.is_empty() {
             page.title = now;
@@ -167,7 +167,7 @@ impl<A: Analyst> Stage for Behavior<A> {
     }
 }
 
-/// Asks for what was found, several times and a few at once.
+/// Sends several concurrent requests to each page.
 pub(crate) struct Load {
     site: Site,
 }
@@ -197,7 +197,7 @@ impl Stage for Load {
     }
 }
 
-/// Does the checks, and looks at what the load came to.
+/// Performs checks and inspects load results.
 pub(crate) struct Observer {
     site: Site,
     seen: Observed,
@@ -208,7 +208,7 @@ impl Observer {
         Observer { site: site.clone(), seen: restored(kept) }
     }
 
-    /// What is wrong, if anything is.
+    /// The problem behind an event, if any.
     async fn anomaly(&mut self, event: &PipelineEvent) -> Result<Option<String>, StageError> {
         let told = event.value();
         Ok(match event.kind.as_str() {
@@ -249,10 +249,10 @@ impl Stage for Observer {
     }
 }
 
-/// Has the report written and publishes it, when everything was heard.
+/// Publishes the report once the input has ended.
 pub(crate) struct Synthesis<A> {
     analyst: Arc<A>,
-    told: Told,
+    told: ReportInput,
 }
 
 impl<A> Synthesis<A> {

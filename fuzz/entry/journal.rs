@@ -1,4 +1,4 @@
-//! A journal of any bytes: it opens or says where it is damaged, and what it then gives out was written.
+//! Opens a journal with arbitrary bytes: it either opens or reports the damage, and returns only records that were written.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use ostler_kernel::port::{Journal, JournalError, Seq, StreamId};
 use ostler_store::disk::{Disk, FaultyDisk};
 use ostler_store::{OpenJournalError, Options, SegmentJournal};
 
-/// What came of a journal.
+/// Result of opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// It opened; so many records of the streams were read.
+    /// Opened; number of records read.
     Read(usize),
-    /// It was refused, with the place.
+    /// Refused with the place of the damage.
     Refused,
 }
 
-/// Opens a journal whose first segment is `bytes`, and reads these streams.
+/// Opens a journal whose first segment is `bytes` and reads the given streams.
 pub(crate) fn journal(bytes: &[u8], options: Options, streams: &[StreamId]) -> Came {
     let disk = FaultyDisk::new();
     let segment = disk.open("0000000001.seg", true).expect("an empty disk takes a file");

@@ -1,11 +1,11 @@
-//! A plan file of any bytes: read, judged and shown in each format, without a panic and without a hang.
+//! Reads a plan file of arbitrary bytes in each format and prints its findings, without panic or hang.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler::kernel::plan::Settings;
-use ostler::plan_file::{Format, RenderStyle, PlanFile};
+use ostler::plan_file::{Format, PlanFile, RenderStyle};
 
-/// Reads `bytes` as a plan file of each format; gives the findings that were shown.
+/// Reads `bytes` in each format; returns the number of findings.
 pub(crate) fn plan(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
     let tools: BTreeSet<String> = ["fs.list", "fs.read", "text.search"].map(str::to_owned).into();

@@ -1,4 +1,4 @@
-//! Segments of any bytes.
+//! Journal segments of arbitrary bytes.
 #![no_main]
 
 use ostler_kernel::id::ClientId;

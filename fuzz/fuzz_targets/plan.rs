@@ -1,4 +1,4 @@
-//! Plan files of any bytes.
+//! Plan files of arbitrary bytes.
 #![no_main]
 
 #[path = "../entry/plan.rs"]

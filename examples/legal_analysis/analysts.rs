@@ -1,4 +1,4 @@
-//! The analysts: who extracts clauses, who scores risks, who recommends. Code, where a model will be.
+//! The analysts: extraction of clauses, scoring of risks, recommendation. Code in place of models.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::case_studies::analyst::{Analyst, read};
 use super::duties::{DUTIES, Duty, Level};
 
-/// A clause of a contract, word for word.
+/// A clause, verbatim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Clause {
     pub(crate) number: u32,
@@ -20,32 +20,32 @@ pub(crate) struct Clause {
     pub(crate) text: String,
 }
 
-/// Something in a contract, or missing from it, that the law does not like.
+/// A risk in the contract.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Risk {
-    /// `None`: no clause is about it.
+    /// `None` for a missing clause.
     pub(crate) clause: Option<u32>,
     pub(crate) topic: String,
     pub(crate) article: String,
     pub(crate) level: Level,
     pub(crate) why: String,
-    /// The words of the contract that it is about.
+    /// Quoted words of the contract.
     pub(crate) quote: String,
 }
 
-/// What extraction gives.
+/// Output of the extraction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Extracted {
     pub(crate) clauses: Vec<Clause>,
 }
 
-/// What scoring gives, the worst first.
+/// Output of the scoring, worst risk first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Scored {
     pub(crate) risks: Vec<Risk>,
 }
 
-/// What comes of the whole.
+/// The final result.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Recommended {
     pub(crate) risks: Vec<Risk>,
@@ -64,7 +64,7 @@ fn told(value: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(value).map_err(failed)
 }
 
-/// Finds the clauses of a contract: a number and a heading on a line of their own, and what follows.
+/// Finds clauses: a line with number and heading, and the text up to the next one.
 pub(crate) struct Extraction;
 
 impl Analyst for Extraction {
@@ -86,9 +86,9 @@ impl Analyst for Extraction {
     }
 }
 
-/// Holds clauses against what the law wants of them.
+/// Compares clauses with the requirements.
 pub(crate) struct Scoring {
-    /// Looks only for what is missing and for what is high: the quick one, who stands in.
+    /// Checks only for missing clauses and high risks. The fallback for a slow analyst.
     pub(crate) is_quick: bool,
 }
 
@@ -127,15 +127,15 @@ impl Analyst for Scoring {
             risks.extend(self.of_duty(duty, &clauses)?);
         }
         if let Some(note) = input["feedback"].as_str() {
-            heed(note, &clauses, &mut risks)?;
+            apply_note(note, &clauses, &mut risks)?;
         }
         risks.sort_by(|one, other| other.level.cmp(&one.level).then(one.clause.cmp(&other.clause)));
         told(&Scored { risks })
     }
 }
 
-/// Takes in what a reviewer said, as far as it reads `clause NUMBER … low, medium or high`.
-fn heed(note: &str, clauses: &[Clause], risks: &mut Vec<Risk>) -> Result<(), Failure> {
+/// Applies a reviewer's note of the form `clause NUMBER … low, medium or high`.
+fn apply_note(note: &str, clauses: &[Clause], risks: &mut Vec<Risk>) -> Result<(), Failure> {
     let said = pattern(r"clause (\d+)[^;\n]*?\b(low|medium|high)\b")?;
     for found in said.captures_iter(note) {
         let number: u32 = found[1].parse().map_err(failed)?;
@@ -163,7 +163,7 @@ fn heed(note: &str, clauses: &[Clause], risks: &mut Vec<Risk>) -> Result<(), Fai
     Ok(())
 }
 
-/// Says what is to be done about the risks.
+/// Recommends a change for each risk.
 pub(crate) struct Recommending;
 
 impl Analyst for Recommending {
