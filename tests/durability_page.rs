@@ -1,6 +1,6 @@
 //! `docs/durability.md`: the tests that it names exist. The code that `tests/mutants.sh` removes exists
 //! too.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::path::{Path, PathBuf};
 
@@ -77,8 +77,7 @@ fn every_mutation_still_applies() {
     for mutant in mutants {
         let file = mutant.split_whitespace().nth(1).unwrap().trim_matches('"');
         let old = mutant.split('\'').nth(1).unwrap();
-        let text =
-            std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(text.contains(old), "{file} holds no more: {old}");
     }
 }

@@ -1,6 +1,6 @@
 //! An agent written as code, in a real process that is killed between and within its steps: completed steps
 //! are not repeated, and none is lost.
-#![allow(clippy::unwrap_used)] // a failing unwrap fails the test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "../examples/durable_steps.rs"]
 #[allow(dead_code, reason = "its own main")]
@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
 
 /// Pages copied, one per step.
 const PAGES: u32 = 12;

@@ -1,6 +1,6 @@
 //! `docs/errors`: every code has a page; its example has this fault and no other, and the corrected example
 //! has none.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

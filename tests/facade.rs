@@ -1,12 +1,12 @@
 //! The library, embedded in a program.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::process::Command;
 
-use ostler::kernel::run::RunStatus;
 use ostler::kernel::plan::{Plan, PlanDraft};
 use ostler::kernel::port::Seq;
 use ostler::kernel::run::AnswerError;
+use ostler::kernel::run::RunStatus;
 use ostler::{AgentProfile, Answer, Approval, Ostler, RunError, Settled, StartError, Submission};
 use serde_json::json;
 

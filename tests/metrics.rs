@@ -1,5 +1,5 @@
 //! Metrics of a program that embeds the library.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
 //! A single value of the wrong type in a valid plan produces no fault but its own.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Plan validation reports what built-in tools would reject at run time: unknown, missing and invalid
 //! parameters, and unparsable texts, each at its place.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
 

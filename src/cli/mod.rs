@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::command_line::typo::with_suggestion;
-use crate::cli::command_line::{Cli, root_command, dispatch, without_empty_variables};
+use crate::cli::command_line::{Cli, dispatch, root_command, without_empty_variables};
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::status_line;
@@ -34,7 +34,8 @@ fn log_filter() -> EnvFilter {
     let requested = std::env::var("OSTLER_LOG").unwrap_or_default();
     let requested = requested.trim();
     let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(requested));
-    let filter = Some(requested).filter(|requested| is_level || requested.contains('=')).map(EnvFilter::try_new);
+    let filter =
+        Some(requested).filter(|requested| is_level || requested.contains('=')).map(EnvFilter::try_new);
     if let Some(Ok(filter)) = filter {
         return filter;
     }

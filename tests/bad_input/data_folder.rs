@@ -1,11 +1,11 @@
 //! Unusual data folders, and concurrent access to one.
 
+use super::is_well;
+use super::world::{World, until};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use super::is_well;
-use super::world::{World, until};
 
 const SHORT: &str = "id: short\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n";
 
@@ -287,7 +287,11 @@ fn who_looks_at_a_journal_whose_end_is_gone_is_shown_what_is_whole() {
             world.ostler(line).exits(4).complains("the end is missing").complains("nothing was written");
         }
         for line in ["ps", "ps --clients", "ps --agents", "agents", "approvals", "market ls"] {
-            world.ostler(line).exits(0).complains("the end is missing").complains("`ostler doctor` reports what");
+            world
+                .ostler(line)
+                .exits(0)
+                .complains("the end is missing")
+                .complains("`ostler doctor` reports what");
         }
         assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 3);
         for line in [format!("show {first}"), format!("events {first}"), format!("artifact {first}/a")] {
@@ -314,10 +318,7 @@ fn a_data_folder_that_cannot_be_made_is_not_told_to_be_one_that_may_only_be_read
     let Some(output) = made else { return };
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(
-        said.contains("cannot be created") && said.contains("name another with --data"),
-        "{said}"
-    );
+    assert!(said.contains("cannot be created") && said.contains("name another with --data"), "{said}");
 }
 
 /// Commands that read or use a data folder.
@@ -334,10 +335,7 @@ fn a_data_folder_that_may_not_be_entered_is_not_taken_for_none() {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{line}: {said}");
-        assert!(
-            said.contains("data: cannot be read: Permission denied"),
-            "{said}"
-        );
+        assert!(said.contains("data: cannot be read: Permission denied"), "{said}");
         assert!(said.contains("run as its owner, or name another with --data"), "{line}: {said}");
     }
 }
@@ -355,8 +353,7 @@ fn a_data_folder_that_leads_nowhere_else_than_to_itself_is_not_taken_for_none() 
 fn a_data_folder_that_is_a_link_to_nothing_is_told_as_that() {
     let world = world();
     std::os::unix::fs::symlink("gone", world.path().join("link")).unwrap();
-    let says =
-        "link is a link that leads nowhere: gone is not there; create that folder, or name another with --data";
+    let says = "link is a link that leads nowhere: gone is not there; create that folder, or name another with --data";
     for line in LOOKS.into_iter().filter(|line| *line != "doctor") {
         for place in ["link", "link/", "link/below"] {
             world.ostler(&format!("{line} --data {place}")).exits(4).complains(says);

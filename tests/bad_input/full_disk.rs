@@ -1,12 +1,12 @@
 //! Full disks, and limits on file sizes.
 
+use super::data_folder::{RUN, world};
+use super::is_well;
+use super::world::{World, until};
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use super::is_well;
-use super::world::{World, until};
-use super::data_folder::{RUN, world};
 
 /// SIGXFSZ must not end a command.
 #[test]

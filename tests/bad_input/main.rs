@@ -1,5 +1,5 @@
 //! The `ostler` command in a hostile environment: exit codes, messages, and no lost data.
-#![allow(clippy::unwrap_used)] // a failing unwrap fails the test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod data_folder;
 mod full_disk;

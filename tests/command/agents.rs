@@ -33,9 +33,11 @@ fn with_agents(world: &World, agents: &[&str]) {
 fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
     let world = World::new();
     with_agents(&world, &["ill", "well"]);
-    world.ostler("ps --agents").exits(0).says("quarantined").says(
-        "  quarantined: it failed too often: panicked: index out of bounds\n    ostler release ill\n",
-    );
+    world
+        .ostler("ps --agents")
+        .exits(0)
+        .says("quarantined")
+        .says("  quarantined: it failed too often: panicked: index out of bounds\n    ostler release ill\n");
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert_eq!(listed[0]["reason"], "it failed too often: panicked: index out of bounds");
     assert!(listed[1].get("reason").is_none(), "{}", listed[1]);

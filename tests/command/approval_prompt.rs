@@ -1,10 +1,10 @@
 //! Approvals at a terminal.
 
+use super::approvals::{question, waiting, world};
+use super::world::World;
+use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use serde_json::{Value, json};
-use super::world::{Ended, World, until};
-use super::approvals::{world, waiting, question, approve};
 
 /// Runs a command at a pseudo-terminal, and types each text after its prompt: earlier input is discarded.
 fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {

@@ -1,8 +1,7 @@
 //! Approvals: content, approvers and deadlines.
 
-use std::process::{Command, Stdio};
-use serde_json::{Value, json};
 use super::world::{Ended, World, until};
+use serde_json::{Value, json};
 
 /// A write that needs approval, after a node that does not and beside one that runs.
 const WRITE: &str = r#"
@@ -116,13 +115,11 @@ fn tests_and_the_folder_they_run_in_are_shown_with_the_action() {
     assert_eq!(asked["tests"], json!([test]));
     let folder = world.path().join("work").canonicalize().unwrap();
     assert_eq!(asked["workspace"].as_str(), folder.to_str());
-    let told = world.ostler("approvals").exits(0).says(r#"followed by the test ["touch","tested"], impact 2"#);
+    let told =
+        world.ostler("approvals").exits(0).says(r#"followed by the test ["touch","tested"], impact 2"#);
     told.says(&format!("in {}", folder.display()));
     world.ostler("run tested.yaml --workspace work --intent 1").exits(3);
-    world
-        .ostler("approvals")
-        .exits(0)
-        .says("would fail: its test contract[0]: IMPACT_OVER_INTENT");
+    world.ostler("approvals").exits(0).says("would fail: its test contract[0]: IMPACT_OVER_INTENT");
 }
 
 #[test]
@@ -383,10 +380,7 @@ fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
     let opened = run.until("opened: act");
     let id = opened.split_whitespace().nth(2).unwrap();
     until("it has begun", || world.path().join("work/begun").exists());
-    world
-        .ostler(&format!("cancel {id} act"))
-        .exits(0)
-        .says("act is changing the world: it runs to its end");
+    world.ostler(&format!("cancel {id} act")).exits(0).says("act is changing the world: it runs to its end");
     std::fs::write(world.path().join("work/go"), "").unwrap();
     run.end().exits(0).says("succeeded");
     world.ostler(&format!("cancel {id} act")).exits(2);

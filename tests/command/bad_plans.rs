@@ -109,7 +109,10 @@ fn what_cannot_be_begun_with_says_what_is_wrong_with_it() {
     }
     let output = world.command("run good.yaml --workspace work --client").arg("a b").output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && told.contains("client name \"a b\": expected 1 to 64"), "{told}");
+    assert!(
+        output.status.code() == Some(2) && told.contains("client name \"a b\": expected 1 to 64"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `ostler check`, and the bounds of a run.
 
-use expect_test::expect;
+use super::plans::world;
 use super::world::World;
-use super::plans::{world};
+use expect_test::expect;
 
 #[test]
 fn check_shows_every_fault_with_its_place() {
@@ -204,7 +204,10 @@ fn a_scope_of_tools_that_there_are_not_is_refused() {
     {
         world.file("o.toml", &format!("[scopes.r]\ntools = ['fs.list', '{tool}']\n"));
         let refused = world.ostler("check audit.yaml --config o.toml").exits(2);
-        refused.complains(&format!("scope r names the unknown tool \"{tool}\"")).complains("o.toml:2:21").complains(mend);
+        refused
+            .complains(&format!("scope r names the unknown tool \"{tool}\""))
+            .complains("o.toml:2:21")
+            .complains(mend);
     }
     world.file("o.toml", "[scopes.r]\ntools = ['shell.run']\n[tools.shell]\nenabled = false\n");
     world.ostler("ps --config o.toml").exits(0);

@@ -104,7 +104,10 @@ fn damage_in_what_is_on_record_of_a_client_is_told_with_what_mends_it() {
         let refused = world.ostler(line).exits(4).complains("the journal is damaged at segment 1, offset 64");
         refused.complains("`ostler doctor --repair` quarantines it");
     }
-    world.ostler("doctor --repair").exits(0).says("! repaired       no run quarantined; 1 segment kept as found");
+    world
+        .ostler("doctor --repair")
+        .exits(0)
+        .says("! repaired       no run quarantined; 1 segment kept as found");
     world.ostler("ps").exits(0).says("succeeded");
 }
 
@@ -154,8 +157,7 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         world.ostler("doctor").exits(0);
         let aside = || fs::read_dir(world.data().join("artifacts/damaged")).into_iter().flatten().count();
         assert_eq!(aside(), usize::from(!missing));
-        let gone =
-            world.ostler("gc --quarantined --apply").exits(0).says("1 quarantined run removed");
+        let gone = world.ostler("gc --quarantined --apply").exits(0).says("1 quarantined run removed");
         assert_eq!((aside(), gone.out.contains("1 damaged result removed: ")), (0, !missing), "{}", gone.out);
         world.ostler("doctor").exits(0);
     }
@@ -212,7 +214,12 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
     world.ostler("gc").exits(0).says("nothing to remove").complains("runs are kept without limit");
     world.ostler("gc --older-than 30d").exits(0).says("nothing to remove");
     world.ostler("gc --older-than 0d").exits(2).complains("above zero");
-    world.ostler("gc --older-than 1ms").exits(0).says("1 run would be removed").says("1 result").says("--apply");
+    world
+        .ostler("gc --older-than 1ms")
+        .exits(0)
+        .says("1 run would be removed")
+        .says("1 result")
+        .says("--apply");
     assert_eq!(artifacts(&world).len(), 1);
     let done = &world.ostler("gc --older-than 1ms --apply --json").exits(0).lines()[0];
     assert_eq!((done["runs"].as_array().unwrap().len(), done["artifacts"].as_u64()), (1, Some(1)));

@@ -80,10 +80,9 @@ fn without_a_heartbeat_timeout_a_program_is_told_of_no_pipe() {
 #[test]
 fn a_heartbeat_timeout_is_less_than_the_timeout() {
     let world = world("50s", 0);
-    world
-        .ostler("check copy.yaml")
-        .exits(2)
-        .complains("heartbeat_timeout is 50000 ms, expected more than 0 and less than the timeout of 50000 ms");
+    world.ostler("check copy.yaml").exits(2).complains(
+        "heartbeat_timeout is 50000 ms, expected more than 0 and less than the timeout of 50000 ms",
+    );
     let world = self::world("49s", 0);
     world.ostler("check copy.yaml").exits(0);
     let node = r#"{"id": "a", "timeout": 9, "heartbeat_timeout": 8, "contract": [{"method": "schema"}]}"#;

@@ -90,8 +90,11 @@ fn a_second_interrupt_ends_at_once() {
         run.signal("INT");
         std::thread::yield_now();
     }
-    let ended =
-        run.end().exits(130).complains("stopping").complains("stopped at once, state is kept: `ostler resume ");
+    let ended = run
+        .end()
+        .exits(130)
+        .complains("stopping")
+        .complains("stopped at once, state is kept: `ostler resume ");
     assert!(!ended.err.contains("stopped,"), "it did not wait for the step: {}", ended.err);
     world.ostler("resume").exits(3).says("in doubt act");
 }
@@ -204,8 +207,10 @@ fn doctor_counts_runs_by_what_they_wait_for() {
     );
     world.ostler("run ask.yaml --workspace work").exits(3);
     let told = world.ostler("doctor").exits(0);
-    let told =
-        told.says("1 run is queued").says("1 run waits for a person").says("`ostler approvals` lists the requests");
+    let told = told
+        .says("1 run is queued")
+        .says("1 run waits for a person")
+        .says("`ostler approvals` lists the requests");
     told.says("1 attempt whose effect is unknown");
 }
 
@@ -253,11 +258,7 @@ fn what_a_kill_cut_off_and_is_done_again_does_not_run_meanwhile() {
 fn who_stops_a_node_in_doubt_hears_that_it_was() {
     let world = in_doubt();
     let was = "act was in doubt: its effect is unknown";
-    world
-        .ostler("cancel @last act")
-        .exits(1)
-        .complains(was)
-        .says("failed act: outcome unknown");
+    world.ostler("cancel @last act").exits(1).complains(was).says("failed act: outcome unknown");
     let world = in_doubt();
     world.ostler("resume").exits(3);
     world.ostler("skip @last act").complains(was);
@@ -323,10 +324,7 @@ fn a_second_interrupt_leaves_no_program_running() {
         run.signal("INT");
         std::thread::yield_now();
     }
-    run.end()
-        .exits(130)
-        .complains("^C again kills them at once")
-        .complains("stopped at once, state is kept");
+    run.end().exits(130).complains("^C again kills them at once").complains("stopped at once, state is kept");
     until("its programs have ended", || !pids.iter().any(|pid| is_alive(pid)));
     world.ostler("resume").exits(3).says("in doubt act");
 }

@@ -1,5 +1,5 @@
 //! The `ostler` command: output, exit codes, and recovery after a kill.
-#![allow(clippy::unwrap_used)] // a failing unwrap fails the test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod agents;
 mod api;

@@ -173,8 +173,7 @@ fn metrics_that_cannot_be_served_are_refused_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let ended = world.ostler(&format!("run plan.yaml --metrics {address}")).exits(2);
-    ended
-        .complains(&format!("metrics address {address}: already in use; use another"));
+    ended.complains(&format!("metrics address {address}: already in use; use another"));
     assert!(!world.data().exists());
     world.ostler("run plan.yaml --metrics nowhere").exits(2).complains("give a port, such as 9464");
 }

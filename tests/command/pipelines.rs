@@ -157,7 +157,8 @@ fn what_a_pipeline_does_not_need_any_more_goes_when_somebody_says_so() {
         }
     });
     // A chunk has ten events; the last eight chunks are kept, and five events after them.
-    let what = "1120 events over the quota of their pipeline and 112 records of stages that later ones supersede";
+    let what =
+        "1120 events over the quota of their pipeline and 112 records of stages that later ones supersede";
     world.ostler("gc").exits(0).says(&format!("{what} would be removed: of ")).says("use --apply");
     let told = &world.ostler("gc --json").exits(0).lines()[0];
     assert_eq!((&told["pipeline_events"], &told["stage_records"]), (&1_120.into(), &112.into()));
@@ -230,9 +231,5 @@ fn events_that_nobody_heard_in_any_process_are_told_as_gone() {
 fn help_finds_the_page_of_every_word_for_a_fault_of_a_pipeline() {
     let world = World::new();
     world.ostler("help idle_stage").exits(0).says("# pipeline: invalid pipeline");
-    world
-        .ostler("help pipeline")
-        .exits(0)
-        .says("catch-up")
-        .says("# pipeline: invalid pipeline");
+    world.ostler("help pipeline").exits(0).says("catch-up").says("# pipeline: invalid pipeline");
 }

@@ -1,8 +1,7 @@
 //! `ostler run`, and commands that read a closed run.
 
-use expect_test::expect;
-use serde_json::Value;
 use super::world::World;
+use serde_json::Value;
 
 const AUDIT: &str = r#"
 id: audit

@@ -66,7 +66,8 @@ fn when_the_holder_dies_who_follows_is_told_how_to_go_on() {
     let mut follower = world.start(&format!("events {run} -f"));
     follower.until("run_opened");
     holder.signal("KILL");
-    let told = format!("the process that holds the data folder ended; `ostler resume {run}` continues the run");
+    let told =
+        format!("the process that holds the data folder ended; `ostler resume {run}` continues the run");
     follower.end().exits(5).complains(&told);
     world.ostler(&format!("resume {run}")).exits(0).says("succeeded  middle");
 }
@@ -149,7 +150,9 @@ fn who_follows_a_run_that_waits_for_a_person_is_done_when_the_holder_ends() {
     world.ostler(&format!("cancel {long}")).exits(0);
     holder.end().exits(1);
     let told = follower.end().exits(0);
-    told.complains("this run is not executing, so no more records follow: it waits for a person: `ostler approvals`");
+    told.complains(
+        "this run is not executing, so no more records follow: it waits for a person: `ostler approvals`",
+    );
     world.ostler("ps").exits(0).says("waiting");
 }
 

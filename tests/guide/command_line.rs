@@ -38,7 +38,10 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["artifact", "@last"], "RUN/NODE"),
         (&["artifact", "/a"], "RUN/NODE"),
         (&["artifact", "@last/"], "RUN/NODE"),
-        (&["show", ""], "for '<RUN>': not the name of a run; give its id, at least 4 characters of it, or @last"),
+        (
+            &["show", ""],
+            "for '<RUN>': not the name of a run; give its id, at least 4 characters of it, or @last",
+        ),
         (&["events", ""], "this names no run"),
         (&["resume", ""], "this names no run"),
         (&["approve", "", "ok"], "this names no run"),
@@ -50,10 +53,7 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["resolve", "@last", "", "--redo"], "this names no node"),
         (&["run", "p.yaml", "--intent", "-1"], "give 0 (it only observes)"),
         (&["run", "p.yaml", "--budget", "-5"], "give a whole number, 1 or more"),
-        (
-            &["run", "p.yaml", "--budget", "0"],
-            "1 or more; without --budget the cost is unlimited",
-        ),
+        (&["run", "p.yaml", "--budget", "0"], "1 or more; without --budget the cost is unlimited"),
         (&["run", "p.yaml", "--budget", "99999999999999999999"], "give at most 18446744073709551615"),
         (&["spawn", "a", "--weight", "-1"], "give a whole number from 1 to 1000000"),
         (&["spawn", "a", "--weight", "1e3"], "give a whole number from 1 to 1000000"),

@@ -231,11 +231,7 @@ fn tools() -> String {
         let spec = tool.spec();
         let description = spec.description.replace('|', "\\|");
         let _ = write!(text, "\n### {}\n\n{description}\n\n", spec.name);
-        let _ = write!(
-            text,
-            "| parameter | value | required |\n|---|---|---|\n{}",
-            parameters(&spec.params)
-        );
+        let _ = write!(text, "| parameter | value | required |\n|---|---|---|\n{}", parameters(&spec.params));
         let results: Vec<String> =
             members(&spec.result).map(|(name, schema)| format!("`{name}` ({})", holds(schema))).collect();
         let results = if results.is_empty() { "nothing".to_owned() } else { results.join(", ") };

@@ -29,7 +29,9 @@ impl Globals {
     /// Rejects `--json` for commands that print text only.
     pub(crate) fn text_only(&self, command: &str) -> Result<(), Failure> {
         if self.json {
-            return Err(Failure::invalid(format!("--json: `ostler {command}` prints text only; omit the option")));
+            return Err(Failure::invalid(format!(
+                "--json: `ostler {command}` prints text only; omit the option"
+            )));
         }
         Ok(())
     }

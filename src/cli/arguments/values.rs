@@ -34,8 +34,11 @@ pub(crate) fn duration(text: &str) -> Result<HumanDuration, String> {
 
 /// Accepts any text that can name a run. The API resolves the name.
 pub(crate) fn run_name(text: &str) -> Result<String, String> {
-    let refused =
-        || format!("not the name of a run; give its id, at least {RUN_PART_CHARS_MIN} characters of it, or @last");
+    let refused = || {
+        format!(
+            "not the name of a run; give its id, at least {RUN_PART_CHARS_MIN} characters of it, or @last"
+        )
+    };
     (!text.is_empty()).then(|| text.to_owned()).ok_or_else(refused)
 }
 

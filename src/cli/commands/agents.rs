@@ -10,7 +10,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::fit;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, Style, status_line, tagged};
-use crate::cli::output::units::{score_text_fine, score_text};
+use crate::cli::output::units::{score_text, score_text_fine};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::{AccessMode, Session};

@@ -6,9 +6,7 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{
-    AnswerRequest, ApprovalView, Decision, ProblemDetails, RunRef, Summary, Waiting,
-};
+use ostler_server::wire::{AnswerRequest, ApprovalView, Decision, ProblemDetails, RunRef, Summary, Waiting};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;

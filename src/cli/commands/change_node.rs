@@ -45,9 +45,7 @@ pub(crate) async fn stop_node(
     let done = stopped(&before, node, state);
     let was_in_doubt = before.waiting.iter().any(|waiting| waiting.node == node && waiting.id.is_none());
     if was_in_doubt && !globals.json {
-        status_line(format!(
-            "{node} was in doubt: its effect is unknown, and is not asked for any more"
-        ));
+        status_line(format!("{node} was in doubt: its effect is unknown, and is not asked for any more"));
     }
     go_on(session, &mut signals, globals, before, done, &mut out).await
 }

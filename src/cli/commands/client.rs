@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::client_terms::CREDITS_MAX;
-use ostler_server::wire::{ClientRow, ClientRequest, ClientTier, WeightName, WeightRequest};
+use ostler_kernel::id::{NAME_RULE, is_name};
+use ostler_server::wire::{ClientRequest, ClientRow, ClientTier, WeightName, WeightRequest};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::{Failure, code};
@@ -162,9 +162,6 @@ mod tests {
     #[test]
     fn who_is_still_out_of_credit_is_told_how_much_it_takes() {
         let text = client_text(&line(-209, true));
-        assert!(
-            text.ends_with("when it has credits, at least 210 more: ostler credit acme +2000"),
-            "{text}"
-        );
+        assert!(text.ends_with("when it has credits, at least 210 more: ostler credit acme +2000"), "{text}");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, Args, Command};
-use ostler_server::wire::{AgentList, ClientList, PipelineRow, PipelineList, RunList, Summary};
+use ostler_server::wire::{AgentList, ClientList, PipelineList, PipelineRow, RunList, Summary};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::help;
@@ -32,7 +32,11 @@ pub(crate) struct CompleteArgs {
 
 /// Prints one name per line, and nothing on errors. Exit code 1 means that the word is no name of ours, so
 /// the shell may complete it by itself.
-pub(crate) async fn complete(globals: &Globals, args: CompleteArgs, mut root: Command) -> Result<u8, Failure> {
+pub(crate) async fn complete(
+    globals: &Globals,
+    args: CompleteArgs,
+    mut root: Command,
+) -> Result<u8, Failure> {
     root.build();
     let Some(asked) = Word::of(&root, &args.words) else { return Ok(code::FAILED) };
     let named = Globals { data: asked.data.clone().or_else(|| globals.data.clone()), ..globals.clone() };
@@ -172,7 +176,12 @@ impl<'a> Word<'a> {
     async fn agents(&self, client: &Client) -> Result<Vec<String>, Failure> {
         let list: AgentList = client.get("/v1/agents").await?;
         let fits = |state: &str| self.command != "release" || state == "quarantined";
-        Ok(list.agents.into_iter().filter(|line| fits(&line.state)).map(|line| line.agent.to_string()).collect())
+        Ok(list
+            .agents
+            .into_iter()
+            .filter(|line| fits(&line.state))
+            .map(|line| line.agent.to_string())
+            .collect())
     }
 
     async fn stages(&self, client: &Client, pipeline: &str) -> Result<Vec<String>, Failure> {
@@ -182,7 +191,12 @@ impl<'a> Word<'a> {
             "end" | "publish" => state != "ended",
             _ => true,
         };
-        Ok(line.stages.into_iter().filter(|stage| fits(&stage.state)).map(|stage| stage.stage.to_string()).collect())
+        Ok(line
+            .stages
+            .into_iter()
+            .filter(|stage| fits(&stage.state))
+            .map(|stage| stage.stage.to_string())
+            .collect())
     }
 
     async fn nodes(&self, session: &Session, run: &str) -> Result<Vec<String>, Failure> {
@@ -304,7 +318,8 @@ mod tests {
         let mut root = root_command();
         root.build();
         let words = ["run", "p.yaml", "--agent=cl"].map(str::to_owned);
-        let asked = Word { command: "run", what: NameKind::Agent, word: "cl", option: "--agent=", data: None };
+        let asked =
+            Word { command: "run", what: NameKind::Agent, word: "cl", option: "--agent=", data: None };
         assert_eq!(Word::of(&root, &words), Some(asked));
     }
 }

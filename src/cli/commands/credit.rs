@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_kernel::client_terms::CREDITS_MAX;
-use ostler_server::wire::{ClientRow, ClientRequest};
+use ostler_server::wire::{ClientRequest, ClientRow};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::client::{path, print};
@@ -53,7 +53,9 @@ pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Fa
     let code = print(globals, &line?)?;
     if begins {
         let client = &args.client;
-        status_line(format!("{client} is metered from now on: its attempts stop when its credits are used up"));
+        status_line(format!(
+            "{client} is metered from now on: its attempts stop when its credits are used up"
+        ));
     }
     Ok(code)
 }

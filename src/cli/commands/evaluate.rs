@@ -11,7 +11,7 @@ use crate::cli::arguments::values::run_name;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::terminal::{Out, Style, tagged};
-use crate::cli::output::units::{clock_time, score_text_fine, plural, score_text};
+use crate::cli::output::units::{clock_time, plural, score_text, score_text_fine};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::approval_prompt::user_name;
 use crate::cli::session::{AccessMode, Session};

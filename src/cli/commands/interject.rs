@@ -35,7 +35,8 @@ pub(crate) struct InterjectArgs {
 
 pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<u8, Failure> {
     let wait_ms = u64::try_from(args.within.ticks(1_000)).ok().and_then(NonZeroU64::new);
-    let wait_ms = wait_ms.ok_or_else(|| Failure::invalid("--within: must be above 0; give a time such as 10m"))?;
+    let wait_ms =
+        wait_ms.ok_or_else(|| Failure::invalid("--within: must be above 0; give a time such as 10m"))?;
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
     let mut session =

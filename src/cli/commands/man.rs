@@ -29,8 +29,7 @@ pub(crate) fn man(globals: &Globals, args: &ManArgs, mut root: Command) -> Resul
         Out::new().raw(&page);
         return Ok(code::SUCCEEDED);
     };
-    let failed =
-        |error: io::Error| Failure::internal(format!("{}: cannot write: {error}", folder.display()));
+    let failed = |error: io::Error| Failure::internal(format!("{}: cannot write: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     for command in pages(&root) {
         let mut page = Vec::new();

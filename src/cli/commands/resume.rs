@@ -58,10 +58,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
         }
     }
     if is_over && !globals.json {
-        status_line(format!(
-            "run {} is closed, so nothing is resumed; its result:",
-            before.run
-        ));
+        status_line(format!("run {} is closed, so nothing is resumed; its result:", before.run));
     }
     watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
 }
@@ -120,7 +117,11 @@ async fn resume_all(
 }
 
 /// Resumes runs. Returns those to watch, and the exit code so far.
-async fn resume_each(session: &mut Session, open: Vec<String>, json: bool) -> Result<(Vec<Watch>, u8), ApiError> {
+async fn resume_each(
+    session: &mut Session,
+    open: Vec<String>,
+    json: bool,
+) -> Result<(Vec<Watch>, u8), ApiError> {
     let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
     for run in open {
         let resumed = match session.get::<Summary>(&format!("/v1/runs/{}", path_segment(&run))).await {

@@ -82,9 +82,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
         lines.push(format!("    would fail: {}", detail.line(refusal)));
     }
     if question.outdated {
-        lines.push(
-            "    tools or policy have changed: the node asks again when the run resumes".to_owned(),
-        );
+        lines.push("    tools or policy have changed: the node asks again when the run resumes".to_owned());
     }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
     let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();

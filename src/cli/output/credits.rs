@@ -34,9 +34,7 @@ pub(crate) fn used_up(client: &str, line: Option<&ClientRow>) -> String {
         (Some(line), Some(left)) if !is_short(line) => {
             format!("client {client}: credits were used up; {left} are available now ({deposit} adds more)")
         }
-        _ => format!(
-            "client {client}: credits are used up, no further attempt starts; {deposit}"
-        ),
+        _ => format!("client {client}: credits are used up, no further attempt starts; {deposit}"),
     }
 }
 
@@ -67,8 +65,7 @@ pub(crate) mod tests {
     #[test]
     fn what_was_used_up_is_told_by_what_is_left_now() {
         let text = |line: Option<&ClientRow>| used_up("acme", line);
-        let short =
-            "client acme: credits are used up, no further attempt starts; ostler credit";
+        let short = "client acme: credits are used up, no further attempt starts; ostler credit";
         assert_eq!(text(None), format!("{short} acme +1000"));
         assert_eq!(text(Some(&line(-1_500, true))), format!("{short} acme +3000"));
         assert_eq!(text(Some(&line(60, false))), format!("{short} acme +1000"));

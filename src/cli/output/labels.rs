@@ -74,7 +74,8 @@ pub(crate) fn fix(failure: &str) -> Option<&'static str> {
     // Output of programs may contain any text, so only the tool's own prefix counts.
     let said = failure.split_once(": ").map_or(failure, |(said, _)| said);
     if said.starts_with("cannot open the workspace ") {
-        let fix = "a run needs its workspace until it is closed: create the folder again, and run the plan again";
+        let fix =
+            "a run needs its workspace until it is closed: create the folder again, and run the plan again";
         return failure.ends_with(NOT_FOUND).then_some(fix);
     }
     FIXES.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, fix)| *fix)

@@ -22,7 +22,8 @@ pub(crate) struct Extent {
 /// widths do not fit; then the rest are narrowed, by rank.
 pub(crate) fn layout(extents: &[Extent], room: usize) -> Vec<Option<usize>> {
     let shown = extents.iter().zip(shown(extents, room));
-    let mut widths: Vec<Option<usize>> = shown.map(|(extent, shown)| shown.then_some(extent.preferred)).collect();
+    let mut widths: Vec<Option<usize>> =
+        shown.map(|(extent, shown)| shown.then_some(extent.preferred)).collect();
     let mut order: Vec<usize> = (0..extents.len()).collect();
     order.sort_by_key(|&at| extents[at].narrow_rank);
     for at in order {
@@ -112,7 +113,15 @@ impl Column {
     }
 
     const fn of(head: &'static str, kind: Kind) -> Column {
-        Column { head, kind, min_width: 0, max_width: usize::MAX, narrow_rank: None, hide_rank: None, hidden_if_empty: false }
+        Column {
+            head,
+            kind,
+            min_width: 0,
+            max_width: usize::MAX,
+            narrow_rank: None,
+            hide_rank: None,
+            hidden_if_empty: false,
+        }
     }
 
     pub(crate) const fn at_least(mut self, cells: usize) -> Column {
@@ -215,7 +224,8 @@ impl<const N: usize> Table<N> {
             columns.iter().enumerate().map(|(at, column)| column.extent(cells(at), short_ids)).collect()
         };
         let preferred = extents(false);
-        let short_ids = across(preferred.iter().map(|extent| extent.preferred).filter(|wide| *wide > 0)) > room;
+        let short_ids =
+            across(preferred.iter().map(|extent| extent.preferred).filter(|wide| *wide > 0)) > room;
         let extents = if short_ids { extents(true) } else { preferred };
         Table { columns, widths: layout(&extents, room), short_ids }
     }

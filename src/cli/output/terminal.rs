@@ -158,7 +158,7 @@ pub(crate) fn style_of(state: &str) -> Style {
         "failed" | "cancelled" => Style::Error,
         "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "suspended" | "quarantined" => {
             Style::Warning
-        },
+        }
         "running" => Style::Bold,
         _ => Style::Dim,
     }

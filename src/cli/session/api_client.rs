@@ -10,9 +10,9 @@ use http_body_util::BodyExt;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use ostler_kernel::plan::{Plan, PlanDraft};
 use ostler_kernel::run::RunStatus;
 use ostler_server::SHUTTING_DOWN;
-use ostler_kernel::plan::{Plan, PlanDraft};
 use ostler_server::wire::{ProblemDetails, RunRef, SubmitRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -202,8 +202,9 @@ fn problem(status: StatusCode, code: &str, detail: String) -> ApiError {
 async fn read<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiError> {
     let status = response.status();
     let bytes = read_body(response.into_body()).await?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| problem(status, "answer", format!("response: from another version of ostler: {error}")))
+    serde_json::from_slice(&bytes).map_err(|error| {
+        problem(status, "answer", format!("response: from another version of ostler: {error}"))
+    })
 }
 
 pub(crate) async fn read_body(body: Body) -> Result<Vec<u8>, ApiError> {

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
-use ostler_server::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunRef, Summary,
-};
+use ostler_server::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunRef, Summary};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 

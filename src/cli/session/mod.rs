@@ -106,7 +106,8 @@ impl Session {
         {
             return Err(Failure::invalid(nothing));
         }
-        let (started, starts_nothing) = (Instant::now(), matches!(mode, AccessMode::Read | AccessMode::Cancel));
+        let (started, starts_nothing) =
+            (Instant::now(), matches!(mode, AccessMode::Read | AccessMode::Cancel));
         loop {
             let answer = connect(&data).await;
             let leaving = answer.as_ref().and_then(|(_, health)| health.leaving_within_ms);
@@ -117,7 +118,8 @@ impl Session {
                 metrics.require_in_process(&data)?;
                 return made(client, None);
             }
-            let builder = Ostler::builder().config(config.clone()).data_dir(&data).without_resume().without_socket();
+            let builder =
+                Ostler::builder().config(config.clone()).data_dir(&data).without_resume().without_socket();
             let builder = if mode == AccessMode::Read { builder.inspect_only() } else { builder };
             match metrics.apply_to(builder).start().await {
                 Ok(os) => {

@@ -69,9 +69,7 @@ pub(crate) async fn report_interrupt(session: Session, signals: &Signals, run: &
     } else {
         let resume = hints::resume(run);
         signals.kill_on_exit(session.programs());
-        status_line(
-            "stopping: attempts that change the world run to their end; ^C again kills them at once",
-        );
+        status_line("stopping: attempts that change the world run to their end; ^C again kills them at once");
         signals.set_exit_message(format!("stopped at once, state is kept: `{resume}` continues"));
         session.stop().await;
         status_line(format!("stopped, state is kept: `{resume}` continues"));

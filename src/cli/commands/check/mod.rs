@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ostler::finding::Finding;
 use ostler_kernel::contract::Reliability;
-use ostler_kernel::plan::{PlanStats, Method};
+use ostler_kernel::plan::{Method, PlanStats};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;

@@ -31,7 +31,8 @@ pub(crate) fn refusals(
     let policy = config.gate(&tools);
     let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
     let tools = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
-    let gate = Gate { tools, policy, scope: &bounds.scope, workspace: workspace.to_str().unwrap_or_default() };
+    let gate =
+        Gate { tools, policy, scope: &bounds.scope, workspace: workspace.to_str().unwrap_or_default() };
     let mut found = Vec::new();
     found.extend(over_intent(file, plan, bounds.intent));
     for node in &plan.nodes {

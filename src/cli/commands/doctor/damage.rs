@@ -9,7 +9,8 @@ pub(crate) const QUARANTINED: &str = "no action needed: what is left is kept, an
 
 const REPAIR: &str = "`ostler doctor --repair` quarantines the affected runs and pipelines, and nothing else; or restore the folder from a backup";
 
-const CLIENT: &str = "check `ostler ps --clients`, and correct it with `ostler client add` and `ostler credit`";
+const CLIENT: &str =
+    "check `ostler ps --clients`, and correct it with `ostler client add` and `ostler credit`";
 
 const INDEX: &str = "remove index.redb from the data folder while no process holds it: the next command rebuilds it from the journal";
 
@@ -83,11 +84,7 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
 
 fn index(found: &Examination, report: &mut Report) {
     if found.index_broken {
-        report.warn(
-            "index",
-            "could not be read: rebuilt from the journal",
-            "no action needed",
-        );
+        report.warn("index", "could not be read: rebuilt from the journal", "no action needed");
     }
     let differences = &found.index;
     for what in &differences.described {
@@ -102,10 +99,7 @@ fn index(found: &Examination, report: &mut Report) {
 fn lost(found: &Examination, report: &mut Report) {
     let journal = &found.journal;
     if journal.charges_known {
-        report.pass(
-            "charges",
-            "charges in lost records are known from the index",
-        );
+        report.pass("charges", "charges in lost records are known from the index");
     } else {
         let what = format!(
             "{} of records are lost, and no index covers them: their charges count as never made",
@@ -146,9 +140,7 @@ fn run(one: &Quarantined) -> String {
 }
 
 fn client(loss: &ClientLoss) -> String {
-    let name = loss
-        .client
-        .as_ref()
-        .map_or("a client of unknown name".to_owned(), |name| format!("client {name}"));
+    let name =
+        loss.client.as_ref().map_or("a client of unknown name".to_owned(), |name| format!("client {name}"));
     format!("{name}: {}; deposits, terms or agents may be missing", loss.what)
 }

@@ -69,7 +69,11 @@ pub(crate) fn check_disk(data: &Path, report: &mut Report) {
         }
         Err(error) => {
             let what = format!("{}: cannot write: {error}", folder.display());
-            report.fail("disk", what, "free space, change the permissions, or name another folder with --data");
+            report.fail(
+                "disk",
+                what,
+                "free space, change the permissions, or name another folder with --data",
+            );
         }
     }
 }

@@ -76,9 +76,7 @@ pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut 
             std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
         match found {
             Some(file) => report.pass(program, file.display().to_string()),
-            None => {
-                report.warn(program, "not found: nodes that call it fail", "install it, or correct PATH")
-            }
+            None => report.warn(program, "not found: nodes that call it fail", "install it, or correct PATH"),
         }
     }
 }
@@ -90,11 +88,9 @@ fn check_sandbox(config: &Config, data: Option<&Path>, report: &mut Report) {
             let what = format!("disabled: {UNCONFINED}");
             report.warn("sandbox", what, "to enable it, remove sandbox = false from [tools.shell]");
         }
-        (true, Sandbox::Partial) => report.warn(
-            "sandbox",
-            format!("partial: {CONFINED}; {OLD_LANDLOCK}"),
-            "use Linux 6.12 or later",
-        ),
+        (true, Sandbox::Partial) => {
+            report.warn("sandbox", format!("partial: {CONFINED}; {OLD_LANDLOCK}"), "use Linux 6.12 or later")
+        }
         (true, Sandbox::None) => {
             report.warn("sandbox", format!("not supported by this system: {UNCONFINED}"), NO_LANDLOCK);
         }

@@ -7,7 +7,8 @@ use crate::cli::exit::Failure;
 use crate::cli::output::units::plural;
 use crate::cli::session::Session;
 
-const ODD: &str = "do not change the folder, and keep a copy of it; `ostler credit CLIENT AMOUNT` corrects a balance";
+const ODD: &str =
+    "do not change the folder, and keep a copy of it; `ostler credit CLIENT AMOUNT` corrects a balance";
 
 /// Recomputes the credits of every metered client from its records, and counts unfinished jobs.
 pub(crate) async fn check_market(session: &mut Session, report: &mut Report) -> Result<(), Failure> {

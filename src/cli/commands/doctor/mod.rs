@@ -37,7 +37,11 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
     check_configuration(globals, &config, data.as_deref(), &mut report);
     check_programs(&config, data.as_deref(), &mut report);
     let Some(data) = data else {
-        report.warn("data folder", "none: runs are kept in memory, and are lost at the end of the command", IN_MEMORY);
+        report.warn(
+            "data folder",
+            "none: runs are kept in memory, and are lost at the end of the command",
+            IN_MEMORY,
+        );
         return Ok(report.end());
     };
     let place = data.display();
@@ -47,7 +51,9 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
         check_store(globals, &data, args.repair, &mut report).await?;
     } else if let Err(error) = Store::check_place(&data) {
         let advice = match error {
-            OpenError::LeadsNowhere { .. } => "create that folder, or name another with --data or OSTLER_DATA",
+            OpenError::LeadsNowhere { .. } => {
+                "create that folder, or name another with --data or OSTLER_DATA"
+            }
             _ => "name another with --data or OSTLER_DATA",
         };
         report.fail("data folder", error.to_string(), advice);
@@ -89,7 +95,9 @@ async fn check_store(
         Err(OpenError::Held { pid, .. }) => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
             if repairs {
-                return Err(Failure::store(format!("journal: held by {who}; repair it after that process has ended")));
+                return Err(Failure::store(format!(
+                    "journal: held by {who}; repair it after that process has ended"
+                )));
             }
             let what = format!("held by {who}: checksums and index were not checked");
             report.warn("journal", what, "to check them too, repeat after that process has ended");

@@ -36,7 +36,7 @@ pub(crate) async fn check_pipelines(session: &mut Session, report: &mut Report) 
             if let Some(first) = pipeline::stage_problems(line.pipeline.as_str(), stage).first() {
                 let what = format!("{name}: {first}; {} dead letters in all", stage.parked_total);
                 let of = [line.pipeline.as_str(), stage.stage.as_str()];
-                let advice = match stage.state.as_str() {
+                let advice = match stage.state.as_ref() {
                     "stopped" | "down" => {
                         format!("to release it: `{}`", hints::command("pipeline release", &of, ""))
                     }

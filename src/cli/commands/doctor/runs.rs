@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{
-    ClientRow, DamagedResult, Health, ResultsCheck, RunLine, RunList, Summary,
-};
+use ostler_server::wire::{ClientRow, DamagedResult, Health, ResultsCheck, RunLine, RunList, Summary};
 
 use crate::cli::commands::doctor::report::{PROBLEMS_SHOWN_MAX, Report};
 use crate::cli::commands::doctor::{RESTORE, damage};
@@ -28,7 +26,9 @@ impl Unfinished {
         self.in_doubt += line.waiting.iter().filter(|waiting| waiting.id.is_none()).count();
         match line.status {
             RunStatus::Queued if line.is_idle() => self.idle += 1,
-            RunStatus::Waiting if line.waiting.iter().any(|waiting| waiting.id.is_some()) => self.waiting += 1,
+            RunStatus::Waiting if line.waiting.iter().any(|waiting| waiting.id.is_some()) => {
+                self.waiting += 1
+            }
             RunStatus::Suspended => self.suspended.push(line.clone()),
             _ => {}
         }
@@ -44,8 +44,7 @@ impl Unfinished {
             report.warn("waiting", what, "`ostler approvals` lists the requests");
         }
         if self.in_doubt > 0 {
-            let what =
-                format!("{} whose effect is unknown", plural(self.in_doubt, "attempt"));
+            let what = format!("{} whose effect is unknown", plural(self.in_doubt, "attempt"));
             report.warn("in doubt", what, "`ostler ps` lists the commands that resolve them");
         }
         for RunLine { run, plan, reason, .. } in self.suspended.iter().take(PROBLEMS_SHOWN_MAX) {

@@ -96,10 +96,16 @@ mod tests {
         let known: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
         assert_eq!(known, files);
         for code in DiagnosticCode::ALL {
-            assert!(page(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+            assert!(
+                page(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))),
+                "{code}"
+            );
         }
         for code in DenialCode::ALL {
-            assert!(page(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+            assert!(
+                page(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))),
+                "{code}"
+            );
         }
         for code in SpecFault::CODES {
             let page = page(code).unwrap_or_default();

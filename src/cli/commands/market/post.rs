@@ -7,7 +7,7 @@ use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
 use ostler_kernel::id::AgentId;
 use ostler_kernel::market::Stage;
-use ostler_server::wire::{JobRow, JobList, JobRequest};
+use ostler_server::wire::{JobList, JobRequest, JobRow};
 
 use crate::cli::arguments::bounds::Bounds;
 use crate::cli::arguments::{Globals, bounds, plan};
@@ -39,8 +39,7 @@ pub(crate) async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failur
     let mut signals = Signals::listen()?;
     let mut session = Session::open(globals, Path::new(&request.workspace), AccessMode::Create).await?;
     if args.detach && !session.client.is_remote() {
-        let what =
-            "--detach: no process holds the data folder to execute the job; omit the option";
+        let what = "--detach: no process holds the data folder to execute the job; omit the option";
         return session.stop_with(Failure::invalid(what.to_owned())).await;
     }
     // The request contains the job's id, so that it is idempotent.
@@ -102,8 +101,7 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
 
 /// Waits until a job is at this stage or beyond. A process that is shutting down advances no job.
 async fn wait_for_stage(client: &Client, job: &str, stage: Stage) -> Result<JobRow, ApiError> {
-    let line: JobRow =
-        client.get(&format!("/v1/market/{}?at={}", path_segment(job), stage.as_str())).await?;
+    let line: JobRow = client.get(&format!("/v1/market/{}?at={}", path_segment(job), stage.as_str())).await?;
     if line.stage >= stage { Ok(line) } else { Err(ApiError::NotSent(result_text(&line))) }
 }
 
@@ -161,7 +159,8 @@ fn print_contract(line: &JobRow, out: &mut Out) {
         return;
     }
     let (winner, price) = (line.winner.as_ref().map_or("-", AgentId::as_str), line.price.unwrap_or(0));
-    let score = line.proposals.iter().find(|it| it.agent.as_str() == winner).map_or(0, |proposal| proposal.score);
+    let score =
+        line.proposals.iter().find(|it| it.agent.as_str() == winner).map_or(0, |proposal| proposal.score);
     out.line(format!(
         "job {job}: {}\n  {winner} won the contract for {price} of at most {budget} credits; its proposal scored {score} of 10000",
         harmless_line(title)

@@ -49,7 +49,12 @@ pub(crate) async fn events(globals: &Globals, args: &EventsArgs) -> Result<u8, F
     ended
 }
 
-async fn print_events(client: &Client, globals: &Globals, args: &EventsArgs, follows: bool) -> Result<(), Failure> {
+async fn print_events(
+    client: &Client,
+    globals: &Globals,
+    args: &EventsArgs,
+    follows: bool,
+) -> Result<(), Failure> {
     let after = args.from.map(|from| format!("&after={}", from.get() - 1)).unwrap_or_default();
     let until = if follows { "forever" } else { "now" };
     let path = format!("{}/events?until={until}{after}", path(&args.pipeline));

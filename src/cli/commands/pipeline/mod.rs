@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use ostler::pipeline_file::PipelineFile;
 use ostler_kernel::json::parse_value;
 use ostler_kernel::pipeline::EVENT_BYTES_MAX;
-use ostler_server::wire::{CatchUpRequest, EventRef, PipelineRow, PipelineList, PublishRequest};
+use ostler_server::wire::{CatchUpRequest, EventRef, PipelineList, PipelineRow, PublishRequest};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;
@@ -233,9 +233,8 @@ async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
         "-" => from_stdin("the event", EVENT_TEXT_BYTES_MAX)?,
         event => event.to_owned(),
     };
-    let data = parse_value(&event).map_err(|error| {
-        Failure::invalid(format!("event: {error}; put a text in quotes: '\"text\"'"))
-    })?;
+    let data = parse_value(&event)
+        .map_err(|error| Failure::invalid(format!("event: {error}; put a text in quotes: '\"text\"'")))?;
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
     let mut session = open(globals, AccessMode::Execute).await?;
     let path = format!("{}/events", path(&args.pipeline));

@@ -51,7 +51,8 @@ pub(crate) fn format_pipeline(line: &PipelineRow, columns: usize, out: &Out) -> 
                 "    events {first} to {last} are gone; the stage is told before its next event"
             ));
         }
-        lines.extend(stage_problems(line.pipeline.as_str(), stage).iter().map(|lines| format!("    {lines}")));
+        lines
+            .extend(stage_problems(line.pipeline.as_str(), stage).iter().map(|lines| format!("    {lines}")));
     }
     lines
 }

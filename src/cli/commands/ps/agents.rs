@@ -39,9 +39,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         return Ok(());
     }
     if list.agents.is_empty() {
-        status_line(
-            "no agent: a run without a named agent has a temporary one",
-        );
+        status_line("no agent: a run without a named agent has a temporary one");
         return Ok(());
     }
     let columns = out.columns();
@@ -90,7 +88,7 @@ mod tests {
     use ostler_server::wire::TreeRow;
     use serde_json::{Value, json};
 
-    use crate::cli::commands::ps::tree::{format_tree, add_rows};
+    use crate::cli::commands::ps::tree::{add_rows, format_tree};
     use crate::cli::output::table::tests::no_line_is_longer;
 
     fn agent(name: &str, client: &str) -> AgentRow {

@@ -1,6 +1,6 @@
 //! The table of clients.
 
-use ostler_server::wire::{ClientRow, ClientList};
+use ostler_server::wire::{ClientList, ClientRow};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;

@@ -1,7 +1,7 @@
 //! The table of runs.
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientRow, ClientList, RunLine, RunList, Waiting};
+use ostler_server::wire::{ClientList, ClientRow, RunLine, RunList, Waiting};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;

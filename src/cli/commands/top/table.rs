@@ -139,7 +139,12 @@ pub(crate) fn columns(shares: &[ClientShare], room: usize) -> Vec<(Column, usize
         let head = width(column.head()) + usize::from(column != C::Parked);
         let preferred = cells.max().unwrap_or(0).max(head);
         let min_width = if column == C::Client { preferred.min(CLIENT_NAME_KEPT) } else { preferred };
-        Extent { preferred, min_width, narrow_rank: 0, hide_rank: LEFT_OUT.iter().position(|out| *out == column) }
+        Extent {
+            preferred,
+            min_width,
+            narrow_rank: 0,
+            hide_rank: LEFT_OUT.iter().position(|out| *out == column),
+        }
     });
     let widths = layout(&extents, room);
     COLUMNS.into_iter().zip(widths).filter_map(|(column, wide)| Some((column, wide?))).collect()

@@ -16,7 +16,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let mut states: Vec<(&str, usize)> = Vec::new();
     let interrupted: BTreeSet<&String> = summary.interrupted.iter().collect();
     for (node, state) in &summary.nodes {
-        let state = if cut_off.contains(node) { INTERRUPTED } else { state };
+        let state = if interrupted.contains(node) { INTERRUPTED } else { state };
         match states.iter_mut().find(|(name, _)| *name == state) {
             Some((_, count)) => *count += 1,
             None => states.push((state, 1)),

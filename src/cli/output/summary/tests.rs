@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
 use ostler_kernel::run::{RunOutcome, RunStatus};
-use ostler_server::wire::{RootCause, GraphNode, GraphView, ReliabilityBounds, Summary, Waiting};
+use ostler_server::wire::{GraphNode, GraphView, ReliabilityBounds, RootCause, Summary, Waiting};
 
 use super::figures::figure_lines;
 use super::outputs::{OUTPUTS_MAX, Output};
