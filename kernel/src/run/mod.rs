@@ -96,7 +96,7 @@ use ordered_joins::OrderedJoins;
 /// The state of one run. Holds no clock and no handle: time, ids and the planner arrive with each input.
 ///
 /// Nodes are addressed by their index in the current plan, in the order of ids. A new plan version changes the indices;
-/// [`Run::derive`] then computes every dependent field.
+/// `Run::derive` then computes every dependent field.
 #[derive(Debug, Clone)]
 pub struct Run {
     plan: Arc<Plan>,
