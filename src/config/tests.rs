@@ -12,19 +12,19 @@ fn refused(text: &str, expected: Expect) {
 fn unknown_keys_name_the_known_one_that_was_meant() {
     refused(
         "[stroe]\nurl = 'memory:'\n",
-        expect![[r#"ostler.toml:1:2: unknown key "stroe": did you mean "store"?"#]],
+        expect![[r#"ostler.toml:1:2: unknown key "stroe"; did you mean "store"?"#]],
     );
     refused(
         "[tools.http]\negress_alow = []\n",
-        expect![[r#"ostler.toml:2:1: unknown key "egress_alow": did you mean "egress_allow"?"#]],
+        expect![[r#"ostler.toml:2:1: unknown key "egress_alow"; did you mean "egress_allow"?"#]],
     );
     refused(
         "[clients.acme]\ntier = 'contract'\n",
-        expect![[r#"ostler.toml:2:8: unknown value "contract": use contracted or marketplace"#]],
+        expect![[r#"ostler.toml:2:8: unknown value "contract"; use contracted or marketplace"#]],
     );
     refused(
         "[clients.acme]\nfoo = 1\n",
-        expect![[r#"ostler.toml:2:1: unknown key "foo": use one of weight, tier"#]],
+        expect![[r#"ostler.toml:2:1: unknown key "foo"; use one of weight, tier"#]],
     );
 }
 
@@ -32,43 +32,43 @@ fn unknown_keys_name_the_known_one_that_was_meant() {
 fn values_out_of_range_are_named() {
     refused(
         "[store]\nurl = 'postgres://x'\n",
-        expect![[r#"ostler.toml:2:7: "postgres://x" is no store: use "file:PATH" or "memory:""#]],
+        expect![[r#"ostler.toml:2:7: unknown store "postgres://x": use "file:PATH" or "memory:""#]],
     );
     refused(
         "[clients.acme]\nweight = 0\n",
-        expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
+        expect!["ostler.toml:2:10: the weight of client acme is 0; set 1 to 1000000"],
     );
     refused(
         "[clients.\"a b\"]\nweight = 1\n",
-        expect![[r#"ostler.toml:1:10: "a b" is not a client name: a name is 1 to 64 of A-Z a-z 0-9 . _ -"#]],
+        expect![[r#"ostler.toml:1:10: "a b" is not a client name; use 1 to 64 of A-Z a-z 0-9 . _ -"#]],
     );
     refused(
         "[shutdown]\nwait = '25h'\n",
         expect![[
-            r#"ostler.toml:2:8: the shutdown wait must be between 0 and 24h: give it a span up to 24h, such as "30s""#
+            r#"ostler.toml:2:8: the shutdown wait must be between 0 and 24h; set a duration such as "30s""#
         ]],
     );
     refused(
         "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
         expect![[
-            r#"ostler.toml:3:9: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#
+            r#"ostler.toml:3:9: scope r caps fs.raed, which is not among its tools; did you mean "fs.read"?"#
         ]],
     );
     refused(
         "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.read' = 3}\n",
-        expect!["ostler.toml:3:21: the cap of fs.read in scope r is 3: a cap is 0, 1 or 2"],
+        expect!["ostler.toml:3:21: the cap of fs.read in scope r is 3; set 0, 1 or 2"],
     );
     refused(
         "[evaluation.weights.law]\nquality = 0.5\nspeed = 0.55\n",
-        expect![[
-            r#"ostler.toml:1:21: domain law: the weights add up to 1.05, not to 1: set weights from 0 to 1, such as 0.25, with a sum of 1"#
-        ]],
+        expect![
+            "ostler.toml:1:21: domain law: the weights add up to 1.05, not to 1; set weights from 0 to 1, such as 0.25, with a sum of 1"
+        ],
     );
     refused(
         "[evaluation.weights.law]\nquality = -0.5\nspeed = 1.5\n",
         expect![[r#"
-            ostler.toml:2:11: domain law: the weight of quality is -0.5, which is not within 0 and 1: set weights from 0 to 1, such as 0.25, with a sum of 1
-            ostler.toml:3:9: domain law: the weight of speed is 1.5, which is not within 0 and 1: set weights from 0 to 1, such as 0.25, with a sum of 1"#]],
+            ostler.toml:2:11: domain law: the weight of quality is -0.5, which is not within 0 and 1; set weights from 0 to 1, such as 0.25, with a sum of 1
+            ostler.toml:3:9: domain law: the weight of speed is 1.5, which is not within 0 and 1; set weights from 0 to 1, such as 0.25, with a sum of 1"#]],
     );
     refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
 }
@@ -104,8 +104,8 @@ fn a_span_has_its_unit() {
 fn runs_are_kept_for_some_time_and_no_longer_than_a_limit() {
     let most = RetentionConfig::KEEP_DAYS_MAX;
     let told = format!(
-        "ostler.toml:2:8: the retention must be above zero and at most {most} days: give it a span above zero, up to {most}d, \
-         such as \"30d\"; without it they are kept for ever"
+        "ostler.toml:2:8: the retention must be above zero and at most {most} days; set a duration such as \"30d\", \
+         or remove `keep` to keep runs for ever"
     );
     for (keep, is_taken) in [
         ("-1ms", false),
@@ -133,12 +133,12 @@ fn a_scope_names_tools_that_there_are_unless_others_may_be_added() {
         ("'fs.read'", None),
         (
             "'fs.read', 'fs.raed'",
-            Some("2:21: scope r names the unknown tool \"fs.raed\": did you mean \"fs.read\"?"),
+            Some("2:21: scope r names the unknown tool \"fs.raed\"; did you mean \"fs.read\"?"),
         ),
         (
             "'no.such.tool'",
             Some(
-                "2:10: scope r names the unknown tool \"no.such.tool\": remove it; known tools: fs.list, fs.read, \
+                "2:10: scope r names the unknown tool \"no.such.tool\"; remove it; known tools: fs.list, fs.read, \
                  shell.run",
             ),
         ),
@@ -156,7 +156,7 @@ fn a_cap_is_not_said_to_be_meant_for_a_name_that_is_no_tool() {
     let text = "[scopes.r]\ntools = ['fs.raed']\ncaps = {'fs.read' = 1}\n";
     let told = Config::parse_for("x", text, &tools).unwrap_err().to_string();
     assert!(told.contains("did you mean \"fs.read\"?") && !told.contains("mean \"fs.raed\""), "{told}");
-    assert!(told.contains("name the tool in `tools` too"), "{told}");
+    assert!(told.contains("add the tool to `tools`"), "{told}");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_cap_of_a_tool_that_no_scope_names_is_told_what_it_may_be_meant_for() {
         let text = format!("[scopes.r]\ncaps = {{'{cap}' = 0}}\n");
         Config::parse_for("x", &text, &tools).unwrap_err().to_string()
     };
-    let what = |cap: &str| format!("x:2:9: scope r caps {cap}, which is not among its tools: ");
+    let what = |cap: &str| format!("x:2:9: scope r caps {cap}, which is not among its tools; ");
     assert_eq!(told("fs.raed"), what("fs.raed") + "did you mean \"fs.read\"? add it to `tools` too");
     assert_eq!(told("fs.read"), what("fs.read") + "add the tool to `tools`, or remove its cap");
 }

@@ -248,7 +248,7 @@ fn a_whole_number_beyond_its_type_is_too_large() {
         let text = format!("id: p\nnodes:\n  - id: a\n    tool: fs.list\n    {line}\n");
         let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
         let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
-        let help = if help.is_empty() { String::new() } else { format!("give it {help}") };
+        let help = if help.is_empty() { String::new() } else { format!("use {help}") };
         assert_eq!((&found.detail, &found.help), (&format!("expected {detail}"), &help), "{line}");
     }
     let text = "id: p\npolicy: {slots: 5000000000}\nnodes: []\n";
@@ -573,10 +573,10 @@ fn missing_and_idle_parameters_are_named() {
            ·     ───────
          2 │ nodes:
            ╰────
-did you mean           help: "nam"?
+          help: did you mean "nam"?
         parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
 
-          × "${}" is no parameter
+          × "${}" is not a parameter
            ╭─[p.yaml:3:43]
          2 │ nodes:
          3 │   - {id: a, tool: fs.list, params: {path: "${}"}}
