@@ -53,7 +53,7 @@ pub use ostler_actors::{
 pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
 pub use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, StageSpec};
-pub use ostler_kernel::port::{ChildRunSpec, ChildRunResult};
+pub use ostler_kernel::port::{ChildRunResult, ChildRunSpec};
 pub use ostler_kernel::run::{RunStatus, WaitReason};
 
 #[cfg(doctest)]
