@@ -69,7 +69,8 @@ pub use messages::submission::{Submission, SubmitError, Term};
 pub use messages::verdict::{EvaluationError, VerdictRequest};
 pub use ostler_scheduler::AGENT_WEIGHT;
 pub use pipelines::{
-    DeadLetterRow, Gap, Outbox, PipelineError, PipelineEvent, PipelineRow, PublishError, Stage, StageError, StageRow,
+    DeadLetterRow, Gap, Outbox, PipelineError, PipelineEvent, PipelineRow, PublishError, Stage, StageError,
+    StageRow,
 };
 pub use run::suspended_runs::CHECKPOINTED;
 pub use scheduler::QueueRow;

@@ -1,5 +1,5 @@
-//! Who pays: terms, credits, and accounts that outlive the process.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Clients: terms, credits, and accounts that outlive the process.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{Hold, PATIENCE, plan, system, within};
 use ostler_actors::{
-    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Submission, System, SystemConfig,
-    Weight,
+    ClientChange, ClientConfig, ClientError, ClientRow, ClientTier, Limits, Measures, Submission, System,
+    SystemConfig, Weight,
 };
 use ostler_kernel::client_terms::DepositError;
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Failure, Outcome, RunOpened};
@@ -28,7 +28,7 @@ async fn row(system: &System, client: &str) -> ClientRow {
     system.clients().await.into_iter().find(|row| row.client.as_str() == client).unwrap()
 }
 
-/// The client, once it is like that.
+/// Waits for a state of the client; returns the row.
 async fn until(system: &System, client: &str, is: impl Fn(&ClientRow) -> bool) -> ClientRow {
     let looked = async {
         loop {
@@ -46,7 +46,7 @@ fn credits(credits: i64) -> ClientChange {
     ClientChange { credits: Some(credits), ..ClientChange::default() }
 }
 
-/// What the attempts of a run cost, by its records.
+/// Recorded cost of a run's attempts.
 fn cost(journal: &dyn Journal, client: &str, run: RunId) -> i64 {
     let records = journal.read(StreamId::run(&client.into(), run), Seq(0), usize::MAX).unwrap();
     let costs = records.iter().map(|record| match &record.event {
@@ -80,7 +80,7 @@ async fn no_more_is_taken_back_than_is_left_beside_what_runs_holds() {
 async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited_whatever_process_asks() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
     let journal = Arc::new(MemoryJournal::default());
-    // Of another tool nothing is known after the first attempt: it is expected to cost as much.
+    // A tool without history is expected to cost as much as its first attempt.
     let other = Hold::new("other", Effect::Read, Idempotency::Natural);
     let first = system(journal.clone(), vec![hold.clone(), other.clone()]).await;
     first.change_client("acme", credits(100)).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited
     hold.started().await;
     assert_eq!(row(&first, "acme").await.left, Some(0), "what runs holds what it is expected to cost");
     hold.go(1);
-    // What it cost is at least one credit, so a second attempt is not paid for.
+    // Each attempt costs at least one credit, so a second attempt is not affordable.
     let parked = until(&first, "acme", |row| row.parked && row.queued == 1).await;
     let spent = cost(&*journal, "acme", run);
     assert_eq!((parked.left, parked.running), (Some(100 - spent), 0));
@@ -147,14 +147,14 @@ async fn what_cannot_be_changed_is_refused_by_a_reason_and_changes_nothing() {
     }
     assert_eq!(system.clients().await, before);
     assert_eq!(journal.clients().unwrap(), []);
-    // What the configuration states stays, also beside credits.
+    // Configured values stay, also beside credits.
     system.change_client("fixed", credits(50)).await.unwrap();
     let fixed = row(&system, "fixed").await;
-    assert_eq!((fixed.weight, fixed.contracted, fixed.left), (7, true, Some(50)));
+    assert_eq!((fixed.weight, fixed.tier, fixed.left), (7, ClientTier::Contracted, Some(50)));
     system.change_client("acme", served(Weight::OfCredits)).await.unwrap();
     system.change_client("acme", credits(2_500)).await.unwrap();
     let acme = row(&system, "acme").await;
-    assert_eq!((acme.weight, acme.weight_from, acme.contracted), (250, "credits", true));
+    assert_eq!((acme.weight, &*acme.weight_from, acme.tier), (250, "credits", ClientTier::Contracted));
     system.shutdown().await;
 }
 
@@ -164,19 +164,19 @@ async fn what_a_change_leaves_out_stays_as_it_is() {
     let terms = async |change: ClientChange| {
         system.change_client("acme", change).await.unwrap();
         let acme = row(&system, "acme").await;
-        (acme.weight, acme.weight_from, acme.contracted, acme.left)
+        (acme.weight, acme.weight_from.to_string(), acme.tier == ClientTier::Contracted, acme.left)
     };
     let weight = |weight| ClientChange { weight: Some(weight), ..ClientChange::default() };
     let tier = |contracted| ClientChange { contracted: Some(contracted), ..ClientChange::default() };
-    assert_eq!(terms(tier(true)).await, (100, "default", true, None));
-    assert_eq!(terms(weight(Weight::Chosen(300))).await, (300, "chosen", true, None));
-    assert_eq!(terms(credits(50)).await, (300, "chosen", true, Some(50)));
-    assert_eq!(terms(tier(false)).await, (300, "chosen", false, Some(50)));
-    assert_eq!(terms(weight(Weight::OfCredits)).await, (10, "credits", false, Some(50)));
+    assert_eq!(terms(tier(true)).await, (100, "default".to_owned(), true, None));
+    assert_eq!(terms(weight(Weight::Chosen(300))).await, (300, "chosen".to_owned(), true, None));
+    assert_eq!(terms(credits(50)).await, (300, "chosen".to_owned(), true, Some(50)));
+    assert_eq!(terms(tier(false)).await, (300, "chosen".to_owned(), false, Some(50)));
+    assert_eq!(terms(weight(Weight::OfCredits)).await, (10, "credits".to_owned(), false, Some(50)));
     system.shutdown().await;
 }
 
-/// Writes down its calls, in order.
+/// Logs its calls in order.
 struct Note {
     spec: ToolSpec,
     calls: Mutex<Vec<String>>,
@@ -208,7 +208,7 @@ impl Tool for Note {
     }
 }
 
-/// A system of so many slots with one configured client.
+/// A system with one configured client.
 async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots: u32) -> System {
     let scope = Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
     let config = SystemConfig {
@@ -226,6 +226,7 @@ async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots:
         clients: vec![ClientConfig { name: "fixed".into(), weight: 7, contracted: true }],
         measures: Measures::default(),
         evaluation: Default::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     System::start(config).await.unwrap()
 }
@@ -280,7 +281,7 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
     system.shutdown().await;
 }
 
-/// Steps of each run in the test below that are counted; all of them may be queued at once.
+/// Logged steps of each run in the test below; all of them may be queued at once.
 const NOTES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,7 +293,8 @@ async fn of_one_client_the_older_run_goes_first() {
     hold.started().await;
     let mut runs = Vec::new();
     for (at, who) in ["a", "b", "c"].into_iter().enumerate() {
-        // The later ones are longer, which counts within a run alone. All steps that are counted are queued before any begins.
+        // Later steps have a higher cost, which counts within a run only. All logged steps are queued before any
+        // begins.
         let note = |step: usize| json!({"id": format!("n{step}"), "tool": "note", "params": {"who": who}});
         let then = |step: usize| {
             let deps = if step == 0 { vec!["n0".to_owned()] } else { vec![format!("t{}", step - 1)] };
@@ -302,7 +304,7 @@ async fn of_one_client_the_older_run_goes_first() {
         let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": nodes})));
         runs.push(system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap());
         until(&system, "acme", |row| row.queued == (NOTES * (at + 1)) as u64).await;
-        // The next one is opened later, by a clock that may be a millisecond behind this one.
+        // The next run is opened later, by a clock that may be a millisecond behind.
         let opened = system.runs(false).unwrap().into_iter().map(|row| row.opened_ms).max().unwrap();
         let now_ms = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
         common::until(async || now_ms() > opened + 1).await;
@@ -361,7 +363,7 @@ async fn nodes_for_which_the_run_queue_has_no_room_wait_and_then_run() {
 async fn what_runs_are_worth_bends_the_weight_of_their_client_and_outlives_the_process() {
     let journal = Arc::new(MemoryJournal::default());
     let first = system(journal.clone(), Vec::new()).await;
-    // One renders what it should; of the other, every result breaks its contract.
+    // `good` renders its output; every result of `bad` breaks the contract.
     for (client, contract) in [("good", json!([])), ("bad", json!([{"method": "schema", "spec": false}]))] {
         let params = json!({"template": "x", "values": {}});
         let mut node = json!({"id": "n", "tool": "text.render", "params": params, "retries": 0});
@@ -376,7 +378,7 @@ async fn what_runs_are_worth_bends_the_weight_of_their_client_and_outlives_the_p
     }
     let good = until(&first, "good", |row| row.weight_served == 125).await;
     assert_eq!((good.reputation_pm, good.weight), (Some(1_000), 100));
-    // Only its speed is what it should be, and nothing was revised: 250 of 750.
+    // Only speed scores, and nothing was revised: 250 of 750.
     let bad = until(&first, "bad", |row| row.weight_served < 100).await;
     assert_eq!((bad.reputation_pm, bad.weight_served), (Some(333), 91));
     first.shutdown().await;

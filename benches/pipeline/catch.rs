@@ -81,6 +81,7 @@ async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) ->
         clients: Vec::new(),
         measures: Measures::default(),
         evaluation: Default::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     System::start(config).await.unwrap()
 }

@@ -128,6 +128,7 @@ impl From<RunError> for Problem {
                 AnswerError::TooLate { .. } => (StatusCode::CONFLICT, "too_late"),
             },
             RunError::NoResult { .. } => (StatusCode::NOT_FOUND, "no_result"),
+            RunError::NotAsked => (StatusCode::CONFLICT, "not_asked"),
             RunError::Result(_) => (StatusCode::UNPROCESSABLE_ENTITY, "result_refused"),
             RunError::Fold(_) => (StatusCode::INTERNAL_SERVER_ERROR, "journal_illegal"),
             RunError::Journal(error) => return error.into(),

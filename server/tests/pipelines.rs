@@ -27,6 +27,7 @@ async fn api() -> Router {
         clients: Vec::new(),
         measures: Measures::default(),
         evaluation: Default::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     router(System::start(config).await.unwrap())
 }

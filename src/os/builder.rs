@@ -9,6 +9,7 @@ use ostler_actors::{Evaluating, Program, RunError, System, SystemConfig};
 use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, Journal, Judge, Tool};
+use ostler_kernel::run::{Planner, StaticPlanner};
 use ostler_server::{ChildPrograms, ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Options, Store};
 
@@ -30,6 +31,7 @@ pub struct OstlerBuilder {
     tools: Vec<Arc<dyn Tool>>,
     gate: Option<GatePolicy>,
     judge: Option<Arc<dyn Judge>>,
+    planner: Option<Arc<dyn Planner>>,
     slots: Option<u32>,
     metrics: Option<SocketAddr>,
     without_resume: bool,
@@ -119,6 +121,12 @@ impl OstlerBuilder {
         OstlerBuilder { judge: Some(Arc::new(judge)), ..self }
     }
 
+    /// Sets the planner, which writes patches for failed nodes and new versions of plans, instead of
+    /// [`StaticPlanner`](crate::kernel::run::StaticPlanner).
+    pub fn planner(self, planner: impl Planner + 'static) -> Self {
+        OstlerBuilder { planner: Some(Arc::new(planner)), ..self }
+    }
+
     /// Sets the number of concurrent attempts, at least 1. Default: eight per core.
     pub fn slots(self, slots: u32) -> Self {
         OstlerBuilder { slots: Some(slots.max(1)), ..self }
@@ -198,6 +206,7 @@ impl OstlerBuilder {
             clients: self.config.clients(),
             measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
             evaluation: Evaluating { domains: self.config.domains(), judge: self.judge },
+            planner: self.planner.unwrap_or_else(|| Arc::new(StaticPlanner)),
         })
         .await?;
         if !self.without_resume {

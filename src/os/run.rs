@@ -7,7 +7,9 @@ use ostler_actors::{
     Submission, SubmitError, System, VerdictRequest,
 };
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{Artifact, Seq};
+use ostler_kernel::run::Patch;
 
 /// A handle of an agent.
 #[derive(Clone)]
@@ -118,6 +120,26 @@ impl Run {
     /// See [`RunError`].
     pub async fn approvals(&self) -> Result<Vec<Approval>, RunError> {
         self.system.approvals(self.id).await
+    }
+
+    /// Answers a request for a patch to which the planner said
+    /// [`Later`](crate::kernel::run::PlannerAnswer::Later); `None` refuses. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotAsked`], or see [`RunError`].
+    pub async fn answer_patch(&self, node: &str, patch: Option<Patch>) -> Result<(), RunError> {
+        self.system.answer_patch(self.id, NodeId::from(node), patch).await
+    }
+
+    /// Answers a replan request to which the planner said
+    /// [`Later`](crate::kernel::run::PlannerAnswer::Later); `None` refuses. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotAsked`], or see [`RunError`].
+    pub async fn answer_replan(&self, delta: Option<Delta>) -> Result<(), RunError> {
+        self.system.answer_replan(self.id, delta).await
     }
 
     /// Cancels a node, and the nodes that depend on it. Durable on return.

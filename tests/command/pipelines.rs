@@ -125,6 +125,7 @@ fn within(world: &World, act: impl AsyncFn(&System)) {
             clients: Vec::new(),
             measures: Measures::default(),
             evaluation: Default::default(),
+            planner: Arc::new(ostler_kernel::run::StaticPlanner),
         };
         let system = Arc::new(System::start(config).await.unwrap());
         act(&system).await;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, Journal, Judge};
+use ostler_kernel::run::Planner;
 
 use crate::attempts::child_runs::ChildRunSlot;
 use crate::attempts::executor::Executor;
@@ -37,6 +38,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) measures: Measures,
     pub(crate) evaluation: Evaluating,
+    pub(crate) planner: Arc<dyn Planner>,
 }
 
 impl Parts {
@@ -47,7 +49,7 @@ impl Parts {
         toolbox: Arc<Toolbox>,
         ledger: Ledger,
     ) -> RunServices {
-        let Parts { artifacts, gate, run_slots, limits, measures, evaluation } = self;
+        let Parts { artifacts, gate, run_slots, limits, measures, evaluation, planner } = self;
         let Evaluating { domains, judge } = evaluation;
         let (domains, ledger) = (Arc::new(domains), Arc::new(ledger));
         let mailboxes = Arc::new(Mailboxes::default());
@@ -101,7 +103,7 @@ impl Parts {
             market,
             evaluation: Arc::new(evaluation),
             gatekeeper,
-            kernel: KernelContext { toolbox, domains, run_slots, clock },
+            kernel: KernelContext { toolbox, domains, run_slots, clock, planner },
             scheduler,
             executor,
             mailboxes,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use ostler_kernel::agent::{LifecycleMessage, RunLifecycle};
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{JournalError, RunRowStatus};
-use ostler_kernel::run::{Canceller, Operation};
+use ostler_kernel::run::{Canceller, Operation, Patch};
 
 use crate::api::system::System;
 use crate::api::view::RunView;
 use crate::base::error::RunError;
-use crate::messages::agent::Request;
+use crate::messages::agent::{PlannedChange, Request};
 use crate::messages::answer::NOTE_BYTES_MAX;
 use crate::messages::registry::RegistryMessage;
 use crate::run::suspended_runs;
@@ -254,6 +255,39 @@ impl System {
                 return Err(refused);
             }
         }
+    }
+
+    /// Answers a request for a patch to which the planner said [`PlannerAnswer::Later`]; `None` refuses. Durable on return;
+    /// dropping the future may or may not have answered.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotAsked`]: the run does not wait for the patch.
+    ///
+    /// [`PlannerAnswer::Later`]: ostler_kernel::run::PlannerAnswer::Later
+    pub async fn answer_patch(&self, run: RunId, node: NodeId, patch: Option<Patch>) -> Result<(), RunError> {
+        self.planned(run, PlannedChange::Patch(node, patch.map(Box::new))).await
+    }
+
+    /// Answers a replan request to which the planner said [`PlannerAnswer::Later`]; otherwise as
+    /// [`System::answer_patch`]. An invalid delta is recorded as a refused replan.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotAsked`]: the run does not wait for a replan.
+    ///
+    /// [`PlannerAnswer::Later`]: ostler_kernel::run::PlannerAnswer::Later
+    pub async fn answer_replan(&self, run: RunId, delta: Option<Delta>) -> Result<(), RunError> {
+        self.planned(run, PlannedChange::Replan(delta.map(Box::new))).await
+    }
+
+    /// A run that is not driven waits for no planner: loading it counts an open request as refused.
+    async fn planned(&self, run: RunId, change: PlannedChange) -> Result<(), RunError> {
+        self.row(run)?;
+        if !self.services.active_runs.has(run) {
+            return Err(RunError::NotAsked);
+        }
+        self.tell(run, Request::Planned(change)).await
     }
 
     async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {

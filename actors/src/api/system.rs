@@ -8,6 +8,7 @@ use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::AgentId;
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
+use ostler_kernel::run::Planner;
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::{Semaphore, watch};
@@ -49,6 +50,8 @@ pub struct SystemConfig {
     pub measures: Measures,
     /// Weights and judge of evaluations.
     pub evaluation: Evaluating,
+    /// Writes patches and new versions of plans; [`StaticPlanner`](ostler_kernel::run::StaticPlanner) by default.
+    pub planner: Arc<dyn Planner>,
 }
 
 /// Time limit for actors to report their state.
@@ -88,10 +91,10 @@ impl System {
     /// The same with other limits.
     pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
         let SystemConfig {
-            journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, ..
+            journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, planner, ..
         } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
-        let parts = Parts { artifacts, gate, run_slots, limits, measures, evaluation };
+        let parts = Parts { artifacts, gate, run_slots, limits, measures, evaluation, planner };
         let services = Arc::new(parts.assemble(journal, Arc::new(Toolbox::new(tools)?), ledger));
         let pipelines = PipelineMap::new(Arc::clone(&services.journal), services.measures.clone(), limits);
         let pipelines = Arc::new(pipelines);

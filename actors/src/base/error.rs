@@ -51,6 +51,9 @@ pub enum RunError {
     /// The requested change of the plan is refused.
     #[error("{0}")]
     Change(String),
+    /// The run does not wait for this answer of its planner.
+    #[error("the run does not wait for this answer of the planner: it answered already, or the request died with its process")]
+    NotAsked,
     /// The result cannot be stored.
     #[error("the result cannot be kept: {0}")]
     Result(String),

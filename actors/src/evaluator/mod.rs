@@ -185,6 +185,7 @@ mod tests {
                 clients: Vec::new(),
                 measures: Measures::recording(Arc::new(seen.clone())),
                 evaluation: Default::default(),
+                planner: Arc::new(ostler_kernel::run::StaticPlanner),
             };
             let system = System::start(config).await.unwrap();
             let this = crate::api::tree::evaluator_arguments(&system.services);

@@ -2,8 +2,9 @@
 
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::Delta;
 use ostler_kernel::port::RunRow;
-use ostler_kernel::run::Operation;
+use ostler_kernel::run::{Operation, Patch};
 use ractor::RpcReplyPort;
 use tokio::time::Instant;
 
@@ -43,10 +44,17 @@ pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
 /// A reply held back until its reason is durable.
 pub(crate) type PendingReply = (AskReply, Result<(), RunError>);
 
+/// An answer that the planner gave later; `None` refuses.
+pub(crate) enum PlannedChange {
+    Patch(NodeId, Option<Box<Patch>>),
+    Replan(Option<Box<Delta>>),
+}
+
 /// A request to a driven run, answered once the decision is durable.
 pub(crate) enum Request {
     Operate(Operation),
     Answer(AnswerRequest),
+    Planned(PlannedChange),
     /// Settle an attempt in doubt.
     Resolve(ResolveRequest),
     /// Suspend the run once its attempts have ended.

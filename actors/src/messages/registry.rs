@@ -11,9 +11,9 @@ use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::port::{JournalError, Position, RunRow};
 use ostler_kernel::run::Canceller;
 use ractor::{ActorRef, RpcReplyPort};
-use tokio::time::Instant;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
+use tokio::time::Instant;
 
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;

@@ -8,7 +8,7 @@ use ostler_kernel::run::{NodeStatus, Operation, RunInput};
 use super::driver::RunDriver;
 use crate::attempts::approval_request;
 use crate::base::error::RunError;
-use crate::messages::agent::{AskReply, Request};
+use crate::messages::agent::{AskReply, PlannedChange, Request};
 
 impl RunDriver {
     /// Decides on a request. The reply is sent once the decision is durable.
@@ -30,6 +30,7 @@ impl RunDriver {
                 }
             }
             Request::Answer(request) => request.into_input(&self.run, self.services.journal.now()),
+            Request::Planned(change) => self.planned(change),
             Request::Resolve(request) => request.into_input(&self.run),
             Request::Checkpoint => {
                 self.services.active_runs.note_resting(self.opened.run, true);
@@ -49,6 +50,20 @@ impl RunDriver {
         // The reason of a refusal may be an earlier request of this turn: the caller must find its record.
         let answer = input.map(|input| self.decide(input));
         self.writer.answers.push((reply, answer));
+    }
+
+    /// An answer of the planner, if the run still waits for one.
+    fn planned(&self, change: PlannedChange) -> Result<RunInput, RunError> {
+        match change {
+            PlannedChange::Patch(node, _) if self.run.node(&node).is_none() => {
+                Err(RunError::UnknownNode(node))
+            }
+            PlannedChange::Patch(node, patch) if self.run.is_patching(&node) => {
+                Ok(RunInput::Patched(node, patch))
+            }
+            PlannedChange::Replan(delta) if self.run.is_replanning() => Ok(RunInput::Replanned(delta)),
+            PlannedChange::Patch(..) | PlannedChange::Replan(_) => Err(RunError::NotAsked),
+        }
     }
 
     /// Asks the question of a ready node, again if its approval was given for another call. Returns whether it asked.

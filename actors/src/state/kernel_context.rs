@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::Settings;
-use ostler_kernel::run::{DecisionContext, Run, StaticPlanner};
+use ostler_kernel::run::{DecisionContext, Planner, Run};
 
 use crate::base::clock::Clock;
 use crate::state::toolbox::Toolbox;
@@ -16,6 +16,7 @@ pub(crate) struct KernelContext {
     /// Slots of a run without a limit in its plan.
     pub(crate) run_slots: u32,
     pub(crate) clock: Clock,
+    pub(crate) planner: Arc<dyn Planner>,
 }
 
 impl KernelContext {
@@ -30,7 +31,7 @@ impl KernelContext {
         act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
     ) -> T {
         let (settings, now) = (self.settings(), self.clock.now());
-        act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
+        act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &*self.planner })
     }
 
     /// True if only a person's answer moves the run. An expired request needs none.

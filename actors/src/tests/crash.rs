@@ -106,6 +106,7 @@ async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: M
         clients: Vec::new(),
         measures,
         evaluation: Default::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     System::start(config).await.unwrap()
 }
@@ -226,7 +227,10 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
         );
     }
     let row = &system.agents().await[0];
-    assert_eq!((row.state, row.reason.as_deref()), ("quarantined", Some("it failed too often: killed")));
+    assert_eq!(
+        (row.state.clone(), row.reason.as_deref()),
+        ("quarantined".into(), Some("it failed too often: killed"))
+    );
     let fourth = agent.submit(hour(&system)).await.unwrap();
     let settled = system.outcome(fourth).await.unwrap();
     assert_eq!(settled, Settled::suspended("its agent is quarantined".to_owned()));

@@ -78,6 +78,7 @@ async fn system() -> (System, Gated) {
         clients: Vec::new(),
         measures: Measures::default(),
         evaluation: Default::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     (System::start(config).await.unwrap(), tool)
 }
@@ -311,7 +312,7 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     let ill = async || system.agents().await.into_iter().find(|row| row.agent.as_str() == "ill").unwrap();
     system.outcome(parked[2]).await.unwrap();
     let reason = "it failed too often: panicked: ill was to panic";
-    assert_eq!((ill().await.state, ill().await.reason.as_deref()), ("quarantined", Some(reason)));
+    assert_eq!((ill().await.state, ill().await.reason.as_deref()), ("quarantined".into(), Some(reason)));
     let why = async |run| match system.outcome(run).await.unwrap() {
         Settled { status: RunStatus::Suspended, reason } => reason.unwrap(),
         other => panic!("{other:?}"),
@@ -339,7 +340,7 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     system.release("ill").await.unwrap();
     assert!(matches!(system.release("ill").await, Err(crate::ReleaseError::InService(_))));
     assert!(matches!(system.release("nobody").await, Err(crate::ReleaseError::Unknown(_))));
-    assert_eq!((ill().await.state, ill().await.reason), ("idle", None));
+    assert_eq!((ill().await.state, ill().await.reason), ("idle".into(), None));
     for run in parked {
         system.resume(run).await.unwrap();
         assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);

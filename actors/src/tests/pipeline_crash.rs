@@ -36,6 +36,7 @@ pub(crate) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> 
         clients: Vec::new(),
         measures,
         evaluation: Evaluating::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     System::start(config).await.unwrap()
 }
@@ -146,7 +147,7 @@ async fn a_stage_whose_actor_fails_too_often_is_down_until_it_is_released() {
         .stage(StageSpec::new("b").subscribes(["x"]).publishes(["y"]));
     let pipeline = system.create_pipeline(&spec).await.unwrap();
     sums(&pipeline, "b", "y");
-    let state = || pipeline.row().stages[1].state;
+    let state = || pipeline.row().stages[1].state.clone();
     let down = async {
         while state() != "down" {
             kill(&system, "p/b");
@@ -160,6 +161,6 @@ async fn a_stage_whose_actor_fails_too_often_is_down_until_it_is_released() {
     pipeline.release("b").await.unwrap();
     pipeline.end("a").await.unwrap();
     let end = tokio::time::timeout(SOON, pipeline.ended()).await.expect("it ends").unwrap();
-    assert_eq!((end, state()), (PipelineEnd::Ended, "ended"));
+    assert_eq!((end, state()), (PipelineEnd::Ended, "ended".into()));
     system.shutdown().await;
 }

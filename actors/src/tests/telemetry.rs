@@ -80,6 +80,7 @@ impl Life {
             clients: Vec::new(),
             measures: Measures::recording(Arc::new(seen.clone())),
             evaluation: Default::default(),
+            planner: Arc::new(ostler_kernel::run::StaticPlanner),
         };
         let system = System::start(config).await.unwrap();
         Life { system, seen, told: BTreeMap::new(), go, story: String::new() }

@@ -92,6 +92,7 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
         clients: Vec::new(),
         measures: Measures::default(),
         evaluation: Default::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     let system = System::start(config).await.unwrap();
     let credits = Some(i64::try_from(DEPOSITED).unwrap());

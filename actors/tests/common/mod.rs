@@ -1,4 +1,4 @@
-//! A system in memory, with the built-in tools, and plans as text.
+//! A system in memory with the built-in tools, and plans as text.
 
 #![allow(
     dead_code,
@@ -22,6 +22,7 @@ use ostler_kernel::port::{
     AccountRow, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Judge, Position, Recorded,
     RunRow, Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
+use ostler_kernel::run::{Planner, StaticPlanner};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
@@ -29,10 +30,9 @@ use tokio::sync::Semaphore;
 /// Attempts at once in the whole system.
 pub(crate) const SLOTS: usize = 64;
 
-/// How long a shutdown waits for what acts.
 pub(crate) const DRAIN: Duration = Duration::from_secs(5);
 
-/// Waits until it is so, by the clock on the wall: time of the test may stand still.
+/// Waits until `holds`, by real time: test time may stand still.
 pub(crate) async fn until(holds: impl AsyncFn() -> bool) {
     let begun = std::time::Instant::now();
     while !holds().await {
@@ -41,8 +41,7 @@ pub(crate) async fn until(holds: impl AsyncFn() -> bool) {
     }
 }
 
-/// What comes of an act that needs a folder that somebody has just let go of: what ends with a system may hold on to it for a moment
-/// longer.
+/// Retries an act on a folder that was just released: a task of the ended system may hold it a moment longer.
 pub(crate) async fn once_let_go<T, E>(act: impl Fn() -> Result<T, E>) -> T {
     let done = Mutex::new(None);
     until(async || {
@@ -54,7 +53,7 @@ pub(crate) async fn once_let_go<T, E>(act: impl Fn() -> Result<T, E>) -> T {
     done.into_inner().unwrap().unwrap()
 }
 
-/// How long something may take that comes at once, on a machine that is busy with other things.
+/// Upper limit for immediate events on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A system over `journal` with the built-in tools and `more`.
@@ -62,24 +61,28 @@ pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) 
     within(journal, more, Limits::default()).await
 }
 
-/// The same, with limits.
+/// Like [`system`], with limits.
 pub(crate) async fn within(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, limits: Limits) -> System {
     over(journal, Arc::new(MemoryArtifacts::default()), more, limits).await
 }
 
-/// The same, with so many slots.
 pub(crate) async fn with_slots(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, slots: usize) -> System {
     wide(slots as u32, journal, Arc::new(MemoryArtifacts::default()), more, Limits::default()).await
 }
 
-/// A system in memory whose runs somebody judges.
 pub(crate) async fn judged_by(judge: impl Judge) -> System {
     let evaluation = Evaluating { judge: Some(Arc::new(judge)), ..Evaluating::default() };
     let (journal, artifacts) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()));
-    evaluating(SLOTS as u32, journal, artifacts, Vec::new(), Limits::default(), evaluation).await
+    let planner = Arc::new(StaticPlanner);
+    assembled(SLOTS as u32, journal, artifacts, Vec::new(), Limits::default(), evaluation, planner).await
 }
 
-/// The same, over a store of one's own.
+pub(crate) async fn planned_by(journal: Arc<dyn Journal>, planner: impl Planner + 'static) -> System {
+    let (artifacts, evaluation) = (Arc::new(MemoryArtifacts::default()), Evaluating::default());
+    let planner = Arc::new(planner);
+    assembled(SLOTS as u32, journal, artifacts, Vec::new(), Limits::default(), evaluation, planner).await
+}
+
 pub(crate) async fn over(
     journal: Arc<dyn Journal>,
     artifacts: Arc<dyn ArtifactStore>,
@@ -89,7 +92,6 @@ pub(crate) async fn over(
     wide(SLOTS as u32, journal, artifacts, more, limits).await
 }
 
-/// The same, with so many slots.
 pub(crate) async fn wide(
     slots: u32,
     journal: Arc<dyn Journal>,
@@ -97,16 +99,18 @@ pub(crate) async fn wide(
     more: Vec<Arc<dyn Tool>>,
     limits: Limits,
 ) -> System {
-    evaluating(slots, journal, artifacts, more, limits, Evaluating::default()).await
+    let planner = Arc::new(StaticPlanner);
+    assembled(slots, journal, artifacts, more, limits, Evaluating::default(), planner).await
 }
 
-async fn evaluating(
+async fn assembled(
     slots: u32,
     journal: Arc<dyn Journal>,
     artifacts: Arc<dyn ArtifactStore>,
     more: Vec<Arc<dyn Tool>>,
     limits: Limits,
     evaluation: Evaluating,
+    planner: Arc<dyn Planner>,
 ) -> System {
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
@@ -128,11 +132,12 @@ async fn evaluating(
         clients: Vec::new(),
         measures: Measures::default(),
         evaluation,
+        planner,
     };
     System::start_within(config, limits).await.unwrap()
 }
 
-/// A tool whose calls go on until they are told to end, and then give `{}`, unless told otherwise.
+/// A tool with calls that run until released; they return `{}` by default.
 pub(crate) struct Hold {
     spec: ToolSpec,
     class: CallClass,
@@ -165,7 +170,7 @@ impl Hold {
         self.started.acquire().await.unwrap().forget();
     }
 
-    /// Whether a call has started that nobody waited for.
+    /// True if a call has started that no test waited for.
     pub(crate) fn has_started(&self) -> bool {
         self.started.available_permits() > 0
     }
@@ -175,12 +180,11 @@ impl Hold {
         self.stopped.acquire().await.unwrap().forget();
     }
 
-    /// What calls give from now on, instead of `{}`.
+    /// Sets the result of later calls, instead of `{}`.
     pub(crate) fn gives(&self, value: Value) {
         *self.gives.lock().unwrap() = value;
     }
 
-    /// Lets this many calls end.
     pub(crate) fn go(&self, calls: usize) {
         self.go.add_permits(calls);
     }
@@ -216,7 +220,6 @@ impl Tool for Hold {
     }
 }
 
-/// What a process leaves behind that dies now.
 pub(crate) fn left_by(journal: &MemoryJournal) -> Arc<MemoryJournal> {
     let left = Arc::new(MemoryJournal::default());
     let rows = journal.runs(false).unwrap();
@@ -257,15 +260,14 @@ pub(crate) async fn value(system: &System, run: RunId, node: &str) -> Value {
     serde_json::from_slice(&artifact.content).unwrap()
 }
 
-/// A journal that remembers how many records of which streams were read.
+/// A journal that counts the records read of each stream.
 pub(crate) struct Watched {
     journal: Arc<MemoryJournal>,
     read: Mutex<BTreeMap<StreamId, usize>>,
-    /// Records of the largest append.
     largest: AtomicUsize,
-    /// What is done after each append, before whoever appended hears of it.
+    /// Called after each append, before the appender continues.
     after: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// What is done after a stream was read to its end, before whoever read it hears of it.
+    /// Called after a stream was read to its end, before the reader continues.
     at_end: OnceLock<Box<dyn Fn(StreamId, Seq) + Send + Sync>>,
 }
 
@@ -280,31 +282,30 @@ impl Watched {
         })
     }
 
-    /// The runs among these that were read since this was asked last.
+    /// The runs among these that were read since the last call.
     pub(crate) fn read_of(&self, runs: &[RunId]) -> Vec<RunId> {
         let read = std::mem::take(&mut *self.read.lock().unwrap());
         let stream = |run: &RunId| StreamId::run(&self.journal.run(*run).unwrap().unwrap().client, *run);
         runs.iter().copied().filter(|run| read.contains_key(&stream(run))).collect()
     }
 
-    /// From now on does this after each append, before whoever appended hears of it.
+    /// Sets the function called after each append, before the appender continues.
     pub(crate) fn after_append(&self, act: impl Fn() + Send + Sync + 'static) {
         assert!(self.after.set(Box::new(act)).is_ok(), "one thing is done");
     }
 
-    /// From now on does this whenever a stream was read to its end, which is told, before whoever read it hears of it.
+    /// Sets the function called after a stream was read to its end, before the reader continues.
     pub(crate) fn at_end(&self, act: impl Fn(StreamId, Seq) + Send + Sync + 'static) {
         assert!(self.at_end.set(Box::new(act)).is_ok(), "one thing is done");
     }
 
-    /// Records of the largest append so far.
     pub(crate) fn largest(&self) -> usize {
         self.largest.load(Ordering::SeqCst)
     }
 }
 
 impl Watched {
-    /// Records that were read of a run since its streams were asked about last.
+    /// Records read of a run since the last question about its streams.
     pub(crate) fn records_of(&self, run: RunId) -> usize {
         let read = std::mem::take(&mut *self.read.lock().unwrap());
         let client = self.journal.run(run).unwrap().unwrap().client;

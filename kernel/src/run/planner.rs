@@ -3,6 +3,8 @@
 //! Decisions stay pure because a planner's answer reaches the journal as a plan version or a refusal: recovery applies the
 //! record and never asks the planner again.
 
+use std::fmt;
+
 use super::Run;
 use crate::id::{NodeId, RunId};
 use crate::plan::{Delta, NodeFields, Settings};
@@ -47,6 +49,12 @@ pub trait Planner: Send + Sync {
     fn replan(&self, request: &PlannerRequest<'_>) -> PlannerAnswer<Delta> {
         let _ = request;
         PlannerAnswer::Refused
+    }
+}
+
+impl fmt::Debug for dyn Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Planner")
     }
 }
 

@@ -44,6 +44,12 @@ impl Run {
         self.replan.is_pending
     }
 
+    /// True if the planner is writing a patch for the node.
+    pub fn is_patching(&self, node: &NodeId) -> bool {
+        let status = self.instance(node).map(|instance| &instance.status);
+        matches!(status, Some(NodeStatus::FailedRetryable { retry_at: None, .. }))
+    }
+
     /// True if `node` runs, and `attempt` is its last attempt. The result of any other attempt is late.
     pub fn is_current(&self, node: &NodeId, attempt: u32) -> bool {
         self.instance(node).is_some_and(|instance| {

@@ -47,6 +47,7 @@ async fn api_over(journal: impl Journal) -> Router {
         clients: Vec::new(),
         measures: Measures::default(),
         evaluation: Default::default(),
+        planner: Arc::new(ostler_kernel::run::StaticPlanner),
     };
     router(System::start(config).await.unwrap())
 }
