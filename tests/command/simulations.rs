@@ -72,3 +72,43 @@ fn cases_and_traces_come_from_stdin_as_plans_do() {
     let beside = piped("trace.jsonl", "simulate queue - --check").exits(2);
     beside.complains("--check: needs a file, not stdin");
 }
+
+#[test]
+fn responses_of_models_are_decoded_and_compared() {
+    let world = World::new();
+    let usage = r#"{"input": 3, "output": 1, "cache_read": null, "cache_write": null, "reasoning": null}"#;
+    let expect = |text: &str| {
+        format!(
+            r#"{{"text": "{text}", "reasoning": "", "tool_calls": [], "finish": "stop", "usage": {usage}, "model": "m", "response_id": "r"}}"#
+        )
+    };
+    let stream = [
+        r#"data: {"id":"r","model":"m","choices":[{"delta":{"content":"h\u00e9"}}]}"#,
+        r#"data: {"id":"r","choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#,
+        "data: [DONE]",
+        "",
+    ]
+    .join("\n\n");
+    let case = |id: &str, text: &str| {
+        let body = serde_json::Value::from(stream.as_str());
+        let response = format!(
+            r#"{{"status": 200, "headers": {{"content-type": "text/event-stream"}}, "body": {body}}}"#
+        );
+        let expect = expect(text);
+        format!(
+            r#"{{"id": "{id}", "protocol": "openai", "response": {response}, "chunks": [1, 50, 51], "expect": {expect}}}"#
+        )
+    };
+    let refused = r#"{"id": "no key", "protocol": "anthropic", "response": {"status": 401, "body": "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"no such key\"}}"},
+        "expect": {"error": {"class": "auth", "status": 401, "message_contains": "such key", "retry_after_s": null}}}"#
+        .replace('\n', "");
+    world.file("good.jsonl", &[case("streamed", "hé"), refused].join("\n"));
+    world.ostler("simulate model good.jsonl --check").exits(0).says("2 passed, 0 failed");
+    let decoded = world.ostler("simulate model good.jsonl").exits(0).lines();
+    assert!(decoded[0].to_string().contains(r#""text":"hé""#), "{}", decoded[0]);
+    world.file("bad.jsonl", &case("streamed", "ho"));
+    let differs = world.ostler("simulate model bad.jsonl --check").exits(1);
+    differs.says("streamed: expect.text: expected \"ho\", got \"hé\"").says("0 passed, 1 failed");
+    world.file("wrong.jsonl", r#"{"id": "x", "protocol": "smtp", "response": {"status": 200, "body": ""}}"#);
+    world.ostler("simulate model wrong.jsonl").exits(2).complains("wrong.jsonl:1: protocol \"smtp\"");
+}

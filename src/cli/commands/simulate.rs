@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ostler_drivers::model::decode::decode_case;
 use ostler_sim::{graph, queue};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::plan::STDIN;
@@ -46,6 +47,16 @@ enum What {
         after_help = "Examples:\n  ostler simulate queue trace.jsonl\n  ostler simulate queue trace.jsonl --check"
     )]
     Queue(FileArgs),
+    /// Decode recorded responses of language models, one JSON object per line
+    ///
+    /// A line is a case: an `id`, a `protocol`, "openai" or "anthropic", and a `response` with `status`,
+    /// `headers` and one of `body`, `body_b64` (base64) and `body_gen` ([[TEXT, COUNT], ..]). A streamed
+    /// response is its bytes as received. `chunks` lists offsets at which the body is also decoded in
+    /// pieces. The result is printed in the format of `expect`, which a case may contain too.
+    #[command(
+        after_help = "Examples:\n  ostler simulate model responses.jsonl\n  ostler simulate model responses.jsonl --check"
+    )]
+    Model(FileArgs),
 }
 
 #[derive(Debug, Args)]
@@ -78,8 +89,9 @@ impl FileArgs {
 
 pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Failure> {
     match args.what {
-        What::Graph(args) => graph_cases(&args, globals.json, &mut Out::new()),
+        What::Graph(args) => cases(&args, globals.json, &mut Out::new(), graph_case),
         What::Queue(args) => queue_trace(&args, globals.json, &mut Out::new()),
+        What::Model(args) => cases(&args, globals.json, &mut Out::new(), model_case),
     }
 }
 
@@ -101,7 +113,33 @@ fn nothing_to_check(name: &str, lacks: &str) -> Failure {
     Failure::invalid(format!("{name}: contains {lacks}; nothing was checked"))
 }
 
-fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
+/// The result of a case, in the format of `expect`.
+struct CaseResult {
+    id: String,
+    actual: Value,
+    has_expect: bool,
+    difference: Option<String>,
+}
+
+fn graph_case(line: &str) -> Result<CaseResult, String> {
+    let result = graph::run_case(line).map_err(|error| error.to_string())?;
+    let (has_expect, difference) = (result.expected.is_some(), result.difference());
+    Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
+}
+
+fn model_case(line: &str) -> Result<CaseResult, String> {
+    let result = decode_case(line).map_err(|error| error.to_string())?;
+    let (has_expect, difference) = (result.expected.is_some(), result.difference());
+    Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
+}
+
+/// Runs the cases of a file and prints or, with `--check`, compares their results.
+fn cases(
+    args: &FileArgs,
+    json: bool,
+    out: &mut Out,
+    run: impl Fn(&str) -> Result<CaseResult, String>,
+) -> Result<u8, Failure> {
     let (name, lines) = (args.name(), args.open()?.lines());
     let (mut passed, mut failed) = (0, 0);
     let mut lines_by_id: BTreeMap<String, usize> = BTreeMap::new();
@@ -110,10 +148,8 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         if line.trim().is_empty() {
             continue;
         }
-        let result = graph::run_case(&line).map_err(|error| {
-            let message = harmless_line(&error.to_string());
-            Failure::invalid(format!("{name}:{}: {message}", at + 1))
-        })?;
+        let result = run(&line)
+            .map_err(|error| Failure::invalid(format!("{name}:{}: {}", at + 1, harmless_line(&error))))?;
         if let Some(before) = lines_by_id.insert(result.id.clone(), at + 1) {
             return Err(Failure::invalid(format!(
                 "{name}:{}: case {:?} is already in line {before}; give each case its own id",
@@ -125,14 +161,14 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
             out.json(&json!({"id": result.id, "expect": result.actual}));
             continue;
         }
-        if result.expected.is_none() {
+        if !result.has_expect {
             return Err(Failure::invalid(format!(
                 "{name}:{}: case {:?} has no `expect`; add it, or omit --check",
                 at + 1,
                 result.id
             )));
         }
-        match result.difference() {
+        match result.difference {
             None => passed += 1,
             Some(difference) => {
                 failed += 1;

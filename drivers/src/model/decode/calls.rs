@@ -56,10 +56,6 @@ impl<'a> Piece<'a> {
 }
 
 impl Calls {
-    pub(super) fn len(&self) -> usize {
-        self.calls.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

@@ -2,7 +2,8 @@
 //!
 //! [`Decoder`] takes the HTTP status, the headers and the bytes of the body as they arrive, and returns an [`Answer`] or a
 //! [`Failure`]. The result does not depend on how the bytes are split into chunks, and no rule looks at the provider: only the
-//! [`Protocol`] and the bytes count. `docs/guide` describes the error classes; `tests/data/model_cases.jsonl` holds recorded answers.
+//! [`Protocol`] and the bytes count. [`decode_case`] compares a
+//! recorded response with its expected decoding.
 
 mod anthropic;
 mod answer;
@@ -12,6 +13,7 @@ mod failure;
 mod json;
 mod openai;
 mod plain;
+mod recorded_case;
 mod retry_after;
 mod sse;
 mod usage;
@@ -19,6 +21,7 @@ mod usage;
 pub use answer::{Answer, Delta, Finish, ToolCall, Usage};
 pub use body::Decoder;
 pub use failure::{Class, Failure};
+pub use recorded_case::{BadCase, CaseResult, decode_case};
 
 /// The dialect of an HTTP API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,191 @@
+//! Cases of `ostler simulate model`: a recorded HTTP response, and its expected decoding.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Decoder, Protocol};
+
+/// Longest body of a case, in bytes.
+const CASE_BODY_MAX: usize = 256 << 20;
+
+/// A line that is not a case; the message names the problem.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadCase(String);
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    protocol: String,
+    response: Response,
+    chunks: Option<Vec<usize>>,
+    expect: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Option<String>,
+    body_b64: Option<String>,
+    body_gen: Option<Vec<(String, usize)>>,
+}
+
+/// Decoding of one case.
+#[derive(Debug)]
+pub struct CaseResult {
+    /// Id of the case.
+    pub id: String,
+    /// The decoded answer or failure, in the form of `expect`.
+    pub actual: Value,
+    /// The expected decoding, if the case has one.
+    pub expected: Option<Value>,
+    /// The decoding of the body in pieces at `chunks`, if it differs from `actual`.
+    pub split: Option<Value>,
+}
+
+impl CaseResult {
+    /// The first difference between expectation and decoding, or between the whole body and its pieces.
+    pub fn difference(&self) -> Option<String> {
+        let split = self.split.as_ref().and_then(|split| difference("split at `chunks`", &self.actual, split));
+        split.or_else(|| difference("expect", self.expected.as_ref()?, &self.actual))
+    }
+}
+
+/// Decodes one case, a line of a file of cases: the body in one piece, and in pieces at the offsets of `chunks`.
+///
+/// # Errors
+///
+/// [`BadCase`]: the line is not a case.
+pub fn decode_case(line: &str) -> Result<CaseResult, BadCase> {
+    let case: Case = serde_json::from_str(line).map_err(|error| BadCase(error.to_string()))?;
+    let protocol = match case.protocol.as_str() {
+        "openai" => Protocol::OpenAi,
+        "anthropic" => Protocol::Anthropic,
+        other => return Err(BadCase(format!("protocol {other:?}: use \"openai\" or \"anthropic\""))),
+    };
+    let body = case.response.bytes()?;
+    let decode = |pieces: &[&[u8]]| {
+        let headers = case.response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let mut decoder = Decoder::new(protocol, case.response.status, headers);
+        for piece in pieces {
+            decoder.push(piece);
+        }
+        decoder.end().map_or_else(|failure| failure.to_json(), |answer| answer.to_json())
+    };
+    let actual = decode(&[&body]);
+    let split = decode(&pieces(&body, case.chunks.as_deref().unwrap_or_default())?);
+    let split = Some(split).filter(|split| *split != actual);
+    Ok(CaseResult { id: case.id, actual, expected: case.expect, split })
+}
+
+impl Response {
+    fn bytes(&self) -> Result<Vec<u8>, BadCase> {
+        let bad = |text: &str| BadCase(text.to_owned());
+        match (&self.body, &self.body_b64, &self.body_gen) {
+            (Some(body), None, None) => Ok(body.clone().into_bytes()),
+            (None, Some(body), None) => {
+                STANDARD.decode(body).map_err(|error| BadCase(format!("body_b64: {error}")))
+            }
+            (None, None, Some(parts)) => {
+                let length = parts.iter().try_fold(0usize, |sum, (text, count)| {
+                    text.len().checked_mul(*count).and_then(|more| sum.checked_add(more))
+                });
+                if length.is_none_or(|length| length > CASE_BODY_MAX) {
+                    return Err(BadCase(format!("body_gen: longer than {CASE_BODY_MAX} bytes")));
+                }
+                Ok(parts.iter().map(|(text, count)| text.repeat(*count)).collect::<String>().into_bytes())
+            }
+            _ => Err(bad("response: give one of `body`, `body_b64` and `body_gen`")),
+        }
+    }
+}
+
+fn pieces<'a>(body: &'a [u8], offsets: &[usize]) -> Result<Vec<&'a [u8]>, BadCase> {
+    let (mut pieces, mut from) = (Vec::new(), 0);
+    for &offset in offsets.iter().chain([&body.len()]) {
+        let Some(piece) = body.get(from..offset) else {
+            return Err(BadCase(format!("chunks: {offset} is not between {from} and {}", body.len())));
+        };
+        pieces.push(piece);
+        from = offset;
+    }
+    Ok(pieces)
+}
+
+/// The first difference. Numbers compare by value; `message_contains` compares as a part of the message.
+fn difference(place: &str, expected: &Value, actual: &Value) -> Option<String> {
+    match (expected, actual) {
+        (Value::Object(wanted), Value::Object(given)) => {
+            if let Some(name) = given.keys().find(|name| !wanted.contains_key(*name)) {
+                return Some(format!("{place}.{name}: expected nothing, got {}", given[name]));
+            }
+            wanted.iter().find_map(|(name, value)| {
+                let place = format!("{place}.{name}");
+                match given.get(name) {
+                    None => Some(format!("{place}: expected {value}, got nothing")),
+                    Some(Value::String(text))
+                        if name == "message_contains" && value.as_str().is_some_and(|part| text.contains(part)) =>
+                    {
+                        None
+                    }
+                    Some(given) => difference(&place, value, given),
+                }
+            })
+        }
+        (Value::Array(wanted), Value::Array(given)) if wanted.len() == given.len() => {
+            let pairs = wanted.iter().zip(given).enumerate();
+            pairs.into_iter().find_map(|(at, (wanted, given))| difference(&format!("{place}[{at}]"), wanted, given))
+        }
+        (Value::Number(wanted), Value::Number(given)) if wanted.as_f64() == given.as_f64() => None,
+        _ if expected == actual => None,
+        _ => Some(format!("{place}: expected {expected}, got {actual}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(protocol: &str, status: u16, body: &str, expected: Option<&str>) {
+        let expect = r#"{"text":"hi","reasoning":"","tool_calls":[],"finish":"stop",
+            "usage":{"input":2,"output":1,"cache_read":null,"cache_write":null,"reasoning":null},"model":"m","response_id":"r"}"#;
+        let case = serde_json::json!({"id": "c", "protocol": protocol,
+            "response": {"status": status, "body": body},
+            "expect": serde_json::from_str::<Value>(expect).unwrap_or_default()});
+        let result = decode_case(&case.to_string()).unwrap_or_else(|error| panic!("{error}"));
+        let difference = result.difference();
+        assert_eq!(difference.as_deref(), expected, "{}", result.actual);
+    }
+
+    #[test]
+    fn a_difference_names_its_place() {
+        let body = r#"{"id":"r","model":"m","choices":[{"message":{"content":"ho"},"finish_reason":"stop"}],
+            "usage":{"prompt_tokens":2,"completion_tokens":1}}"#;
+        check("openai", 200, body, Some("expect.text: expected \"hi\", got \"ho\""));
+    }
+
+    #[test]
+    fn a_line_that_is_no_case_names_the_problem() {
+        for (line, told) in [
+            ("{", "EOF"),
+            (r#"{"id":"c","protocol":"smtp","response":{"status":200,"body":""}}"#, "protocol \"smtp\""),
+            (r#"{"id":"c","protocol":"openai","response":{"status":200}}"#, "give one of"),
+            (r#"{"id":"c","protocol":"openai","response":{"status":200,"body_b64":"*"}}"#, "body_b64"),
+            (r#"{"id":"c","protocol":"openai","response":{"status":200,"body":"ab"},"chunks":[3]}"#, "chunks: 3"),
+            (
+                r#"{"id":"c","protocol":"openai","response":{"status":200,"body_gen":[["ab",18446744073709551615]]}}"#,
+                "body_gen",
+            ),
+        ] {
+            let error = decode_case(line).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(told), "{line}: {error}");
+        }
+    }
+}
