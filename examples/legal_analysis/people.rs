@@ -9,7 +9,7 @@ use super::case_studies::Error;
 use super::case_studies::gates::{Review, Reviewer};
 use super::duties::{DUTIES, Level};
 
-/// A scripted reviewer, who rejects the scores once with one correction.
+/// A scripted reviewer; rejects the scores once with one correction.
 pub(crate) struct ScriptedReviewer;
 
 fn risks(result: &Value) -> Result<Vec<Risk>, Error> {

@@ -10,7 +10,7 @@ use super::case_studies::Error;
 use super::case_studies::gates::{Review, Reviewer};
 use super::finding::{Finding, Report, Scanned};
 
-/// A scripted reviewer, who dismisses secrets in test fixtures.
+/// A scripted reviewer; dismisses secrets in test fixtures.
 pub(crate) struct ScriptedReviewer;
 
 impl Reviewer for ScriptedReviewer {
@@ -30,7 +30,7 @@ impl Reviewer for ScriptedReviewer {
     }
 }
 
-/// Scores the report by the share of findings whose place exists.
+/// Scores the report by the share of findings with an existing place.
 pub(crate) struct EvidenceJudge(pub(crate) PathBuf);
 
 impl EvidenceJudge {

@@ -15,7 +15,7 @@ pub(crate) enum Came {
     Refused,
 }
 
-/// Opens a journal whose first segment is `bytes` and reads the given streams.
+/// Opens a journal with `bytes` as first segment and reads the given streams.
 pub(crate) fn journal(bytes: &[u8], options: Options, streams: &[StreamId]) -> Came {
     let disk = FaultyDisk::new();
     let segment = disk.open("0000000001.seg", true).expect("an empty disk takes a file");
