@@ -1,6 +1,6 @@
-//! The run queue behind an actor's mailbox: what batches save.
+//! The run queue behind the mailbox of an actor: single calls beside batches.
 //!
-//! The actor is a bare one that owns a queue and nothing else: the scheduler of the system also keeps whom to tell.
+//! The actor owns a queue and has no other work, unlike the scheduler of the system.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::workload::{Numbers, Size, filled};
 
 const SIZE: Size = Size { jobs: 100_000, clients: 1_000 };
 const BATCH: usize = 64;
-/// Batches of one sample, and samples of either side.
+/// Batches per sample, and samples per side.
 const BATCHES: usize = 20;
 const SAMPLES: usize = 41;
 
@@ -20,7 +20,7 @@ type Jobs = Vec<(AgentHandle, NewJob, u64)>;
 
 enum Message {
     Enqueue(Jobs, RpcReplyPort<()>),
-    /// Settles what was granted before, and grants as many more.
+    /// Settles the granted jobs and dispatches as many.
     Serve(Vec<(JobHandle, u64)>, u32, RpcReplyPort<Vec<JobHandle>>),
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn rows() -> Vec<Row> {
     })
 }
 
-/// Queues jobs and takes as many, in two calls.
+/// Enqueues jobs and dispatches as many, in two calls.
 struct User {
     owner: ActorRef<Message>,
     agents: Vec<AgentHandle>,
@@ -94,7 +94,7 @@ struct User {
 }
 
 impl User {
-    /// Microseconds of a job.
+    /// Microseconds per job.
     async fn sample(&mut self, batch: usize, batches: usize) -> f64 {
         let clients = self.agents.len() as u64;
         let start = Instant::now();

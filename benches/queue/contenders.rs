@@ -1,4 +1,4 @@
-//! The run queue, and what one would use instead of it.
+//! The run queue and the structures it is compared with.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -11,15 +11,15 @@ use ostler_scheduler::{AgentHandle, Event, NewJob, RunQueue};
 use crate::paper::PaperQueue;
 use crate::workload::{Draw, Draws, Numbers, Size, filled, weight};
 
-/// Something that jobs come to and go from while their number stays.
+/// A queue of constant length.
 pub(crate) trait Contender {
-    /// One job comes and one goes.
+    /// Adds one job and removes one.
     fn turn(&mut self, draw: Draw);
 }
 
-/// Nanoseconds of one turn, over so many.
+/// Mean nanoseconds per turn.
 pub(crate) fn sample(contender: &mut dyn Contender, draws: &mut Draws, turns: u32) -> f64 {
-    // The turns are handed over in one call, so that its dispatch is no part of them.
+    // The draws are collected first, so drawing is not timed.
     let drawn: Vec<Draw> = (0..turns).map(|_| draws.draw()).collect();
     let start = Instant::now();
     drawn.into_iter().for_each(|draw| contender.turn(draw));
@@ -36,12 +36,12 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Jobs that are served in the order in which they come.
+    /// Plain jobs, served in order of arrival.
     pub(crate) fn new(size: Size) -> Self {
         Self::of(size, |_, estimate| NewJob::flat(estimate))
     }
 
-    /// Jobs that come in sixteens, an older sixteen before a younger one, and within it by rank: as nodes of runs do.
+    /// Groups of sixteen jobs with a common deadline and different ranks, as the nodes of runs have.
     pub(crate) fn ranked(size: Size) -> Self {
         Self::of(size, |number, estimate| NewJob {
             deadline: Some(number / 16),
@@ -70,10 +70,10 @@ impl Contender for Ours {
     }
 }
 
-/// What a bare structure is keyed by: tier, virtual time, number of arrival.
+/// Key of the bare structures: tier, virtual time, number of arrival.
 type Key = (u8, i64, u64);
 
-/// Keys all over the range that turns draw from.
+/// Random keys over the whole range of the turns.
 fn keys(size: Size) -> impl Iterator<Item = (Key, u64)> {
     let mut numbers = Numbers::new();
     let end = size.jobs * crate::workload::COST_MAX;
@@ -93,7 +93,7 @@ impl Tree {
     }
 }
 
-/// A tree as insertions leave it: a collected one would be denser.
+/// A tree filled by insertions in random order; a collected tree has fuller nodes.
 fn grown(size: Size) -> BTreeMap<Key, u64> {
     let mut tree = BTreeMap::new();
     tree.extend(keys(size));
@@ -108,7 +108,7 @@ impl Contender for Tree {
     }
 }
 
-/// The same behind a lock, taken twice.
+/// The same in a `Mutex`, locked twice per turn.
 pub(crate) struct Locked {
     tree: Mutex<BTreeMap<Key, u64>>,
     first: i64,
@@ -129,7 +129,7 @@ impl Contender for Locked {
     }
 }
 
-/// Push and pop of the same entries.
+/// Push and pop.
 pub(crate) struct Heap {
     heap: BinaryHeap<Reverse<(Key, u64)>>,
     first: i64,
@@ -152,7 +152,7 @@ impl Contender for Heap {
     }
 }
 
-/// Enqueue and dequeue of the paper's algorithm, which settles nothing.
+/// Enqueue and dequeue of the paper's algorithm, without settlement.
 pub(crate) struct Paper {
     queue: PaperQueue<u64>,
     number: u64,

@@ -1,4 +1,4 @@
-//! How the cost of a turn grows with the jobs and with the clients, as the exponent of a power.
+//! Growth of the cost of a turn with the number of jobs and of clients, as exponents of a power law.
 
 use crate::contenders::{Ours, sample};
 use crate::table::{Row, median};
@@ -19,7 +19,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// All sizes stand side by side and take turns.
+/// Measures all sizes alternately.
 fn row(figure: &str, must: f64, sizes: &[Size], grown: fn(&Size) -> u64) -> Row {
     let mut queues: Vec<(Ours, Draws)> =
         sizes.iter().map(|&size| (Ours::new(size), Draws::new(size))).collect();
@@ -30,7 +30,7 @@ fn row(figure: &str, must: f64, sizes: &[Size], grown: fn(&Size) -> u64) -> Row 
             .iter_mut()
             .zip(sizes)
             .map(|((queue, draws), size)| {
-                // The others have driven it out of the caches.
+                // Warms the caches, which the other sizes have filled.
                 sample(queue, draws, TURNS);
                 (grown(size) as f64, sample(queue, draws, TURNS))
             })
@@ -44,7 +44,7 @@ fn row(figure: &str, must: f64, sizes: &[Size], grown: fn(&Size) -> u64) -> Row 
     Row::ratio(figure, must, median(slopes)).note(format!("{} ns", times.join(", ")))
 }
 
-/// Least squares through the logarithms.
+/// Exponent of the least-squares fit through the logarithms.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
     let count = logs.len() as f64;

@@ -1,4 +1,4 @@
-//! How long single turns take. Told, not judged: the tail is the machine's.
+//! Latency percentiles of single turns. Reported without a limit: the tail depends on the machine.
 
 use std::time::Instant;
 

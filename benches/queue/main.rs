@@ -1,12 +1,12 @@
-//! The figures of the run queue in `docs/performance.md`: what it costs beside the structures that one would use instead.
+//! The figures of the run queue in `docs/performance.md`: cost relative to bare ordered structures.
 //!
 //! ```text
 //! cargo bench --bench queue                  # all of them
 //! cargo bench --bench queue -- speed actor   # some: speed, growth, latency, memory, actor
 //! ```
 //!
-//! Everything that is compared is filled first, then measured in turns within one run, in short samples; what counts is
-//! the median of the ratios, so that a machine that is busy with something else slows both sides.
+//! Both sides of a comparison are filled first, then measured alternately in short samples within one process. The figure is the
+//! median of the ratios, so other load on the machine slows both sides.
 #![allow(missing_docs, reason = "a program")]
 #![allow(
     clippy::unwrap_used,

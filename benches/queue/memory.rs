@@ -1,4 +1,4 @@
-//! What a queued job and a client take in memory: what a process of their own grows by, by Linux's own account.
+//! Memory per queued job and per client: growth of the resident set of a child process.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -8,7 +8,7 @@ use ostler_scheduler::NewJob;
 use crate::table::{Row, median};
 use crate::workload::{Size, filled};
 
-/// The word that makes this program such a process.
+/// Argument that starts this program as the child process.
 pub(crate) const CHILD: &str = "--resident";
 
 const ROUNDS: usize = 3;
@@ -31,7 +31,7 @@ pub(crate) fn rows() -> Vec<Row> {
     jobs.into_iter().chain([client.unit("bytes").note("payload included")]).collect()
 }
 
-/// Bytes of a process with a queue of this size, the middle of a few.
+/// Median resident bytes of a process with a queue of this size.
 fn resident(size: Size) -> f64 {
     median((0..ROUNDS).map(|_| {
         let child = Command::new(std::env::current_exe().unwrap())
@@ -43,7 +43,7 @@ fn resident(size: Size) -> f64 {
     }))
 }
 
-/// Prints what it takes, in bytes.
+/// Prints the growth of this process in bytes.
 pub(crate) fn child(jobs: u64, clients: u64) {
     let queue = filled(Size { jobs, clients }, 1, |_, estimate| NewJob::flat(estimate));
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -1,8 +1,8 @@
-//! Algorithm 1 of Agent Scheduler, to compare with: a job's key is fixed when it is queued, and its declared cost is final.
+//! Algorithm 1 of the paper *Agent Scheduler*: the key of a job is fixed at enqueue, and its declared cost is final.
 
 use std::collections::BTreeMap;
 
-/// What its client is to the queue.
+/// State of a client.
 #[derive(Clone, Copy)]
 pub(crate) struct PaperClient {
     pub(crate) contracted: bool,
@@ -10,9 +10,9 @@ pub(crate) struct PaperClient {
     vruntime: f64,
 }
 
-/// `f64` virtual times, as the paper has them; `P` is whatever is queued.
+/// The queue with `f64` virtual times, as in the paper; `P` is the payload.
 pub(crate) struct PaperQueue<P> {
-    /// By tier, virtual time and number of arrival. A virtual time is never negative, so its bits order as it does.
+    /// By tier, virtual time and number of arrival. The bits of a nonnegative `f64` have the order of its values.
     tree: BTreeMap<(u8, u64, u64), (u32, u64, P)>,
     pub(crate) clients: Vec<PaperClient>,
     arrivals: u64,
@@ -36,7 +36,7 @@ impl<P> PaperQueue<P> {
         self.tree.insert((u8::from(!contracted), vruntime.to_bits(), self.arrivals), (client, cost, job));
     }
 
-    /// The job that is next, and whose it is.
+    /// Removes the first job; returns the job and its client.
     pub(crate) fn dequeue(&mut self) -> Option<(u32, P)> {
         let (_, (index, cost, job)) = self.tree.pop_first()?;
         let client = &mut self.clients[index as usize];

@@ -1,14 +1,14 @@
-//! Enqueue, dispatch and settle beside an insertion and a removal of bare structures that hold as many jobs.
+//! Enqueue, dispatch and settle, relative to insert and remove of bare structures with as many jobs.
 
 use crate::contenders::{Contender, Heap, Locked, Ours, Paper, Tree, sample};
 use crate::table::{Row, ratios};
 use crate::workload::{Draws, Size};
 
-/// Turns of one sample, and samples of each.
+/// Turns per sample, and samples per side.
 const TURNS: u32 = 20_000;
 const SAMPLES: usize = 31;
 
-/// A size, and the most a turn may cost beside one of a `BTreeMap`, and of a `BinaryHeap`.
+/// Jobs, clients, and the limits of the ratio to a `BTreeMap` and to a `BinaryHeap`.
 const SIZES: [(u64, u64, f64, Option<f64>); 5] = [
     (1_000, 10, 1.6, None),
     (100_000, 1_000, 2.0, None),
@@ -24,7 +24,7 @@ pub(crate) fn rows() -> Vec<Row> {
     plain.chain(SIZES.iter().map(|&(jobs, clients, ..)| of_ranked(Size { jobs, clients }))).collect()
 }
 
-/// Jobs with deadlines and ranks beside a `BTreeMap`, whose keys know nothing of either.
+/// Jobs with deadlines and ranks, relative to a `BTreeMap` with keys without either.
 fn of_ranked(size: Size) -> Row {
     let (mut ours, mut other, mut draws) = (Ours::ranked(size), Tree::new(size), Draws::new(size));
     let pairs: Vec<(f64, f64)> =
@@ -34,7 +34,7 @@ fn of_ranked(size: Size) -> Row {
         .note(format!("{of_ours:.0} ns ÷ {of_other:.0} ns"))
 }
 
-/// What a turn is held against: its name, and what fills it.
+/// Name and constructor of a compared structure.
 type Other = (&'static str, fn(Size) -> Box<dyn Contender>);
 
 const OTHERS: [Other; 4] = [
@@ -44,7 +44,7 @@ const OTHERS: [Other; 4] = [
     ("a BTreeMap in a Mutex", |size| Box::new(Locked::new(size))),
 ];
 
-/// One other at a time stands beside ours: more of them would have the caches to themselves in turn.
+/// Compares with one structure at a time, so both sides share the caches equally.
 fn of_size(size: Size, must: f64, must_heap: Option<f64>) -> Vec<Row> {
     let mut ours = Ours::new(size);
     let mut draws = Draws::new(size);
@@ -63,7 +63,7 @@ fn of_size(size: Size, must: f64, must_heap: Option<f64>) -> Vec<Row> {
         .collect()
 }
 
-/// A sample after as many turns that bring back into the caches what the other drove out.
+/// A sample after an untimed one, which refills the caches.
 fn warm(contender: &mut dyn Contender, draws: &mut Draws) -> f64 {
     sample(contender, draws, TURNS);
     sample(contender, draws, TURNS)

@@ -1,14 +1,14 @@
-//! What is done to a queue: jobs for clients drawn at random, of costs and keys drawn at random, the same in every run.
+//! The workload: clients, costs and keys from a fixed pseudorandom sequence.
 
 use ostler_scheduler::{AgentHandle, Config, NewClient, NewJob, RunQueue};
 
 /// Largest estimate and largest actual cost.
 pub(crate) const COST_MAX: u64 = 2_000;
 
-/// Operations drawn beforehand, so that drawing is no part of what is measured.
+/// Number of draws computed before the measurement.
 const DRAWS: usize = 1 << 16;
 
-/// Xorshift.
+/// Xorshift pseudorandom numbers.
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
@@ -28,17 +28,17 @@ impl Numbers {
     }
 }
 
-/// One job that comes and one that goes.
+/// Parameters of one turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Draw {
     pub(crate) client: u32,
     pub(crate) estimate: u64,
     pub(crate) actual: u64,
-    /// How far behind the first entry of a bare structure the new one goes: anywhere in it.
+    /// Distance of the new key of a bare structure from its first key.
     pub(crate) behind: i64,
 }
 
-/// Draws without end, over and over.
+/// Endless repetition of the computed draws.
 pub(crate) struct Draws {
     drawn: Vec<Draw>,
     next: usize,
@@ -62,7 +62,7 @@ impl Draws {
     }
 }
 
-/// How many jobs are queued, and for how many clients.
+/// Number of queued jobs and of clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) jobs: u64,
@@ -80,12 +80,12 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// Seven weights, in turn.
+/// Seven different weights, cyclically.
 pub(crate) fn weight(client: u64) -> u32 {
     50 + (client % 7) as u32 * 50
 }
 
-/// A queue of this size and the agents of its clients, one each; `new`: a job by its number and its estimate.
+/// A queue of this size, and the agent of each client. `new` makes a job from its number and its estimate.
 pub(crate) fn filled(
     size: Size,
     slots: u32,

@@ -1,4 +1,4 @@
-//! A grant that was never used leaves nothing behind.
+//! A refund restores the accounts from before the grant.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use ostler_scheduler::{
@@ -24,7 +24,7 @@ impl Place {
         self.queue.enqueue(self.agent, NewJob::of(price), job, &mut Vec::new()).unwrap()
     }
 
-    /// All that a grant touches, but for who is next.
+    /// All accounts that a grant changes, except `seq`.
     fn accounts(&self) -> String {
         let view = self.queue.client(self.client).unwrap();
         let agent = self.queue.agents(self.client).unwrap()[0];
@@ -85,7 +85,7 @@ fn what_is_held_follows_what_running_jobs_are_charged() {
     assert_eq!(held(&place), 0);
 }
 
-/// What costs no credits does not stand behind what its client cannot pay: the best of those goes, as long as that is so.
+/// While a client is parked, its jobs without credits run, those of the first agent first.
 #[test]
 fn a_balance_keeps_back_only_what_costs_credits() {
     let mut queue = RunQueue::new(Config { slots: 1, ..Config::default() }).unwrap();

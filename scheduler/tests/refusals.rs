@@ -1,4 +1,4 @@
-//! What the queue refuses, and that a refusal changes nothing.
+//! Every refusal, and the unchanged queue afterwards.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use ostler_scheduler::{
@@ -132,7 +132,7 @@ fn every_limit_holds() {
     queue.add_client(NewClient::default()).unwrap();
 }
 
-/// At most a quarter either way, at the ends; whole numbers, and at least 1.
+/// ±25 % at reputation 0 and 1000, rounded to integers of at least 1.
 #[test]
 fn reputation_bends_a_weight_by_at_most_a_quarter() {
     let (mut queue, client, _) = queue(Config::default());
@@ -174,7 +174,7 @@ fn a_spent_handle_names_nothing() {
     assert_eq!(queue.enqueue(agent, NewJob::flat(1), "late", &mut events), Err(EnqueueError::UnknownAgent));
 }
 
-/// What names nothing any more, or something of another queue, is refused by every call that takes it.
+/// Every call refuses invalid handles and handles of another queue.
 #[test]
 fn a_stranger_is_refused_and_changes_nothing() {
     let (mut queue, client, [running, _]) = queue(Config::default());

@@ -1,4 +1,4 @@
-//! A queue that is built anew from the accounts of its last grants goes on where the old one stopped.
+//! A queue restored from the accounts of the last grants continues with the same order.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const CLIENTS: [(u32, Option<i64>, Tier); 4] = [
     (70, Some(1_000_000), Tier::Marketplace),
 ];
 
-/// Two agents for each client; jobs are told apart by client, agent and number, and cost accordingly.
+/// A queue with two agents per client. Payload of a job: client, agent, number.
 fn queue() -> RunQueue<(usize, usize, u64)> {
     let mut queue = RunQueue::new(Config { slots: 3, ..Config::default() }).unwrap();
     for (weight, balance, tier) in CLIENTS {
@@ -35,7 +35,7 @@ fn fill(queue: &mut RunQueue<(usize, usize, u64)>, jobs: impl IntoIterator<Item 
     }
 }
 
-/// Dispatches and settles; returns what was granted, with its key, and the last accounts of each client and agent.
+/// Dispatches and settles. Returns the granted jobs with their keys, and the last accounts of each client and agent.
 #[allow(clippy::type_complexity, reason = "two answers of one loop")]
 fn run(
     queue: &mut RunQueue<(usize, usize, u64)>,

@@ -1,12 +1,12 @@
-//! The bounds that the queue promises, checked after every operation of random runs.
+//! Theorems T1 to T4, checked after every operation of random runs.
 //!
 //! With `D` slots (or the client's cap), `S` scale, and the largest estimate `L`, under-estimate `u` and over-estimate `o` of
 //! a client so far:
 //!
 //! - **T1** a runnable client's key is above its tier's virtual time by at most `S(L + Du)/w + 1`, and below by at most
 //!   `SDo/w + warp + 1`, while no weight changes;
-//! - **T2** what the contracted tier is charged between two picks of a waiting marketplace is bounded;
-//! - **T3** slots and caps hold, a balance is never below minus the under-estimates, nothing is dispatched beyond it;
+//! - **T2** the contracted charge between two picks of a waiting marketplace is bounded;
+//! - **T3** slots and caps hold, a balance is never below minus the under-estimates, no dispatch exceeds the balance;
 //! - **T4** shares that are close together have a Jain index close to 1.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
@@ -19,7 +19,7 @@ use ostler_scheduler::{
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
 
-/// Operations of one run, and runs: over a million operations in every build, with those of the runs that reweigh.
+/// Operations per run, and numbers of runs: over a million operations in all.
 const OPERATIONS: usize = 1000;
 const RUNS: u32 = 820;
 const RUNS_REWEIGHING: u32 = 205;
@@ -101,7 +101,7 @@ fn reweighing_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is known of one client besides the queue's own account.
+/// Observations of one client for the bounds.
 #[derive(Default)]
 struct Seen {
     estimate_max: u64,
@@ -266,14 +266,14 @@ impl World {
         }
     }
 
-    /// Takes note of a charge that a job of this client has.
+    /// Records the charge of a job of this client.
     fn stated(&mut self, client: usize, charge: u64) {
         let tier = self.queue.client(self.clients[client]).unwrap().tier as usize;
         self.seen[client].estimate_max = self.seen[client].estimate_max.max(charge);
         self.estimate_max[tier] = self.estimate_max[tier].max(charge);
     }
 
-    /// Takes note of how wrong a job's charge was.
+    /// Records the error of a job's charge.
     fn corrected(&mut self, job: JobHandle, actual: u64) {
         let Job { client, charge, .. } = self.jobs[&job];
         let seen = &mut self.seen[client];

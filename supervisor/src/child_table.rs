@@ -39,7 +39,7 @@ pub(crate) struct Shared {
 pub(crate) enum Reserved {
     /// The entry is reserved; run the start.
     Start(StartGuard),
-    /// A start or stop of the child is under way: repeat the request afterwards, unless told why not.
+    /// A start or stop of the child is under way: repeat the request afterwards, unless an error arrives.
     Wait(ChildSpec, oneshot::Receiver<StartChildError>),
     /// Refused because of a child that may have ended: repeat the request once the pool has caught up.
     MaybeStale(ChildSpec, StartChildError),
@@ -112,7 +112,7 @@ impl Shared {
         incarnations: &mut u64,
         spec: &ChildSpec,
         generation: u64,
-        again: Option<Exit>,
+        restart_cause: Option<Exit>,
     ) -> Option<(StartGuard, State)> {
         *incarnations += 1;
         let incarnation = *incarnations;
@@ -121,11 +121,11 @@ impl Shared {
             incarnation,
             completion: token.completion().clone(),
             waiters: Vec::new(),
-            again: again.is_some(),
+            is_restart: restart_cause.is_some(),
             gone: false,
             progress: Progress::default(),
         });
-        let start_guard = StartGuard::new(self, spec, (slot, incarnation), generation, again, token);
+        let start_guard = StartGuard::new(self, spec, (slot, incarnation), generation, restart_cause, token);
         Some((start_guard, state))
     }
 

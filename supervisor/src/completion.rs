@@ -152,7 +152,7 @@ impl Completion {
             to.tell(*incarnation);
         }
         self.clear_unnoticed();
-        // A caller that sees the child gone may rely on its supervisor having been told.
+        // A caller that sees the child gone may rely on the earlier report to its supervisor.
         self.gone.store(true, Ordering::Release);
         self.changed.notify_waiters();
         self.abandon();

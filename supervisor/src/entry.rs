@@ -50,8 +50,7 @@ pub(crate) struct Starting {
     pub(crate) incarnation: u64,
     pub(crate) completion: Arc<Completion>,
     pub(crate) waiters: Vec<Waiter>,
-    /// True if this is a restart.
-    pub(crate) again: bool,
+    pub(crate) is_restart: bool,
     /// The child ended before its start was recorded.
     pub(crate) gone: bool,
     pub(crate) progress: Progress,
@@ -98,7 +97,7 @@ impl Entry {
     pub(crate) fn refuse(&mut self, spec: &ChildSpec) -> Result<Reserved, StartChildError> {
         let id = spec.id.clone();
         match &mut self.state {
-            State::Starting(Starting { waiters, again: false, .. })
+            State::Starting(Starting { waiters, is_restart: false, .. })
             | State::Stopping(Stopping { waiters, .. }) => {
                 let (waiter, refused) = oneshot::channel();
                 waiters.push(waiter);
@@ -125,7 +124,7 @@ impl Entry {
 
     pub(crate) fn status(&self) -> ChildStatus {
         let state = match &self.state {
-            State::Starting(starting) if !starting.again => ChildState::Starting,
+            State::Starting(starting) if !starting.is_restart => ChildState::Starting,
             State::Starting(_) | State::Restarting { .. } => ChildState::Restarting,
             State::Up(running) => ChildState::Running(running.handle.child.clone()),
             State::Stopping(_) => ChildState::Stopping,

@@ -147,7 +147,7 @@ impl PoolTask {
                 let exit = completion.exit().cloned().unwrap_or(Exit::Cancelled);
                 let causes = running.causes();
                 let (id, generation) = (entry.spec.id.clone(), entry.generation);
-                let again = strategy::restarts(entry.spec.restart, &exit);
+                let restarts = strategy::restarts(entry.spec.restart, &exit);
                 let stopping = Stopping {
                     incarnation,
                     completion,
@@ -159,7 +159,7 @@ impl PoolTask {
                 drop(table);
                 drop(before);
                 self.shared.events.emit(&id, generation, ChildEvent::Exited { exit: &exit, asked: false });
-                if again && self.is_to_restart(slot, incarnation, exit, causes) {
+                if restarts && self.is_to_restart(slot, incarnation, exit, causes) {
                     return self.restart(slot, incarnation);
                 }
                 self.stopped(slot, incarnation);

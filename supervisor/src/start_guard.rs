@@ -17,14 +17,15 @@ use crate::{Cause, ChildId, ChildSpec, Exit, Shutdown, StartChildError};
 
 pub(crate) type StartAnswer = Result<ChildRef, StartChildError>;
 
-/// The right to start one child once. Dropped early, it frees the entry, or leaves a restart to be tried again.
+/// Guard of one start of a child. The guard owns the reservation of the table entry: dropped before the start is over, for instance
+/// because the caller dropped the future, a first start frees the entry and a restart is queued again.
 pub(crate) struct StartGuard {
     shared: Arc<Shared>,
     id: ChildId,
     slot: Slot,
     incarnation: u64,
     generation: u64,
-    again: Option<Exit>,
+    restart_cause: Option<Exit>,
     start: Captured<dyn Start>,
     on_start: Option<OnStart>,
     token: Option<Token>,
@@ -37,7 +38,7 @@ impl StartGuard {
         spec: &ChildSpec,
         (slot, incarnation): (Slot, u64),
         generation: u64,
-        again: Option<Exit>,
+        restart_cause: Option<Exit>,
         token: Token,
     ) -> Self {
         StartGuard {
@@ -46,7 +47,7 @@ impl StartGuard {
             slot,
             incarnation,
             generation,
-            again,
+            restart_cause,
             start: spec.start.clone(),
             on_start: spec.on_start.clone(),
             token: Some(token),
@@ -78,7 +79,7 @@ impl StartGuard {
             }
             Err(NotStarted::Failed { exit, causes }) => {
                 self.shared.events.emit(&self.id, self.generation, ChildEvent::StartFailed { exit: &exit });
-                if self.again.is_some() {
+                if self.restart_cause.is_some() {
                     self.schedule_retry(&exit, causes);
                 } else {
                     self.release_entry();
@@ -134,7 +135,7 @@ impl StartGuard {
         if let Some(hook) = &self.on_start {
             shielded("on_start", || hook(&child));
         }
-        match &self.again {
+        match &self.restart_cause {
             None => self.shared.events.emit(&self.id, self.generation, ChildEvent::Started { child: &child }),
             Some(exit) => {
                 let cause = Cause { id: self.id.clone(), exit: exit.clone() };
@@ -146,7 +147,7 @@ impl StartGuard {
         match table.children.get_mut(self.slot) {
             Some(entry) if matches!(&entry.state, State::Starting(start) if start.incarnation == self.incarnation) =>
             {
-                entry.restarts += u32::from(self.again.is_some());
+                entry.restarts += u32::from(self.restart_cause.is_some());
                 let before = std::mem::replace(&mut entry.state, State::Up(running));
                 drop(table);
                 let State::Starting(starting) = before else { return Ok(child) };
@@ -212,7 +213,7 @@ impl StartGuard {
 
 impl Drop for StartGuard {
     fn drop(&mut self) {
-        match &self.again {
+        match &self.restart_cause {
             _ if self.used => {}
             Some(_) => self.schedule_retry(&Exit::Cancelled, Vec::new()),
             None => self.release_entry(),

@@ -95,7 +95,7 @@ impl Member for Row {
     }
 }
 
-/// Purpose of a start: decides what observers are told.
+/// Purpose of a start, reported to observers.
 #[derive(Clone, Copy)]
 enum Purpose<'a> {
     First,
@@ -461,7 +461,7 @@ async fn kill(row: &mut Row, clock: &dyn Clock, events: &EventSink) {
     }
 }
 
-/// Completes `patience` after the supervisor was told to stop. A branch is told at once, and starts no more children.
+/// Completes `patience` after a stop request to the supervisor. A branch receives the request at once, and starts no more children.
 async fn overdue(
     stop_request: &watch::Receiver<StopRequest>,
     completion: &Completion,
