@@ -122,10 +122,10 @@ mod tests {
             ("there is no program cargoo (it, or what interprets it, is not found)", Some("PATH")),
             ("notes.md in /w: No such file or directory (os error 2)", Some("relative to the workspace")),
             (
-                "cannot open workspace /w: No such file or directory (os error 2)",
+                "cannot open the workspace /w: No such file or directory (os error 2)",
                 Some("create the folder again"),
             ),
-            ("cannot open workspace /w: Too many open files (os error 24)", None),
+            ("cannot open the workspace /w: Too many open files (os error 24)", None),
             ("sh was ended (signal: 9): not done within 5 ms", None),
             ("", None),
         ] {
