@@ -1,5 +1,5 @@
 //! Intents before an attempt starts, and the treatment of attempts whose process died.
-#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Oversight levels: which nodes need approval, and the effect of a rejection and of each failure category.
-#![allow(clippy::unwrap_used)] // a panic is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,7 +66,6 @@ impl Stage {
         self.within(|run, cx| run.decide(cx, input));
     }
 
-    /// Starts a node and ends its attempt.
     fn end(&mut self, node: &str, outcome: Outcome, unsure: bool) -> NodeState {
         self.within(|run, cx| run.start(cx, &node.into(), None));
         let attempt = self.run.instance(&node.into()).unwrap().attempts;

@@ -1,5 +1,5 @@
 //! Changes of a running plan: merging, refusals, and the revision record as the only input of recovery.
-#![allow(clippy::unwrap_used)] // a panic is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{

@@ -1,5 +1,5 @@
 //! Answers of people, and the lifetime of an approval.
-#![allow(clippy::unwrap_used)] // a panic is a failed test
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::sync::Arc;
 

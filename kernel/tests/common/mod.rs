@@ -4,7 +4,6 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// One case per line of a copied file.
 pub(crate) fn cases(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
