@@ -86,7 +86,7 @@ fn when_the_holder_ends_who_has_a_run_open_goes_on_with_it() {
         holder.end();
         world.ostler(&format!("show {run}")).exits(0).says("succeeded");
         // The ended process leaves its run to others.
-        let open = world.ostler("ps --state open --json").exits(0).lines();
+        let open = world.ostler("ps --state queued --json").exits(0).lines();
         assert_eq!((open.len(), &open[0]["plan"]), (1, &"long".into()), "{signal}");
     }
 }
