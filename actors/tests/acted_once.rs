@@ -1,5 +1,5 @@
-//! Steps that act, whatever becomes of the attempt that took them: lost, failed, patched, or swallowed by its program.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Acting steps, whatever happens to their attempt: lost, failed, patched, or swallowed by the program.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 const SUCCEEDED: Settled = Settled::new(RunStatus::Succeeded);
 
-/// What was done to the world, in order.
+/// Acts in order.
 #[derive(Clone, Default)]
 struct World(Arc<Mutex<Vec<String>>>);
 
 impl World {
-    /// Does one thing more; how many there were before.
+    /// Records an act; returns the number of earlier acts.
     fn act(&self, what: impl Into<String>) -> usize {
         let mut acts = self.0.lock().unwrap();
         acts.push(what.into());
@@ -33,17 +33,17 @@ impl World {
     }
 }
 
-/// How the first call of a step goes wrong, or what comes after it.
+/// The fault of the first call of a step, or after it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum First {
     Hangs,
     Panics,
-    /// It is done, and its program fails after it.
+    /// The step succeeds and the program fails afterwards.
     ThenFails,
     Succeeds,
 }
 
-/// A program that pays once; its step is known by its key, and by the amount if it says so.
+/// A program that pays once; its step is keyed by its id, and by the amount if asked.
 fn pays(world: &World, idem: Idempotency, first: First, tells_amount: bool) -> Program {
     let world = world.clone();
     let params =
@@ -105,7 +105,7 @@ async fn a_lost_step_that_may_not_be_repeated_leaves_its_node_in_doubt_whatever_
         assert_eq!(settled, RunStatus::Waiting, "{first:?}");
         assert_eq!(states(&system, run).await, "n waiting_human");
         assert_eq!(world.acts().len(), 1);
-        // Their word is enough: nobody is asked again.
+        // The person's decision is final: there is no second question.
         system.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();
         assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
         assert_eq!(world.acts().len(), 2);

@@ -1,5 +1,5 @@
-//! Nobody is answered before what the answer rests on is written down.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! No answer precedes the durability of the records behind it.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -24,7 +24,7 @@ async fn a_run_that_is_cancelled_twice_is_told_to_be_no_earlier_than_the_first_t
     let first = cancel();
     until(async || journal.waited_for() > 0).await;
     assert_eq!(journal.ordered(), 1);
-    // What acts goes on to its end, so there is nothing more to be done about it.
+    // An acting attempt finishes, so a second cancel changes nothing.
     let again = cancel();
     until(async || again.is_finished() || journal.waited_for() > 1).await;
     assert!(!first.is_finished() && !again.is_finished(), "it could be lost still");

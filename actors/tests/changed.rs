@@ -1,5 +1,5 @@
-//! Tools that are not what they were when a run is taken up again.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Tools that changed between two processes of a run.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -19,7 +19,7 @@ fn hold(version: &str) -> Arc<Hold> {
     Hold::of_version(version, "hold", Effect::Read, Idempotency::Natural)
 }
 
-/// A run whose process dies while its second node is under way; what it leaves.
+/// A run whose process dies during the second node; returns the journal.
 async fn died() -> (Arc<MemoryJournal>, RunId) {
     let (journal, first) = (Arc::new(MemoryJournal::default()), hold("1"));
     let before = system(journal.clone(), vec![first.clone()]).await;

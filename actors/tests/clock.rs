@@ -1,5 +1,5 @@
-//! Clocks that are set while nobody is there.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Clocks that are set back while no process runs.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// What a process left that died when it had set a timer of this kind, by a clock that was ahead by an hour.
+/// Journal of a process that died after setting a timer of this kind, with a clock one hour ahead.
 fn left_ahead(journal: &MemoryJournal, kind: TimerKind) -> Arc<MemoryJournal> {
     let left = Arc::new(MemoryJournal::default());
     let row = journal.runs(false).unwrap().remove(0);
@@ -53,7 +53,7 @@ async fn a_clock_that_was_set_back_makes_no_wait_for_a_retry_longer() {
     let begun = Instant::now();
     second.resume(run).await.unwrap();
     assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Failed);
-    // The longest wait between two attempts, and not an hour.
+    // The longest wait between two attempts, not an hour.
     assert!(begun.elapsed() <= Duration::from_secs(61), "{:?}", begun.elapsed());
     second.shutdown().await;
 }

@@ -1,5 +1,5 @@
-//! Programs put together: in whatever order, it is the same program.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Composition of programs is associative and has an identity.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -16,7 +16,7 @@ use ostler_store::MemoryJournal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A program that adds to a number, in a step or two.
+/// A program that adds to a number in one or two steps.
 #[derive(Debug, Clone)]
 enum Piece {
     Adds(i64, bool),
@@ -40,7 +40,7 @@ impl Piece {
     }
 }
 
-/// What is made of what one gives, before the next is given it.
+/// A mapping between two programs.
 fn mapping(by: Option<i64>) -> Mapping {
     match by {
         None => Mapping::none(),
@@ -62,10 +62,9 @@ fn by() -> impl Strategy<Value = Option<i64>> {
     prop_oneof![1 => Just(None), 3 => (-3i64..4).prop_map(Some)]
 }
 
-/// Ids of steps, each with its result.
 type Steps = Vec<(String, Option<Value>)>;
 
-/// What a program gives, or fails with, and the steps that it is known by with their results.
+/// Result or failure of a program, and its recorded steps with their results.
 fn seen(program: Program) -> (Result<Value, String>, Steps) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

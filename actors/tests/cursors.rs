@@ -1,5 +1,5 @@
-//! Following records to where there are no more.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Reading records up to the end of a stream.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! How attempts and runs end when their process does, and what a person may say of those in doubt.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Attempts and runs cut off by the end of their process, and the decisions of people about attempts in doubt.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -180,8 +180,8 @@ async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_agai
     third.shutdown().await;
 }
 
-/// A run whose process has died for the `recoveries`th time: how it is taken up. `told`: what its attempt reported before that
-/// was written down, and since then.
+/// Recovery of a run after the death number `recoveries` of its process. `told`: progress of the attempt in the process
+/// before, and in the last one.
 async fn check_recovered(recoveries: u32, told: [&[u32]; 2], expected: Settled) {
     let look = Hold::new("look", Effect::Read, Idempotency::Natural);
     let journal = Arc::new(MemoryJournal::default());
@@ -229,13 +229,13 @@ async fn a_run_that_ended_its_process_too_often_is_set_aside_until_asked_for() {
     let over = || Settled::new(RunStatus::Succeeded);
     check_recovered(RECOVERIES_MAX - 1, [&[], &[]], over()).await;
     check_recovered(RECOVERIES_MAX, [&[], &[]], parked()).await;
-    // What it has told before, it has come to before: it begins from the start each time.
+    // Repeated progress is no progress: each attempt begins from the start.
     check_recovered(RECOVERIES_MAX, [&[1, 2], &[1]], parked()).await;
     check_recovered(RECOVERIES_MAX, [&[1, 2], &[1, 2, 3]], over()).await;
 }
 
-/// A run of one attempt that does not get on in processes that end one after the other, by a kill or in good order: what becomes of it
-/// in the last.
+/// A run of one attempt without progress in consecutive processes, each killed or shut down: its outcome in the last
+/// one.
 async fn check_ends(are_killed: &[bool], expected: Settled) {
     let mut left = Arc::new(MemoryJournal::default());
     let mut run = None;
@@ -271,10 +271,10 @@ async fn a_process_that_ends_in_good_order_counts_against_no_run() {
     check_ends(&[false, true, true, true], Settled::suspended(reason)).await;
 }
 
-/// A tool whose calls are judged while the process dies of it: what is left in its journal.
+/// A tool with a call that kills its process, by keeping a copy of the journal.
 struct Deadly {
     tool: Arc<Hold>,
-    /// What is left of this one, the first time.
+    /// The copy at the first death.
     dies: Mutex<Option<Arc<MemoryJournal>>>,
     left: Mutex<Option<Arc<MemoryJournal>>>,
 }
@@ -333,7 +333,7 @@ async fn a_run_that_ends_its_process_before_anything_of_it_is_written_down_is_se
     last.shutdown().await;
 }
 
-/// Three times in a row a process ends that had no slot for it.
+/// Three processes in a row end before the run gets a slot.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_only_queued_has_ended_no_process() {
     let journal = Arc::new(MemoryJournal::default());
@@ -377,7 +377,7 @@ async fn the_contract_of_a_plan_is_judged_at_its_end_and_runs_nothing() {
     let asks = |value| {
         rule(json!({"method": "code", "spec": {"check": "equals", "path": "t.text", "value": value}}))
     };
-    // Validation lets no test get here; a plan that somebody made otherwise is no way around it.
+    // Validation rejects such a test; this plan bypasses validation.
     let test = rule(json!({"method": "test", "spec": {"argv": ["make"]}}));
     for (rule, outcome) in
         [(asks("x"), RunOutcome::Succeeded), (asks("y"), RunOutcome::Failed), (test, RunOutcome::Failed)]
@@ -392,7 +392,7 @@ async fn the_contract_of_a_plan_is_judged_at_its_end_and_runs_nothing() {
     system.shutdown().await;
 }
 
-/// A run that rests, with a node that is ready and one after it: what of it a change starts.
+/// A suspended run with a ready node and a dependant: the work that a change starts.
 async fn check_at_rest(change: impl AsyncFnOnce(&System, RunId), expected: Settled, left_over: &str) {
     let first_step = Hold::new("first", Effect::Read, Idempotency::Natural);
     let fire = Hold::new("fire", Effect::External, Idempotency::Natural);
@@ -405,7 +405,7 @@ async fn check_at_rest(change: impl AsyncFnOnce(&System, RunId), expected: Settl
     first_step.started().await;
     first_step.go(1);
     fire.started().await;
-    // As it was before `b` was given its slot.
+    // As before `b` got its slot.
     let stream = StreamId::run(&journal.run(run).unwrap().unwrap().client, run);
     let left = Arc::new(MemoryJournal::default());
     let (mut seq, mut last) = (Seq(0), false);
@@ -446,7 +446,7 @@ async fn a_run_that_rests_starts_nothing_that_it_is_to_do_without() {
     check_at_rest(cancel, over, "a executed, b cancelled, c executed").await;
 }
 
-/// A store that takes nothing while it is full.
+/// A store that accepts nothing while full.
 #[derive(Default)]
 struct Full {
     kept: MemoryArtifacts,
@@ -466,7 +466,7 @@ impl ArtifactStore for Full {
     }
 }
 
-/// A run of one call whose result cannot be stored: how it comes to rest, with the state of its node.
+/// A run of one call with a result that cannot be stored: its outcome and the state of its node.
 async fn check_unstorable(effect: Effect, idem: Idempotency, expected: (Settled, &str)) {
     let tool = Hold::new("tool", effect, idem);
     let large = json!({"text": "x".repeat(INLINE_BYTES_MAX)});
@@ -484,7 +484,7 @@ async fn check_unstorable(effect: Effect, idem: Idempotency, expected: (Settled,
     let culprits = system.view(run, None).await.unwrap().report.root_causes;
     let why = culprits.first().and_then(|culprit| culprit.message.clone());
     if expected.0 == RunStatus::Waiting {
-        // To say that it was done needs a place for its result as well.
+        // A person's answer `done` needs space for the result too.
         let refused = system.resolve(run, "n".into(), ResolveHow::Done(large.clone())).await;
         assert!(
             matches!(&refused, Err(RunError::Result(why)) if why.contains("no space left")),

@@ -1,5 +1,5 @@
-//! How well runs were done: by their records, by a judge, by a person; and what that adds up to.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Evaluation of runs by records, judges and people, and the resulting reputation.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -18,7 +18,7 @@ use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
-/// Finds a result good that holds each of these words: what a person who knows the task would look for.
+/// Judges a result by the presence of each word, as an expert would check for key facts.
 struct Words(&'static [&'static str]);
 
 impl Judge for Words {
@@ -54,7 +54,7 @@ async fn done(system: &System, run: RunId) {
     assert!(system.outcome(run).await.unwrap().status.is_over());
 }
 
-/// A run of an agent with a name, to its end.
+/// Runs a plan of a named agent to its end.
 async fn run_of(system: &System, agent: &str, source: Value) -> RunId {
     let agent = system.spawn(AgentProfile::new(agent)).await.unwrap();
     let run = agent.submit(Submission::plan(plan(system, source))).await.unwrap();
@@ -80,7 +80,7 @@ fn of<'a>(all: &'a [AgentEvaluation], agent: &str) -> &'a AgentEvaluation {
     all.iter().find(|one| one.agent.as_ref().is_some_and(|name| name.as_str() == agent)).unwrap()
 }
 
-/// The reputation of an agent, once it has had so many scores.
+/// Waits for an agent's reputation after `scores` scores.
 async fn reputation(system: &System, agent: &str, scores: u64) -> Reputation {
     let found = || of(&system.evaluations().unwrap(), agent).reputation;
     until(async || found().scores() == scores).await;
@@ -289,7 +289,7 @@ async fn an_agent_that_falls_far_below_its_average_raises_an_alarm() {
     assert_eq!((fell.dimension.as_str(), fell.from_pm, fell.to_pm), ("quality", 1_000, 0));
 }
 
-/// At most a quarter either way, and nothing in the middle (decision 0011: the weight itself comes from elsewhere).
+/// At most a quarter either way, and nothing in the middle (decision 0011: credits set the weight).
 #[tokio::test]
 async fn reputation_bends_the_weight_of_its_client() {
     let system = memory().await;
@@ -312,7 +312,7 @@ async fn reputation_bends_the_weight_of_its_client() {
     assert!((75..=125).contains(&served().await.0));
 }
 
-/// A judge that does not even know its name.
+/// A judge without a name.
 struct Nameless;
 
 impl Judge for Nameless {

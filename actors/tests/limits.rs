@@ -1,4 +1,4 @@
-//! What a system refuses at each of its limits, and that it takes as much.
+//! Limits of a system: accepted at the limit, refused beyond.
 
 mod common;
 
@@ -27,7 +27,7 @@ async fn there_are_no_more_agents_than_the_limit_also_after_a_restart() {
     }
     let full = |refused: &SpawnError| matches!(refused, SpawnError::Register(RegisterError::TooMany(2)));
     assert!(system.spawn(AgentProfile::new("c")).await.is_err_and(|refused| full(&refused)));
-    // Agents without a name of their own do not count.
+    // Unnamed agents do not count.
     let run = submit(
         &system,
         json!({"id": "p", "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": 0}}]}),
@@ -161,7 +161,7 @@ async fn there_are_no_more_clients_than_the_limit() {
     system.shutdown().await;
 }
 
-/// More than one frame of the journal has room for, which all end before anybody looks.
+/// More results than fit in one frame of the journal, all ended before the first is read.
 #[tokio::test]
 async fn results_that_end_together_are_written_in_as_many_appends_as_it_takes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Pages of the questions of all runs: the same questions however they are cut, at the cost of one page each.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Pages of the questions of all runs: the same questions for every page size, at the cost of one page each.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -14,7 +14,7 @@ use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
-/// A run with questions of nodes of these ids; without any, it sleeps.
+/// A run with one question for each id; without ids, the run sleeps.
 async fn open(system: &System, asking: &[&str]) -> RunId {
     let asks = |id: &&str| json!({"id": id, "kind": "human_approval", "human_timeout": "1h"});
     let mut nodes: Vec<Value> = asking.iter().map(asks).collect();
@@ -40,7 +40,7 @@ async fn many(system: &System) -> Vec<RunId> {
     runs
 }
 
-/// All questions by pages of `limit`, with the runs that cannot be read; each page is handed to `see`.
+/// All questions in pages of `limit`, and the unreadable runs; each page is handed to `see`.
 async fn paged(system: &System, limit: usize, see: &mut dyn FnMut(usize)) -> (Vec<ApprovalId>, Vec<RunId>) {
     let (mut all, mut unreadable): (Vec<ApprovalId>, Vec<RunId>) = Default::default();
     loop {
@@ -71,15 +71,15 @@ async fn a_page_of_questions_reads_no_run_that_asks_nothing_and_none_of_another_
         let mut pages = Vec::new();
         let read = &mut |questions| pages.push((questions, watched.read_of(&runs).len()));
         assert_eq!(paged(&first, limit, read).await, (questions.clone(), Vec::new()), "by {limit}");
-        // With a question each, a page touches as many runs, the one that it goes on after, and the one that shows
-        // that there is a next page.
+        // With one question per run, a page reads that many runs, the run it continues after, and the run that proves a
+        // next page.
         assert!(pages.iter().all(|(questions, read)| *read <= questions + 2), "by {limit}: {pages:?}");
     }
     let all = first.all_approvals().await.unwrap();
     assert_eq!((all.approvals.len(), all.has_more), (60, false));
     assert_eq!(watched.read_of(&runs).len(), 40, "those that sleep are not read");
 
-    // What is answered is asked no more, and what is asked since is found.
+    // Answered questions disappear, new ones appear.
     let answered = all.approvals.iter().find(|asked| asked.id.node.as_str() == "ask").unwrap();
     first.answer(&answered.id, answered.digest.unwrap(), Answer::approve()).await.unwrap();
     let late = open(&first, &["ask"]).await;
@@ -89,7 +89,7 @@ async fn a_page_of_questions_reads_no_run_that_asks_nothing_and_none_of_another_
     assert_eq!(paged(&first, 7, &mut |_| ()).await.0, now);
     first.shutdown().await;
 
-    // In the next process nobody drives them: a page reads the runs up to its end, and no further.
+    // In the next process no run is driven: a page reads the runs up to its end only.
     let watched = Watched::over(left_by(&memory));
     let second = system(watched.clone(), Vec::new()).await;
     let page = second.approval_page(None, 6).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_page_of_questions_reads_no_run_that_asks_nothing_and_none_of_another_
     let read = watched.read_of(&runs);
     assert!(read.len() <= 6 + 6 / 2 + 3, "{}", read.len());
     assert_eq!(paged(&second, 7, &mut |_| ()).await.0, now);
-    // Once they are taken up again, those that sleep are not read.
+    // After the runs were resumed, sleeping runs are not read.
     second.resume_all().await.unwrap();
     for run in second.runs(true).unwrap() {
         let rests = |row: &AgentRow| row.agent != run.agent || row.state == "idle";

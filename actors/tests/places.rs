@@ -1,6 +1,6 @@
-//! More runs than may have an actor at once: whose turn it is, and what needs none.
+//! More runs than actors: the order in which runs get an actor, and runs that need none.
 
-#![allow(clippy::unwrap_used, reason = "tests fail loudly")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -28,7 +28,6 @@ async fn within(live_agents: u32, tools: [&Arc<Hold>; 2]) -> (System, Arc<Memory
     (common::within(journal.clone(), tools, limits).await, journal)
 }
 
-/// Opens a run of one node.
 async fn open(system: &System, client: &str, tool: &str) -> RunId {
     let plan = plan(system, json!({"id": "p", "nodes": [{"id": "n", "tool": tool}]}));
     system.submit(Submission { client: client.into(), ..Submission::plan(plan) }).await.unwrap()
@@ -55,7 +54,7 @@ async fn clients_take_turns_at_the_places_of_actors() {
     until(async || in_line(&system).await == 38).await;
     let one = open(&system, "few", "other").await;
     until(async || in_line(&system).await == 39).await;
-    // One of the flood may have been called before the other came; then it is the other's turn.
+    // One run of the flood may already have been called; the other client's run is next.
     flood.go(2);
     other.started().await;
     other.go(1);
@@ -86,7 +85,7 @@ async fn a_run_that_waits_for_a_place_is_cancelled_at_once() {
     system.shutdown().await;
 }
 
-/// Whether a run waits for credits, each time that changed.
+/// Each change of whether the run waits for credits.
 fn waits(journal: &MemoryJournal, client: &str, run: RunId) -> Vec<bool> {
     let records = journal.read(StreamId::run(&client.into(), run), Seq(0), usize::MAX).unwrap();
     let waits = records.iter().filter_map(|record| match record.event {
@@ -105,7 +104,7 @@ async fn runs_without_credits_leave_their_places_to_others_and_all_go_on_when_th
     for _ in 0..300 {
         runs.push(open(&system, "poor", "poor").await);
     }
-    // Nobody can know what they cost before one has ended; so none is paid for.
+    // The cost is unknown until one run has ended, so none is affordable.
     let one = open(&system, "rich", "other").await;
     other.started().await;
     other.go(1);
@@ -117,7 +116,7 @@ async fn runs_without_credits_leave_their_places_to_others_and_all_go_on_when_th
     })
     .await;
     assert!(!poor.has_started());
-    // One that needs no actor is cancelled like any other.
+    // A run without an actor is cancelled like any other.
     let cancelled = runs.pop().unwrap();
     system.cancel(cancelled).await.unwrap();
     assert_eq!(system.outcome(cancelled).await.unwrap(), RunStatus::Cancelled);
@@ -138,7 +137,7 @@ async fn the_only_run_that_waits_for_credits_stays_where_it_is_while_others_of_i
     let watched = common::Watched::over(journal.clone());
     let system = common::system(watched.clone(), vec![busy.clone(), other.clone()]).await;
     deposit(&system, "acme", 450).await;
-    // Each attempt holds a hundred.
+    // Each attempt reserves a hundred.
     for _ in 0..4 {
         open(&system, "acme", "busy").await;
         busy.started().await;
@@ -148,7 +147,7 @@ async fn the_only_run_that_waits_for_credits_stays_where_it_is_while_others_of_i
     watched.records_of(last);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(watched.records_of(last), 0, "it is not read again and again");
-    // What takes seconds costs more than there was.
+    // An attempt of several seconds costs more than the old balance.
     deposit(&system, "acme", 1_000_000).await;
     busy.go(4);
     other.go(1);

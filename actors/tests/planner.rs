@@ -96,7 +96,10 @@ async fn answers_may_come_later_and_only_once() {
     ));
     system.answer_patch(run, NodeId::from("a"), None).await.unwrap();
     assert_eq!(requests.recv().await.unwrap(), "replan version 1");
-    assert!(matches!(system.answer_patch(run, NodeId::from("a"), Some(good())).await, Err(RunError::NotAsked)));
+    assert!(matches!(
+        system.answer_patch(run, NodeId::from("a"), Some(good())).await,
+        Err(RunError::NotAsked)
+    ));
     system.answer_replan(run, Some(another_node())).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(states(&system, run).await, "a failed, b executed");

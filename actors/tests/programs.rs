@@ -1,5 +1,5 @@
-//! Agents written as code: what is done once, what is done again, and what is never done twice.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Agents written as code: steps done once, steps repeated, and steps never repeated.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -42,7 +42,7 @@ fn tools(program: Program) -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(program)]
 }
 
-/// A node that calls `program`, with what else is said of it.
+/// A node that calls `program`, with further fields.
 fn node(more: Value) -> Value {
     let mut node = json!({"id": "n", "tool": "program"});
     node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -52,13 +52,13 @@ fn node(more: Value) -> Value {
 const SUCCEEDED: Settled = Settled::new(RunStatus::Succeeded);
 const FAILED: Settled = Settled::new(RunStatus::Failed);
 
-/// What the last attempt of the node failed with.
+/// Failure of the node's last attempt.
 async fn failure(system: &System, run: RunId) -> Failure {
     let view = system.view(run, None).await.unwrap();
     *view.run.instance(&"n".into()).unwrap().failure.clone().unwrap()
 }
 
-/// Runs the program once, on its own.
+/// Runs the program once, as a plan of one node.
 async fn run_of(program: Program, more: Value) -> (System, RunId, Settled) {
     let system = system(Arc::new(MemoryJournal::default()), tools(program)).await;
     let run = submit(&system, node(more)).await;
@@ -91,9 +91,9 @@ async fn a_finished_step_is_not_called_by_the_next_attempt_even_if_its_result_is
                     Ok("x".repeat(2 * INLINE_BYTES_MAX))
                 })
                 .await?;
-            // What fails is called again.
+            // A failed step is called again.
             agent.step("fails", async || if f.one_more() < 3 { Err(transient()) } else { Ok(()) }).await?;
-            // Within an attempt too, the same is done once.
+            // A repeated id within one attempt returns the recorded result.
             let again: Value = agent.step("nothing", async || unreachable!("it was done")).await?;
             Ok(json!([again, text.len()]))
         }
@@ -147,7 +147,7 @@ async fn the_same_id_with_another_input_fails_for_good_and_calls_nothing() {
             let attempt = a.one_more();
             let step = Step::new("step").input(&attempt);
             let done = agent.step(step, async || Ok(c.one_more())).await;
-            // Whatever the program makes of it.
+            // Even if the program swallows the error.
             if attempt > 1 {
                 assert!(matches!(done, Err(StepError::Log(AttemptLogError::StepMismatch(_)))), "{done:?}");
                 return Ok(());
@@ -163,7 +163,7 @@ async fn the_same_id_with_another_input_fails_for_good_and_calls_nothing() {
     assert_eq!((attempts.get(), calls.get()), (2, 1));
 }
 
-/// A program with one step that acts, and whose result is lost with its first attempt.
+/// A program with one acting step; the result is lost with the first attempt.
 fn lossy(idem: Idempotency, calls: &Count) -> Program {
     let calls = calls.clone();
     Program::new("program", "1", move |agent: ProgramContext, _: Value| {
@@ -217,8 +217,8 @@ async fn a_step_that_may_not_be_repeated_is_in_doubt_and_called_again_on_the_wor
     assert_eq!(calls.get(), 2);
 }
 
-/// The process dies while a step that may not be repeated is under way, and again when a person is about to be asked of it. The
-/// third fails before it comes to the step.
+/// The process dies during a step that must not be repeated, and again before a person is asked. The third attempt
+/// fails before the step.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_in_doubt_stays_so_whatever_ends_the_attempt_that_is_done_anew() {
     let (lives, calls) = (Count::default(), Count::default());
@@ -311,7 +311,7 @@ async fn a_panic_in_a_step_is_a_crash_and_what_was_done_before_stays_done() {
     assert_eq!(value(&system, run, "n").await, json!([1, 2]));
 }
 
-/// Runs a program that must fail for good, and gives with what.
+/// Runs a program that fails permanently; returns the message.
 async fn fails<F, R>(code: F) -> String
 where
     F: Fn(ProgramContext, Value) -> R + Clone + Send + Sync + 'static,
@@ -511,7 +511,7 @@ async fn a_step_that_acts_and_is_under_way_is_not_taken_for_lost() {
     assert_eq!(given.await, "structural: step \"act\": already running; give each step its own id");
 }
 
-/// The same as [`fails`], of a program that acts.
+/// Like [`fails`], with an acting program.
 async fn fails_acting<F, R>(code: F) -> String
 where
     F: Fn(ProgramContext, Value) -> R + Clone + Send + Sync + 'static,
@@ -524,7 +524,7 @@ where
     format!("{category}: {message}")
 }
 
-/// Sixteen nodes at once, each with sixteen steps, of which none is lost or taken for another.
+/// Sixteen concurrent nodes with sixteen steps each: no step is lost or mixed up.
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_that_run_at_once_share_the_stream_of_their_run() {
     let program = Program::new("program", "1", async |agent: ProgramContext, input: Value| {

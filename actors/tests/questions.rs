@@ -1,5 +1,5 @@
-//! What people are asked, what they are shown, and that nothing keeps them from it.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Questions to people: their content, and their delivery in every state.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -99,7 +99,7 @@ async fn a_test_that_acts_is_not_run_twice_in_silence() {
     assert!(!shell.has_started());
 }
 
-/// A result that is kept beside the journal, and nodes that need it: one that asks, one that acts.
+/// A result stored beside the journal, and two nodes that need it: one asks, one acts.
 fn needs_much() -> Value {
     let long = "x".repeat(5_000);
     json!({"id": "p", "outputs": ["ask", "use"], "nodes": [
@@ -127,7 +127,7 @@ async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_
     hold.go(1);
     first.shutdown().await;
 
-    // The journal is all that is left.
+    // Only the journal is left.
     hold.go(1);
     let second = system(left, vec![hold]).await;
     let runs = |asked: &[ostler_actors::Approval]| asked.iter().map(|asked| asked.id.run).collect::<Vec<_>>();
@@ -194,7 +194,7 @@ async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
     let run = submit(&first, tested(&["ls"])).await;
     assert_eq!(first.outcome(run).await.unwrap(), RunStatus::Waiting);
     first.shutdown().await;
-    // The same, asked long ago.
+    // The same, with an old question.
     let left = Arc::new(MemoryJournal::default());
     let stream = StreamId::run(&journal.run(run).unwrap().unwrap().client, run);
     for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
@@ -206,7 +206,7 @@ async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
         left.append(vec![batch]).unwrap();
     }
 
-    // By now it would show something else.
+    // By now the rendering would differ.
     let second = system(left.clone(), vec![act(Effect::External)]).await;
     assert!(second.approvals(run).await.unwrap()[0].is_outdated);
     second.resume(run).await.unwrap();

@@ -1,4 +1,4 @@
-//! Runs that wait behind another run of the same agent.
+//! Clocks that are set back while no process runs.
 
 mod common;
 
@@ -35,7 +35,7 @@ async fn a_run_that_waits_behind_another_is_cancelled_at_once() {
     assert!(system_.view(first, None).await.unwrap().closed.is_none(), "the first goes on");
     assert!(matches!(system_.cancel(second).await, Err(RunError::InvalidState(_))));
 
-    // What waits behind it is not held up by the gap.
+    // The gap does not hold up the runs behind it.
     system_.cancel(first).await.unwrap();
     assert_eq!(system_.outcome(third).await.unwrap(), RunStatus::Succeeded);
     system_.shutdown().await;
@@ -66,7 +66,7 @@ async fn who_waits_for_a_run_behind_one_that_waits_for_a_person_is_told_and_it_g
     let asked = system.approvals(first).await.unwrap().remove(0);
     system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
     for run in [first, behind[0], behind[1]] {
-        // It may have been asked before the answer was taken in.
+        // The question may precede the answer.
         while system.outcome(run).await.unwrap() != Settled::new(RunStatus::Succeeded) {
             tokio::task::yield_now().await;
         }
@@ -89,7 +89,7 @@ async fn who_wanted_something_of_a_run_before_the_one_in_front_came_to_wait_for_
     tokio::select! {
         biased;
         answer = &mut skipped => panic!("the first is under way still: {answer:?}"),
-        // By its answer the registry has heard what was asked before.
+        // Once the registry answers this, it has handled the requests before.
         _ = system.agents() => {}
     }
     tool.go(1);

@@ -1,5 +1,5 @@
-//! Attempts that take microseconds are made where their run is driven: what that may not change.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Attempts of microseconds run on the driver's own thread: properties that must stay.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -18,19 +18,18 @@ use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
-/// Attempts that an agent makes itself in one turn.
+/// Quick attempts per turn of an agent.
 const IN_A_TURN: usize = 64;
 
 type Deed = Arc<dyn Fn() + Send + Sync>;
 
-/// A tool that says that it is quick, and notes in which task each of its calls is made.
+/// A tool declared quick; records the task of each call.
 struct Quick {
     spec: ToolSpec,
     effect: Effect,
     tasks: Mutex<Vec<tokio::task::Id>>,
-    /// What the call of that number does besides.
     deed: (usize, Deed),
-    /// Whether its calls wait after all.
+    /// True if the calls wait nevertheless.
     waits: bool,
 }
 
@@ -43,7 +42,7 @@ impl Quick {
         Quick { spec, effect, tasks: Mutex::default(), deed: (usize::MAX, nothing), waits: false }
     }
 
-    /// How many calls in a row were made in one task.
+    /// Lengths of the sequences of calls made in one task.
     fn streaks(&self) -> Vec<usize> {
         let tasks = self.tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         tasks.chunk_by(|one, next| one == next).map(<[_]>::len).collect()
@@ -81,7 +80,7 @@ impl Tool for Quick {
     }
 }
 
-/// So many steps, one after the other.
+/// A chain of nodes.
 fn chain(nodes: usize) -> Value {
     let node = |at: usize| {
         let deps: Vec<String> = at.checked_sub(1).map(|before| format!("n{before}")).into_iter().collect();
@@ -95,7 +94,7 @@ async fn run_chain(system: &System, nodes: usize) -> RunId {
     system.submit(submission).await.unwrap()
 }
 
-/// What the records say that the attempts of a run cost.
+/// Recorded cost of a run's attempts.
 fn recorded_cost(journal: &MemoryJournal, stream: StreamId) -> u64 {
     let records = journal.read(stream, Seq(0), usize::MAX).unwrap();
     let cost = records.into_iter().map(|record| match record.event {
@@ -152,7 +151,7 @@ async fn a_panic_fails_its_attempt_and_nothing_else() {
     let tool = Arc::new(Quick { deed: (3, Arc::new(|| panic!("no"))), ..Quick::new(Effect::None) });
     let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
     let run = run_chain(&system, 5).await;
-    // It crashed once, and is tried again.
+    // One crash, then a retry.
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(tool.tasks.lock().map_or(0, |tasks| tasks.len()), 6);
     until(async || system.queue().await.is_some_and(|queue| queue.running == 0)).await;
@@ -163,7 +162,7 @@ async fn a_panic_fails_its_attempt_and_nothing_else() {
 async fn what_was_done_and_is_not_written_down_costs_nothing_and_is_done_again() {
     let journal = Arc::new(MemoryJournal::default());
     let stream: Arc<Mutex<Option<StreamId>>> = Arc::default();
-    // While the third attempt is made, somebody else writes to the stream of its run: the agent starts anew.
+    // During the third attempt another writer appends to the run's stream: the agent starts again.
     let (others, of) = (Arc::clone(&journal), Arc::clone(&stream));
     let intrude: Deed = Arc::new(move || {
         let [row] = &others.runs(true).unwrap()[..] else { panic!("one run") };
@@ -205,7 +204,7 @@ async fn what_a_quick_attempt_makes_needless_does_not_begin() {
     let (quick, slow) =
         (Arc::new(Quick::new(Effect::None)), Hold::new("slow", Effect::Read, Idempotency::Natural));
     let system = system(Arc::new(MemoryJournal::default()), vec![quick, slow.clone()]).await;
-    // Both are granted at once; by the time the first could begin, the second has won.
+    // Both are granted at once; before the first could begin, the second has won.
     let source = json!({"id": "p", "nodes": [
         {"id": "a", "tool": "slow"},
         {"id": "b", "tool": "quick"},
@@ -226,7 +225,7 @@ async fn so_many_refusals_as_there_are_nodes_are_more_than_one_turn() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
     hold.go(1);
     let system = system(journal.clone(), vec![hold]).await;
-    // What each of them is to be given is not there.
+    // Their inputs are missing.
     let write = |at: usize| {
         let refs = json!({"text": {"from": "s", "path": "nothing"}});
         let params = json!({"path": "x", "mode": "create"});
@@ -238,7 +237,7 @@ async fn so_many_refusals_as_there_are_nodes_are_more_than_one_turn() {
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let view = system.view(run, None).await.unwrap();
     assert!(view.run.instances().all(|(_, instance)| instance.attempts == 1), "each was asked for once");
-    // At first each of them becomes ready.
+    // First, each of them becomes ready.
     assert!(journal.largest() < 2 * NODES, "{}", journal.largest());
     system.shutdown().await;
 }

@@ -1,5 +1,5 @@
-//! What a step gives is what is recorded of it, from the first call on.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! The result of a step is its recorded form, from the first call on.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -20,7 +20,6 @@ async fn failure(system: &System, run: RunId) -> String {
     format!("{}: {}", failure.category, failure.message)
 }
 
-/// A run of one program.
 async fn run_of(program: Program) -> (System, RunId) {
     let program = program.named("program");
     let system = common::system(Arc::new(MemoryJournal::default()), vec![Arc::new(program)]).await;
@@ -29,7 +28,6 @@ async fn run_of(program: Program) -> (System, RunId) {
     (system, run)
 }
 
-/// A program with one step that gives this.
 fn gives<T>(given: T) -> Program
 where
     T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,

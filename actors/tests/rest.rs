@@ -1,5 +1,5 @@
-//! Runs that only wait: they keep no actor, and nothing that comes for them is lost.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Waiting runs: they keep no actor, and no message for them is lost.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -32,7 +32,7 @@ async fn a_run_that_only_waits_keeps_no_actor_and_goes_on_when_its_time_has_come
     resting(&system).await;
     assert_eq!(states(&system, run).await, "a pending, s running");
 
-    // The ten minutes, and what a person is given.
+    // The ten minutes of the wait, and the person's time limit.
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
     resting(&system).await;
     assert_eq!(states(&system, run).await, "a waiting_human, s executed");
@@ -56,7 +56,7 @@ async fn a_wait_of_less_than_a_second_is_waited_for_by_the_actor() {
     resting(&system).await;
     let short = submit(&system, sleeps(999)).await;
     until(async || states(&system, short).await == "s running").await;
-    // Time stands still as long as there is anything to do, and there are more turns here than it takes to rest.
+    // Test time stands still while any task is ready; settling takes far fewer turns than this.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
@@ -94,7 +94,7 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
     for _ in 0..SLOTS {
         hold.started().await;
     }
-    // Its other node is queued, and cancelled there.
+    // The second node is queued and cancelled there.
     let nodes = json!([asks("a"), {"id": "late", "tool": "hold"}]);
     let rests = submit(&system, json!({"id": "rests", "nodes": nodes})).await;
     until(async || states(&system, rests).await == "a waiting_human, late ready").await;
@@ -116,7 +116,7 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
     system.shutdown().await;
 }
 
-/// Whatever the actor is about when a request comes: coming, going, or there.
+/// The request may arrive while the actor starts, stops or runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_is_lost_on_a_run_that_comes_to_rest_or_leaves_it() {
     let system = memory().await;

@@ -1,6 +1,6 @@
 //! Plans that run for real, in memory.
 
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -30,7 +30,7 @@ async fn a_chain_runs_to_its_end() {
     system.shutdown().await;
 }
 
-/// Two runs are opened at once, and whoever came second is told first.
+/// Two runs are opened at once, and the second caller is answered first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_opened_here_was_not_taken_over_from_another_process() {
     let journal = Watched::over(Arc::default());
@@ -189,11 +189,11 @@ async fn a_submission_that_comes_twice_is_one_run() {
         let Err(SubmitError::Taken { run: taken, differs }) = &other else { panic!("{other:?}") };
         assert_eq!((*taken, differs), (run, &expected));
     }
-    // The same folder by another name is the same folder.
+    // The same folder by another path.
     let here = std::env::current_dir().unwrap();
     assert_eq!(first.submit(Submission { workspace: here.join("."), ..same() }).await.unwrap(), run);
 
-    // The process died before it could answer: the next one goes on with the run.
+    // The process died before the answer: the next one continues the run.
     let second = system(left_by(&journal), Vec::new()).await;
     assert_eq!(second.submit(submission(&second, 50)).await.unwrap(), run);
     assert_eq!(second.outcome(run).await.unwrap(), RunStatus::Succeeded);

@@ -1,5 +1,5 @@
-//! Agents that open runs: within what they have themselves, found again, and cancelled with them.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Agents that open child runs: within their own limits, found again after a restart, cancelled together.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -27,7 +27,7 @@ fn child(source: Value) -> ChildRunSpec {
     ChildRunSpec::plan(serde_json::from_value::<PlanDraft>(source).unwrap())
 }
 
-/// A program that opens one run, and gives what became of it.
+/// A program that opens one child run and returns its outcome.
 fn parent(child: ChildRunSpec) -> Program {
     Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
         let child = child.clone();
@@ -73,7 +73,7 @@ async fn a_run_that_an_agent_opens_has_no_more_than_the_agent() {
     assert_eq!((&given["outcome"], &given["outputs"]["a"]["text"]), (&json!("succeeded"), &json!("hello")));
     let child: RunId = serde_json::from_value(given["run"].clone()).unwrap();
     let view = system.view(child, None).await.unwrap();
-    // What its program may not do to the world itself it cannot have done.
+    // A read-only program cannot have written anywhere.
     assert_eq!((view.opened.intent, view.opened.scope.as_str()), (0, "default&other"));
     let terms = view.run.terms();
     assert!(terms.budget.is_some_and(|budget| (1..=100_000).contains(&budget)), "{terms:?}");
@@ -152,7 +152,7 @@ async fn what_attempts_cost_that_run_at_once_stays_within_the_budget_together() 
     }
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Failed);
     let cost = system.view(run, None).await.unwrap().run.cost();
-    // All four went on together until it was used up.
+    // All four ran together until the budget was used up.
     assert!((1_900..=2_000).contains(&cost), "{cost}");
 }
 
@@ -237,7 +237,7 @@ async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_w
     let left = left_by(&journal);
     let opened = other(&first, run).unwrap();
 
-    // A process that lets the child rest and has no parts for it cancels the parent alone, and dies.
+    // A process whose tools cannot continue the child cancels only the parent, then dies.
     let between = system(left.clone(), tools(&self::hold())).await;
     let mut rows = between.runs(true).unwrap();
     rows.retain(|row| row.run == run);
@@ -260,7 +260,7 @@ async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_w
     until(async || second.runs(true).unwrap().iter().all(|row| row.status != RunRowStatus::Open)).await;
 }
 
-/// Stops the node whose attempt opened a run, before that attempt has taken a step of its own in the process that took over.
+/// Stops the node behind a child run before its attempt has taken a step in the new process.
 async fn check_stopped_after_a_restart(parent: Program, stop: impl AsyncFn(&System, RunId)) {
     let journal = Arc::new(MemoryJournal::default());
     let hold = hold();
@@ -289,7 +289,7 @@ async fn stopping_a_node_right_after_a_restart_cancels_what_it_opened_before() {
         system.cancel_node(run, "n".into()).await.unwrap();
     })
     .await;
-    // What its process did not live to end is in doubt, as the policy asks.
+    // An attempt cut off by the end of its process is in doubt, as its policy asks.
     check_stopped_after_a_restart(opens(), async |system, run| {
         system.resume(run).await.unwrap();
         assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Waiting);
@@ -350,7 +350,7 @@ async fn any_number_of_agents_wait_for_runs_whatever_the_slots() {
     }
 }
 
-/// Each has one that ends at once and one that takes longer: who goes on for the first does not keep the slot from the second.
+/// Each parent has a short and a long child: the end of the short one must not keep the slot from the long one.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_goes_on_for_one_run_keeps_no_slot_from_another_that_it_waits_for() {
     let hold = hold();
@@ -379,7 +379,7 @@ async fn who_goes_on_for_one_run_keeps_no_slot_from_another_that_it_waits_for() 
     }
 }
 
-/// Opens a run within a step within a step, beside other work of the outer one.
+/// Opens a child run in a nested step, beside other work of the outer step.
 fn deep() -> Program {
     Program::new("parent", "1", |agent: ProgramContext, _: Value| async move {
         let outer = async || {
@@ -391,7 +391,7 @@ fn deep() -> Program {
     })
 }
 
-/// Opens a run in a task of its own, as each stage but the last does within a step.
+/// Opens a child run in a separate task, as every stage but the last does within a step.
 fn in_a_task() -> Program {
     Program::new("parent", "1", |agent: ProgramContext, _: Value| async move {
         let task = tokio::spawn(async move { agent.spawn("child", hello()).await });
@@ -414,7 +414,7 @@ async fn who_waits_for_a_run_within_another_step_has_no_slot_either() {
     }
 }
 
-/// What goes on without a slot would have one for nothing.
+/// Otherwise the work would use a slot for free.
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_waiting_for_a_run_goes_on_when_it_has_a_slot_and_pays_for_it() {
     let (hold, went_on) = (hold(), Arc::new(AtomicBool::new(false)));
@@ -447,7 +447,7 @@ async fn who_gives_up_waiting_for_a_run_goes_on_when_it_has_a_slot_and_pays_for_
     assert!((1_000..1_100).contains(&cost), "{cost}");
 }
 
-/// Opens a run, and takes a step in another task meanwhile, which ends or is given up when it may.
+/// Opens a child run and takes a step in another task, which ends or is dropped on permission.
 fn beside(gives_up: bool, may: Arc<Semaphore>) -> Program {
     Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
         let (beside, may) = (agent.clone(), Arc::clone(&may));
@@ -476,7 +476,7 @@ async fn who_waits_for_a_run_alone_when_a_step_in_another_task_is_over_has_no_sl
         let opens = Arc::new(beside(gives_up, Arc::clone(&may)));
         let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
         let run = submitted(&system, terms(&system)).await;
-        // Time goes on when nothing else does.
+        // Test time advances only when all tasks are idle.
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(system.runs(true).unwrap().len(), 2);
         may.add_permits(1);
@@ -486,7 +486,7 @@ async fn who_waits_for_a_run_alone_when_a_step_in_another_task_is_over_has_no_sl
     }
 }
 
-/// A program that opens a run of one wait.
+/// A program that opens a child run of one wait.
 fn waiting(ms: u64) -> Arc<dyn Tool> {
     let sleep = json!({"id": "s", "tool": "time.sleep", "params": {"ms": ms}});
     Arc::new(parent(child(json!({"id": "c", "nodes": [sleep]}))))
@@ -510,7 +510,7 @@ async fn waiting_for_a_run_costs_nothing_and_takes_time_all_the_same() {
     assert_eq!((category, message.as_str()), (FailureCategory::Timeout, "not done within 600000 ms"));
 }
 
-/// What goes on is none of its time until it has a slot again.
+/// Time between the child's end and the new slot does not count.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_slot_to_go_on_is_no_time_of_an_attempt() {
     let hold = hold();
@@ -565,7 +565,7 @@ async fn who_waits_for_a_run_goes_on_waiting_while_that_is_checkpointed() {
         let deps = at.checked_sub(1).map(|before| format!("h{before}"));
         json!({"id": format!("h{at}"), "tool": "hold", "deps": Vec::from_iter(deps)})
     };
-    // Longer than it gets before it hears that it is to rest.
+    // More nodes than can run before the checkpoint arrives.
     let nodes: Vec<Value> = (0..200).map(node).collect();
     let opens = Arc::new(parent(child(json!({"id": "c", "nodes": nodes}))));
     let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone(), opens]).await;
@@ -615,7 +615,7 @@ async fn a_shutdown_does_not_wait_for_a_program_that_waits_for_a_run() {
     second.shutdown().await;
 }
 
-/// A program that waits for a run, and beside that takes a step that ends when it may.
+/// A program that waits for a child run beside a step that ends on permission.
 fn paying(
     child: ChildRunSpec,
     acting: Option<Idempotency>,
@@ -648,7 +648,7 @@ async fn a_shutdown_waits_for_a_step_that_acts_beside_the_wait_for_a_run() {
         let first = system(journal.clone(), tools()).await;
         let run = submitted(&first, terms(&first)).await;
         hold.started().await;
-        // Time goes on when nothing else does.
+        // Test time advances only when all tasks are idle.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let ending = tokio::spawn(async move { first.shutdown().await });
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! A journal in which some records are durable no earlier than they are let.
+//! A journal that delays the durability of chosen records.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,15 +12,13 @@ use ostler_kernel::port::{
 use ostler_store::MemoryJournal;
 use tokio::sync::watch;
 
-/// A journal in which some records are durable no earlier than they are let, nor is what comes after them.
+/// A journal that delays the durability of chosen records and of all later ones.
 pub(crate) struct Late {
     journal: MemoryJournal,
     is_late: fn(&Event) -> bool,
-    /// Where they stand.
     late: Mutex<Vec<Position>>,
-    /// How many of them are let.
     let_go: watch::Sender<usize>,
-    /// Times that somebody came to wait for any of them.
+    /// Number of waits for a chosen record.
     waited_for: AtomicUsize,
 }
 
@@ -30,17 +28,16 @@ impl Late {
         Arc::new(Late { journal, is_late, late, let_go, waited_for: AtomicUsize::new(0) })
     }
 
-    /// Times that somebody came to wait for any of them so far.
+    /// Number of waits for a chosen record so far.
     pub(crate) fn waited_for(&self) -> usize {
         self.waited_for.load(Ordering::SeqCst)
     }
 
-    /// Appends of such records so far.
     pub(crate) fn ordered(&self) -> usize {
         self.late.lock().unwrap().len()
     }
 
-    /// Lets those be durable that are ordered.
+    /// Makes the chosen records durable.
     pub(crate) fn go(&self) {
         self.let_go.send_replace(self.ordered());
     }

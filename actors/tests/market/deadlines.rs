@@ -1,11 +1,11 @@
-//! Deadlines: nothing of a job starts after its own, and what is not over by then fails.
+//! Deadlines: no work of a job starts after its deadline, and unfinished work then fails.
 
 use ostler_kernel::event::OperatorAct;
 use ostler_kernel::run::RunStatus;
 
 use super::*;
 
-/// What operators did to a run that is over, and what was done in their place.
+/// Recorded acts of operators on an ended run.
 async fn acts(system: &System, run: RunId) -> Vec<OperatorAct> {
     let (mut events, mut acts) = (system.events(run, Seq(0)).unwrap(), Vec::new());
     while let Some(record) = events.next().await {
@@ -35,7 +35,7 @@ async fn a_job_that_is_not_over_by_its_deadline_fails() {
     assert_eq!(told, (1, Some(1_000)), "a deadline is no help of a person");
 }
 
-/// A process dies, and the next one finds the job when its deadline is past: whoever asks for what, nothing of it starts any more.
+/// The next process finds the job after its deadline: no request starts any of its work.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_job_starts_after_its_deadline() {
     for (begins, wants) in
@@ -78,7 +78,7 @@ async fn nothing_of_a_job_starts_after_its_deadline() {
             _ => drop(second.resume_all().await.unwrap()),
         }
         if matches!(wants, "all" | "resume") {
-            // Whatever its records say that it waits for.
+            // Whatever the run waits for by its records.
             let settled = second.outcome(posted).await.unwrap();
             assert_eq!(settled, RunStatus::Cancelled, "{begins}, {wants}");
         }
@@ -131,7 +131,7 @@ async fn a_question_of_a_job_shows_the_deadline_that_ends_it() {
     }
 }
 
-/// The run of a job has opened another one, which is found first.
+/// The job's run has opened a child run, which is loaded first.
 #[tokio::test(start_paused = true)]
 async fn nothing_that_a_job_opened_starts_after_its_deadline() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
@@ -150,7 +150,7 @@ async fn nothing_that_a_job_opened_starts_after_its_deadline() {
     let plan = json!({"id": "p", "nodes": [{"id": "n", "tool": "opens", "timeout": "1h"}]});
     let request = JobRequest { deadline: Some(now_ms() + 600_000), ..job(900_000, plan) };
     let posted = first.post(request).await.unwrap();
-    // Time passes when nobody does anything: somebody does.
+    // Test time advances only when all tasks are idle; here a call runs.
     until(async || hold.has_started()).await;
     until(async || first.job(posted).unwrap().stage == Stage::Execution).await;
     hold.started().await;

@@ -1,4 +1,4 @@
-//! What is written down of jobs and credits: when it is told, what a process that dies leaves, and what is removed.
+//! Records of jobs and credits: their durability, the state after a death, and their removal.
 
 use ostler_actors::{Violation, new_run_id};
 use ostler_kernel::market::MarketStep;
@@ -36,7 +36,7 @@ async fn an_offer_that_is_repeated_is_acknowledged_no_earlier_than_the_first() {
         let system = system.clone();
         tokio::spawn(async move { system.offer("a", offer()).await })
     };
-    // It has been answered by whoever writes it down once somebody who asked later was.
+    // The writer has answered the first request once a later one was answered.
     for _ in 0..100 {
         system.agent(&"a".into()).await.unwrap();
         tokio::task::yield_now().await;
@@ -67,7 +67,7 @@ async fn a_job_that_is_posted_again_is_acknowledged_no_earlier_than_the_first_ti
     system.shutdown().await;
 }
 
-/// None of them finds it when it looks, and all but one when they write it down.
+/// None of them finds the job when it looks; all but one find it when they record it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_is_posted_several_times_at_once_is_one_job() {
     let system = common::memory().await;
@@ -87,7 +87,7 @@ async fn a_job_that_is_posted_several_times_at_once_is_one_job() {
     system.shutdown().await;
 }
 
-/// A journal that holds what another did up to a position: what a process leaves behind that died there.
+/// A journal with the records up to a position: the state left by a process that died there.
 fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
     let rows = journal.runs(false).unwrap();
     let runs = rows
@@ -111,7 +111,7 @@ fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
     left
 }
 
-/// The run of a job opens another; what that costs is paid by the contract, and by nothing else, whoever tells of it when.
+/// The contract alone pays for the child runs of a job, whatever the order of the records.
 #[tokio::test(start_paused = true)]
 async fn what_the_runs_cost_that_a_job_opens_comes_out_of_its_reservation() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
@@ -148,7 +148,7 @@ async fn what_the_runs_cost_that_a_job_opens_comes_out_of_its_reservation() {
         let row = system.clients().await.remove(0);
         (row.deposited.unwrap() - row.spent as i64 - row.for_jobs as i64, row.for_jobs, row.spent)
     };
-    // Who waits for it has paid for the time until then, which is written down when it ends.
+    // The parent's own time until the wait is charged at its end.
     let own = first.clients().await.remove(0).spent - cost;
     assert!(own < 100, "{own}");
     assert_eq!((credits(&first), told(&first).await), (paid(cost + own), paid(cost + own)));
@@ -163,7 +163,7 @@ async fn what_the_runs_cost_that_a_job_opens_comes_out_of_its_reservation() {
     assert_eq!(credits(&second), (15_000 - spent as i64, 0, spent));
 }
 
-/// Dies after every record there is, and goes on: the job is done once, and nothing stays reserved.
+/// The process dies after every record in turn: the job is done once, and nothing stays reserved.
 #[tokio::test(flavor = "multi_thread")]
 async fn whenever_the_process_dies_a_job_is_in_one_stage_and_gets_to_its_end() {
     let journal = Arc::new(MemoryJournal::default());
@@ -210,7 +210,7 @@ async fn whenever_the_process_dies_a_job_is_in_one_stage_and_gets_to_its_end() {
     assert_eq!(stages.into_iter().collect::<Vec<_>>(), all);
 }
 
-/// Dies between the opening of the run and the record that tells of it, and then the run could not be opened any more.
+/// The process dies between the opening of the run and the record about it; the run could not be opened again.
 #[tokio::test]
 async fn a_run_that_was_opened_is_the_jobs_even_if_it_would_be_refused_by_now() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +232,7 @@ async fn a_run_that_was_opened_is_the_jobs_even_if_it_would_be_refused_by_now() 
     assert_eq!(credits(&second), (1_000 - row.spent as i64, 0, row.spent));
 }
 
-/// What was spent before anything was deposited was free. When that is removed, what a job costs is paid by its reservation all the same.
+/// Spending before the first deposit was free. After its removal, the reservation still pays for the job.
 #[tokio::test(flavor = "multi_thread")]
 async fn credits_add_up_when_what_was_free_is_removed() {
     let folder = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ async fn records_that_do_not_add_up_are_told() {
     let posted = first.post(job(600, says("done"))).await.unwrap();
     let row = over(&first, posted).await;
     first.shutdown().await;
-    // The same records, but for the budget of the contract, and for what it cost.
+    // The same records, except the contract's budget and its cost.
     let left = Arc::new(MemoryJournal::default());
     let whole = up_to(&journal, Position(u64::MAX));
     let client = StreamId::client(&"acme".into());

@@ -1,5 +1,5 @@
-//! The market: jobs from stage to stage, whatever dies in between, and credits that add up.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! The market: jobs from stage to stage across deaths, and credits that add up.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -66,7 +66,7 @@ async fn deposit(system: &System, credits: i64) {
     system.change_client("acme", change).await.unwrap();
 }
 
-/// Free, reserved and spent credits of client `acme`, which add up.
+/// Free, reserved and spent credits of client `acme`; checks their sum.
 fn credits(system: &System) -> (i64, u64, u64) {
     let audit = system.audit().unwrap().remove(0);
     assert_eq!(audit.violations, []);
@@ -95,7 +95,7 @@ async fn a_job_goes_to_the_best_proposal_and_what_is_left_of_its_budget_is_given
     );
     assert!(row.composite_pm.unwrap() > 900, "{row:?}");
     assert_eq!(credits(&system), (1_000 - row.spent as i64, 0, row.spent));
-    // What a person says of it later is its score.
+    // A person's later verdict is the score.
     let worst =
         VerdictRequest { quality_pm: Some(0), adherence_pm: Some(0), by: "pat".into(), note: String::new() };
     system.judge(posted, worst).await.unwrap();
@@ -164,7 +164,7 @@ async fn what_cannot_be_posted_or_offered_is_refused_and_nothing_is_written_down
     assert_eq!(records(), before);
     assert_eq!(credits(&system), (100, 0, 0));
 
-    // A job that waits for a person is open, and there may be one.
+    // A job waiting for a person is open, and one open job is the limit.
     offers(&system, "a", 5).await;
     let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]});
     let id = ostler_actors::new_run_id();

@@ -1,4 +1,4 @@
-//! What is reserved for a job: nobody else spends it, and it is spent to the last.
+//! Reservations of jobs: not available to others, and usable to the last credit.
 
 use ostler_kernel::run::RunStatus;
 
@@ -21,7 +21,7 @@ async fn what_is_reserved_for_a_job_is_not_for_others() {
     hold.go(1);
     let row = over(&system, posted).await;
     assert_eq!(row.outcome.as_deref(), Some("succeeded"));
-    // What was left of it is free again.
+    // The unused rest is free again.
     system.outcome(other).await.unwrap();
     let (free, reserved, _) = credits(&system);
     assert!(free > 0 && reserved == 0);
@@ -36,7 +36,7 @@ async fn a_contract_whose_budget_is_used_up_starts_nothing_more() {
     let two = json!({"id": "p", "nodes": [
         {"id": "n", "tool": "hold", "retries": 0}, {"id": "m", "tool": "hold", "deps": ["n"]},
     ]});
-    // It goes on until nothing is left, and is ended then.
+    // The run continues until nothing is left, then ends.
     let posted = system.post(job(20, two)).await.unwrap();
     hold.started().await;
     let row = over(&system, posted).await;
@@ -45,7 +45,7 @@ async fn a_contract_whose_budget_is_used_up_starts_nothing_more() {
     assert_eq!(credits(&system), (5_000 - row.spent as i64, 0, row.spent));
 }
 
-/// What a client has and its job may cost is the same, of which an attempt has left less than one is expected to cost.
+/// The balance equals the job's budget; one attempt leaves less than the expected cost of the next.
 #[tokio::test(start_paused = true)]
 async fn a_job_uses_what_is_reserved_for_it_to_the_last() {
     for (last_ms, outcome, spent) in [(60, "succeeded", 565..=566), (1_000, "failed", 600..=602)] {
@@ -71,7 +71,7 @@ async fn a_job_uses_what_is_reserved_for_it_to_the_last() {
     }
 }
 
-/// Of a plan that is wider than its budget, what is left when that is used up comes to its end, whatever is left of credits.
+/// A plan wider than its budget: running attempts finish after the budget is used up, whatever the balance.
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_client_has_nothing_left_comes_to_its_end() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
@@ -87,7 +87,7 @@ async fn a_job_whose_client_has_nothing_left_comes_to_its_end() {
     assert_eq!(credits(&system), (1_000 - row.spent as i64, 0, row.spent));
 }
 
-/// A run that is for no contract, whose budget is used up together with the credits of its client.
+/// A run without a contract; budget and balance are used up together.
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_budget_is_used_up_does_not_wait_for_credits() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
@@ -105,7 +105,7 @@ async fn a_run_whose_budget_is_used_up_does_not_wait_for_credits() {
     assert!(told.contains("the budget of the run, 300 credits, is used up"), "{told}");
 }
 
-/// A wait that costs nothing, and stood behind what is reserved when the budget of its run was used up.
+/// A free wait behind reserved credits, in a run with a used up budget.
 #[tokio::test(start_paused = true)]
 async fn what_costs_nothing_goes_on_when_a_budget_is_used_up() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
@@ -132,7 +132,7 @@ async fn what_costs_nothing_goes_on_when_a_budget_is_used_up() {
     assert!(states.contains("late executed") && states.contains("x failed"), "{states}");
 }
 
-/// What is reserved for a job does not stand behind what waits for credits.
+/// A job's reservation does not wait behind runs that wait for credits.
 #[tokio::test(start_paused = true)]
 async fn a_job_goes_on_though_another_run_of_its_client_waits_for_credits() {
     let (busy, hold) = (
@@ -149,7 +149,7 @@ async fn a_job_goes_on_though_another_run_of_its_client_waits_for_credits() {
     let posted = system.post(job(500, asks)).await.unwrap();
     until(async || system.all_approvals().await.unwrap().approvals.len() == 1).await;
     let approval = system.all_approvals().await.unwrap().approvals.remove(0);
-    // Of another run one node costs nearly all there is, and one stands in the queue when that is paid.
+    // One node of another run costs nearly the whole balance; a second is queued when the cost is charged.
     let two = json!({"id": "p", "nodes": [{"id": "x", "tool": "busy"}, {"id": "y", "tool": "busy"}]});
     let plan = common::plan(&system, two);
     let other = system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
@@ -168,8 +168,8 @@ async fn a_job_goes_on_though_another_run_of_its_client_waits_for_credits() {
     assert!(system.view(other, None).await.unwrap().out_of_credit);
 }
 
-/// What is left of the credits is reserved, and of a run both an attempt that died with its process and a node that is ready wait
-/// for that: they ask again now and then, and no more often the longer it takes.
+/// The rest of the balance is reserved. An attempt of an ended process and a ready node both wait for credits: they ask
+/// again at growing intervals.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_what_is_reserved_asks_again_at_an_even_pace() {
     let journal = Arc::new(MemoryJournal::default());
@@ -196,7 +196,7 @@ async fn who_waits_for_what_is_reserved_asks_again_at_an_even_pace() {
     assert_eq!(outcome.unwrap().unwrap(), RunStatus::Succeeded);
 }
 
-/// True if a run waits for credits, each time that changed.
+/// Each change of whether the run waits for credits.
 fn waits(journal: &MemoryJournal, run: RunId) -> Vec<bool> {
     let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
     let waits = records.iter().filter_map(|record| match record.event {
@@ -216,12 +216,12 @@ async fn what_was_queued_before_a_contract_was_signed_does_not_spend_what_is_res
     let system = with_slots(journal.clone(), vec![busy.clone(), hold.clone()], 2).await;
     deposit(&system, 500).await;
     offers(&system, "a", 5).await;
-    // Two runs of somebody else take all there is.
+    // Two runs of another client take all slots.
     for _ in 0..2 {
         common::submit(&system, json!({"id": "p", "nodes": [{"id": "n", "tool": "busy"}]})).await;
         busy.started().await;
     }
-    // One node is queued, and another one asks for a slot when the contract is signed.
+    // One node is queued, and another asks for a slot when the contract is signed.
     let plan = common::plan(
         &system,
         json!({"id": "p", "nodes": [
@@ -238,7 +238,7 @@ async fn what_was_queued_before_a_contract_was_signed_does_not_spend_what_is_res
     until(async || system.view(other, None).await.unwrap().out_of_credit).await;
     busy.go(2);
     hold.started().await;
-    // The other run was granted a slot as well, and gave it back.
+    // The other run got a slot too, and returned it.
     let given_back = async || {
         let rows = system.clients().await;
         rows.iter().map(|row| row.running).sum::<u32>() == 1 && rows.iter().all(|row| row.queued == 0)

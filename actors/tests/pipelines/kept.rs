@@ -1,4 +1,4 @@
-//! What is kept of a pipeline: from one process to the next, and no more than it needs.
+//! Retained state of a pipeline across processes, and its bounds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,6 @@ use super::*;
 use crate::common::late::Late;
 use crate::common::once_let_go;
 
-/// What stages heard, by stage, across processes.
 type Lives = Arc<Mutex<BTreeMap<&'static str, Vec<u64>>>>;
 
 async fn live(journal: Arc<dyn Journal>, lives: &Lives, slow: bool) -> (System, PipelineHandle) {
@@ -124,7 +123,7 @@ async fn what_a_pipeline_does_not_need_goes_between_two_processes_and_nobody_not
     system.shutdown().await;
 }
 
-/// `price` hears orders only, and the log keeps three events.
+/// `price` receives orders only, and the log keeps three events.
 fn shop(keep: u64) -> PipelineSpec {
     PipelineSpec::new("shop")
         .stage(StageSpec::new("orders").publishes(["order", "refund"]))
@@ -151,7 +150,7 @@ async fn what_goes_unheard_is_told_as_a_gap_by_whichever_process() {
     let oldest = pipeline.row().oldest;
     assert!(oldest > 1, "the order is gone");
     let gap = Some(Gap { first: 1, last: oldest - 1 });
-    // An answer may be lost: who asks again is told again, and nothing is counted for that.
+    // An answer may be lost: a repeated question gets the same answer and counts nothing.
     for _ in 0..2 {
         assert_eq!((row(&pipeline, "price").missed, row(&pipeline, "price").gap), (0, gap));
         let heard = pipeline.heard("price", 10).await.unwrap();
@@ -182,7 +181,7 @@ async fn of_a_gap_that_grows_meanwhile_only_what_was_told_is_acknowledged() {
         orders.publish("order", &at).await.unwrap();
     }
     orders.end().await.unwrap();
-    // What it dealt with counts, though it is gone by now, and whichever process it tells.
+    // Acknowledging deleted events counts, in every process.
     let acked = async |pipeline: &PipelineHandle, after: u64, upto: u64| {
         pipeline.ack("price", after, upto, None, Vec::new()).await.unwrap();
         let price = row(pipeline, "price");
@@ -194,7 +193,7 @@ async fn of_a_gap_that_grows_meanwhile_only_what_was_told_is_acknowledged() {
     let last = pipeline.row().oldest - 1;
     assert!(last > 7, "{last}");
     assert_eq!(acked(&pipeline, told.after, told.upto).await, (3, Some((7, last))));
-    // A gap is acknowledged alone too; until then there is something to do.
+    // A gap can be acknowledged alone; until then the stage has work.
     let told = pipeline.heard("price", 10).await.unwrap();
     assert_eq!((told.after, told.ended), (last, false));
     assert!(matches!(pipeline.end("price").await, Err(PipelineError::NotThrough(_))));
@@ -230,7 +229,7 @@ async fn what_was_heard_before_it_went_does_not_count_for_what_is_kept() {
     system.shutdown().await;
 }
 
-/// What is written down last of a pipeline while somebody waits to be told of it.
+/// True for the last record of a pipeline before its caller is answered.
 fn is_late(event: &Event) -> bool {
     let Event::Pipeline(record) = event else { return false };
     match &**record {

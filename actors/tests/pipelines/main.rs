@@ -1,5 +1,5 @@
-//! Pipelines in a running system: order, crashes, slow and failing stages, and what is left after a restart.
-#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+//! Pipelines in a running system: order, crashes, slow and failing stages, and state after a restart.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -27,7 +27,7 @@ fn journal() -> Arc<MemoryJournal> {
     Arc::new(MemoryJournal::default())
 }
 
-/// `source` publishes numbers, `double` doubles them, `sum` hears what comes of it.
+/// `source` publishes numbers, `double` doubles them, `sum` receives the result.
 fn three() -> PipelineSpec {
     PipelineSpec::new("sums")
         .stage(StageSpec::new("source").publishes(["number", "word"]))
@@ -40,7 +40,7 @@ fn three() -> PipelineSpec {
         .stage(StageSpec::new("sum").subscribes(["doubled"]).publishes(["total"]))
 }
 
-/// Adds up what it hears, counts on after a crash, and tells the total at the end.
+/// Adds up its events, continues after a crash, and prints the total at the end.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -73,7 +73,6 @@ fn row(pipeline: &PipelineHandle, stage: &str) -> StageRow {
     pipeline.row().stages.into_iter().find(|row| row.stage.as_str() == stage).unwrap()
 }
 
-/// All its events, as type and data.
 async fn told(pipeline: &PipelineHandle) -> Vec<(String, Value)> {
     pipeline.durable().await.unwrap();
     let head = pipeline.row().head;
@@ -96,7 +95,6 @@ async fn number(pipeline: &PipelineHandle, number: u64) {
     pipeline.publisher("source").unwrap().publish("number", &number).await.unwrap();
 }
 
-/// Hears whatever comes, and of what is gone.
 struct Note {
     heard: Arc<Mutex<Vec<String>>>,
 }
@@ -130,14 +128,14 @@ async fn what_goes_in_at_one_end_comes_out_once_at_the_other() {
     assert_eq!(told.last().unwrap(), &("total".to_owned(), json!(1_001_000)));
     assert_eq!((count(&told, "number"), count(&told, "doubled")), (1_000, 1_000));
     for stage in ["double", "sum"] {
-        assert_eq!((row(&pipeline, stage).lag, row(&pipeline, stage).state), (0, "ended"));
+        assert_eq!((row(&pipeline, stage).lag, row(&pipeline, stage).state), (0, "ended".into()));
     }
     let refused = source.publish("number", &1).await;
     assert!(matches!(refused, Err(PublishError::Refused(PublishRefusal::Ended(_)))), "{refused:?}");
     system.shutdown().await;
 }
 
-/// Whoever looks for a pipeline between its first record and the answer to who made it has the same one.
+/// A lookup between the first record of a pipeline and the answer to its creator finds the same pipeline.
 #[tokio::test]
 async fn a_pipeline_that_is_found_while_it_is_made_is_the_one_that_was_made() {
     let journal = Watched::over(journal());

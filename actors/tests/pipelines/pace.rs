@@ -1,4 +1,5 @@
-//! Stages that begin late, are slow, wait for each other or are dealt with elsewhere: each hears everything once, or what it missed.
+//! Stages that start late, are slow, wait for each other or run elsewhere: each gets every event once, or a count of
+//! the missed ones.
 
 use ostler_kernel::pipeline::EVENT_BYTES_MAX;
 
@@ -9,7 +10,7 @@ async fn a_stage_hears_all_events_in_order_wherever_it_begins_and_whatever_is_pu
     let system = system(journal(), Vec::new()).await;
     let pipeline = system.create_pipeline(&three()).await.unwrap();
     let source = pipeline.publisher("source").unwrap();
-    // More than is held in memory, so that the beginning comes from the journal.
+    // More than memory holds, so the beginning comes from the journal.
     let old = 20_000u64;
     for from in (0..old).step_by(1_000) {
         let events = (from..from + 1_000).map(|at| ("number".to_owned(), canonical(&at.into()).unwrap()));
@@ -32,7 +33,7 @@ async fn a_stage_hears_all_events_in_order_wherever_it_begins_and_whatever_is_pu
     }
     until(async || row(&pipeline, "double").lag == 0).await;
     assert!(heard.lock().unwrap().iter().copied().eq(1..=old + 500));
-    // The same from any point, live events included.
+    // The same from every position, live events included.
     for after in [0, 1, 19_999, 20_400] {
         heard.lock().unwrap().clear();
         pipeline.catch_up("double", after, false).await.unwrap();
@@ -68,13 +69,13 @@ async fn who_is_farther_behind_than_the_quota_is_told_what_it_missed() {
     expected.extend((oldest..=50).map(|seq| seq.to_string()));
     assert_eq!(*heard.lock().unwrap(), expected);
     assert_eq!(row(&pipeline, "double").missed, oldest - 1);
-    // Who has heard everything misses nothing, though what it heard goes.
+    // A stage with all events read misses nothing when they are deleted.
     for at in 0..50 {
         number(&pipeline, at).await;
         until(async || row(&pipeline, "double").lag == 0).await;
     }
     assert_eq!(row(&pipeline, "double").missed, oldest - 1);
-    // Nor does who would have heard nothing of what goes.
+    // Neither does a stage that subscribes to none of the deleted events.
     assert_eq!((row(&pipeline, "sum").lag, row(&pipeline, "sum").missed), (0, 0));
     let heard = pipeline.heard("sum", 10).await.unwrap();
     assert_eq!((heard.gap, heard.events.len(), heard.ended), (None, 0, false));
@@ -158,7 +159,7 @@ async fn a_stage_waits_for_those_behind_it_and_goes_on_when_they_do() {
             }
         })
         .unwrap();
-    // One event at a time, so that a turn does not carry it far beyond.
+    // One event at a time, so that one turn does not carry the stage far beyond.
     pipeline
         .on("double", |event, out| async move {
             out.publish("doubled", &event.value())?;
@@ -188,7 +189,7 @@ async fn somebody_elsewhere_can_deal_with_a_stage_and_nothing_counts_twice() {
     pipeline.ack("double", 0, 2, state(), output()).await.unwrap();
     let again = pipeline.ack("double", 0, 2, state(), output()).await.unwrap_err();
     assert!(matches!(again, PipelineError::Moved { cursor: 2, expected: 0, .. }));
-    // Of nothing nothing comes: sent twice, it would come twice.
+    // Without events there is no output: repeated, it would be published twice.
     let nothing = pipeline.ack("double", 2, 2, None, output()).await.unwrap_err();
     assert!(matches!(nothing, PipelineError::NothingAcknowledged { after: 2, .. }), "{nothing:?}");
     pipeline.ack("double", 2, 2, state(), Vec::new()).await.unwrap();
@@ -207,12 +208,12 @@ async fn somebody_elsewhere_can_deal_with_a_stage_and_nothing_counts_twice() {
     pipeline.ack("double", 2, 6, None, Vec::new()).await.unwrap();
     assert!(pipeline.heard("double", 1).await.unwrap().ended);
     pipeline.end("double").await.unwrap();
-    assert_eq!((row(&pipeline, "double").state, row(&pipeline, "double").lag), ("ended", 0));
+    assert_eq!((row(&pipeline, "double").state, row(&pipeline, "double").lag), ("ended".into(), 0));
     assert_eq!(row(&pipeline, "sum").lag, 1);
     system.shutdown().await;
 }
 
-/// What a stage does not hear is too much to be counted: whether it is through is looked up, and whoever asks is told the same.
+/// Unsubscribed events are too many to count: the end is looked up, and every caller gets the same answer.
 #[tokio::test]
 async fn a_stage_that_is_told_that_it_has_heard_everything_can_be_ended() {
     let spec = PipelineSpec::new("p")
@@ -253,7 +254,7 @@ async fn of_large_events_no_more_are_told_at_once_than_an_answer_holds() {
     let pipeline = system.create_pipeline(&three()).await.unwrap();
     let source = pipeline.publisher("source").unwrap();
     let number = |bytes: usize| ("number".to_owned(), canonical(&"x".repeat(bytes - 2).into()).unwrap());
-    // The 16th reaches 4 MiB exactly.
+    // The 16th event reaches exactly 4 MiB.
     for bytes in [EVENT_BYTES_MAX; 18].into_iter().chain([2; 70]) {
         source.publish_all(vec![number(bytes)]).await.unwrap();
     }
