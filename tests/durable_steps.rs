@@ -11,6 +11,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use ostler::RunStatus;
+
 /// Pages copied, one per step.
 const PAGES: u32 = 12;
 

@@ -1,5 +1,9 @@
 //! Recorded responses of model providers: each decodes as expected, in one piece and split at every byte.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failed unwrap fails the test, and a skip says why")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a failed unwrap fails the test, and a skip says why"
+)]
 
 use std::path::Path;
 

@@ -17,7 +17,7 @@ impl Config {
             wrong.push((
                 Pointer::root().key("retention").key("keep"),
                 format!("the retention must be above zero and at most {most} days"),
-                format!("set a duration such as \"30d\", or remove `keep` to keep runs for ever"),
+                "set a duration such as \"30d\", or remove `keep` to keep runs for ever".to_owned(),
             ));
         }
         if self.shutdown.wait.is_some_and(|wait| !(0..=SHUTDOWN_WAIT_MS_MAX).contains(&wait.ticks(1_000))) {

@@ -1,7 +1,7 @@
 //! Unusual data folders, and concurrent access to one.
 
 use super::is_well;
-use super::world::{World, until};
+use super::world::World;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -3,8 +3,7 @@
 use super::data_folder::{RUN, world};
 use super::is_well;
 use super::world::{World, until};
-use std::fs::{self, Permissions};
-use std::io::Write;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 

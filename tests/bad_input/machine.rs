@@ -170,15 +170,14 @@ fn a_record_that_is_not_there_is_said_to_be_missing() {
     world.ostler(RUN).exits(0);
     let summary = &world.ostler("show @last --json").exits(0).lines()[0];
     let last = summary["seq"].as_u64().unwrap();
-    let only = format!("record ");
     world.ostler(&format!("show @last --at {last}")).exits(0);
     world.ostler(&format!("events @last --from {last}")).exits(0).says("run_closed");
     for beyond in [last + 1, 9_999, u64::MAX] {
         for line in ["show @last --at", "show @last --json --at", "show @last --format dot --at"] {
-            world.ostler(&format!("{line} {beyond}")).exits(2).complains(&format!("{only}{beyond}"));
+            world.ostler(&format!("{line} {beyond}")).exits(2).complains(&format!("record {beyond}"));
         }
         for line in ["events @last --from", "events @last --follow --json --from"] {
-            world.ostler(&format!("{line} {beyond}")).exits(2).complains(&format!("{only}{beyond}"));
+            world.ostler(&format!("{line} {beyond}")).exits(2).complains(&format!("record {beyond}"));
         }
     }
     world.ostler("show @last --at 0").exits(2);

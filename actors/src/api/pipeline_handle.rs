@@ -45,6 +45,7 @@ pub struct Heard {
     pub gap: Option<Gap>,
     /// The state of the last acknowledgement.
     pub state: Option<Json>,
+    /// Events in order, oldest first.
     pub events: Vec<PipelineEvent>,
     /// The position that acknowledges the events.
     pub upto: u64,

@@ -91,7 +91,16 @@ impl System {
     /// The same with other limits.
     pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
         let SystemConfig {
-            journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, planner, ..
+            journal,
+            artifacts,
+            tools,
+            gate,
+            run_slots,
+            clients,
+            measures,
+            evaluation,
+            planner,
+            ..
         } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
         let parts = Parts { artifacts, gate, run_slots, limits, measures, evaluation, planner };

@@ -52,7 +52,9 @@ pub enum RunError {
     #[error("{0}")]
     Change(String),
     /// The run does not wait for this answer of its planner.
-    #[error("the run does not wait for this answer of the planner: it answered already, or the request died with its process")]
+    #[error(
+        "the run does not wait for this answer of the planner: it answered already, or the request died with its process"
+    )]
     NotAsked,
     /// The result cannot be stored.
     #[error("the result cannot be kept: {0}")]

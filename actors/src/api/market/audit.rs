@@ -172,10 +172,9 @@ fn audit(services: &RunServices, client: ClientId, runs: &[RunId]) -> Result<Cli
 }
 
 /// Movements in a client's stream, and the recorded cost of each job.
-fn client_moves(
-    journal: &dyn Journal,
-    client: &ClientId,
-) -> Result<(Vec<(Position, Move)>, BTreeMap<RunId, u64>), JournalError> {
+type ClientMoves = (Vec<(Position, Move)>, BTreeMap<RunId, u64>);
+
+fn client_moves(journal: &dyn Journal, client: &ClientId) -> Result<ClientMoves, JournalError> {
     let mut moves: Vec<(Position, Move)> = Vec::new();
     let mut told: BTreeMap<RunId, u64> = BTreeMap::new();
     run_reader::each(journal, StreamId::client(client), None, |record| -> Result<(), JournalError> {

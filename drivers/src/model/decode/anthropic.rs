@@ -33,7 +33,10 @@ enum Content {
     Text(String),
     Thinking(String),
     /// The place of the call.
-    ToolUse { at: usize, input: Option<Value> },
+    ToolUse {
+        at: usize,
+        input: Option<Value>,
+    },
     /// Redacted thinking, and tools that the provider has run itself.
     Other,
 }

@@ -134,8 +134,8 @@ impl Decoder {
     /// A complete object cannot be half an object, so an event that lacks only its last empty line counts.
     fn stream_end(mut self, splitter: SseSplitter) -> Result<Answer, Failure> {
         if let Some(event) = splitter.end() {
-            let is_whole = is_done(&event.data)
-                || matches!(json::parse(&event.data), Parsed::Value(Value::Object(_)));
+            let is_whole =
+                is_done(&event.data) || matches!(json::parse(&event.data), Parsed::Value(Value::Object(_)));
             if is_whole && self.message.event(&event, &mut Vec::new())? == Progress::Over {
                 return self.message.finish();
             }
@@ -167,7 +167,11 @@ impl Decoder {
 }
 
 impl Message {
-    fn event(&mut self, SseEvent { name, data }: &SseEvent, deltas: &mut Vec<Delta>) -> Result<Progress, Failure> {
+    fn event(
+        &mut self,
+        SseEvent { name, data }: &SseEvent,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<Progress, Failure> {
         if is_done(data) {
             return Ok(Progress::Over);
         }
@@ -178,7 +182,9 @@ impl Message {
             return Ok(Progress::More);
         }
         let object: Object = match json::parse(data) {
-            Parsed::Value(Value::Object(object)) if name == "error" => return Err(Failure::of_object(&object)),
+            Parsed::Value(Value::Object(object)) if name == "error" => {
+                return Err(Failure::of_object(&object));
+            }
             Parsed::Value(Value::Object(object)) => object,
             Parsed::Value(value) if name == "error" => return Err(Failure::of_value(&value, data)),
             _ if name == "error" => return Err(Failure::of_value(&Value::Null, data)),
@@ -210,7 +216,8 @@ impl Message {
 /// Where an event stream begins in the body; `None` while that is unknown, or if the body is a document.
 fn stream_start(body: &[u8]) -> Option<usize> {
     let skipped = if body.starts_with(BOM) { BOM.len() } else { 0 };
-    let blanks = body[skipped..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count();
+    let blanks =
+        body[skipped..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count();
     let start = skipped + blanks;
     STREAM_STARTS.iter().any(|prefix| body[start..].starts_with(prefix)).then_some(start)
 }

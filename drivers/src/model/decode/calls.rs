@@ -84,7 +84,8 @@ impl Calls {
     /// Whether a call with the name and the arguments of `entry` exists: some servers repeat the calls at the end.
     pub(super) fn repeats(&self, entry: &Object) -> bool {
         let piece = Piece::of(entry);
-        let (Some(name), Some(arguments)) = (piece.name, piece.arguments.filter(|value| json::is_trueish(value)))
+        let (Some(name), Some(arguments)) =
+            (piece.name, piece.arguments.filter(|value| json::is_trueish(value)))
         else {
             return false;
         };
@@ -178,11 +179,12 @@ impl Calls {
     pub(super) fn finish(self, cut: bool) -> Vec<ToolCall> {
         let last = self.calls.len().saturating_sub(1);
         let calls = self.calls.into_iter().enumerate();
-        calls.map(|(at, Call { id, name, arguments, .. })| {
-            let arguments = arguments.finish(cut && at == last);
-            ToolCall { id, name, arguments }
-        })
-        .collect()
+        calls
+            .map(|(at, Call { id, name, arguments, .. })| {
+                let arguments = arguments.finish(cut && at == last);
+                ToolCall { id, name, arguments }
+            })
+            .collect()
     }
 }
 

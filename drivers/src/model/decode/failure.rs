@@ -51,19 +51,37 @@ impl Class {
     /// The class of an error name that providers use; `invalid_request_error` is none, since it comes with many causes.
     fn named(name: &str) -> Option<Class> {
         Some(match name {
-            "rate_limit_error" | "rate_limit_exceeded" | "rate_limited" | "too_many_requests"
+            "rate_limit_error"
+            | "rate_limit_exceeded"
+            | "rate_limited"
+            | "too_many_requests"
             | "resource_exhausted" => Class::RateLimited,
-            "overloaded_error" | "overloaded" | "engine_overloaded" | "service_unavailable"
-            | "unavailable_error" | "unavailable" => Class::Overloaded,
+            "overloaded_error"
+            | "overloaded"
+            | "engine_overloaded"
+            | "service_unavailable"
+            | "unavailable_error"
+            | "unavailable" => Class::Overloaded,
             "context_length_exceeded" | "exceed_context_size_error" | "request_too_large" => {
                 Class::ContextTooLong
             }
-            "authentication_error" | "permission_error" | "invalid_api_key" | "forbidden"
-            | "permission_denied" | "unauthenticated" | "insufficient_quota" | "billing_error" => Class::Auth,
+            "authentication_error"
+            | "permission_error"
+            | "invalid_api_key"
+            | "forbidden"
+            | "permission_denied"
+            | "unauthenticated"
+            | "insufficient_quota"
+            | "billing_error" => Class::Auth,
             "not_found_error" | "model_not_found" | "invalid_model" | "not_found" => Class::NotFound,
             "content_filter" | "content_policy_violation" | "responsibleaipolicyviolation" => Class::Refused,
-            "api_error" | "server_error" | "internal_error" | "internal_server_error" | "internal"
-            | "timeout_error" | "deadline_exceeded" => Class::Server,
+            "api_error"
+            | "server_error"
+            | "internal_error"
+            | "internal_server_error"
+            | "internal"
+            | "timeout_error"
+            | "deadline_exceeded" => Class::Server,
             _ => return None,
         })
     }

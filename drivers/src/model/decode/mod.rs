@@ -5,8 +5,8 @@
 //! [`Protocol`] and the bytes count. [`decode_case`] compares a
 //! recorded response with its expected decoding.
 
-mod anthropic;
 mod answer;
+mod anthropic;
 mod body;
 mod calls;
 mod failure;

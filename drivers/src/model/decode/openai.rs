@@ -58,7 +58,9 @@ impl OpenAi {
         if self.finish.is_some() {
             return false;
         }
-        let Ok(PlainChunk { id, model, choices: [choice], .. }) = serde_json::from_str(data) else { return false };
+        let Ok(PlainChunk { id, model, choices: [choice], .. }) = serde_json::from_str(data) else {
+            return false;
+        };
         for (place, name) in [(&mut self.model, model), (&mut self.response_id, id)] {
             if place.is_none() {
                 *place = name.map(|Text(name)| name.into_owned()).filter(|name| !name.is_empty());
@@ -180,7 +182,8 @@ impl OpenAi {
     /// Takes a whole message.
     fn message(&mut self, message: &Object) {
         self.words = Words::of(message);
-        for entry in json::list(message, "tool_calls").unwrap_or_default().iter().filter_map(Value::as_object) {
+        for entry in json::list(message, "tool_calls").unwrap_or_default().iter().filter_map(Value::as_object)
+        {
             self.calls.take_whole(entry);
         }
         if let Some(function) = json::object(message, "function_call") {
@@ -249,7 +252,9 @@ impl Words {
         let mut words = Words::default();
         match message.get("content") {
             Some(Value::String(text)) => words.text.push_str(text),
-            Some(Value::Array(parts)) => parts.iter().filter_map(Value::as_object).for_each(|part| words.part(part)),
+            Some(Value::Array(parts)) => {
+                parts.iter().filter_map(Value::as_object).for_each(|part| words.part(part))
+            }
             _ => {}
         }
         if let Some(refusal) = json::text(message, "refusal") {

@@ -81,6 +81,10 @@ impl<'a> TryFrom<Cow<'a, str>> for ChunkName<'a> {
     type Error = &'static str;
 
     fn try_from(name: Cow<'a, str>) -> Result<ChunkName<'a>, &'static str> {
-        if name == "chat.completion.chunk" { Ok(ChunkName(std::marker::PhantomData)) } else { Err("no chunk") }
+        if name == "chat.completion.chunk" {
+            Ok(ChunkName(std::marker::PhantomData))
+        } else {
+            Err("no chunk")
+        }
     }
 }

@@ -52,7 +52,8 @@ pub struct CaseResult {
 impl CaseResult {
     /// The first difference between expectation and decoding, or between the whole body and its pieces.
     pub fn difference(&self) -> Option<String> {
-        let split = self.split.as_ref().and_then(|split| difference("split at `chunks`", &self.actual, split));
+        let split =
+            self.split.as_ref().and_then(|split| difference("split at `chunks`", &self.actual, split));
         split.or_else(|| difference("expect", self.expected.as_ref()?, &self.actual))
     }
 }
@@ -130,7 +131,8 @@ fn difference(place: &str, expected: &Value, actual: &Value) -> Option<String> {
                 match given.get(name) {
                     None => Some(format!("{place}: expected {value}, got nothing")),
                     Some(Value::String(text))
-                        if name == "message_contains" && value.as_str().is_some_and(|part| text.contains(part)) =>
+                        if name == "message_contains"
+                            && value.as_str().is_some_and(|part| text.contains(part)) =>
                     {
                         None
                     }
@@ -140,7 +142,9 @@ fn difference(place: &str, expected: &Value, actual: &Value) -> Option<String> {
         }
         (Value::Array(wanted), Value::Array(given)) if wanted.len() == given.len() => {
             let pairs = wanted.iter().zip(given).enumerate();
-            pairs.into_iter().find_map(|(at, (wanted, given))| difference(&format!("{place}[{at}]"), wanted, given))
+            pairs
+                .into_iter()
+                .find_map(|(at, (wanted, given))| difference(&format!("{place}[{at}]"), wanted, given))
         }
         (Value::Number(wanted), Value::Number(given)) if wanted.as_f64() == given.as_f64() => None,
         _ if expected == actual => None,
@@ -178,7 +182,10 @@ mod tests {
             (r#"{"id":"c","protocol":"smtp","response":{"status":200,"body":""}}"#, "protocol \"smtp\""),
             (r#"{"id":"c","protocol":"openai","response":{"status":200}}"#, "give one of"),
             (r#"{"id":"c","protocol":"openai","response":{"status":200,"body_b64":"*"}}"#, "body_b64"),
-            (r#"{"id":"c","protocol":"openai","response":{"status":200,"body":"ab"},"chunks":[3]}"#, "chunks: 3"),
+            (
+                r#"{"id":"c","protocol":"openai","response":{"status":200,"body":"ab"},"chunks":[3]}"#,
+                "chunks: 3",
+            ),
             (
                 r#"{"id":"c","protocol":"openai","response":{"status":200,"body_gen":[["ab",18446744073709551615]]}}"#,
                 "body_gen",
