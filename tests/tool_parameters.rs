@@ -145,25 +145,25 @@ fn texts_can_be_read_as_what_they_should_be() {
     check(
         "  - {id: a, tool: text.render, params: {template: '{{ a', values: {}}}",
         expect![[r#"
-            V24 a 4:51 "'{{ a', ": text.render: params.template: line 1: syntax error: unexpected end of input, expected end of variable block at `a`; write {{ value }} and {% if … %}, as minijinja has them
+            V24 a 4:51 "'{{ a', ": text.render: params.template: line 1: syntax error: unexpected end of input, expected end of variable block at `a`; use minijinja syntax: {{ value }}, {% if … %}
         "#]],
     );
     check(
         "  - {id: a, tool: text.render, params: {template: \"a\\n{{ b | uper }}\", values: {}}}",
         expect![[r#"
-            V24 a 4:51 "\"a\\n{{ b": text.render: params.template: line 2: there is no filter uper; did you mean upper?
+            V24 a 4:51 "\"a\\n{{ b": text.render: params.template: line 2: unknown filter uper; did you mean upper?
         "#]],
     );
     check(
         "  - {id: a, kind: aggregator, deps: [list], params: {template: '{{ rnage(3) }}'}}",
         expect![[r#"
-            V24 a 4:64 "'{{ rnag": aggregator: params.template: line 1: there is no function rnage; write {{ value }} and {% if … %}, as minijinja has them
+            V24 a 4:64 "'{{ rnag": aggregator: params.template: line 1: unknown function rnage; use minijinja syntax: {{ value }}, {% if … %}
         "#]],
     );
     check(
         "  - {id: a, kind: aggregator, deps: [list], params: {template: '{% if x %}'}}",
         expect![[r#"
-            V24 a 4:64 "'{% if x": aggregator: params.template: line 1: syntax error: unexpected end of input, expected end of block at `%}`; write {{ value }} and {% if … %}, as minijinja has them
+            V24 a 4:64 "'{% if x": aggregator: params.template: line 1: syntax error: unexpected end of input, expected end of block at `%}`; use minijinja syntax: {{ value }}, {% if … %}
         "#]],
     );
     check(
@@ -222,9 +222,9 @@ fn each_fault_of_a_node_stands_at_its_own_place() {
     check(
         "  - {id: list, tool: time.sleep, params: {ms: 1}, timeout: 0, retries: -1}",
         expect![[r#"
-        V01 list 4:10 "list, to": is used twice; give each node an id of its own
+        V01 list 4:10 "list, to": duplicate id; give each node an id of its own
         V14 list 4:60 "0, retri": timeout is 0 ms, expected more than 0; set a timeout, such as 30s
-        V14 list 4:72 "-1}\n": retries is -1; say 0 or more
+        V14 list 4:72 "-1}\n": retries is -1, expected 0 or more; set 0 or more
     "#]],
     );
     check(
@@ -244,7 +244,7 @@ fn json_and_toml_have_the_same_places() {
   {"id": "a", "tool": "time.slep", "params": {"ms": 1}, "contract": [{"method": "code"}]}
 ]}"#;
     expect![[r#"
-        V01 a 3:10 "\"a\", \"to": is used twice; give each node an id of its own
+        V01 a 3:10 "\"a\", \"to": duplicate id; give each node an id of its own
         V03 a 2:79 "\"b\", \"c\"": depends on b, which the plan does not define; did you mean "a"?
         V03 a 2:84 "\"c\"]},\n ": depends on c, which the plan does not define; did you mean "a"?
         V09 a 3:70 "{\"method": contract[0] is invalid: a code rule needs a `spec`; add a `spec`, such as {check: non_empty, path: matches}
@@ -254,7 +254,7 @@ fn json_and_toml_have_the_same_places() {
     "#]].assert_eq(&told(Format::Json, json));
     let toml = "id = \"p\"\n[[nodes]]\nid = \"a\"\ntool = \"time.sleep\"\ndeps = [\"b\", \"c\"]\n[nodes.params]\nms = \"x\"\nmss = 1\n[[nodes]]\nid = \"a\"\ntool = \"time.slep\"\nparams.ms = 1\ncontract = [{method = \"code\"}]\n";
     expect![[r#"
-        V01 a 10:6 "\"a\"\ntool": is used twice; give each node an id of its own
+        V01 a 10:6 "\"a\"\ntool": duplicate id; give each node an id of its own
         V03 a 5:9 "\"b\", \"c\"": depends on b, which the plan does not define; did you mean "a"?
         V03 a 5:14 "\"c\"]\n[no": depends on c, which the plan does not define; did you mean "a"?
         V09 a 13:13 "{method ": contract[0] is invalid: a code rule needs a `spec`; add a `spec`, such as {check: non_empty, path: matches}
@@ -308,7 +308,7 @@ fn what_a_template_takes_and_is_never_there_is_advised_of() {
     check(
         "  - {id: a, kind: aggregator, deps: [list], params: {template: \"{{ list.output }}\"}}",
         expect![[r#"
-            W07 a 4:64 "\"{{ list": params.template, line 1: list.output never exists; there are state, result
+            W07 a 4:64 "\"{{ list": params.template, line 1: list.output never exists; known names: state, result
         "#]],
     );
     check(

@@ -85,7 +85,7 @@ fn a_parameter_that_is_missing_is_named() {
     world()
         .ostler("check audit.yaml --param what=x --param y=1")
         .exits(2)
-        .complains("nothing takes the parameter");
+        .complains("the plan does not use the parameter");
 }
 
 #[test]
