@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Largest compiled pattern, and largest cache of its automaton, in bytes.
 pub(super) const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Most bytes of compiled patterns in one contract. Each pattern counts as the smallest of [`SIZES`] that
+/// Most bytes of compiled patterns in one contract. Each pattern counts as the smallest size class that
 /// holds the pattern.
 pub const CONTRACT_PATTERNS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
