@@ -172,7 +172,7 @@ async fn a_step_that_a_patch_would_do_otherwise_is_for_a_person_to_say() {
             let view = system.view(run, None).await.unwrap();
             let failure = view.run.instance(&"n".into()).unwrap().failure.clone().unwrap();
             assert_eq!(failure.category, FailureCategory::InDoubt);
-            assert!(failure.message.contains("was done before its node was patched"), "{failure:?}");
+            assert!(failure.message.contains("done before a patch of its node"), "{failure:?}");
             system.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();
             settled = system.outcome(run).await.unwrap();
         }

@@ -132,7 +132,7 @@ async fn a_judge_that_fails_leaves_the_quality_unknown_and_says_so() {
     let system = judged_by(Words(&["risk"])).await;
     for (text, note) in [
         ("blank", "there is nothing to read"),
-        ("panic", "it panicked"),
+        ("panic", "the judge panicked"),
         ("zealous", "quality 1.001 is not within 0 and 1 (in thousandths, up to 1000)"),
     ] {
         let run = submit(&system, says(text)).await;

@@ -63,16 +63,23 @@ pub(crate) fn cancel(
     })
 }
 
-/// Reads an inactive run and appends to it, one caller at a time.
+/// Reads an inactive run and appends to it, one caller at a time: callers of this module never conflict with each other.
 ///
-/// A driver that is ending, or has just resumed the run, may still append in between: then the run is read once more.
+/// A driver that is ending, or has just resumed the run, may still append in between; the append then conflicts, and the
+/// decision is made again from what was read anew.
 fn alone<T>(services: &RunServices, act: impl Fn() -> Result<T, RunError>) -> Result<T, RunError> {
     let _alone = lock(&services.suspended_writes);
-    match act() {
-        Err(RunError::Journal(JournalError::Conflict { .. })) => act(),
-        done => done,
+    for _ in 1..READS_MAX {
+        match act() {
+            Err(RunError::Journal(JournalError::Conflict { .. })) => {}
+            done => return done,
+        }
     }
+    act()
 }
+
+/// Reads of a run for one append, at most.
+const READS_MAX: u32 = 8;
 
 /// Cancels or skips a node of a run without attempts in the process, and cancels its child runs. Returns the position
 /// of the record.
