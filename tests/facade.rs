@@ -64,7 +64,7 @@ async fn the_command_works_while_a_program_holds_the_folder() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(ostler(&["ps"]).contains("running"));
+    assert!(ostler(&["ps"]).contains("waiting"));
     ostler(&["cancel", &run.id().to_string()]);
     assert_eq!(run.outcome().await.unwrap(), Settled::new(ostler::kernel::run::RunStatus::Cancelled));
     os.shutdown().await;

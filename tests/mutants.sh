@@ -101,24 +101,24 @@ mutant lock store/src/disk/lock.rs \
     'match file.try_lock() {' 'match Ok::<(), TryLockError>(()) {' \
     --test data_folder a_second_opener_is_told_who_holds_the_folder
 # What acts on the world is begun when its intent is durable.
-mutant intent actors/src/agent/launch.rs \
+mutant intent actors/src/run/launch.rs \
     'if let (true, Some(position)) = (acts, position)' 'if let (false, Some(position)) = (acts, position)' \
     --test intents
 # So is a step of an agent that acts.
-mutant step actors/src/attempt_log.rs \
+mutant step actors/src/attempts/attempt_journal/log.rs \
     'self.append_durably(Event::StepIntent(Box::new(intent))).await?;' 'drop(intent);' \
     --test programs a_step_that_acts_is_written_down_before_and_its_failure_after_so_it_is_no_doubt
 # A finished one is not done again.
-mutant memo kernel/src/notes.rs \
-    '(State::Done(output), _) => Recalled::Done(output.clone()),' '(State::Done(_), _) => again(),' \
+mutant memo kernel/src/step_history.rs \
+    '(StepState::Done(output), _) => StepLookup::Done(output.clone()),' '(StepState::Done(_), _) => again(),' \
     --test durable_steps
 # A run goes on only with all that its attempts noted.
 mutant notes store/src/maintenance/affected_runs.rs \
     'let from = survey.first_lost_after(last)?;' 'let from = survey.first_lost_after(last).filter(|_| false)?;' \
     --lib a_run_of_whose_notes_any_are_lost_does_not_go_on
 # What was lost is not done again by something else.
-mutant changed actors/src/agent/launch.rs \
-    'if again && !self.is_same_work(node, &refs)' 'if false && again && !self.is_same_work(node, &refs)' \
+mutant changed actors/src/run/launch.rs \
+    'again && !self.is_same_work(node, &refs)' 'false && again && !self.is_same_work(node, &refs)' \
     --test changed
 
 for name in "${wanted[@]}"; do

@@ -34,7 +34,7 @@ fn a_data_folder_of_a_long_path_works_too() {
     let option = format!("--data {}", data.display());
     let mut holder = world.start(&format!("{option} run long.yaml --workspace work"));
     holder.until("opened: long");
-    world.ostler(&format!("{option} ps")).exits(0).says("running");
+    world.ostler(&format!("{option} ps")).exits(0).says("waiting");
     world.ostler(&format!("{option} cancel @last")).exits(0);
     holder.end().exits(1);
 }

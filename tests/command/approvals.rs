@@ -242,7 +242,7 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
     world.ostler("resume @last").exits(1).says("cancelled ok: no answer before the deadline");
     let nodes = summary(&world)["nodes"].clone();
     assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
-    world.ostler("approve @last ok").exits(2).complains("is over");
+    world.ostler("approve @last ok").exits(2).complains("no approval is pending");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn changed_tools_void_an_approval_that_was_not_used() {
     world
         .ostler(&format!("approve @last put --config o.toml --digest {old}"))
         .exits(2)
-        .complains("asked anew");
+        .complains("the work has changed; answer question 2");
     assert_eq!(world.work("out.txt"), "");
     // The first new request shows the denial, the second the write again.
     world.ostler("resume @last").exits(3);
@@ -344,7 +344,7 @@ fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
     world.ostler("checkpoint @last").exits(0).says("is suspended; `ostler resume");
     run.end().exits(3);
     world.ostler("approvals").exits(0).complains("no approval is pending");
-    let shown = world.ostler("show @last").exits(0).says("takes it up again");
+    let shown = world.ostler("show @last").exits(0).says("resumes it");
     assert!(!shown.out.contains("ostler reject"), "{}", shown.out);
     world.ostler("reject @last ok").exits(2).complains("suspended; `ostler resume ");
     let resumed = world.start("resume @last");

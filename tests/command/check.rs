@@ -242,7 +242,7 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
         ("--workspace work --intent 2", &["get url", "out path"]),
         ("--workspace /etc --intent 2", &["get url"]),
         ("--intent 2 --scope s --config o.toml", &["list scope", "out scope"]),
-        ("--scope t", &["get no", "list no", "make impact 2", "make no", "out no"]),
+        ("--scope t", &["get scope", "list scope", "make impact 2", "make scope", "out scope"]),
     ] {
         let lines = world.ostler(&format!("check acts.yaml --json {bounds}")).exits(0).lines();
         let mut told: Vec<String> = lines

@@ -175,7 +175,7 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
         resume.signal("KILL");
         resume.end();
     }
-    let why = "suspended: it ended 3 processes in a row without getting on";
+    let why = "suspended: the process died 3 times in a row without progress";
     world.ostler("resume").exits(5).says(why).says("ostler resume ");
     world.ostler("ps").exits(0).says("suspended").says(why);
     let way = |out: &str| out.lines().any(|line| line.trim().starts_with("ostler resume "));

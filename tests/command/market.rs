@@ -125,7 +125,7 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
         ("odd.yaml", "odd.yaml:6:9"),
         ("free.yaml", "free.yaml:4:9"),
         ("none.yaml", "none.yml"),
-        ("job.yaml --detach", "--detach leaves the job to the process that holds the data folder"),
+        ("job.yaml --detach", "--detach: no process holds the data folder to execute the job"),
     ] {
         world.ostler(&format!("market post {line} --workspace work")).exits(2).complains(told);
     }

@@ -182,7 +182,7 @@ fn metrics_that_cannot_be_served_are_refused_before_anything_starts() {
 fn metrics_are_served_by_the_process_that_does_the_work() {
     let world = World::new();
     let (_running, _) = serving(&world);
-    until("a run", || world.ostler("ps").out.contains("running").then_some(()));
+    until("a run", || world.ostler("ps").out.contains("waiting").then_some(()));
     world.ostler("run plan.yaml --metrics 0").exits(2).complains("another process holds");
     world.ostler("resume --metrics 0").exits(2).complains("give --metrics to that process");
 }

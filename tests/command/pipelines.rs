@@ -54,10 +54,7 @@ fn a_pipeline_is_declared_published_to_and_looked_at() {
     let stood = world.ostler("pipeline ps web_testing --json").exits(0).lines();
     let lag = |stage: usize| stood[0]["stages"][stage]["lag"].as_u64().unwrap();
     assert_eq!((lag(1), lag(2), lag(3), lag(4)), (2, 1, 0, 0));
-    world
-        .ostler("pipeline catch-up web_testing behavior --from 2")
-        .exits(0)
-        .says("hears the events from 2 on");
+    world.ostler("pipeline catch-up web_testing behavior --from 2").exits(0).says("continues at event 2");
     world.ostler("pipeline ps").exits(0).says("web_testing: 3 events, 3 kept");
     let stood = world.ostler("pipeline ps --json").exits(0).lines();
     assert_eq!((&stood[0]["stages"][1]["cursor"], &stood[0]["stages"][1]["lag"]), (&1.into(), &1.into()));

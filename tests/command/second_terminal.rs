@@ -24,7 +24,7 @@ fn a_second_terminal_looks_runs_and_cancels() {
     let mut holder = world.start("run long.yaml --workspace work");
     let run = run_of(&holder.until("opened: long"));
     holder.until("a    executed");
-    world.ostler("ps").exits(0).says("running").says("1/2");
+    world.ostler("ps").exits(0).says("waiting").says("1/2");
     world.ostler(&format!("show {run}")).exits(0).says("nap  running");
     until("the time so far is told", || {
         let told = |format: &str| world.ostler(&format!("show {run} --format {format}")).exits(0);

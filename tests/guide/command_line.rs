@@ -51,7 +51,7 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["evaluate", ""], "this names no run"),
         (&["skip", "@last", ""], "for '<NODE>': this names no node"),
         (&["resolve", "@last", "", "--redo"], "this names no node"),
-        (&["run", "p.yaml", "--intent", "-1"], "give 0 (it only observes)"),
+        (&["run", "p.yaml", "--intent", "-1"], "give 0 (observe), 1 (operate) or 2 (control)"),
         (&["run", "p.yaml", "--budget", "-5"], "give a whole number, 1 or more"),
         (&["run", "p.yaml", "--budget", "0"], "1 or more; without --budget the cost is unlimited"),
         (&["run", "p.yaml", "--budget", "99999999999999999999"], "give at most 18446744073709551615"),
@@ -65,8 +65,8 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
             &["gc", "--older-than", "abc"],
             ": give a number with a unit, such as 500ms, 30s, 10m, 12h or 30d\n",
         ),
-        (&["gc", "--older-than", "-5m"], "give it a span above zero, up to 36500d"),
-        (&["gc", "--older-than", "99999999999999999999d"], "give it a span above zero, up to 36500d"),
+        (&["gc", "--older-than", "-5m"], "give a duration above zero, up to 36500d"),
+        (&["gc", "--older-than", "99999999999999999999d"], "give a duration above zero, up to 36500d"),
         (&["ps", "--state", "gone"], "queued, running, waiting"),
         (&["show", "@last", "--json", "--format", "dot"], "leave one of them out"),
     ];
@@ -251,7 +251,7 @@ fn bash_offers_plans_and_no_options_until_one_is_begun() {
         ("ostler --json run --intent 2 plan", &["plan.yaml", "plans"]),
         ("ostler run pi", &[""]), // bash completes files
         ("ostler run --int", &["--intent"]),
-        ("ostler simulate ", &["graph", "queue"]),
+        ("ostler simulate ", &["graph", "model", "queue"]),
         ("ostler simulate graph ", &[""]),
     ] {
         let mut offered = offered_at_the_end_of(line, folder.path());

@@ -402,10 +402,7 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     for (question, decision) in [(ok, "approve"), (draft, "approve"), (draft, "reject")] {
         let says = says(decision, &question["digest"]);
         let problem = refused(&api, post(&path(question), &says), (409, "invalid_state")).await;
-        assert_eq!(
-            (&problem["current"], &problem["expected"]),
-            (&json!("failed"), &json!(["waiting_approval"]))
-        );
+        assert_eq!((&problem["current"], &problem["expected"]), (&json!("failed"), &json!(["waiting"])));
     }
     refused(&api, stop("ok", "skip"), (409, "invalid_state")).await;
 }
