@@ -89,21 +89,23 @@ async fn a_new_version_of_the_planner_brings_the_missing_output() {
 async fn answers_may_come_later_and_only_once() {
     let Started { system, run, mut requests, .. } = start(PlannerAnswer::Later, PlannerAnswer::Later).await;
     assert_eq!(requests.recv().await.unwrap(), "patch a: invalid_output");
-    assert!(matches!(system.answer_replan(run, None).await, Err(RunError::NotAsked)));
+    assert!(matches!(system.answer_replan(run, 1, None).await, Err(RunError::NotAsked)));
     assert!(matches!(
-        system.answer_patch(run, NodeId::from("z"), None).await,
+        system.answer_patch(run, NodeId::from("z"), 1, None).await,
         Err(RunError::UnknownNode(node)) if node.as_str() == "z"
     ));
-    system.answer_patch(run, NodeId::from("a"), None).await.unwrap();
+    let answered_again = system.answer_patch(run, NodeId::from("a"), 2, None).await;
+    assert!(matches!(answered_again, Err(RunError::NotAsked)), "no request has the number");
+    system.answer_patch(run, NodeId::from("a"), 1, None).await.unwrap();
     assert_eq!(requests.recv().await.unwrap(), "replan version 1");
     assert!(matches!(
-        system.answer_patch(run, NodeId::from("a"), Some(good())).await,
+        system.answer_patch(run, NodeId::from("a"), 1, Some(good())).await,
         Err(RunError::NotAsked)
     ));
-    system.answer_replan(run, Some(another_node())).await.unwrap();
+    system.answer_replan(run, 1, Some(another_node())).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(states(&system, run).await, "a failed, b executed");
-    assert!(matches!(system.answer_replan(run, None).await, Err(RunError::NotAsked)));
+    assert!(matches!(system.answer_replan(run, 1, None).await, Err(RunError::NotAsked)));
 }
 
 #[tokio::test]
@@ -118,7 +120,10 @@ async fn a_request_that_dies_with_its_process_counts_as_refused() {
     };
     let left = left_by(&first.journal);
     let second = planned_by(left, planner).await;
-    assert!(matches!(second.answer_patch(first.run, NodeId::from("a"), None).await, Err(RunError::NotAsked)));
+    assert!(matches!(
+        second.answer_patch(first.run, NodeId::from("a"), 1, None).await,
+        Err(RunError::NotAsked)
+    ));
     second.resume_all().await.unwrap();
     assert_eq!(second.outcome(first.run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(states(&second, first.run).await, "a failed, b executed");

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 /// A JSON object of the named variables, or of the named fields of a record.
 macro_rules! body {
+    ($($name:ident),+; $($key:literal: $value:expr),+) => {
+        json!({$((stringify!($name)): $name,)+ $($key: $value),+})
+    };
     ($($name:ident),+) => { json!({$((stringify!($name)): $name),+}) };
     ($record:ident: $($field:ident),+) => { json!({$((stringify!($field)): $record.$field),+}) };
     ($record:ident: $($field:ident),+; $($key:literal: $value:expr),+) => {
@@ -32,9 +35,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
             "plan_version",
             body!(plan: version; "cause": plan.cause.to_string(), "revision": plan.revision.value()),
         ),
-        E::PlanRefused { version, step } => {
-            ("plan_refused", json!({"version": version, "step": step.to_string()}))
-        }
+        E::PlanRefused { version, step } => ("plan_refused", body!(version; "step": step.to_string())),
         E::ReplanAsked { for_contract } => ("replan_asked", body!(for_contract)),
         E::ContractChecked { version, holds } => ("contract_checked", body!(version, holds)),
         E::ContractBroken { version, why } => ("contract_broken", body!(version, why)),
@@ -73,7 +74,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::ChildRun { of, step, run, budget } => ("child_run", body!(of, step, run, budget)),
         E::AgentRegistered { agent, client, weight } => ("agent_registered", body!(agent, client, weight)),
         E::AgentProfiled { agent, client, profile } => {
-            ("agent_profiled", json!({"agent": agent, "client": client, "profile": profile.value()}))
+            ("agent_profiled", body!(agent, client; "profile": profile.value()))
         }
         E::AgentOffered { agent, client, offer } => ("agent_offered", body!(agent, client, offer)),
         E::AgentQuarantined { agent, reason } => ("agent_quarantined", body!(agent, reason)),

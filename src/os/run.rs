@@ -122,24 +122,24 @@ impl Run {
         self.system.approvals(self.id).await
     }
 
-    /// Answers a request for a patch to which the planner said
+    /// Answers request `number` for a patch, to which the planner said
     /// [`Later`](crate::kernel::run::PlannerAnswer::Later); `None` refuses. Durable on return.
     ///
     /// # Errors
     ///
     /// [`RunError::NotAsked`], or see [`RunError`].
-    pub async fn answer_patch(&self, node: &str, patch: Option<Patch>) -> Result<(), RunError> {
-        self.system.answer_patch(self.id, NodeId::from(node), patch).await
+    pub async fn answer_patch(&self, node: &str, number: u32, patch: Option<Patch>) -> Result<(), RunError> {
+        self.system.answer_patch(self.id, NodeId::from(node), number, patch).await
     }
 
-    /// Answers a replan request to which the planner said
+    /// Answers replan request `number`, to which the planner said
     /// [`Later`](crate::kernel::run::PlannerAnswer::Later); `None` refuses. Durable on return.
     ///
     /// # Errors
     ///
     /// [`RunError::NotAsked`], or see [`RunError`].
-    pub async fn answer_replan(&self, delta: Option<Delta>) -> Result<(), RunError> {
-        self.system.answer_replan(self.id, delta).await
+    pub async fn answer_replan(&self, number: u32, delta: Option<Delta>) -> Result<(), RunError> {
+        self.system.answer_replan(self.id, number, delta).await
     }
 
     /// Cancels a node, and the nodes that depend on it. Durable on return.

@@ -118,7 +118,7 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
     world.ostler("run say.yaml --agent lawyer").exits(3).says("approval to publish its result");
     let listed = world.ostler("ps --json").exits(0).lines();
     assert_eq!((&listed[0]["agent"], &listed[0]["client"]), (&"lawyer".into(), &"acme".into()));
-    world.ostler("checkpoint @last").exits(2).complains("is for one that is running");
+    world.ostler("checkpoint @last").exits(2).complains("needs a run that is running");
     world.ostler("cancel @last").exits(0);
     world.ostler("cancel @last").exits(2).complains("over (cancelled)");
 }

@@ -348,7 +348,7 @@ fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
     assert!(!shown.out.contains("ostler reject"), "{}", shown.out);
     world.ostler("reject @last ok").exits(2).complains("suspended; `ostler resume ");
     let resumed = world.start("resume @last");
-    until("it goes on", || summary(&world)["status"] == "running");
+    until("the process drives it", || summary(&world)["active"] == true);
     world.ostler("reject @last ok").exits(0).says("rejected ok");
     resumed.signal("INT");
     resumed.end().exits(130);

@@ -196,7 +196,7 @@ fn an_index_that_says_otherwise_than_the_records_is_told_with_what_makes_it_anew
     write.commit().unwrap();
     drop(database);
     let told = world.ostler("doctor").exits(4).says("✘ index").says("remove index.redb");
-    told.says(&format!("run {small}: not listed as over"));
+    told.says(&format!("run {small}: not listed as ended or suspended"));
     fs::remove_file(index).unwrap();
     world.ostler("doctor").exits(0);
     world.ostler("ps").exits(0).says(&small);

@@ -185,7 +185,7 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
         .ostler("resume")
         .exits(0)
         .complains("nothing to resume")
-        .complains("(doubt) is suspended: it ended");
+        .complains("(doubt) is suspended: the process died 3 times");
     assert!(told.err.contains("`ostler resume "), "{}", told.err);
     world
         .ostler("doctor")

@@ -132,7 +132,7 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
     world.ostler("market offer clerk --can gdpr --client other").exits(2).complains("belongs to client acme");
     world.ostler("market offer clerk").exits(2).complains("--can");
     world.ostler("client ls").exits(2).complains("unrecognized subcommand");
-    world.ostler("market offer clerk --domain cooking").exits(2).complains("no domain");
+    world.ostler("market offer clerk --domain cooking").exits(2).complains("unknown domain \"cooking\"");
     world.ostler("market offer nobody --can x").exits(2).complains("`ostler spawn nobody` makes it");
     assert_eq!(world.ostler("ps --agents --json").exits(0).lines().len(), 2, "nobody was made");
     world.ostler("market ls").exits(0).complains("there is no job yet");

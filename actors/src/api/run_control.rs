@@ -257,7 +257,7 @@ impl System {
         }
     }
 
-    /// Answers a request for a patch to which the planner said [`PlannerAnswer::Later`]; `None` refuses. Durable on return;
+    /// Answers request `number` for a patch, to which the planner said [`PlannerAnswer::Later`]; `None` refuses. Durable on return;
     /// dropping the future may or may not have answered.
     ///
     /// # Errors
@@ -265,11 +265,17 @@ impl System {
     /// [`RunError::NotAsked`]: the run does not wait for the patch.
     ///
     /// [`PlannerAnswer::Later`]: ostler_kernel::run::PlannerAnswer::Later
-    pub async fn answer_patch(&self, run: RunId, node: NodeId, patch: Option<Patch>) -> Result<(), RunError> {
-        self.planned(run, PlannedChange::Patch(node, patch.map(Box::new))).await
+    pub async fn answer_patch(
+        &self,
+        run: RunId,
+        node: NodeId,
+        number: u32,
+        patch: Option<Patch>,
+    ) -> Result<(), RunError> {
+        self.planned(run, PlannedChange::Patch(node, number, patch.map(Box::new))).await
     }
 
-    /// Answers a replan request to which the planner said [`PlannerAnswer::Later`]; otherwise as
+    /// Answers replan request `number`, to which the planner said [`PlannerAnswer::Later`]; otherwise as
     /// [`System::answer_patch`]. An invalid delta is recorded as a refused replan.
     ///
     /// # Errors
@@ -277,8 +283,8 @@ impl System {
     /// [`RunError::NotAsked`]: the run does not wait for a replan.
     ///
     /// [`PlannerAnswer::Later`]: ostler_kernel::run::PlannerAnswer::Later
-    pub async fn answer_replan(&self, run: RunId, delta: Option<Delta>) -> Result<(), RunError> {
-        self.planned(run, PlannedChange::Replan(delta.map(Box::new))).await
+    pub async fn answer_replan(&self, run: RunId, number: u32, delta: Option<Delta>) -> Result<(), RunError> {
+        self.planned(run, PlannedChange::Replan(number, delta.map(Box::new))).await
     }
 
     /// A run that is not driven waits for no planner: loading it counts an open request as refused.

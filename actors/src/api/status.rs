@@ -43,7 +43,7 @@ impl System {
         });
         let blocked_by = self.held_up_by(view.opened.run).filter(|_| status == RunStatus::Waiting);
         let reason = settled.and_then(|settled| settled.reason);
-        Ok(RunStatusView { status, waits_for, reason, blocked_by, active })
+        Ok(RunStatusView { status, waits_for, reason, blocked_by, active: active && !status.is_over() })
     }
 }
 

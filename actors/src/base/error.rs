@@ -53,7 +53,7 @@ pub enum RunError {
     Change(String),
     /// The run does not wait for this answer of its planner.
     #[error(
-        "the run does not wait for this answer of the planner: it answered already, or the request died with its process"
+        "the run does not wait for this answer of the planner: it answered already, or the run was loaded again since"
     )]
     NotAsked,
     /// The result cannot be stored.

@@ -44,10 +44,10 @@ pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
 /// A reply held back until its reason is durable.
 pub(crate) type PendingReply = (AskReply, Result<(), RunError>);
 
-/// An answer that the planner gave later; `None` refuses.
+/// An answer that the planner gave later to the request with the number; `None` refuses.
 pub(crate) enum PlannedChange {
-    Patch(NodeId, Option<Box<Patch>>),
-    Replan(Option<Box<Delta>>),
+    Patch(NodeId, u32, Option<Box<Patch>>),
+    Replan(u32, Option<Box<Delta>>),
 }
 
 /// A request to a driven run, answered once the decision is durable.

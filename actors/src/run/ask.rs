@@ -55,14 +55,18 @@ impl RunDriver {
     /// An answer of the planner, if the run still waits for one.
     fn planned(&self, change: PlannedChange) -> Result<RunInput, RunError> {
         match change {
-            PlannedChange::Patch(node, _) if self.run.node(&node).is_none() => {
+            PlannedChange::Patch(node, ..) if self.run.node(&node).is_none() => {
                 Err(RunError::UnknownNode(node))
             }
-            PlannedChange::Patch(node, patch) if self.run.is_patching(&node) => {
+            PlannedChange::Patch(node, number, patch)
+                if self.run.open_patch_request(&node) == Some(number) =>
+            {
                 Ok(RunInput::Patched(node, patch))
             }
-            PlannedChange::Replan(delta) if self.run.is_replanning() => Ok(RunInput::Replanned(delta)),
-            PlannedChange::Patch(..) | PlannedChange::Replan(_) => Err(RunError::NotAsked),
+            PlannedChange::Replan(number, delta) if self.run.open_replan_request() == Some(number) => {
+                Ok(RunInput::Replanned(delta))
+            }
+            PlannedChange::Patch(..) | PlannedChange::Replan(..) => Err(RunError::NotAsked),
         }
     }
 

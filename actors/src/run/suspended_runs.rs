@@ -56,14 +56,14 @@ pub(crate) fn cancel(
 ) -> Result<Option<Position>, RunError> {
     alone(services, || {
         let FoldedRun { mut run, last, .. } = open(services, row)?;
-        match services.kernel.within(row.run, &mut run, |run, cx| run.cancel_and_close(cx, by)) {
+        match services.kernel.without_planner(row.run, &mut run, |run, cx| run.cancel_and_close(cx, by)) {
             Some(events) => Ok(Some(append(services, row, last, events, Vec::new())?)),
             None => Ok(None),
         }
     })
 }
 
-/// Reads an inactive run and appends to it, one caller at a time: callers of this module never conflict with each other.
+/// Reads an inactive run and appends to it, one caller at a time.
 ///
 /// A driver that is ending, or has just resumed the run, may still append in between; the append then conflicts, and the
 /// decision is made again from what was read anew.
@@ -92,7 +92,7 @@ pub(crate) fn operate(
         let FoldedRun { mut run, last, .. } = open(services, row)?;
         run.check_operation(operation, &services.kernel.settings())?;
         let input = RunInput::Operator(operation.clone());
-        let events = services.kernel.within(row.run, &mut run, |run, cx| run.decide(cx, input));
+        let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
         let given_up = run.abandoned_work(&events).collect();
         Ok(append(services, row, last, events, given_up)?)
     })
@@ -147,7 +147,7 @@ fn record(
         // The confidence was not checked, so people are asked where they watch.
         let unsure = run.plan().policy.oversight.is_some() && matches!(result.outcome, Outcome::Ok(_));
         let input = if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) };
-        services.kernel.within(key.run, &mut run, |run, cx| run.decide(cx, input))
+        services.kernel.without_planner(key.run, &mut run, |run, cx| run.decide(cx, input))
     };
     let abandoned = run.abandoned_work(&events).collect();
     Ok(Some(append(services, &row, last, events, abandoned)?))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::Settings;
-use ostler_kernel::run::{DecisionContext, Planner, Run};
+use ostler_kernel::run::{DecisionContext, Planner, Run, StaticPlanner};
 
 use crate::base::clock::Clock;
 use crate::state::toolbox::Toolbox;
@@ -32,6 +32,17 @@ impl KernelContext {
     ) -> T {
         let (settings, now) = (self.settings(), self.clock.now());
         act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &*self.planner })
+    }
+
+    /// For a run without a driver: the program's planner may take long or fail, and must not do so in the registry.
+    pub(crate) fn without_planner<T>(
+        &self,
+        id: RunId,
+        run: &mut Run,
+        act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
+    ) -> T {
+        let (settings, now) = (self.settings(), self.clock.now());
+        act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
     }
 
     /// True if only a person's answer moves the run. An expired request needs none.

@@ -62,7 +62,7 @@ impl LifecycleMessage {
 
 /// A request that the run does not accept in its status. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("invalid state: the run is {}; this is for one that is {}", described(*.current), alternatives(.expected))]
+#[error("invalid state: the run is {}; this request needs a run that is {}", described(*.current), alternatives(.expected))]
 pub struct InvalidState {
     /// The status of the run.
     pub current: RunStatus,
@@ -293,12 +293,12 @@ mod tests {
             (
                 RunStatus::Succeeded,
                 LifecycleMessage::Checkpoint,
-                "the run is over (succeeded); this is for one that is running",
+                "the run is over (succeeded); this request needs a run that is running",
             ),
             (
                 RunStatus::Queued,
                 LifecycleMessage::Approve,
-                "the run is queued; this is for one that is waiting",
+                "the run is queued; this request needs a run that is waiting",
             ),
         ] {
             let refused = lifecycle(status).accepts(message).unwrap_err().to_string();

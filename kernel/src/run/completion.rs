@@ -83,7 +83,7 @@ impl Decision<'_, '_, '_> {
 
     fn ask_planner(&mut self, for_contract: bool) {
         self.emit(Event::ReplanAsked { for_contract });
-        match self.cx.planner.replan(&self.planner_request()) {
+        match self.cx.planner.replan(&self.planner_request(self.run.replan.asked)) {
             PlannerAnswer::Refused => self.replanned(None),
             PlannerAnswer::Now(delta) => self.replanned(Some(Box::new(delta))),
             PlannerAnswer::Later => {}

@@ -99,7 +99,7 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
         self.run.plan.nodes[at].id.clone()
     }
 
-    pub(super) fn planner_request(&self) -> PlannerRequest<'_> {
-        PlannerRequest { run_id: self.cx.run_id, run: self.run, settings: self.cx.settings }
+    pub(super) fn planner_request(&self, number: u32) -> PlannerRequest<'_> {
+        PlannerRequest { run_id: self.cx.run_id, run: self.run, settings: self.cx.settings, number }
     }
 }

@@ -13,8 +13,9 @@ use crate::plan::{Delta, NodeFields, Settings};
 ///
 /// Both methods are called in the middle of a decision, with the run borrowed: they must return at once. A planner in need
 /// of time (a call of a model, a person) answers [`PlannerAnswer::Later`] and sends the answer as
-/// [`RunInput::Patched`](super::RunInput::Patched) or [`RunInput::Replanned`](super::RunInput::Replanned). A crash of the
-/// process drops the request: [`Run::recover_from_crash`] counts it as refused.
+/// [`RunInput::Patched`](super::RunInput::Patched) or [`RunInput::Replanned`](super::RunInput::Replanned). A run that is
+/// loaded again (in a new process, after a suspension, a full disk or a restarted agent) drops its open requests:
+/// [`Run::recover_from_crash`] counts them as refused.
 ///
 /// The default methods are those of [`StaticPlanner`](super::StaticPlanner). A program with its own `replan` keeps the
 /// prepared patches of its plans.
@@ -67,6 +68,9 @@ pub struct PlannerRequest<'a> {
     pub run: &'a Run,
     /// Rules that the answer is validated by.
     pub settings: &'a Settings<'a>,
+    /// Number of the request, from 1: for patches per node, for replans per run. A later answer names the number, so that an
+    /// answer sent twice cannot answer the next request.
+    pub number: u32,
 }
 
 /// Answer of a planner to a request.

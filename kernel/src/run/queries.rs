@@ -44,10 +44,16 @@ impl Run {
         self.replan.is_pending
     }
 
-    /// True if the planner is writing a patch for the node.
-    pub fn is_patching(&self, node: &NodeId) -> bool {
-        let status = self.instance(node).map(|instance| &instance.status);
-        matches!(status, Some(NodeStatus::FailedRetryable { retry_at: None, .. }))
+    /// Number of the open request for a patch of the node, from 1; `None` without one.
+    pub fn open_patch_request(&self, node: &NodeId) -> Option<u32> {
+        let instance = self.instance(node)?;
+        let is_open = matches!(instance.status, NodeStatus::FailedRetryable { retry_at: None, .. });
+        is_open.then_some(instance.patch_count + 1)
+    }
+
+    /// Number of the open replan request, from 1; `None` without one.
+    pub fn open_replan_request(&self) -> Option<u32> {
+        self.replan.is_pending.then_some(self.replan.asked)
     }
 
     /// True if `node` runs, and `attempt` is its last attempt. The result of any other attempt is late.

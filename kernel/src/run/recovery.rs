@@ -71,7 +71,8 @@ impl Decision<'_, '_, '_> {
 
     fn ask_patch(&mut self, at: usize, category: FailureCategory) {
         let node: NodeId = self.id(at);
-        match self.cx.planner.patch(&self.planner_request(), &node) {
+        let number = self.run.instances[at].patch_count + 1;
+        match self.cx.planner.patch(&self.planner_request(number), &node) {
             PlannerAnswer::Refused => self.patch(at, category, None),
             PlannerAnswer::Now(patch) => self.patch(at, category, Some(patch)),
             PlannerAnswer::Later => {

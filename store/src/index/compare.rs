@@ -132,7 +132,7 @@ fn describe_head(key: &[u8], difference: Difference<&[u8]>) -> Result<String, In
 }
 
 fn describe_run(key: &[u8], difference: Difference<&[u8]>) -> Result<String, IndexError> {
-    let list = if is_over(key) { "closed or parked" } else { "open" };
+    let list = if is_over(key) { "ended or suspended" } else { "open" };
     Ok(match difference.decoded::<RunRow>()? {
         Difference::Missing(row) => format!("run {}: not listed as {list}", row.run),
         Difference::Extra(row) => format!("run {}: listed as {list}; by the records the run is not", row.run),

@@ -192,7 +192,10 @@ impl Arguments {
     /// Whether nothing can be added any more.
     fn is_complete(&self) -> bool {
         match self {
-            Arguments::Text(text) => matches!(json::parse(text), Parsed::Value(_)),
+            // Only a closed object is parsed: pieces may be many.
+            Arguments::Text(text) => {
+                text.trim_end().ends_with('}') && matches!(json::parse(text), Parsed::Value(_))
+            }
             Arguments::Object(_) => true,
         }
     }

@@ -52,9 +52,10 @@ pub struct CaseResult {
 impl CaseResult {
     /// The first difference between expectation and decoding, or between the whole body and its pieces.
     pub fn difference(&self) -> Option<String> {
-        let split =
-            self.split.as_ref().and_then(|split| difference("split at `chunks`", &self.actual, split));
-        split.or_else(|| difference("expect", self.expected.as_ref()?, &self.actual))
+        if let Some(split) = &self.split {
+            return Some(format!("split at `chunks`: {split}, in one piece: {}", self.actual));
+        }
+        difference("expect", self.expected.as_ref()?, &self.actual)
     }
 }
 

@@ -1,5 +1,8 @@
 //! When a provider allows the next try.
 
+/// Longest wait that is believed, in seconds: longer ones are cut.
+const RETRY_AFTER_S_MAX: f64 = 1e9;
+
 /// Seconds until the next try, from `retry-after-ms`, or `retry-after` as a number or as an HTTP date relative to `date`
 /// (RFC 9110, section 10.2.3); `None` if no header says so.
 pub(super) fn seconds<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Option<f64> {
@@ -28,5 +31,6 @@ pub(super) fn seconds<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> 
 fn decimal(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    (are_digits(whole) && are_digits(fraction)).then(|| text.parse().ok()).flatten()
+    let seconds = (are_digits(whole) && are_digits(fraction)).then(|| text.parse::<f64>().ok()).flatten()?;
+    Some(seconds.min(RETRY_AFTER_S_MAX))
 }

@@ -64,8 +64,9 @@ fn with_reasoning(
     let (Some(input), Some(told), Some(reasoning), Some(total)) = (input, output, reasoning, total) else {
         return output;
     };
-    let sum = input.saturating_add(told).saturating_add(reasoning);
-    Some(if reasoning > 0 && sum == total { told + reasoning } else { told })
+    let whole = told.checked_add(reasoning);
+    let is_apart = reasoning > 0 && whole.and_then(|whole| whole.checked_add(input)) == Some(total);
+    whole.filter(|_| is_apart).or(Some(told))
 }
 
 /// The counts of an Anthropic response: cumulative, so the largest of each field is the last one.
