@@ -25,7 +25,7 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["client", "--json", "list"], "`ostler ps --clients` lists clients"),
         (&["client", "--json", "dad"], "'add'"),
         (&["run"], "<PLAN>"),
-        (&["run", "plan.yaml", "--intent", "3"], "1 (it operates)"),
+        (&["run", "plan.yaml", "--intent", "3"], "give 0 (observe), 1 (operate) or 2 (control)"),
         (&["ps", "-n", "0"], "invalid value '0' for '--limit <N>': give a whole number, 1 or more"),
         (&["ps", "-n", "-1"], "give a whole number, 1 or more"),
         (&["ps", "-n", "many"], "give a whole number, 1 or more"),
