@@ -27,8 +27,8 @@ pub struct Submission {
     pub scope: String,
     /// The folder that the tools may touch.
     pub workspace: PathBuf,
-    /// Id of the run, from [`new_run_id`], which makes the submission idempotent: a repetition with the same terms
-    /// returns the run that was opened before. `None`: a new id.
+    /// Id of the run, from [`new_run_id`](crate::new_run_id), which makes the submission idempotent: a repetition with
+    /// the same terms returns the run that was opened before. `None`: a new id.
     pub run: Option<RunId>,
     /// Budget of the run in credits; `None`: limited only by the client's credits.
     pub budget: Option<u64>,
