@@ -191,7 +191,7 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
         .ostler("doctor")
         .exits(0)
         .says("! suspended")
-        .says("it ended 3 processes in a row")
+        .says("the process died 3 times in a row")
         .says("`ostler resume ");
     world.ostler("resume @last").exits(0).says("succeeded  doubt");
     world.ostler("run steps.yaml --workspace work --intent 2").exits(0);

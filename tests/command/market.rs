@@ -135,7 +135,7 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
     world.ostler("market offer clerk --domain cooking").exits(2).complains("unknown domain \"cooking\"");
     world.ostler("market offer nobody --can x").exits(2).complains("`ostler spawn nobody` makes it");
     assert_eq!(world.ostler("ps --agents --json").exits(0).lines().len(), 2, "nobody was made");
-    world.ostler("market ls").exits(0).complains("there is no job yet");
+    world.ostler("market ls").exits(0).complains("no job yet");
     let impossible = JOB.replace("[contracts]", "[painting]");
     world.file("impossible.yaml", &impossible);
     for _ in 0..10 {
