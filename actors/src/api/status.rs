@@ -12,7 +12,7 @@ use crate::base::error::RunError;
 pub struct RunStatusView {
     /// The status.
     pub status: RunStatus,
-    /// What a waiting run waits for.
+    /// Reason of a waiting run's wait.
     pub waits_for: Option<WaitReason>,
     /// Reason of a suspension or quarantine.
     pub reason: Option<String>,

@@ -45,7 +45,7 @@ pub struct RunView {
     position: Position,
 }
 
-/// What resuming an inactive run would find.
+/// Preview of the state after an inactive run is resumed.
 #[derive(Debug, Clone)]
 pub struct RecoveryPreview {
     /// The state then: attempts that may not be repeated are in doubt.

@@ -2,6 +2,6 @@
 
 #[derive(Debug)]
 pub(crate) enum RunnerMessage {
-    /// There may be an action.
+    /// Look for the next action.
     Look,
 }

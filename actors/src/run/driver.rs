@@ -111,7 +111,7 @@ pub(super) enum Recovery {
     None,
     /// The recovery record is appended, and not known to be durable.
     Counted,
-    /// There is no recovery record yet.
+    /// No recovery record yet.
     Uncounted,
 }
 

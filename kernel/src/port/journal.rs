@@ -37,7 +37,7 @@ pub enum StreamKind {
     Client = 2,
     /// Progress and steps of one run's attempts. Kept, collected and quarantined together with the run.
     Attempts = 3,
-    /// One pipeline: its stages and cursors.
+    /// Stages and cursors of one pipeline.
     Pipeline = 4,
     /// The events of one pipeline: the sequence number of a record is the number of the event.
     PipelineLog = 5,

@@ -50,11 +50,11 @@ pub enum WaitReason {
 pub struct StatusFacts<'a> {
     /// The run, folded from its records.
     pub run: &'a Run,
-    /// Its outcome, if it is closed.
+    /// Outcome of a closed run.
     pub closed: Option<RunOutcome>,
-    /// The journal has quarantined it.
+    /// The run is quarantined by the journal.
     pub quarantined: bool,
-    /// Its last record but for late results suspends it.
+    /// The last record, late results aside, suspends the run.
     pub suspended: bool,
     /// An agent of this process executes it, or has it in line.
     pub active: bool,

@@ -11,7 +11,7 @@ pub struct Answer {
     pub reasoning: String,
     /// Tool calls in order of appearance.
     pub tool_calls: Vec<ToolCall>,
-    /// Why the model stopped.
+    /// The model's reason to stop.
     pub finish: Finish,
     /// The provider's words of refusal.
     pub refusal: Option<String>,
@@ -34,7 +34,7 @@ pub struct ToolCall {
     pub arguments: Result<Map<String, Value>, String>,
 }
 
-/// Why a model stopped.
+/// Reasons of a model to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
     /// The answer is complete.

@@ -9,7 +9,7 @@ use super::json::{self, Object};
 use super::openai::by_content;
 use super::usage::AnthropicUsage;
 
-/// What the message has brought so far.
+/// State of the message so far.
 #[derive(Default)]
 pub(super) struct Anthropic {
     model: Option<String>,
@@ -41,7 +41,7 @@ enum Content {
     Other,
 }
 
-/// Whether the stream goes on.
+/// Continues or ends the stream.
 #[derive(PartialEq, Eq)]
 pub(super) enum Progress {
     More,
@@ -100,7 +100,7 @@ impl Anthropic {
         Ok(())
     }
 
-    /// Whether a stop reason was seen.
+    /// True after a stop reason.
     pub(super) fn is_finished(&self) -> bool {
         self.stop_reason.is_some()
     }

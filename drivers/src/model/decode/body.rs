@@ -35,7 +35,7 @@ pub struct Decoder {
     reading: Reading,
 }
 
-/// What the bytes turned out to be.
+/// The form of the body, as far as its bytes tell.
 enum Reading {
     /// Too few bytes to tell, or a document: the body so far.
     Document(Vec<u8>),
@@ -91,7 +91,7 @@ impl Decoder {
         deltas
     }
 
-    /// Whether the answer is complete or has failed, so that no further byte matters.
+    /// True if the answer is complete or has failed: further bytes are ignored.
     pub fn is_over(&self) -> bool {
         matches!(self.reading, Reading::Ended | Reading::Failed(_))
     }
@@ -213,7 +213,7 @@ impl Message {
     }
 }
 
-/// Where an event stream begins in the body; `None` while that is unknown, or if the body is a document.
+/// Offset of the first event of a stream; `None` for a document, or with too few bytes.
 fn stream_start(body: &[u8]) -> Option<usize> {
     let skipped = if body.starts_with(BOM) { BOM.len() } else { 0 };
     let blanks =

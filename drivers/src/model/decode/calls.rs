@@ -81,7 +81,7 @@ impl Calls {
         self.add(at, None, json::text(function, "name"), function.get("arguments"), deltas);
     }
 
-    /// Whether a call with the name and the arguments of `entry` exists: some servers repeat the calls at the end.
+    /// True if a call with the name and the arguments of `entry` exists: some servers repeat the calls at the end.
     pub(super) fn repeats(&self, entry: &Object) -> bool {
         let piece = Piece::of(entry);
         let (Some(name), Some(arguments)) =
@@ -104,7 +104,7 @@ impl Calls {
         self.add(at, None, None, Some(arguments), deltas);
     }
 
-    /// Whether the call at `at` has no argument text yet.
+    /// True if the call at `at` has no argument text yet.
     pub(super) fn lacks_arguments(&self, at: usize) -> bool {
         matches!(&self.calls[at].arguments, Arguments::Text(text) if text.is_empty())
     }
@@ -189,7 +189,7 @@ impl Calls {
 }
 
 impl Arguments {
-    /// Whether nothing can be added any more.
+    /// True if the arguments are complete.
     fn is_complete(&self) -> bool {
         match self {
             // Only a closed object is parsed: pieces may be many.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::json::{self, Object, Parsed};
 
-/// What a caller can do about a failed call.
+/// Classes of failed calls, by the reaction that helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Wait, then retry.
@@ -90,7 +90,7 @@ impl Class {
 /// A call that gave no answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// What can be done about it.
+    /// The class, which decides the reaction of the caller.
     pub class: Class,
     /// The HTTP status, or the one that a body with status 200 tells.
     pub status: Option<u16>,

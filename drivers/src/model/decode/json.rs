@@ -47,7 +47,7 @@ pub(super) fn count(object: &Object, key: &str) -> Option<u64> {
     object.get(key).and_then(Value::as_u64)
 }
 
-/// Whether a value is present in the sense of error fields: not null, false, 0, "", {} or [].
+/// True if a value of an error field counts as present: not null, false, 0, "", {} or [].
 pub(super) fn is_trueish(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -59,7 +59,7 @@ pub(super) fn is_trueish(value: &Value) -> bool {
     }
 }
 
-/// Whether `object` has a true-ish value under `key`.
+/// True if `object` has a value present under `key`.
 pub(super) fn has(object: &Object, key: &str) -> bool {
     object.get(key).is_some_and(is_trueish)
 }

@@ -9,7 +9,7 @@ use super::json::{self, Object};
 use super::plain::{PlainChunk, Text};
 use super::usage::OpenAiUsage;
 
-/// What choice 0 has brought so far. Other choices are ignored.
+/// State of choice 0 so far; other choices are ignored.
 #[derive(Default)]
 pub(super) struct OpenAi {
     model: Option<String>,
@@ -92,7 +92,7 @@ impl OpenAi {
         Ok(())
     }
 
-    /// Whether a finish reason was seen.
+    /// True after a finish reason.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
@@ -138,7 +138,7 @@ impl OpenAi {
         Ok(())
     }
 
-    /// What a choice says beside its message: usage, errors and why it ended.
+    /// Reads usage, errors and the finish reason of a choice.
     fn choice(&mut self, choice: &Object) -> Result<(), Failure> {
         self.usage.see_choice(choice);
         if json::has(choice, "error") {
@@ -228,7 +228,7 @@ fn is_length(reason: &str) -> bool {
     matches!(reason, "length" | "max_tokens" | "max_output_tokens" | "model_length")
 }
 
-/// Whether a choice has index 0, or no index.
+/// True if a choice has index 0, or no index.
 fn is_first(choice: &Object) -> bool {
     choice.get("index").and_then(Value::as_f64).is_none_or(|index| index == 0.0)
 }

@@ -1,4 +1,4 @@
-//! When a provider allows the next try.
+//! The provider's wait before the next try.
 
 /// Longest wait that is believed, in seconds: longer ones are cut.
 const RETRY_AFTER_S_MAX: f64 = 1e9;
