@@ -15,8 +15,8 @@ pub use attempt::{
     AttemptLog, AttemptLogError, ChildRunResult, ChildRunSpec, NoLog, StepStart, TOKEN_BYTES_MAX,
 };
 pub use journal::{
-    AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunRow, RunRowStatus, Seq,
-    StreamBatch, StreamId, StreamKind,
+    AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunPlace, RunRow, RunRowStatus,
+    RunsPage, Seq, StreamBatch, StreamId, StreamKind,
 };
 pub use judge::{Judge, JudgedRun, Opinion};
 pub use tool::{CALL_MARK, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};

@@ -2,7 +2,7 @@
 
 use ostler_actors::System;
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::RunRow;
+use ostler_kernel::port::RunsPage;
 
 use axum::http::StatusCode;
 
@@ -10,6 +10,9 @@ use crate::problem::Problem;
 
 /// Fewest characters of a partial id.
 pub const RUN_PART_CHARS_MIN: usize = 4;
+
+/// Rows of the table of runs read at once.
+const ROWS_READ: usize = 64;
 
 const CANDIDATES_TOLD_MAX: usize = 5;
 
@@ -29,14 +32,10 @@ pub(crate) fn find(system: &System, name: &str) -> Result<RunId, Problem> {
     if let Ok(run) = name.parse() {
         return Ok(run);
     }
-    let rows = system.runs(false)?;
     if name == "@last" {
-        // Child runs do not count for `@last`.
-        let own = |row: &&RunRow| !row.run.is_hashed();
-        let newest = rows.iter().filter(own).max_by_key(|row| (row.opened_ms, row.run));
-        return newest.map(|row| row.run).ok_or_else(|| unknown("there is no run yet".to_owned()));
+        return newest(system)?.ok_or_else(|| unknown("there is no run yet".to_owned()));
     }
-    let runs: Vec<RunId> = rows.into_iter().map(|row| row.run).collect();
+    let runs: Vec<RunId> = system.runs(false)?.into_iter().map(|row| row.run).collect();
     let is_part = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
     if name.len() < RUN_PART_CHARS_MIN || !name.bytes().all(is_part) {
         return Err(Problem::bad(
@@ -66,6 +65,22 @@ pub(crate) fn find(system: &System, name: &str) -> Result<RunId, Problem> {
                 "run_ambiguous",
                 format!("{name} fits {} runs, such as {}: give more of it", several.len(), told.join(", ")),
             ))
+        }
+    }
+}
+
+/// The newest run that no attempt opened.
+fn newest(system: &System) -> Result<Option<RunId>, Problem> {
+    let mut before = None;
+    loop {
+        let rows = system.runs_page(RunsPage { open_only: false, before, limit: ROWS_READ })?;
+        // Attempts open runs with hashed ids.
+        if let Some(row) = rows.iter().find(|row| !row.run.is_hashed()) {
+            return Ok(Some(row.run));
+        }
+        match rows.last() {
+            Some(row) if rows.len() == ROWS_READ => before = Some(row.place()),
+            _ => return Ok(None),
         }
     }
 }

@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ostler_actors::{ReadResult, ResolveHow, RunView, System};
-use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::id::RunId;
 use ostler_kernel::lineage;
-use ostler_kernel::port::{RunRow, RunRowStatus, Seq};
+use ostler_kernel::port::{RunPlace, RunRow, RunRowStatus, RunsPage, Seq};
 use ostler_kernel::run::RunStatus;
 use serde::Deserialize;
 
@@ -25,6 +25,9 @@ use crate::{events, graph, run_lookup, streaming, summary};
 
 /// Maximum runs on one page of `GET /v1/runs`.
 pub const RUNS_LISTED_MAX: usize = 1_000;
+
+/// Rows read from the table of runs at once.
+const ROWS_READ: usize = 256;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,31 +48,29 @@ pub(crate) async fn list(
     let RunsQuery { open, status, after, limit } = query;
     let limit = limit.unwrap_or(RUNS_LISTED_MAX).clamp(1, RUNS_LISTED_MAX);
     let after = after.as_deref().map(parse_cursor).transpose()?;
-    let mut rows = api.system.runs(open)?;
-    rows.retain(|row| status.is_none_or(|status| may_have(row, status)));
-    rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
-    rows.retain(|row| after.is_none_or(|after| place(row) < after));
-    let (mut runs, mut rows) = (Vec::new(), rows.into_iter());
-    let mut last = None;
-    for row in rows.by_ref() {
-        let line = summary::run_line(&api.system, &row).await?;
-        last = Some(row);
-        runs.extend(status.is_none_or(|status| line.status == status).then_some(line));
-        if runs.len() == limit {
-            break;
+    let (mut runs, mut before) = (Vec::new(), after);
+    loop {
+        // One row more than is looked at tells whether there are more.
+        let rows = api.system.runs_page(RunsPage { open_only: open, before, limit: ROWS_READ + 1 })?;
+        for (row, left) in rows.iter().zip((0..rows.len()).rev()).take(ROWS_READ) {
+            before = Some(row.place());
+            if status.is_none_or(|status| may_have(row, status)) {
+                let line = summary::run_line(&api.system, row).await?;
+                runs.extend(status.is_none_or(|status| line.status == status).then_some(line));
+            }
+            if runs.len() == limit {
+                let next = (left > 0).then(|| format!("{}.{}", row.opened_ms, row.run));
+                return Ok(Json(RunList { runs, next }));
+            }
+        }
+        if rows.len() <= ROWS_READ {
+            return Ok(Json(RunList { runs, next: None }));
         }
     }
-    let next = last.filter(|_| rows.len() > 0).map(|row| format!("{}.{}", row.opened_ms, row.run));
-    Ok(Json(RunList { runs, next }))
-}
-
-/// The place of a run in the table: newest first.
-fn place(row: &RunRow) -> (Ticks, RunId) {
-    (row.opened_ms, row.run)
 }
 
 /// Parses the cursor `OPENED_MS.RUN` of the last line of a page.
-fn parse_cursor(cursor: &str) -> Result<(Ticks, RunId), Problem> {
+fn parse_cursor(cursor: &str) -> Result<RunPlace, Problem> {
     let place =
         cursor.split_once('.').and_then(|(opened, run)| Some((opened.parse().ok()?, run.parse().ok()?)));
     place.ok_or_else(|| Problem::bad("cursor", "`after` is no cursor of this list"))

@@ -6,7 +6,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{batch, charged, client, events, numbered, opened, result, run, runtime, small, stream, wait};
+use common::{
+    batch, charged, client, events, numbered, opened, pages_join_to_the_table, result, run, runtime, small,
+    stream, wait,
+};
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::id::{AgentId, ClientId, Digest};
 use ostler_kernel::port::{
@@ -231,6 +234,7 @@ fn the_table_of_runs_follows_the_records() {
         assert_eq!(standings(false), all);
         assert_eq!(standings(true), all[..1]);
         assert_eq!(journal.runs(false).unwrap()[2].closed_ms, Some(1_700_000_000_001));
+        pages_join_to_the_table(journal);
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ostler_kernel::agent::{LifecycleMessage, RunLifecycle};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
-use ostler_kernel::port::{JournalError, RunRowStatus};
+use ostler_kernel::port::{BoxFuture, JournalError, RunRowStatus};
 use ostler_kernel::run::{Canceller, Operation, Patch};
 
 use crate::api::system::System;
@@ -16,8 +16,8 @@ use crate::messages::answer::NOTE_BYTES_MAX;
 use crate::messages::registry::RegistryMessage;
 use crate::run::suspended_runs;
 
-/// Tries of a request while the agent fails: more than an agent may fail.
-const TRIES_MAX: usize = 10;
+/// Times a request is sent while its agent fails: more than an agent may fail.
+const SENDS_MAX: usize = 10;
 
 impl System {
     /// Resumes an inactive open run, also a suspended one; takes an incomplete suspension back.
@@ -42,14 +42,10 @@ impl System {
 
     /// Takes back a suspension that is not complete, or has just completed.
     async fn go_on(&self, run: RunId) -> Result<(), RunError> {
-        for _ in 0..TRIES_MAX {
-            match self.tell(run, Request::GoOn).await {
-                Err(error) if self.may_pass(run, &error)? => tokio::task::yield_now().await,
-                Err(RunError::Over) => return Ok(()),
-                answer => return answer,
-            }
+        match self.until_answered(run, || Box::pin(self.tell(run, Request::GoOn))).await {
+            Err(RunError::Over) => Ok(()),
+            answer => answer,
         }
-        Ok(())
     }
 
     /// Resumes an open run that was not named; a run with too many crashes is suspended instead.
@@ -109,27 +105,40 @@ impl System {
         if self.rests(run) && self.cancel_at_rest(run, by).await? {
             return Ok(());
         }
-        let mut told = RunError::Restarting;
-        for _ in 0..TRIES_MAX {
-            match self.cancel_driven(run, by).await {
-                // The run was suspended meanwhile with its quarantined agent; no driver will record its last attempts.
-                Err(RunError::Over | RunError::Restarting) if !self.services.active_runs.has(run) => {
-                    self.services.attempts.cancel_run(run);
-                    return if self.cancel_at_rest(run, by).await? { Ok(()) } else { Err(RunError::Over) };
-                }
-                // The run is coming to rest, or its agent fails again and again and is quarantined in the end.
-                Err(error) if self.may_pass(run, &error)? => {
-                    told = error;
-                    tokio::task::yield_now().await;
-                }
-                answer => return answer,
-            }
-        }
-        Err(told)
+        self.until_answered(run, || Box::pin(self.cancel_present(run, by))).await
     }
 
-    /// True if repeating the request may help: an agent answers `Over` for a suspended run, and only the table of runs
-    /// knows better.
+    async fn cancel_present(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
+        match self.cancel_driven(run, by).await {
+            // The run was suspended meanwhile with its quarantined agent; no driver will record its last attempts.
+            Err(RunError::Over | RunError::Restarting) if !self.services.active_runs.has(run) => {
+                self.services.attempts.cancel_run(run);
+                if self.cancel_at_rest(run, by).await? { Ok(()) } else { Err(RunError::Over) }
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sends a request until the answer is final. A restart of the registry or of the agent loses the requests sent
+    /// before, and an agent whose run comes to rest answers for the run it had.
+    async fn until_answered<'a>(
+        &'a self,
+        run: RunId,
+        send: impl Fn() -> BoxFuture<'a, Result<(), RunError>>,
+    ) -> Result<(), RunError> {
+        let mut last = RunError::Restarting;
+        for _ in 0..SENDS_MAX {
+            match send().await {
+                Err(error) if self.may_pass(run, &error)? => last = error,
+                answer => return answer,
+            }
+            tokio::task::yield_now().await;
+        }
+        Err(last)
+    }
+
+    /// True if sending the request again may help: an agent answers `Over` for a suspended run, and only the table of
+    /// runs knows better.
     fn may_pass(&self, run: RunId, error: &RunError) -> Result<bool, RunError> {
         Ok(match error {
             // The append was rolled back by a full disk; requests of operators may use the reserve.
@@ -146,15 +155,15 @@ impl System {
     ///
     /// [`RunError::InvalidState`] unless the run is running.
     pub async fn checkpoint(&self, run: RunId) -> Result<(), RunError> {
-        for _ in 0..TRIES_MAX {
-            self.lifecycle(run).await?.accepts(LifecycleMessage::Checkpoint)?;
-            match self.tell(run, Request::Checkpoint).await {
-                // The agent failed, or the run ended meanwhile.
-                Err(RunError::Restarting | RunError::Over) => tokio::task::yield_now().await,
-                answer => return answer,
-            }
-        }
-        Err(RunError::Restarting)
+        let answer = self.until_answered(run, || {
+            Box::pin(async move {
+                // Asked every time: the run may end or be suspended meanwhile.
+                self.lifecycle(run).await?.accepts(LifecycleMessage::Checkpoint)?;
+                self.tell(run, Request::Checkpoint).await
+            })
+        });
+        let answer = answer.await;
+        self.or_refused(run, LifecycleMessage::Checkpoint, answer).await
     }
 
     async fn lifecycle(&self, run: RunId) -> Result<RunLifecycle, RunError> {
@@ -312,19 +321,15 @@ impl System {
             self.services.journal.durable(position).await?;
             return self.take_up(run, true);
         }
-        let mut told = RunError::Restarting;
-        for _ in 0..TRIES_MAX {
-            match self.tell(run, Request::Operate(operation.clone())).await {
-                Err(error) if self.may_pass(run, &error)? => {
-                    // The run may have been suspended meanwhile.
-                    self.lifecycle(run).await?.accepts_operation()?;
-                    told = error;
-                    tokio::task::yield_now().await;
-                }
-                answer => return answer,
-            }
-        }
-        Err(told)
+        self.until_answered(run, || {
+            let operation = operation.clone();
+            Box::pin(async move {
+                // Asked every time: the run may end or be suspended meanwhile.
+                self.lifecycle(run).await?.accepts_operation()?;
+                self.tell(run, Request::Operate(operation)).await
+            })
+        })
+        .await
     }
 
     /// True if no driver has the run and none of its attempts runs in the process.

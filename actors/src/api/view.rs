@@ -7,7 +7,7 @@ use ostler_kernel::agent::RunLifecycle;
 use ostler_kernel::event::{Output, RunOpened};
 use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
-use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
+use ostler_kernel::port::{Artifact, JSON, Position, RunRow, RunsPage, Seq, StreamId};
 use ostler_kernel::run::{
     CrashRecovery, FoldedRun, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport, RunTimeline,
     StatusFacts,
@@ -116,6 +116,11 @@ impl System {
     /// All runs, newest first.
     pub fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, RunError> {
         Ok(self.services.journal.runs(open_only)?)
+    }
+
+    /// A page of all runs, newest first. Reads no other rows from the index.
+    pub fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, RunError> {
+        Ok(self.services.journal.runs_page(page)?)
     }
 
     pub(crate) fn row(&self, run: RunId) -> Result<RunRow, RunError> {

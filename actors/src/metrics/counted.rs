@@ -6,8 +6,8 @@ use metrics::Recorder;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
+    StreamId, StreamKind,
 };
 use ostler_kernel::run::{RunOutcome, TransitionReason};
 
@@ -108,6 +108,10 @@ impl Journal for Counted {
 
     fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
         self.journal.runs(open_only)
+    }
+
+    fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, JournalError> {
+        self.journal.runs_page(page)
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {

@@ -1,4 +1,5 @@
-//! Runs that the process drives. The table outlives the restart of any actor.
+//! Runs that the process drives. The table owns this fact and outlives the restart of any actor: a restarted registry
+//! fills its list of runs per agent from it. That list only orders the runs of one agent.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

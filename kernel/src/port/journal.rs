@@ -165,6 +165,11 @@ impl RunRow {
         }
     }
 
+    /// The place of the run in the table.
+    pub fn place(&self) -> RunPlace {
+        (self.opened_ms, self.run)
+    }
+
     /// The agent of the run; `None` if the agent exists for this run alone.
     pub fn named_agent(&self) -> Option<&AgentId> {
         Some(&self.agent).filter(|agent| agent.as_str() != self.run.to_string())
@@ -189,6 +194,21 @@ pub struct AccountRow {
     pub settled: u64,
     /// Position of the last record behind this row.
     pub position: u64,
+}
+
+/// Place of a run in the table of runs: time of opening, in milliseconds since the Unix epoch, and id. Newer runs have
+/// higher places.
+pub type RunPlace = (Ticks, RunId);
+
+/// What [`Journal::runs_page`] returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunsPage {
+    /// Returns only runs with work left.
+    pub open_only: bool,
+    /// Returns only runs with a lower place; `None` starts with the newest run.
+    pub before: Option<RunPlace>,
+    /// Maximum number of rows.
+    pub limit: usize,
 }
 
 /// Status of a run in the table of runs.
@@ -274,6 +294,15 @@ pub trait Journal: Send + Sync + 'static {
 
     /// All runs, newest first; with `open_only`, the runs with work left.
     fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError>;
+
+    /// A page of the table of runs, newest first. The default sorts the whole table; a journal with an index reads the page
+    /// alone.
+    fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, JournalError> {
+        let mut rows = self.runs(page.open_only)?;
+        rows.retain(|row| page.before.is_none_or(|before| row.place() < before));
+        rows.truncate(page.limit);
+        Ok(rows)
+    }
 
     /// The row of a run; `None` if the journal has no such run.
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError>;

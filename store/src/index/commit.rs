@@ -3,9 +3,13 @@
 use ostler_kernel::port::RunRowStatus;
 use redb::{Database, ReadableTable, WriteTransaction};
 
-use super::entry::{account_key, checked, entry_bytes, frames_key, mark_bytes, mark_of, put, run_key};
+use super::entry::{
+    account_key, age_key, checked, entry_bytes, frames_key, mark_bytes, mark_of, put, run_key,
+};
 use super::tail_index::TailIndex;
-use super::{ACCOUNTS, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RUNS, index_error};
+use super::{
+    ACCOUNTS, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RUNS, RUNS_BY_AGE, index_error,
+};
 use crate::format::bytes::put_u64;
 use crate::format::codec;
 use crate::format::stream::stream_key;
@@ -58,9 +62,14 @@ fn put_streams(write: &WriteTransaction, tail: &TailIndex) -> Result<(), IndexEr
 
 fn put_tables(write: &WriteTransaction, tail: &TailIndex) -> Result<(), IndexError> {
     let mut runs = write.open_table(RUNS).map_err(index_error)?;
+    let mut by_age = write.open_table(RUNS_BY_AGE).map_err(index_error)?;
     for row in tail.tables.runs.values() {
         let over = row.status != RunRowStatus::Open;
-        runs.remove(&run_key(!over, row.run)[..]).map_err(index_error)?;
+        let moved = runs.remove(&run_key(!over, row.run)[..]).map_err(index_error)?.is_some();
+        if moved {
+            by_age.remove(&age_key(!over, row.place())[..]).map_err(index_error)?;
+        }
+        put(&mut by_age, &age_key(over, row.place()), &[])?;
         put(&mut runs, &run_key(over, row.run), &codec::encode_row(row).map_err(index_error)?)?;
     }
     let mut accounts = write.open_table(ACCOUNTS).map_err(index_error)?;

@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::entry::is_over;
-use super::{ACCOUNTS, ALL, HEADS, Index, IndexError, RUNS, Table, index_error};
+use super::entry::{is_over, place_of};
+use super::{ACCOUNTS, ALL, HEADS, Index, IndexError, RUNS, RUNS_BY_AGE, Table, index_error};
 use crate::format::codec;
 use crate::format::stream::{describe, stream_from_key};
 
@@ -64,6 +64,7 @@ impl Index {
         self.compare(expected, HEADS, describe_head, differences)?;
         self.compare_frames(expected, differences)?;
         self.compare(expected, RUNS, describe_run, differences)?;
+        self.compare(expected, RUNS_BY_AGE, describe_age, differences)?;
         self.compare(expected, ACCOUNTS, describe_account, differences)
     }
 
@@ -139,6 +140,14 @@ fn describe_run(key: &[u8], difference: Difference<&[u8]>) -> Result<String, Ind
         Difference::Wrong { found, expected } => {
             format!("run {}: {}", expected.run, differing_fields(&found, &expected))
         }
+    })
+}
+
+fn describe_age(key: &[u8], difference: Difference<&[u8]>) -> Result<String, IndexError> {
+    let (_, run) = place_of(key)?;
+    Ok(match difference {
+        Difference::Extra(_) => format!("run {run}: listed by age where the records do not place the run"),
+        Difference::Missing(_) | Difference::Wrong { .. } => format!("run {run}: not listed by age"),
     })
 }
 

@@ -1,7 +1,8 @@
 //! Encoding of index entries. Each value stands behind a CRC-32C of key and value.
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::StreamId;
+use ostler_kernel::port::{RunPlace, StreamId};
+use uuid::Uuid;
 
 use super::tables::AccountKey;
 use super::tail_index::FrameAddress;
@@ -11,8 +12,10 @@ use crate::format::codec;
 use crate::format::lsn::Lsn;
 use crate::format::stream::{STREAM_KEY_BYTES, stream_key};
 
+pub(super) const AGE_KEY_BYTES: usize = 25;
+
 /// Version of the tables. An index of another version is rebuilt.
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 
 pub(super) fn put(table: &mut redb::Table<&[u8], &[u8]>, key: &[u8], value: &[u8]) -> Result<(), IndexError> {
     let mut bytes = Vec::with_capacity(4 + value.len());
@@ -79,6 +82,23 @@ pub(super) fn run_key(over: bool, run: RunId) -> [u8; 17] {
     let mut key = [u8::from(over); 17];
     key[1..].copy_from_slice(run.0.as_bytes());
     key
+}
+
+/// Key of a run in the list by age: keys of one list sort by place.
+pub(super) fn age_key(over: bool, (opened_ms, run): RunPlace) -> [u8; AGE_KEY_BYTES] {
+    let mut key = [u8::from(over); AGE_KEY_BYTES];
+    // With the sign bit flipped, big-endian bytes sort as the numbers do.
+    key[1..9].copy_from_slice(&(opened_ms ^ i64::MIN).to_be_bytes());
+    key[9..].copy_from_slice(run.0.as_bytes());
+    key
+}
+
+/// The place in a key of the list by age.
+pub(super) fn place_of(key: &[u8]) -> Result<RunPlace, IndexError> {
+    let key: [u8; AGE_KEY_BYTES] = key.try_into().map_err(|_| index_error("a truncated key"))?;
+    let (opened_ms, run) = key[1..].split_first_chunk().expect("the key is longer");
+    let run = run.try_into().expect("the key ends with 16 bytes");
+    Ok((i64::from_be_bytes(*opened_ms) ^ i64::MIN, RunId(Uuid::from_bytes(run))))
 }
 
 pub(super) fn is_over(key: &[u8]) -> bool {

@@ -1,15 +1,18 @@
 //! Reading the index.
 
+use std::cmp::Reverse;
 use std::ops::Bound;
 
-use ostler_kernel::id::RunId;
-use ostler_kernel::port::{AccountRow, RunRow, StreamId, StreamKind};
+use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::port::{AccountRow, RunPlace, RunRow, RunsPage, StreamId, StreamKind};
+use uuid::Uuid;
 
-use super::entry::{account_key, first_of, frames_key, mark_of, run_key};
+use super::entry::{account_key, age_key, checked, first_of, frames_key, mark_of, place_of, run_key};
 use super::tables::AccountKey;
 use super::tail_index::FrameAddress;
 use super::{
-    ACCOUNTS, ALL, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RUNS, index_error, read_table,
+    ACCOUNTS, ALL, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RUNS, RUNS_BY_AGE, index_error,
+    read_table,
 };
 use crate::format::bytes::Cursor;
 use crate::format::codec;
@@ -107,6 +110,52 @@ impl Index {
             Ok(true)
         })?;
         Ok(rows)
+    }
+
+    /// A page of the rows, newest first, without the runs that `skip` names.
+    pub(crate) fn runs_page(
+        &self,
+        page: RunsPage,
+        skip: impl Fn(RunId) -> bool,
+    ) -> Result<Vec<RunRow>, IndexError> {
+        let lists: &[bool] = if page.open_only { &[false] } else { &[false, true] };
+        let mut places = Vec::new();
+        for over in lists {
+            places.extend(self.newest(*over, page, &skip)?.into_iter().map(|place| (place, *over)));
+        }
+        places.sort_unstable_by_key(|(place, _)| Reverse(*place));
+        places.truncate(page.limit);
+        let row = |(place, over): (RunPlace, bool)| {
+            let bytes = self.get(RUNS, &run_key(over, place.1))?;
+            let bytes = bytes.ok_or_else(|| index_error("a run is listed by age and has no row"))?;
+            codec::decode_row(&bytes).map_err(index_error)
+        };
+        places.into_iter().map(row).collect()
+    }
+
+    /// The highest places of one list by age within the page.
+    fn newest(
+        &self,
+        over: bool,
+        page: RunsPage,
+        skip: impl Fn(RunId) -> bool,
+    ) -> Result<Vec<RunPlace>, IndexError> {
+        let lowest = age_key(over, (Ticks::MIN, RunId(Uuid::nil())));
+        let end = page.before.map_or(vec![u8::from(over) + 1], |before| age_key(over, before).to_vec());
+        self.with(|database| {
+            let Some(table) = read_table(database, RUNS_BY_AGE)? else { return Ok(Vec::new()) };
+            let mut places = Vec::new();
+            for entry in table.range::<&[u8]>(&lowest[..]..&end[..]).map_err(index_error)?.rev() {
+                if places.len() == page.limit {
+                    break;
+                }
+                let (key, value) = entry.map_err(index_error)?;
+                checked(key.value(), value.value())?;
+                let place = place_of(key.value())?;
+                places.extend((!skip(place.1)).then_some(place));
+            }
+            Ok(places)
+        })
     }
 
     pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<AccountRow>, IndexError> {

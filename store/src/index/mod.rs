@@ -44,6 +44,8 @@ const HEADS: Table = TableDefinition::new("heads");
 const FRAMES: Table = TableDefinition::new("frames");
 /// True if the run is closed or parked, and the run -> the run's row.
 const RUNS: Table = TableDefinition::new("rows");
+/// True if the run is closed or parked, time of opening, and the run -> nothing. Lists runs by age without reading all rows.
+const RUNS_BY_AGE: Table = TableDefinition::new("rows_by_age");
 const ACCOUNTS: Table = TableDefinition::new("accounts");
 
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);

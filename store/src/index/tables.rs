@@ -11,7 +11,7 @@ use ostler_kernel::evaluation::Reputation;
 use ostler_kernel::event::{Accounts, Evaluated, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{AccountRow, Position, RunRow, RunRowStatus, StreamId, StreamKind};
+use ostler_kernel::port::{AccountRow, Position, RunRow, RunRowStatus, RunsPage, StreamId, StreamKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -194,8 +194,17 @@ impl Tables {
 /// Sorts rows newest first; with `open_only`, drops rows of runs without work left.
 pub(crate) fn sorted_runs(rows: impl Iterator<Item = RunRow>, open_only: bool) -> Vec<RunRow> {
     let mut rows: Vec<RunRow> = rows.filter(|row| !open_only || row.status == RunRowStatus::Open).collect();
-    rows.sort_by_key(|row| Reverse((row.opened_ms, row.run)));
+    rows.sort_by_key(|row| Reverse(row.place()));
     rows
+}
+
+/// The first rows of the page among `rows`, newest first.
+pub(crate) fn page_of<'a>(rows: impl Iterator<Item = &'a RunRow>, page: RunsPage) -> Vec<RunRow> {
+    let is_open = |row: &&RunRow| !page.open_only || row.status == RunRowStatus::Open;
+    let is_before = |row: &&RunRow| page.before.is_none_or(|before| row.place() < before);
+    let mut rows: Vec<&RunRow> = rows.filter(is_open).filter(is_before).collect();
+    rows.sort_unstable_by_key(|row| Reverse(row.place()));
+    rows.into_iter().take(page.limit).cloned().collect()
 }
 
 #[cfg(test)]

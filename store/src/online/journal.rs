@@ -8,8 +8,8 @@ use std::time::Instant;
 use crossbeam::channel::Sender;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
+    StreamId, StreamKind,
 };
 
 use super::admission::ROOM_BYTES;
@@ -141,6 +141,19 @@ impl Journal for SegmentJournal {
         })?;
         self.shared.quarantine.values().for_each(|one| drop(rows.insert(one.row.run, one.listed())));
         Ok(tables::sorted_runs(rows.into_values(), open_only))
+    }
+
+    fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, JournalError> {
+        let quarantined = |run: &RunId| self.shared.quarantine.contains_key(run);
+        let mut rows = self.shared.query(|index| {
+            let recent = self.shared.sequencer().tail.tables.runs.clone();
+            let skip = |run| recent.contains_key(&run) || quarantined(&run);
+            let mut rows = index.runs_page(page, skip)?;
+            rows.extend(recent.into_values().filter(|row| !quarantined(&row.run)));
+            Ok(rows)
+        })?;
+        rows.extend(self.shared.quarantine.values().map(|one| one.listed()));
+        Ok(tables::page_of(rows.iter(), page))
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
+    StreamId, StreamKind,
 };
 
 use super::append_limits;
@@ -191,6 +191,10 @@ impl Journal for MemoryJournal {
 
     fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
         Ok(tables::sorted_runs(self.state().tables.runs.values().cloned(), open_only))
+    }
+
+    fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, JournalError> {
+        Ok(tables::page_of(self.state().tables.runs.values(), page))
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {

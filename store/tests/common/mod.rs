@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Outcome, Output, RunOpened};
 use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId, RunId};
 use ostler_kernel::json::canonical;
-use ostler_kernel::port::{Journal, Position, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{Journal, Position, RunRow, RunsPage, Seq, StreamBatch, StreamId};
 use ostler_store::disk::FaultyDisk;
 use ostler_store::{Options, SegmentJournal};
 use serde_json::json;
@@ -96,4 +96,24 @@ pub(crate) fn on(disk: &FaultyDisk) -> SegmentJournal {
 
 pub(crate) fn events(journal: &dyn Journal, stream: StreamId) -> Vec<Event> {
     journal.read(stream, Seq(0), usize::MAX).unwrap().into_iter().map(|record| record.event).collect()
+}
+
+/// Checks that pages of every size, joined, are the table of runs. Rows lose their position when the index has them, which
+/// may happen in between.
+pub(crate) fn pages_join_to_the_table(journal: &dyn Journal) {
+    for open_only in [false, true] {
+        let placed = |rows: Vec<RunRow>| rows.into_iter().map(|row| RunRow { position: Position(0), ..row });
+        let all: Vec<RunRow> = placed(journal.runs(open_only).unwrap()).collect();
+        for limit in 1..=all.len() + 1 {
+            let (mut joined, mut before) = (Vec::new(), None);
+            loop {
+                let page = journal.runs_page(RunsPage { open_only, before, limit }).unwrap();
+                assert!(page.len() <= limit);
+                let Some(last) = page.last() else { break };
+                before = Some(last.place());
+                joined.extend(placed(page));
+            }
+            assert_eq!(joined, all, "open only: {open_only}, {limit} at once");
+        }
+    }
 }

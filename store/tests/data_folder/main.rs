@@ -13,7 +13,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use common::{batch, charged, client, events, numbered, opened, run, runtime, small, stream, wait};
+use common::{
+    batch, charged, client, events, numbered, opened, pages_join_to_the_table, run, runtime, small, stream,
+    wait,
+};
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::RunOutcome;
@@ -71,6 +74,7 @@ fn check_filled(store: &Store, context: &str) {
     assert_eq!(accounts.collect::<Vec<_>>(), [((1..=20).sum(), Some(20))], "{context}");
     let open = journal.runs(true).unwrap();
     assert_eq!(open.iter().map(|row| row.run).collect::<Vec<_>>(), [run(20)], "{context}");
+    pages_join_to_the_table(journal);
     assert_eq!(rows[19].status, RunRowStatus::Closed(RunOutcome::Succeeded), "{context}");
     assert_eq!(journal.clients().unwrap(), [StreamId::client(&client())], "{context}");
     assert_eq!(journal.verify().unwrap(), [], "{context}");

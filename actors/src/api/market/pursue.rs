@@ -24,8 +24,8 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 const TRIES_MAX: usize = 500;
 
-/// Checks during a shutdown for jobs with closed runs.
-const CLOSING_TRIES_MAX: usize = 50;
+/// Longest wait of a shutdown for jobs with closed runs.
+const CLOSING_MAX: Duration = Duration::from_secs(1);
 
 /// Delay before a late run is cancelled again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(200);
@@ -71,14 +71,15 @@ impl System {
             let row = self.services.journal.run(*job).ok().flatten();
             row.is_some_and(|row| matches!(row.status, RunRowStatus::Closed(_)))
         };
-        for _ in 0..CLOSING_TRIES_MAX {
-            if self.services.journal.status.has_halted()
-                || !self.services.market.pursued().iter().any(is_closed)
+        let closed = async {
+            let mut changes = self.services.journal.status.watch_changes();
+            while !self.services.journal.status.has_halted()
+                && self.services.market.pursued().iter().any(is_closed)
             {
-                return;
+                let _ = changes.changed().await;
             }
-            tokio::time::sleep(AGAIN).await;
-        }
+        };
+        let _ = tokio::time::timeout(CLOSING_MAX, closed).await;
     }
 
     async fn take_on(&self, id: RunId) -> Result<(), MarketError> {
