@@ -52,6 +52,7 @@ impl Executor {
         attempt: impl Future<Output = Option<Outcome>> + Send + 'static,
     ) {
         let started = Instant::now();
+        waited.watch_stops();
         let cancel = self.attempts.start(key.clone(), held, agent, acts, Arc::clone(&waited));
         let executor = Arc::clone(self);
         // Boxed: a task is moved several times.
@@ -68,8 +69,9 @@ impl Executor {
                 () = cancel.cancelled() => failed(FailureCategory::Crash, "stopped before it had ended".to_owned()),
             };
             let (duration_ms, _) = cost_since(started + waited.total());
-            // Time without disk space or without a slot costs nothing.
+            // Time without disk space, without a slot, or in which the process did not run costs nothing.
             let (_, cost) = cost_since(started + waited.unpaid());
+            let cost = executor.run_budgets.chargeable(&key, cost);
             // A restarted scheduler settles all entries of the table.
             if executor.attempts.finish(&key, Ended { outcome, duration_ms, cost, accounts: None }) {
                 executor.scheduler.settle_ended();

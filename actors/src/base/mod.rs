@@ -10,4 +10,5 @@ pub(crate) mod limits;
 pub(crate) mod lock;
 pub(crate) mod panic_message;
 pub(crate) mod paused_time;
+pub(crate) mod process_stops;
 pub(crate) mod system_status;

@@ -1,11 +1,12 @@
 //! Time that does not count for an attempt: waits for disk space or for a slot.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::base::lock::lock;
+use crate::base::process_stops::StopWatch;
 
 /// Delay before a write is tried again that found no disk space.
 pub(crate) const SPACE_RETRY: Duration = Duration::from_secs(1);
@@ -26,6 +27,8 @@ pub(crate) struct PausedTime {
     still: Mutex<PauseSpans>,
     /// The same waits, and other times without a slot; they cost nothing.
     unpaid: Mutex<PauseSpans>,
+    /// Stops of the process cost nothing either. They count against the timeout, because the world went on.
+    stops: OnceLock<StopWatch>,
 }
 
 #[derive(Default)]
@@ -69,6 +72,15 @@ impl PausedTime {
         Pause(self)
     }
 
+    /// Leaves the time out in which the process does not run from now on.
+    pub(crate) fn watch_stops(&self) {
+        self.stops.get_or_init(StopWatch::start);
+    }
+
+    fn stopped(&self) -> Duration {
+        self.stops.get().map_or(Duration::ZERO, StopWatch::stopped)
+    }
+
     pub(crate) fn without_slot(&self) {
         lock(&self.unpaid).begin();
     }
@@ -83,7 +95,7 @@ impl PausedTime {
     }
 
     pub(crate) fn unpaid(&self) -> Duration {
-        lock(&self.unpaid).total()
+        lock(&self.unpaid).total() + self.stopped()
     }
 
     /// End of the last wait; now, during one.
@@ -99,6 +111,6 @@ impl PausedTime {
 
     /// The same for the time that costs credits.
     pub(crate) fn paid_until(&self, begun: Instant, time: Duration) -> Option<Instant> {
-        lock(&self.unpaid).end_of(begun, time)
+        lock(&self.unpaid).end_of(begun.checked_add(self.stopped())?, time)
     }
 }

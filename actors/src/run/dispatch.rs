@@ -12,7 +12,7 @@ use super::dispatch_queue::{CreditWait, Place};
 use super::driver::RunDriver;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Job;
-use crate::state::estimates::UNKNOWN;
+use crate::state::estimates::{ATTEMPT_CREDITS, UNKNOWN};
 
 /// Rank of a lost attempt that runs again: before any other job of the agent, as it was running before them.
 const RERUN_RANK: u64 = u64::MAX >> 11;
@@ -178,6 +178,9 @@ impl RunDriver {
         if self.book.is_prepaid(self.opened.run) {
             // The run's own budget decides whether it starts.
             estimate = Price { credits: 0, ..estimate };
+        } else if self.book.left().is_none() {
+            // Nothing is held. The run queue keeps a job whose credits are its charge in four bytes.
+            estimate.credits = estimate.charge.min(ATTEMPT_CREDITS);
         }
         Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
     }

@@ -31,6 +31,7 @@ impl RunDriver {
         let (duration_ms, cost) = cost_since(started);
         let owner = &self.arguments.owner;
         let (services, run) = (&self.services, self.opened.run);
+        let cost = services.run_budgets.chargeable(&launch.key, cost);
         let (accounts, granted) = services.scheduler.settle(owner, run, launch.slot, cost);
         self.queue.granted.extend(granted);
         self.in_flight.inline.unrecorded += cost;

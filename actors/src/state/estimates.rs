@@ -8,8 +8,10 @@ use ostler_scheduler::{COST_MAX, Price};
 
 use crate::state::toolbox::Toolbox;
 
-/// Most credits (milliseconds of a slot) held by a running attempt, and by an attempt without history: a client with
-/// less does not start one.
+/// Credits (milliseconds of a slot) held by a running attempt of a metered client: a client with less does not start one.
+/// The same for all, because the mean of a tool says little about its next call: after calls of 5 ms, sixteen programs of a
+/// second would start on a balance of 80. A client with a balance of `b` runs at most `b / ATTEMPT_CREDITS` attempts at
+/// once, and its debt is at most what these cost beyond their holds.
 pub const ATTEMPT_CREDITS: u64 = 100;
 
 /// Charge of an attempt without history. Too high a charge keeps the client, and later ones, from their entitled slots
@@ -38,8 +40,7 @@ impl Estimates {
             0 => UNKNOWN,
             mean => {
                 let charge = mean.div_ceil(1_000);
-                // The hold is capped, so a client with this much left continues, however slow the tool was for others.
-                Price { charge, ..Price::flat(charge.min(ATTEMPT_CREDITS)) }
+                Price { charge, ..Price::flat(ATTEMPT_CREDITS) }
             }
         }
     }
@@ -78,7 +79,7 @@ mod tests {
         let check = |cost, expected: u64| {
             estimates.learn(node, cost);
             let Price { charge, credits, .. } = estimates.of(node);
-            assert_eq!((charge, credits), (expected, expected.min(ATTEMPT_CREDITS)), "after {cost}");
+            assert_eq!((charge, credits), (expected, ATTEMPT_CREDITS), "after {cost}");
         };
         check(100, 100);
         check(200, 130);

@@ -49,6 +49,12 @@ impl RunBudgets {
         .unwrap_or(true)
     }
 
+    /// What an ended attempt is charged for `cost` credits of time: all of it, unless the run's budget ends before.
+    pub(crate) fn chargeable(&self, key: &AttemptKey, cost: u64) -> u64 {
+        let of = (key.node.clone(), key.attempt);
+        self.with(key.run, |run_budget| run_budget.chargeable(&of, cost)).unwrap_or(cost)
+    }
+
     /// True if the budget is used up.
     pub(crate) fn is_used_up(&self, run: RunId) -> bool {
         self.with(run, |run_budget| run_budget.is_exhausted()).unwrap_or(false)

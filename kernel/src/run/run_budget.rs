@@ -9,7 +9,7 @@
 //! spent + given to child runs + reserved <= budget
 //! ```
 //!
-//! as long as no attempt spends more than it has reserved. Reservations live in memory only. After the process died, the records
+//! because an attempt is ended at its reservation and charged at most that ([`RunBudget::chargeable`]). Reservations live in memory only. After the process died, the records
 //! tell what was spent and given to child runs; lost attempts hold nothing, and repeated ones reserve anew.
 
 use std::collections::BTreeMap;
@@ -82,6 +82,13 @@ impl RunBudget {
         Some(before + share)
     }
 
+    /// What an attempt that ended is charged for `cost` credits of time: the cost, as far as the attempt can reserve it. An attempt
+    /// ends at its reservation; what the process took to notice the end is not charged.
+    pub fn chargeable(&mut self, attempt: &NodeAttempt, cost: u64) -> u64 {
+        while self.reserved(attempt) < cost && self.reserve(attempt, cost).is_some() {}
+        cost.min(self.reserved(attempt))
+    }
+
     /// Credits that an attempt has reserved.
     pub fn reserved(&self, attempt: &NodeAttempt) -> u64 {
         self.reserved.get(attempt).copied().unwrap_or(0)
@@ -144,10 +151,10 @@ mod tests {
             most: u64,
         },
         Opens(Option<u64>),
-        /// Costs `of` 255ths of the attempt's reservation.
+        /// Ends after this time in credits, whatever was reserved.
         Ends {
             node: u8,
-            of: u8,
+            cost: u64,
         },
         /// Another process recovers the run: every running attempt is lost.
         Restart,
@@ -161,7 +168,7 @@ mod tests {
         prop_oneof![
             6 => (0..6u8, 0..100_000u64).prop_map(|(node, most)| Happens::Asks { node, most }),
             1 => proptest::option::of(0..50_000u64).prop_map(Happens::Opens),
-            3 => (0..6u8, any::<u8>()).prop_map(|(node, of)| Happens::Ends { node, of }),
+            3 => (0..6u8, 0..20_000u64).prop_map(|(node, cost)| Happens::Ends { node, cost }),
             1 => Just(Happens::Restart),
             1 => (0..6u8).prop_map(|lost| Happens::Reload { lost }),
         ]
@@ -202,9 +209,12 @@ mod tests {
                             Err(left) => prop_assert!(left == free && (free == 0 || asked > Some(free))),
                         }
                     }
-                    Happens::Ends { node, of } => {
-                        let may = reserved.remove(&node).unwrap_or(0);
-                        spent += may * u64::from(of) / 255;
+                    Happens::Ends { node, cost } => {
+                        let Some(held) = reserved.remove(&node) else { continue };
+                        let most = held + run_budget.free();
+                        let charged = run_budget.chargeable(&attempt(node), cost);
+                        prop_assert_eq!(charged, cost.min(most), "all of the cost that the budget has");
+                        spent += charged;
                         run_budget.settle(&attempt(node), spent);
                     }
                     Happens::Reload { lost } => {
