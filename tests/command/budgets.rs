@@ -1,0 +1,81 @@
+//! Budgets of runs and balances of clients: what they promise.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::world::{Ended, World, until};
+
+/// Credits held by a running attempt of a metered client.
+const HELD: i64 = 100;
+
+fn plan(id: &str, programs: usize, seconds: &str) -> String {
+    let mut text = format!("id: {id}\npolicy: {{slots: 64}}\nnodes:\n");
+    for node in 0..programs {
+        writeln!(text, "  - {{id: p{node}, tool: shell.run, params: {{argv: [sleep, \"{seconds}\"]}}}}").unwrap();
+    }
+    text
+}
+
+fn summary(ended: &Ended) -> Value {
+    ended.lines().pop().unwrap()
+}
+
+#[test]
+fn a_run_of_many_programs_costs_at_most_its_budget() {
+    let world = World::new();
+    world.file("many.yaml", &plan("many", 40, "5"));
+    for budget in [400, 1_001] {
+        let ended = world.ostler(&format!("run many.yaml --workspace work --intent 2 --slots 40 --budget {budget} --json"));
+        let cost = summary(&ended.exits(1))["cost"].as_u64().unwrap();
+        assert!(cost <= budget, "{cost} of {budget}");
+        assert!(cost > budget / 2, "the budget was used: {cost} of {budget}");
+    }
+}
+
+#[test]
+fn time_in_which_the_process_did_not_run_is_not_charged() {
+    let world = World::new();
+    world.file(
+        "stopped.yaml",
+        "id: stopped
+nodes:
+  - {id: p, tool: shell.run, params: {argv: [sh, -c, 'touch began; while [ ! -e end ]; do sleep 0.01; done']}}
+",
+    );
+    let run = world.start("run stopped.yaml --workspace work --intent 2 --budget 60000 --json");
+    until("the program runs", || world.path().join("work/began").exists());
+    run.signal("STOP");
+    // The stop itself is what is tested.
+    std::thread::sleep(Duration::from_secs(3));
+    run.signal("CONT");
+    std::fs::write(world.path().join("work/end"), "").unwrap();
+    let cost = summary(&run.end().exits(0))["cost"].as_u64().unwrap();
+    assert!(cost < 2_500, "3 seconds of stop are not charged: {cost}");
+}
+
+#[test]
+fn the_debt_of_a_client_is_at_most_what_its_last_attempts_cost_beyond_their_holds() {
+    let world = World::new();
+    world.file("cheap.yaml", &plan("cheap", 5, "0")).file("dear.yaml", &plan("dear", 40, "0.4"));
+    world.ostler("client add acme --credit 1000").exits(0);
+    // One process, so that the second run starts with the means that the first one taught.
+    let mut holder = world.start("serve --slots 40");
+    holder.until("serv");
+    world.ostler("run cheap.yaml --workspace work --intent 2 --client acme").exits(0);
+    let left = |line: &str| world.ostler(line).exits(0).lines()[0]["left"].as_i64().unwrap();
+    let before = left("credit acme --json");
+    let spare = 300 - before;
+    world.ostler(&format!("credit acme {spare:+}")).exits(0);
+    let mut run = world.start("run dear.yaml --workspace work --intent 2 --client acme");
+    run.until("no further attempt starts");
+    let running = || world.ostler("ps --clients --json").exits(0).lines()[0]["running"].as_u64().unwrap();
+    until("the last attempts have ended", || running() == 0);
+    let debt = -left("credit acme --json");
+    let costs: Vec<i64> = world.ostler("show @last --format json").exits(0).lines()[0]["nodes"].as_array().unwrap().iter()
+        .filter_map(|node| node["cost"].as_i64()).collect();
+    assert!(costs.len() <= 3, "300 credits hold three attempts: {costs:?}");
+    let beyond: i64 = costs.iter().map(|cost| (cost - HELD).max(0)).sum();
+    assert!(debt <= beyond, "{debt} of {beyond}");
+}
