@@ -152,7 +152,7 @@ impl DataFolder {
     /// All live descendants of the folder's programs. `leaders` collects the programs found by pid file, because their process
     /// groups identify descendants after the programs are gone.
     fn left(&self, leaders: &mut BTreeSet<i32>) -> BTreeSet<Process> {
-        let (tree, all) = (ProcessTree::of_folder(&self.id), processes());
+        let (tree, all) = (ProcessTree::of_folder(&self.id), processes(0));
         let noted: Vec<&Process> = all.iter().filter(|process| self.has_pid_file(process)).collect();
         leaders.extend(noted.iter().map(|process| process.pid));
         let mut left: BTreeSet<Process> = noted.into_iter().copied().collect();

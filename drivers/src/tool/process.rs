@@ -1,7 +1,7 @@
 //! Runs a program in a process group of its own and kills the group and all other descendants at its end.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
 use super::data_folder::DataFolder;
-use super::process_tree::{MARK, ProcessTree};
+use super::process_tree::{Leader, MARK, ProcessTree};
 use super::sandbox::Confinement;
 use super::tool_spec::{crash, structural, transient};
 use super::workspace::is_out_of_resources;
@@ -87,8 +87,11 @@ impl ProcessGroup {
         let Some((program, arguments)) = argv.split_first() else {
             return Err(structural("argv is empty: it begins with the program"));
         };
-        let mut command = Command::new(program);
-        command.args(arguments).env_clear().env("PATH", search_path(std::env::var_os("PATH")));
+        let path = search_path(std::env::var_os("PATH"));
+        // With a name to be searched for in the new PATH, the standard library copies this process instead of sharing its memory
+        // until the program is loaded, which takes milliseconds.
+        let mut command = Command::new(find_program(program, &path));
+        command.arg0(program).args(arguments).env_clear().env("PATH", path);
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         let tree = ProcessTree::of_call(works_for.map_or("", DataFolder::id));
         command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, tree.mark());
@@ -103,9 +106,14 @@ impl ProcessGroup {
         let piped = "its output was asked for as a pipe";
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
-        let pid = Pid::from_child(&child);
-        let leader =
-            KillOnDrop(Arc::new(Mutex::new(GroupLeader { child, pid, tree: tree.clone(), reaped: false })));
+        let started = Leader::new(Pid::from_child(&child));
+        let pid = started.pid;
+        let leader = KillOnDrop(Arc::new(Mutex::new(GroupLeader {
+            child,
+            process: started,
+            tree: tree.clone(),
+            reaped: false,
+        })));
         let (send, ended) = oneshot::channel();
         let (awaited, works_for) = (leader.0.clone(), works_for.cloned());
         std::thread::Builder::new()
@@ -113,13 +121,13 @@ impl ProcessGroup {
             .spawn(move || {
                 // Written after the process can be killed, because the disk may be slow.
                 let pid_file = works_for.and_then(|folder| folder.write_pid_file(pid.as_raw_nonzero().get()));
-                let status = end(&awaited, pid, &tree);
+                let status = end(&awaited, started, &tree);
                 drop(pid_file);
                 send.send(status)
             })
             .map_err(|error| {
                 let tree = locked(&leader.0).kill();
-                let _ = end(&leader.0, pid, &tree);
+                let _ = end(&leader.0, started, &tree);
                 transient(format!("cannot start a thread to wait for {program}: {error}"))
             })?;
         Ok(ProcessGroup { leader, ended, stdin, stdout, stderr })
@@ -172,7 +180,7 @@ impl Folder {
 #[derive(Debug)]
 struct GroupLeader {
     child: Child,
-    pid: Pid,
+    process: Leader,
     tree: ProcessTree,
     reaped: bool,
 }
@@ -190,7 +198,7 @@ impl GroupLeader {
     /// Kills the program and its descendants. Descendants first, while their parent links still exist.
     fn kill(&self) -> ProcessTree {
         if !self.reaped {
-            self.tree.kill(self.pid);
+            self.tree.kill(self.process);
             self.kill_group();
         }
         self.tree.clone()
@@ -199,7 +207,7 @@ impl GroupLeader {
     fn kill_group(&self) {
         if !self.reaped {
             // Fails only if every member is gone or belongs to another user by now.
-            let _ = kill_process_group(self.pid, Signal::KILL);
+            let _ = kill_process_group(self.process.pid, Signal::KILL);
         }
     }
 }
@@ -209,15 +217,15 @@ fn locked(leader: &Mutex<GroupLeader>) -> MutexGuard<'_, GroupLeader> {
 }
 
 /// Waits for the program, kills its group, reaps the program, and kills descendants outside the group.
-fn end(leader: &Mutex<GroupLeader>, pid: Pid, tree: &ProcessTree) -> io::Result<ExitStatus> {
+fn end(leader: &Mutex<GroupLeader>, process: Leader, tree: &ProcessTree) -> io::Result<ExitStatus> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
+    while matches!(waitid(WaitId::Pid(process.pid), options), Err(Errno::INTR)) {}
     let mut leader = locked(leader);
     leader.kill_group();
     leader.reaped = true;
     let status = leader.child.wait();
     drop(leader);
-    tree.end();
+    tree.end(process);
     status
 }
 
@@ -240,6 +248,15 @@ fn search_path(path: Option<OsString>) -> OsString {
         .and_then(|entries| std::env::join_paths(entries).ok())
         .filter(|path| !path.is_empty())
         .unwrap_or_else(|| DEFAULT_PATH.into())
+}
+
+/// The file of a program named without a folder: the first executable one on the path. The name itself if there is none.
+fn find_program(name: &str, path: &OsStr) -> PathBuf {
+    let is_executable =
+        |file: &PathBuf| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
+    let found = || std::env::split_paths(path).map(|entry| entry.join(name)).find(is_executable);
+    let is_bare = !name.is_empty() && !name.contains('/');
+    is_bare.then(found).flatten().unwrap_or_else(|| name.into())
 }
 
 async fn feed(stdin: Option<ChildStdin>, input: Option<String>) {

@@ -10,8 +10,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Pid;
 
@@ -20,6 +21,9 @@ pub(super) use ostler_kernel::port::CALL_MARK as MARK;
 
 /// Maximum bytes of an environment that are read.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// More than a line of `stat` has: a name of 64 bytes and 51 numbers.
+const STAT_BYTES_MAX: usize = 2048;
 
 /// Maximum passes of killing; a killed process takes a moment to disappear.
 const ROUNDS_MAX: usize = 100;
@@ -32,6 +36,54 @@ pub(super) enum ProcessTree {
     OfCall(String),
     /// Descendants of all programs of a data folder; the end of the mark.
     OfFolder(String),
+}
+
+/// A started program. Descendants have higher process ids, unless the ids have wrapped around since.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leader {
+    pub(super) pid: Pid,
+    started: Instant,
+}
+
+impl Leader {
+    pub(super) fn new(pid: Pid) -> Leader {
+        Leader { pid, started: Instant::now() }
+    }
+
+    fn raw(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// The lowest id that the leader or a descendant can have.
+    fn lowest(&self) -> i32 {
+        let may_have_wrapped = match (last_pid(), pid_max()) {
+            (Some(last), Some(max)) => may_have_wrapped(self.raw(), last, max, self.started.elapsed()),
+            _ => true,
+        };
+        if may_have_wrapped { 0 } else { self.raw() }
+    }
+}
+
+/// Fastest rate at which a machine is assumed to start processes and threads.
+const STARTS_PER_MICROSECOND: u64 = 1;
+
+/// True if ids may have been given out again since `leader` got its own `age` ago: the `last` one given out is lower, or there
+/// was time for `max` starts.
+fn may_have_wrapped(leader: i32, last: i32, max: i32, age: Duration) -> bool {
+    let starts = age.as_micros().saturating_mul(STARTS_PER_MICROSECOND.into());
+    last < leader || starts >= u128::from(max.unsigned_abs())
+}
+
+/// The process id given out last.
+fn last_pid() -> Option<i32> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.trim_end().rsplit(' ').next()?.parse().ok()
+}
+
+/// Number of process ids of this machine.
+fn pid_max() -> Option<i32> {
+    static MAX: OnceLock<Option<i32>> = OnceLock::new();
+    *MAX.get_or_init(|| fs::read_to_string("/proc/sys/kernel/pid_max").ok()?.trim_end().parse().ok())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,27 +117,27 @@ impl ProcessTree {
     }
 
     /// Kills all descendants of `leader`, but not `leader` itself, which must not be reaped yet.
-    pub(super) fn kill(&self, leader: Pid) {
+    pub(super) fn kill(&self, leader: Leader) {
         // The second pass catches processes started between listing and killing.
         for _ in 0..2 {
-            if self.kill_found(Some(leader.as_raw_nonzero().get())) == 0 {
+            if self.kill_found(Some(leader.raw()), leader.lowest()) == 0 {
                 return;
             }
         }
     }
 
     /// Kills the remaining processes after the leader's end, until none is left.
-    pub(super) fn end(&self) {
+    pub(super) fn end(&self, leader: Leader) {
         for _ in 0..ROUNDS_MAX {
-            if self.kill_found(None) == 0 {
+            if self.kill_found(None, leader.lowest()) == 0 {
                 return;
             }
             std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    fn kill_found(&self, leader: Option<i32>) -> usize {
-        let found = self.members(leader, &processes());
+    fn kill_found(&self, leader: Option<i32>, lowest: i32) -> usize {
+        let found = self.members(leader, &processes(lowest));
         found.iter().for_each(kill);
         found.len()
     }
@@ -127,15 +179,18 @@ impl ProcessTree {
     }
 }
 
-pub(super) fn processes() -> Vec<Process> {
+/// The processes of the machine with an id of at least `lowest`.
+pub(super) fn processes(lowest: i32) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter_map(process).collect()
+    pids.filter(|pid| *pid >= lowest).filter_map(process).collect()
 }
 
 pub(super) fn process(pid: i32) -> Option<Process> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
+    let mut stat = [0; STAT_BYTES_MAX];
+    // The kernel gives the whole line to one read.
+    let len = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut stat).ok()?;
+    let stat = String::from_utf8_lossy(&stat[..len]);
     // The command name is in parentheses and may contain any character.
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut words = rest.split(' ');
@@ -185,10 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn ids_count_as_given_out_again_when_the_last_is_lower_or_there_was_time_for_all() {
+        let after = |last, micros| may_have_wrapped(1_000, last, 32_768, Duration::from_micros(micros));
+        assert!(!after(1_000, 0) && !after(1_001, 32_767));
+        assert!(after(999, 0) && after(1_001, 32_768));
+    }
+
+    #[test]
     #[cfg(target_os = "linux")]
     fn this_process_is_seen_and_no_mark_is_given_twice() {
         let own = std::process::id() as i32;
-        assert!(processes().iter().any(|process| process.pid == own && process.started > 0));
+        assert!(processes(own).iter().all(|process| process.pid >= own));
+        assert!(processes(0).iter().any(|process| process.pid == own && process.started > 0));
         assert_ne!(ProcessTree::of_call("").mark(), ProcessTree::of_call("").mark());
     }
 }

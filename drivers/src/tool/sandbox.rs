@@ -5,7 +5,7 @@ use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 /// Support of this machine's kernel for confining `shell.run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +103,8 @@ fn warn(sandbox: Sandbox) {
 #[cfg(target_os = "linux")]
 fn restrict(write: &[PathBuf], alone: bool) -> Result<Sandbox, String> {
     use landlock::{
-        ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-        RulesetStatus, Scope, path_beneath_rules,
+        ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+        RulesetError, RulesetStatus, Scope, path_beneath_rules,
     };
     let writing = AccessFs::from_write(ABI::V3);
     let devices = DEVICES.iter().map(Path::new);
@@ -116,15 +116,19 @@ fn restrict(write: &[PathBuf], alone: bool) -> Result<Sandbox, String> {
         let rules = path_beneath_rules(write.iter().map(PathBuf::as_path).chain(devices), writing);
         ruleset.create()?.add_rules(rules)?.restrict_self()
     };
-    // A separate ruleset: kernels before 6.10 lack this right and would otherwise enforce nothing else either.
-    let without_terminals = || -> Result<_, RulesetError> {
+    // A separate ruleset: kernels before 6.10 lack this right and would otherwise enforce nothing else either. Made once, because
+    // it has a rule for each device; a device added later is treated as a terminal.
+    static WITHOUT_TERMINALS: OnceLock<Result<RulesetCreated, String>> = OnceLock::new();
+    let made = || -> Result<_, RulesetError> {
         let ruleset = Ruleset::default().handle_access(AccessFs::IoctlDev)?;
-        let rules = path_beneath_rules(devices_but_terminals(), AccessFs::IoctlDev);
-        ruleset.create()?.add_rules(rules)?.restrict_self()
+        ruleset.create()?.add_rules(path_beneath_rules(devices_but_terminals(), AccessFs::IoctlDev))
     };
-    let failed = |error: RulesetError| format!("cannot confine the program: {error}");
-    let status = restricted().map_err(failed)?;
-    without_terminals().map_err(failed)?;
+    let failed = |error: String| format!("cannot confine the program: {error}");
+    let without_terminals = WITHOUT_TERMINALS.get_or_init(|| made().map_err(|error| error.to_string()));
+    let without_terminals = without_terminals.as_ref().map_err(|error| failed(error.clone()))?;
+    let without_terminals = without_terminals.try_clone().map_err(|error| failed(error.to_string()))?;
+    let status = restricted().map_err(|error| failed(error.to_string()))?;
+    without_terminals.restrict_self().map_err(|error| failed(error.to_string()))?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Sandbox::Full,
         RulesetStatus::PartiallyEnforced => Sandbox::Partial,
