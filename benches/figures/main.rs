@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, memory, agents, disk
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, disk
 //! ```
 //!
 //! Compared quantities alternate in many short samples within one run, and the figure is the median of the ratios. Other load on the
@@ -23,18 +23,20 @@ mod makespan;
 mod memory;
 mod overhead;
 mod plans;
+mod programs;
 mod start;
 mod table;
 mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("flood", flood::rows),
     ("validation", validation::rows),
     ("start", start::rows),
+    ("programs", programs::rows),
     ("memory", memory::rows),
     ("agents", agents::rows),
     ("disk", disk::rows),
