@@ -51,6 +51,9 @@ pub(crate) fn open_failure(data: &Path, error: &OpenError) -> Failure {
             ", which does not answer at control.sock; wait for it, or end it; nothing is lost"
         }
         OpenError::Damaged { .. } => &nothing_written,
+        OpenError::FormatDamaged { .. } => {
+            "; `ostler doctor --repair` writes it again, and changes no record"
+        }
         OpenError::NewerFormat { .. } => "; use that version",
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"

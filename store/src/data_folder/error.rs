@@ -42,6 +42,14 @@ pub enum OpenError {
         /// The start of the format file.
         found: String,
     },
+    /// The format file is damaged; the journal beside it is one of this program.
+    #[error("{} has a damaged format file, which says {found:?}", path.display())]
+    FormatDamaged {
+        /// The folder.
+        path: PathBuf,
+        /// The start of the format file.
+        found: String,
+    },
     /// The folder has other content and no format file.
     #[error("{} is not a data folder: {entry} is in it", path.display())]
     Foreign {

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use super::OpenError;
-use crate::disk::safe_open::open_regular;
-use crate::format::FORMAT;
+use crate::disk::safe_open::{open_regular, sync_folder};
+use crate::format::{FORMAT, segment};
 
 const FORMAT_NAME: &str = "ostler-store";
 
@@ -35,6 +35,9 @@ pub(crate) fn check_format(path: &Path, write: bool) -> Result<(), OpenError> {
                 // This program may add records unknown to the version that wrote the file.
                 Some(found) if found < FORMAT && write => write_format(path),
                 Some(_) => Ok(()),
+                None if has_segments(path) => {
+                    Err(OpenError::FormatDamaged { path: path.to_owned(), found: text })
+                }
                 None => Err(OpenError::NotOurs { path: path.to_owned(), found: text }),
             }
         }
@@ -43,6 +46,23 @@ pub(crate) fn check_format(path: &Path, write: bool) -> Result<(), OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound && has_journal_or_index(path) => Ok(()),
         Err(error) => Err(OpenError::io(&file, error)),
     }
+}
+
+/// Writes the format file of a folder whose own is damaged. The caller holds the lock.
+pub(crate) fn repair_format(path: &Path) -> Result<(), OpenError> {
+    write_format(path)?;
+    sync_folder(path).map_err(|error| OpenError::io(path, error))
+}
+
+/// Returns whether the folder has a segment of a journal of this program.
+fn has_segments(path: &Path) -> bool {
+    let journal = path.join("journal");
+    let entries = fs::read_dir(&journal).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_str().and_then(segment::number).is_some()).any(|entry| {
+        let mut start = [0; segment::MAGIC.len()];
+        let segment = open_regular(File::options().read(true), &entry.path()).ok().flatten();
+        segment.is_some_and(|mut segment| segment.read_exact(&mut start).is_ok() && start == *segment::MAGIC)
+    })
 }
 
 fn has_journal_or_index(path: &Path) -> bool {

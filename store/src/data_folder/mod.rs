@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::lock::{HeldLock, LockError};
 
 pub use error::OpenError;
-pub(crate) use format_file::{check_format, is_unmarked};
+pub(crate) use format_file::{check_format, is_unmarked, repair_format};
 
 /// Names allowed in a folder without a format file: opening was interrupted.
 const KNOWN_NAMES: [&str; 9] = [
@@ -34,6 +34,9 @@ const KNOWN_NAMES: [&str; 9] = [
     "control.sock",
     "ostler.toml",
 ];
+
+/// Start of the names of files that `doctor` wrote to measure the disk, and left when it was killed.
+const PROBE: &str = ".ostler-probe-";
 
 pub(crate) fn check_place(path: &Path) -> Result<(), OpenError> {
     check_is_folder(path)?;
@@ -70,7 +73,8 @@ fn foreign_entry(path: &Path) -> Option<String> {
     }
     let names =
         fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let other = names.filter(|name| !KNOWN_NAMES.contains(&name.as_str())).min();
+    let is_ours = |name: &String| KNOWN_NAMES.contains(&name.as_str()) || name.starts_with(PROBE);
+    let other = names.filter(|name| !is_ours(name)).min();
     other.or_else(|| foreign_journal_entry(&path.join("journal")))
 }
 

@@ -15,7 +15,7 @@ pub(crate) const SEAL_BYTES_MAX: usize = 32;
 /// Extension of files with preallocated, zeroed room for a future segment.
 pub(crate) const SPARE: &str = ".spare";
 
-const MAGIC: &[u8; 8] = b"OSTLERJ\n";
+pub(crate) const MAGIC: &[u8; 8] = b"OSTLERJ\n";
 const VERSION: u32 = 1;
 
 /// Most bytes checksummed while searching for the next frame behind a bad one. Only records crafted to look like frames

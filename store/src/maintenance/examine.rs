@@ -13,7 +13,7 @@ use super::audit::audit_index;
 use super::findings::Findings;
 use super::repair::{BeforeCommit, repair};
 use crate::data_folder::artifact_files::ArtifactFiles;
-use crate::data_folder::{OpenError, is_unmarked, lock_if_writable};
+use crate::data_folder::{OpenError, is_unmarked, lock, lock_if_writable, repair_format};
 use crate::disk::lock::HeldLock;
 use crate::disk::safe_open::{make_folder, sync_folder};
 use crate::disk::{Disk, Folder};
@@ -34,6 +34,8 @@ pub struct Examination {
     pub index: IndexDifferences,
     /// True if the folder has records and no format file. The next opening writes one.
     pub format_missing: bool,
+    /// True if the format file was damaged and was written again.
+    pub format_repaired: bool,
     /// True if the folder is read-only. The index was not read then, so a missing end of the journal would be unnoticed.
     pub read_only: bool,
 }
@@ -48,11 +50,19 @@ impl Examination {
 type LockAndEpoch = (HeldLock, u64);
 
 pub(crate) fn examine(path: &Path, apply: bool) -> Result<Examination, OpenError> {
-    let lock = lock_if_writable(path)?;
+    let (lock, format_repaired) = match lock_if_writable(path) {
+        Err(OpenError::FormatDamaged { .. }) if apply => {
+            let held = lock(path)?;
+            repair_format(path)?;
+            (Some(held), true)
+        }
+        held => (held?, false),
+    };
     if apply && lock.is_none() {
         return Err(OpenError::ReadOnly { path: path.to_owned() });
     }
-    examine_locked(path, lock.as_ref(), apply)
+    let found = examine_locked(path, lock.as_ref(), apply)?;
+    Ok(Examination { format_repaired, ..found })
 }
 
 fn check(lock: Option<&LockAndEpoch>) -> io::Result<()> {
@@ -102,6 +112,7 @@ pub(crate) fn examine_locked(
         index_broken: index.was_unreadable,
         index: differences,
         format_missing: is_unmarked(path),
+        format_repaired: false,
         read_only: lock.is_none(),
     })
 }

@@ -157,7 +157,36 @@ fn what_is_no_data_folder_of_ours_is_refused_by_name() {
     assert!(matches!(Store::open(&path), Err(OpenError::NewerFormat { found, .. }) if found == FORMAT + 1));
     assert!(matches!(Store::repair(&path), Err(OpenError::NewerFormat { .. })));
     fs::write(path.join("format"), "something else").unwrap();
+    fs::remove_dir_all(path.join("journal")).unwrap();
     assert!(matches!(Store::open(&path), Err(OpenError::NotOurs { .. })));
+    assert!(matches!(Store::repair(&path), Err(OpenError::NotOurs { .. })));
+}
+
+#[test]
+fn a_damaged_format_file_beside_a_journal_is_written_again_by_a_repair() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, format) = (folder.path(), folder.path().join("format"));
+    fill(&open(path).0);
+    let whole = fs::read(&format).unwrap();
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] = b'x';
+        fs::write(&format, &damaged).unwrap();
+        assert!(matches!(Store::open(path), Err(OpenError::FormatDamaged { .. })), "byte {at}");
+        assert!(matches!(Store::examine(path), Err(OpenError::FormatDamaged { .. })), "byte {at}");
+        assert_eq!(fs::read(&format).unwrap(), damaged, "only a repair changes it");
+        assert!(Store::repair(path).unwrap().format_repaired, "byte {at}");
+        assert_eq!(fs::read(&format).unwrap(), whole);
+    }
+    check_filled(&open(path).0, "after the repairs");
+}
+
+#[test]
+fn a_file_left_by_a_killed_measurement_of_the_disk_is_no_reason_to_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(".ostler-probe-77"), "x").unwrap();
+    Store::check_place(folder.path()).unwrap();
+    drop(open(folder.path()));
 }
 
 #[test]

@@ -72,6 +72,9 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
     if damaged.is_empty() || repaired {
         report.pass("journal", "all checksums are correct");
     }
+    if found.format_repaired {
+        report.pass("format", "the format file was damaged, and was written again");
+    }
     if found.format_missing {
         report.warn(
             "format",

@@ -48,10 +48,8 @@ pub(crate) fn check_disk(data: &Path, report: &mut Report) {
             _ => folder = PathBuf::from("."),
         }
     }
-    let file = folder.join(format!(".ostler-probe-{}", std::process::id()));
-    let measured = measure(&file);
-    let _ = fs::remove_file(&file);
-    match measured {
+    // Without a name: nothing is left of the file however this process ends.
+    match tempfile::tempfile_in(&folder).and_then(measure) {
         Ok(mut spans) => {
             spans.sort_unstable();
             let (median, worst) = (spans[spans.len() / 2], spans[spans.len() - 1]);
@@ -80,8 +78,7 @@ pub(crate) fn check_disk(data: &Path, report: &mut Report) {
 
 const MEMORY_DISK: &str = "if runs must survive a power loss, name a folder on a persistent disk with --data";
 
-fn measure(path: &Path) -> std::io::Result<Vec<Duration>> {
-    let mut file = File::options().write(true).create_new(true).open(path)?;
+fn measure(mut file: File) -> std::io::Result<Vec<Duration>> {
     let block = [0x5a_u8; PROBE_BYTES];
     (0..PROBES)
         .map(|_| {

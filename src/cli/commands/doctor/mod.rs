@@ -106,6 +106,14 @@ async fn check_store(
             report.fail("journal", error.to_string(), "nothing is damaged: use that version");
             return Ok(());
         }
+        Err(error @ OpenError::FormatDamaged { .. }) => {
+            report.fail(
+                "format",
+                error.to_string(),
+                "`ostler doctor --repair` writes it again, and changes no record",
+            );
+            return Ok(());
+        }
         Err(error @ OpenError::ReadOnly { .. }) => {
             report.fail("journal", format!("{error}: nothing was repaired"), COPY);
             return Ok(());
