@@ -5,6 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
+
 use crate::child::{Attempt, ChildRef, NotStarted, Outcome, Running, Start, StartContext};
 use crate::child_slab::Slot;
 use crate::child_table::{ChildTable, Shared, killed};
@@ -203,11 +206,17 @@ impl StartGuard {
         });
         drop(table);
         drop(before);
-        let _ = self
-            .shared
-            .parent_link
-            .mailbox
-            .send(PoolMessage::Retry { slot: self.slot, incarnation: self.incarnation });
+        let mailbox = self.shared.parent_link.mailbox.clone();
+        let retry = PoolMessage::Retry { slot: self.slot, incarnation: self.incarnation };
+        match Handle::try_current() {
+            // In a task of its own, which nothing wakes early: every other future runs in between.
+            Ok(runtime) => drop(runtime.spawn(async move {
+                yield_now().await;
+                let _ = mailbox.send(retry);
+            })),
+            // The runtime is shutting down.
+            Err(_) => drop(mailbox.send(retry)),
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use futures::FutureExt;
 use futures::future::Either;
 use ractor::{Actor, ActorProcessingErr, ActorRef, Message, SupervisionEvent};
 
-use crate::completion::Token;
-use crate::exit::Exit;
+use crate::completion::{Completion, Token};
+use crate::exit::{Exit, discard};
 
 /// A user's actor under supervision.
 ///
@@ -20,8 +20,11 @@ pub(crate) struct Supervised<A> {
 }
 
 /// A user's state under supervision; the token outlives it.
+///
+/// ractor hands this value, in the event of the end, to whatever actor is linked to the child. So the stop hook drops
+/// state and token: an actor that keeps the event keeps an empty shell, and delays no restart.
 pub(crate) struct Held<A: Actor> {
-    state: A::State,
+    state: Option<A::State>,
     end: End<A::Msg>,
 }
 
@@ -29,7 +32,8 @@ struct End<M> {
     myself: ActorRef<M>,
     /// The orderly exit that a hook asked for, until the stop hook has run.
     leaving: Option<Exit>,
-    token: Token,
+    /// `None` from the end of the stop hook on.
+    token: Option<Token>,
 }
 
 impl<A: Actor> Supervised<A> {
@@ -66,15 +70,34 @@ impl<A: Actor> Held<A> {
     fn new(state: A::State, myself: ActorRef<A::Msg>, token: Token) -> Self {
         // Until the start hook is over, a kill leaves no trace.
         token.completion().mark_unnoticed();
-        Held { state, end: End { myself, leaving: None, token } }
+        Held { state: Some(state), end: End { myself, leaving: None, token: Some(token) } }
+    }
+
+    fn parts(&mut self) -> (&mut A::State, &mut End<A::Msg>) {
+        (self.state.as_mut().expect("the state lasts until the stop hook is over"), &mut self.end)
+    }
+
+    /// Drops the state, then the token.
+    fn release(&mut self) {
+        if let Some(state) = self.state.take()
+            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(state)))
+        {
+            discard(payload);
+        }
+        self.end.token = None;
     }
 }
 
 impl<M: Message> End<M> {
     /// Records the exit after the hooks.
     fn note(&self, exit: Exit) {
-        self.token.completion().record(exit);
-        self.token.completion().end();
+        let completion = self.completion();
+        completion.record(exit);
+        completion.end();
+    }
+
+    fn completion(&self) -> &Completion {
+        self.token.as_ref().expect("the token lasts until the stop hook is over").completion()
     }
 
     /// Translates a hook's result for the actor runtime: an orderly exit is a stop request, so that the stop hook runs;
@@ -98,7 +121,7 @@ impl<M: Message> End<M> {
         let exit = match outcome {
             Ok(()) => match self.leaving.take() {
                 Some(exit) => exit,
-                None if self.token.completion().asked() => Exit::Shutdown,
+                None if self.completion().asked() => Exit::Shutdown,
                 None => Exit::Normal,
             },
             Err(HookFailure::Error(error)) => Exit::of_error(error),
@@ -129,11 +152,12 @@ impl<A: Actor> Actor for Supervised<A> {
     fn post_start(
         &self,
         myself: ActorRef<A::Msg>,
-        Held { state, end }: &mut Self::State,
+        held: &mut Self::State,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        let (state, end) = held.parts();
         let hook = guarded(move || self.actor.post_start(myself, state));
         hook.map(move |outcome| {
-            end.token.completion().clear_unnoticed();
+            end.completion().clear_unnoticed();
             end.settle(outcome)
         })
     }
@@ -142,8 +166,9 @@ impl<A: Actor> Actor for Supervised<A> {
         &self,
         myself: ActorRef<A::Msg>,
         message: A::Msg,
-        Held { state, end }: &mut Self::State,
+        held: &mut Self::State,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        let (state, end) = held.parts();
         let hook = guarded(move || self.actor.handle(myself, message, state));
         hook.map(move |outcome| end.settle(outcome))
     }
@@ -152,8 +177,9 @@ impl<A: Actor> Actor for Supervised<A> {
         &self,
         myself: ActorRef<A::Msg>,
         event: SupervisionEvent,
-        Held { state, end }: &mut Self::State,
+        held: &mut Self::State,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        let (state, end) = held.parts();
         let hook = guarded(move || self.actor.handle_supervisor_evt(myself, event, state));
         hook.map(move |outcome| end.settle(outcome))
     }
@@ -161,22 +187,26 @@ impl<A: Actor> Actor for Supervised<A> {
     fn post_stop(
         &self,
         myself: ActorRef<A::Msg>,
-        Held { state, end }: &mut Self::State,
+        held: &mut Self::State,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         // From here on a kill leaves no trace.
-        end.token.completion().mark_unnoticed();
-        let hook = guarded(move || self.actor.post_stop(myself, state));
-        hook.map(move |outcome| {
+        held.end.completion().mark_unnoticed();
+        async move {
+            let (state, end) = held.parts();
+            let outcome = guarded(move || self.actor.post_stop(myself, state)).await;
             end.stopped(outcome);
+            held.release();
             Ok(())
-        })
+        }
     }
 }
 
 impl<A: Actor> Drop for Held<A> {
     fn drop(&mut self) {
         // After a kill no hook has reported the end.
-        self.end.token.completion().end();
+        if let Some(token) = &self.end.token {
+            token.completion().end();
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
+use tokio::task::yield_now;
 
 use crate::child::{Attempt, ChildRef, KILL_GRACE, NotStarted, Running, StartContext, gone_within};
 use crate::clock::pass;
@@ -309,13 +310,13 @@ impl Tree {
         let incarnation = self.next_incarnation;
         if let Some(row) = self.rows.get_mut(&place) {
             row.state = State::Restarting { incarnation, exit, causes };
-            self.send_self(TreeMessage::Retry { place, incarnation });
+            let mailbox = self.published.parent_link.mailbox.clone();
+            // In a task of its own, which nothing wakes early: every other future runs in between.
+            tokio::spawn(async move {
+                yield_now().await;
+                let _ = mailbox.send(TreeMessage::Retry { place, incarnation });
+            });
         }
-    }
-
-    fn send_self(&self, message: TreeMessage) {
-        // The inbox outlives every call of this: both belong to the running task.
-        let _ = self.published.parent_link.mailbox.send(message);
     }
 
     fn is_stopping(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler_supervisor::{ChildSpec, Exit, StableRef, StartChildError, Strategy, SupervisorSpec, Unreachable};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::world::*;
 
@@ -240,5 +240,78 @@ async fn a_stable_reference_outlives_the_branch_of_its_worker() {
         root.delete_child("mid").await.unwrap();
         assert_eq!(stable.get().unwrap_err(), Unreachable::Ended);
         world.end(&root).await;
+    }
+}
+
+/// Keeps every supervision event it gets.
+struct Collector;
+
+impl Actor for Collector {
+    type Msg = ();
+    type State = Vec<SupervisionEvent>;
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<Self::State, ActorProcessingErr> {
+        Ok(Vec::new())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        event: SupervisionEvent,
+        kept: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        kept.push(event);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn k12_a_linked_actor_that_keeps_the_event_of_an_end_delays_no_restart() {
+    let world = World::new();
+    let stable = StableRef::<Msg>::new();
+    let child = world.probe("a").stable_ref(&stable);
+    let root = world.start(world.spec(Strategy::OneForOne, u32::MAX, vec![child])).await;
+    let (collector, ended) = Actor::spawn(None, Collector, ()).await.unwrap();
+    let mut worker = stable.get().unwrap();
+    for start in 2..=5 {
+        worker.get_cell().link(collector.get_cell());
+        worker.send_message(Msg::StopSelf).unwrap();
+        worker = in_time(successor(&stable, &worker)).await;
+        assert_eq!(world.starts("a"), start);
+    }
+    world.end(&root).await;
+    collector.stop(None);
+    in_time(ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn k13_restarts_that_fail_let_every_other_future_run_in_between() {
+    for in_pool in [false, true] {
+        let world = World::new();
+        let child = world.probe("a");
+        let (root, pool) = if in_pool {
+            let pool = world.start_pool(world.pool_spec(u32::MAX)).await;
+            pool.start_child(child).await.unwrap();
+            (None, Some(pool))
+        } else {
+            (Some(world.start(world.spec(Strategy::OneForOne, u32::MAX, vec![child])).await), None)
+        };
+        world.script("a", |script| script.init = Init::Fail);
+        root.iter().for_each(|root| tell(root, "a", Msg::Panic));
+        pool.iter().for_each(|pool| tell_pool(pool, "a", Msg::Panic));
+        let turns = 200;
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        let starts = world.starts("a");
+        assert!((10..=turns + 1).contains(&starts), "{starts} starts in {turns} turns, in a pool: {in_pool}");
+        world.script("a", |script| script.init = Init::Up);
+        if let Some(root) = root {
+            world.end(&root).await;
+        }
+        if let Some(pool) = pool {
+            world.end_pool(&pool).await;
+        }
     }
 }
