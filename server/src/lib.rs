@@ -30,6 +30,7 @@ mod idempotency;
 mod market;
 mod peer;
 mod pipelines;
+mod places;
 mod problem;
 mod routes;
 mod run_lookup;
@@ -38,6 +39,7 @@ mod socket;
 mod streaming;
 mod submit;
 mod summary;
+mod unread;
 pub mod wire;
 
 pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
@@ -49,4 +51,7 @@ pub use problem::Problem;
 pub use routes::router;
 pub use run_lookup::RUN_PART_CHARS_MIN;
 pub use runs::RUNS_LISTED_MAX;
-pub use socket::{CONNECTIONS_MAX, ControlSocket, SHUTTING_DOWN, STEP_CONNECTIONS_MAX, socket_path};
+pub use socket::{
+    CONNECTIONS_MAX, ControlSocket, SHUTTING_DOWN, STEP_CONNECTIONS_MAX, STREAMS_MAX, socket_path,
+};
+pub use unread::UNREAD_MAX;

@@ -1,5 +1,6 @@
 //! The control socket, for other processes of the same user.
 
+use std::convert::Infallible;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,6 +14,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::CONNECTION;
 use hyper::server::conn::http1;
@@ -20,14 +22,16 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::peer::{ChildPrograms, Peer, refuse_from_within};
+use crate::places::{Owner, Places};
 use crate::problem::Problem;
+use crate::unread::UnlessUnread;
 
 const NAME: &str = "control.sock";
 
@@ -37,8 +41,11 @@ pub const SHUTTING_DOWN: &str = "leaving";
 /// Longest socket path in bytes on every supported system.
 const PATH_BYTES_MAX: usize = 100;
 
-/// Concurrent connections; further ones wait until one ends.
+/// Concurrent connections. For a further one, the oldest connection of the process with the most is closed.
 pub const CONNECTIONS_MAX: usize = 256;
+
+/// Concurrent connections that follow a stream, among [`CONNECTIONS_MAX`]; shared as those are.
+pub const STREAMS_MAX: usize = 128;
 
 /// Connections for programs of steps; further ones are closed. The others are for operators.
 pub const STEP_CONNECTIONS_MAX: usize = 16;
@@ -105,6 +112,8 @@ impl ControlSocket {
             leaving: leaving.clone(),
             stop: stop.clone(),
             under_way: under_way.clone(),
+            places: Places::new(CONNECTIONS_MAX),
+            streams: Places::new(STREAMS_MAX),
         };
         let served = tokio::spawn(answers.serve(listener));
         Ok(ControlSocket { path, leaving, stop, under_way, served, _folder: folder })
@@ -148,14 +157,14 @@ struct Answers {
     leaving: CancellationToken,
     stop: CancellationToken,
     under_way: TaskTracker,
+    places: Arc<Places>,
+    streams: Arc<Places>,
 }
 
-/// The next connection, once there is a place for it.
-async fn next(listener: &UnixListener, room: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
+async fn next(listener: &UnixListener) -> UnixStream {
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { std::future::pending().await };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, _)) => return stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection to the control socket could not be taken");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -168,27 +177,38 @@ impl Answers {
     /// Serves until it is stopped, and then until running requests are answered. Dropping the future closes every
     /// connection.
     async fn serve(self, listener: UnixListener) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
-        while let Some((stream, place)) = self.stop.run_until_cancelled(next(&listener, &room)).await {
-            connections.spawn(self.clone().answer(stream, place));
+        while let Some(stream) = self.stop.run_until_cancelled(next(&listener)).await {
+            connections.spawn(self.clone().keep(stream));
             while connections.try_join_next().is_some() {}
         }
         // Clients that connected at the last moment learn that nothing was done.
         if let Ok(listener) = listener.into_std() {
             while let Ok((stream, _)) = listener.accept() {
-                let place = Arc::clone(&room).try_acquire_owned();
                 let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
-                if let (Ok(stream), Ok(place)) = (stream, place) {
-                    connections.spawn(self.clone().answer(stream, place));
+                if let Ok(stream) = stream {
+                    connections.spawn(self.clone().keep(stream));
                 }
             }
         }
         while connections.join_next().await.is_some() {}
     }
 
-    async fn answer(self, stream: UnixStream, _place: OwnedSemaphorePermit) {
-        let Answers { router, children, steps, leaving: leaves, stop, under_way } = self;
+    /// Answers a connection until it ends, or its place is given up.
+    fn keep(self, stream: UnixStream) -> impl Future<Output = ()> + Send {
+        let owner = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let given_up = CancellationToken::new();
+        // Taken here, and not when the task first runs: connections take places in the order in which they come.
+        let place = self.places.take(owner, given_up.clone());
+        async move {
+            let _place = place;
+            let answered = self.answer(stream, owner, given_up.clone());
+            given_up.run_until_cancelled(answered).await;
+        }
+    }
+
+    async fn answer(self, stream: UnixStream, owner: Owner, given_up: CancellationToken) {
+        let Answers { router, children, steps, leaving: leaves, stop, under_way, streams, .. } = self;
         let peer = Peer::of(&stream);
         let step = peer.may_be_a_step(children).then(|| steps.try_acquire());
         if let Some(Err(_)) = step {
@@ -209,14 +229,29 @@ impl Answers {
                 refused |= !starts_nothing(&request);
             }
             let (router, token) = (router.clone(), under_way.token());
+            let place = follows(&request).then(|| streams.take(owner, given_up.clone()));
             async move {
                 let _token = token;
-                if refused { Ok(leaving().into_response()) } else { router.oneshot(request).await }
+                if refused {
+                    return Ok(leaving().into_response());
+                }
+                let response = router.oneshot(request).await?;
+                // The body has the place until its end.
+                Ok::<_, Infallible>(match place {
+                    None => response,
+                    Some(place) => response.map(|body| {
+                        Body::new(body.map_frame(move |frame| {
+                            let _held = &place;
+                            frame
+                        }))
+                    }),
+                })
             }
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection =
+            std::pin::pin!(builder.serve_connection(TokioIo::new(UnlessUnread::new(stream)), service));
         // Connection errors concern only the client.
         tokio::select! {
             _ = connection.as_mut() => return,
@@ -243,6 +278,11 @@ fn starts_nothing(request: &Request<Body>) -> bool {
         || (request.method() == Method::POST && matches!(parts[..], ["", "v1", "runs", _, "cancel"]))
 }
 
+/// True if a request follows the events of a run or of a pipeline.
+fn follows(request: &Request<Body>) -> bool {
+    request.method() == Method::GET && request.uri().path().ends_with("/events")
+}
+
 /// The refusal during a shutdown; closes the connection.
 fn leaving() -> impl IntoResponse {
     let what = "the process that held the data folder is leaving it, and has done nothing of this: ask again";
@@ -267,6 +307,7 @@ mod tests {
 
     use super::*;
     use crate::peer::ROOT;
+    use crate::unread::UNREAD_MAX;
 
     fn bind(data: &Path) -> ControlSocket {
         let router = Router::new().route("/", get(async || "hello").post(async || "done"));
@@ -320,24 +361,75 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_connections_are_taken_than_the_limit_and_those_that_ask_nothing_end() {
+    async fn connections_that_ask_nothing_end() {
         tokio::time::pause();
         let data = tempfile::tempdir().expect("a folder");
         let socket = bind(data.path());
-        let path = data.path().join(NAME);
-        let (mut idle, begun) = (Vec::new(), tokio::time::Instant::now());
-        for _ in 0..CONNECTIONS_MAX {
-            idle.push(UnixStream::connect(&path).await.expect("there is room"));
-        }
-        let mut further = UnixStream::connect(&path).await.expect("it waits");
-        assert!(ask(&mut further).await.ends_with("hello"));
-        assert!(begun.elapsed() >= HEAD_WAIT, "there was room before: {:?}", begun.elapsed());
-        for mut stream in idle {
-            assert_eq!(stream.read(&mut [0; 8]).await.unwrap_or(0), 0, "it has ended");
-        }
+        let begun = tokio::time::Instant::now();
+        let mut idle = UnixStream::connect(data.path().join(NAME)).await.expect("there is room");
+        assert_eq!(idle.read(&mut [0; 8]).await.unwrap_or(0), 0, "it has ended");
+        assert!(begun.elapsed() >= HEAD_WAIT, "{:?}", begun.elapsed());
         socket.close().expect("it is removed");
         socket.finish().await;
     }
+
+    fn bind_with_events(data: &Path) -> ControlSocket {
+        let endless = || futures::stream::repeat_with(|| Ok::<_, Infallible>(vec![b'x'; 1 << 16]));
+        let events = get(async move || Body::from_stream(endless()));
+        let router = Router::new().route("/", get(async || "hello")).route("/events", events);
+        ControlSocket::bind(data, router, ChildPrograms::Any).expect("a socket")
+    }
+
+    async fn unread(path: &Path) -> UnixStream {
+        let mut stream = UnixStream::connect(path).await.expect("there is room");
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: ostler\r\n\r\n").await.expect("it is sent");
+        let mut first = [0; 15];
+        stream.read_exact(&mut first).await.expect("it is answered");
+        assert_eq!(&first, b"HTTP/1.1 200 OK");
+        stream
+    }
+
+    #[tokio::test]
+    async fn hundreds_of_streams_that_nobody_reads_keep_nobody_out() {
+        let data = tempfile::tempdir().expect("a folder");
+        let (socket, path) = (bind_with_events(data.path()), data.path().join(NAME));
+        let mut streams = Vec::new();
+        for _ in 0..STREAMS_MAX + 50 {
+            streams.push(unread(&path).await);
+        }
+        let mut other = UnixStream::connect(&path).await.expect("there is room");
+        assert!(ask(&mut other).await.ends_with("hello"));
+        for mut oldest in streams.drain(..50) {
+            let mut rest = Vec::new();
+            oldest.read_to_end(&mut rest).await.expect("it was closed for a newer one");
+        }
+        let idle = CONNECTIONS_MAX - STREAMS_MAX + 10;
+        let mut waiting = Vec::new();
+        for _ in 0..idle {
+            waiting.push(UnixStream::connect(&path).await.expect("there is room"));
+        }
+        let mut other = UnixStream::connect(&path).await.expect("there is room");
+        assert!(ask(&mut other).await.ends_with("hello"));
+        drop((streams, waiting));
+        socket.close().expect("it is removed");
+        socket.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_reads_is_closed() {
+        tokio::time::pause();
+        let data = tempfile::tempdir().expect("a folder");
+        let (socket, path) = (bind_with_events(data.path()), data.path().join(NAME));
+        let mut stream = unread(&path).await;
+        tokio::time::sleep(UNREAD_MAX + Duration::from_secs(1)).await;
+        // What was sent before is still there; the end follows.
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(rest.len() < 1 << 22, "{} bytes: the stream went on", rest.len());
+        socket.close().expect("it is removed");
+        socket.finish().await;
+    }
+
     #[cfg(target_os = "linux")]
     #[tokio::test(flavor = "multi_thread")]
     async fn steps_cannot_take_the_places_of_who_looks_after_them() {
