@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ostler_kernel::lineage;
+
 use super::frame::{self, FRAME_HEADER_BYTES, Found};
+use super::frame_body;
 use super::lsn::Lsn;
 use super::segment::{self, SPARE};
 use crate::disk::{Disk, DiskFile, Extent};
@@ -100,6 +103,30 @@ impl SegmentFiles {
         let bytes = self.read_frame(lsn)?;
         let is_whole = matches!(frame::read(lsn, &bytes), Found::Frame { .. });
         Ok(is_whole.then(|| frame::stored_crc(&bytes)))
+    }
+
+    /// Identity of the journal: a digest of its first frame with records, which holds random ids and a time. `None` without such a
+    /// frame, or if the first segment is missing or damaged before it.
+    pub(crate) fn identity(&self) -> io::Result<Option<u64>> {
+        let Some(&number) = self.numbers()?.first() else { return Ok(None) };
+        let mut header = [0; segment::SEGMENT_HEADER_BYTES];
+        let read = self.file(number)?.read_at(&mut header, 0)?;
+        if segment::previous(number, &header[..read]) != Some(0) {
+            return Ok(None);
+        }
+        let mut lsn = segment::first_lsn(number);
+        loop {
+            let bytes = self.read_frame(lsn)?;
+            let Found::Frame { len, body, .. } = frame::read(lsn, &bytes) else { return Ok(None) };
+            let Some(body) = frame_body::parse(body) else { return Ok(None) };
+            if !body.sections.is_empty() {
+                let digest = lineage::hash("aos/journal/1", &[&bytes[..len]]);
+                let (start, _) = digest.0.split_first_chunk().expect("a digest is longer");
+                // 0 stands for no identity.
+                return Ok(Some(u64::from_le_bytes(*start).max(1)));
+            }
+            lsn = Lsn::new(number, lsn.offset() + len as u64);
+        }
     }
 
     /// Reads the bytes at `lsn` up to the end of the frame, or a few kilobytes if the header is invalid.

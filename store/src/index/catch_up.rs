@@ -40,8 +40,9 @@ pub(crate) fn catch_up(
             replayed.tail
         }
     };
-    let (epoch, (last, last_crc)) = (tail.epoch, tail.last);
-    index.commit(&tail, mark, Mark { upto, last, last_crc, epoch })?;
+    let (epoch, (last, last_crc), (records, records_crc)) = (tail.epoch, tail.last, tail.records);
+    let journal = files.identity()?.unwrap_or_default();
+    index.commit(&tail, mark, Mark { upto, last, last_crc, records, records_crc, epoch, journal })?;
     Ok(())
 }
 
@@ -64,9 +65,15 @@ fn since_mark(
     mark: Option<Mark>,
     mut snapshot: TailIndex,
 ) -> Result<TailIndex, ReplayError> {
-    let last = snapshot.last.0;
-    let missing = || Damage::new(last, "the last frame of a full segment is missing".to_owned(), Vec::new());
-    snapshot.last.1 = files.frame_crc(last)?.ok_or_else(|| ReplayError::Damaged(missing()))?;
+    let crc = |at: Lsn| -> Result<u32, ReplayError> {
+        let missing =
+            || Damage::new(at, "the last frame of a full segment is missing".to_owned(), Vec::new());
+        files.frame_crc(at)?.ok_or_else(|| ReplayError::Damaged(missing()))
+    };
+    snapshot.last.1 = crc(snapshot.last.0)?;
+    if snapshot.records.1 == 0 && snapshot.records.0 != Lsn::default() {
+        snapshot.records.1 = crc(snapshot.records.0)?;
+    }
     snapshot.evict_indexed(mark.unwrap_or_default().upto);
     Ok(snapshot)
 }
@@ -86,7 +93,7 @@ fn equals_replayed(
         let streams = tail.streams.iter().filter(|(_, tail)| !tail.frames.is_empty());
         streams.map(|(stream, tail)| (*stream, (tail.head, tail.frames.clone()))).collect::<HashMap<_, _>>()
     };
-    (tail.epoch, tail.last) == (replayed.epoch, replayed.last)
+    (tail.epoch, tail.last, tail.records) == (replayed.epoch, replayed.last, replayed.records)
         && written(tail) == written(&replayed)
         && tail.tables.runs == replayed.tables.runs
         && tail.tables.accounts == replayed.tables.accounts

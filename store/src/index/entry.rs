@@ -15,7 +15,7 @@ use crate::format::stream::{STREAM_KEY_BYTES, stream_key};
 pub(super) const AGE_KEY_BYTES: usize = 25;
 
 /// Version of the tables. An index of another version is rebuilt.
-const FORMAT: u64 = 5;
+const FORMAT: u64 = 6;
 
 pub(super) fn put(table: &mut redb::Table<&[u8], &[u8]>, key: &[u8], value: &[u8]) -> Result<(), IndexError> {
     let mut bytes = Vec::with_capacity(4 + value.len());
@@ -40,13 +40,16 @@ pub(super) fn mark_of(bytes: &[u8]) -> Result<Mark, IndexError> {
     if next()? != FORMAT {
         return Err(index_error("another format version"));
     }
-    let (upto, last, crc, epoch) = (next()?, next()?, next()?, next()?);
-    Ok(Mark { upto: Lsn(upto), last: Lsn(last), last_crc: crc as u32, epoch })
+    let (upto, last, last_crc) = (Lsn(next()?), Lsn(next()?), next()? as u32);
+    let (records, records_crc) = (Lsn(next()?), next()? as u32);
+    Ok(Mark { upto, last, last_crc, records, records_crc, epoch: next()?, journal: next()? })
 }
 
 pub(super) fn mark_bytes(mark: Mark) -> Vec<u8> {
+    let Mark { upto, last, last_crc, records, records_crc, epoch, journal } = mark;
     let mut bytes = Vec::new();
-    for number in [FORMAT, mark.upto.0, mark.last.0, u64::from(mark.last_crc), mark.epoch] {
+    let crcs = [last_crc, records_crc].map(u64::from);
+    for number in [FORMAT, upto.0, last.0, crcs[0], records.0, crcs[1], epoch, journal] {
         put_u64(&mut bytes, number);
     }
     bytes

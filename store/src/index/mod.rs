@@ -62,6 +62,10 @@ pub(crate) struct IndexError {
 }
 
 impl IndexError {
+    pub(crate) fn foreign() -> IndexError {
+        IndexError { what: "built from another journal".into(), ahead: false }
+    }
+
     pub(crate) fn ahead() -> IndexError {
         IndexError { what: "built from another journal, or from more of this journal".into(), ahead: true }
     }
@@ -76,10 +80,16 @@ fn index_error(error: impl std::fmt::Display) -> IndexError {
 pub(crate) struct Mark {
     /// All frames before this address are in the index.
     pub(crate) upto: Lsn,
-    /// The last indexed frame and its checksum, identifying the journal.
+    /// The last indexed frame and its checksum.
     pub(crate) last: Lsn,
     pub(crate) last_crc: u32,
+    /// The last indexed frame with records and its checksum. The last frame is often a seal, and all seals of an epoch at one
+    /// address are alike.
+    pub(crate) records: Lsn,
+    pub(crate) records_crc: u32,
     pub(crate) epoch: u64,
+    /// Identity of the journal; 0 while it has no records.
+    pub(crate) journal: u64,
 }
 
 pub(crate) struct Index {

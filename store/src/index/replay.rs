@@ -95,17 +95,23 @@ pub(crate) fn replay(
     Ok(replayed)
 }
 
-/// Checks that the journal still has the last frame the index was built from.
+/// Checks that the journal is the one the index was built from, and still has the last frames that the index was built from.
 ///
 /// # Errors
 ///
-/// [`IndexError::ahead`]: the index belongs to another journal, or the journal has lost its end.
+/// [`IndexError::foreign`]: the index belongs to another journal. [`IndexError::ahead`]: the journal has lost its end, or has
+/// gone another way since it was copied.
 pub(crate) fn check_mark(files: &SegmentFiles, mark: Mark) -> Result<(), ReplayError> {
-    if mark.last == Lsn::default() {
-        return Ok(());
+    let journal = files.identity().ok().flatten().filter(|_| mark.journal != 0);
+    if journal.is_some_and(|journal| journal != mark.journal) {
+        return Err(IndexError::foreign().into());
     }
-    let found = files.frame_crc(mark.last).ok().flatten();
-    if found == Some(mark.last_crc) { Ok(()) } else { Err(IndexError::ahead().into()) }
+    let has = |at: Lsn, crc| at == Lsn::default() || files.frame_crc(at).ok().flatten() == Some(crc);
+    if has(mark.last, mark.last_crc) && has(mark.records, mark.records_crc) {
+        Ok(())
+    } else {
+        Err(IndexError::ahead().into())
+    }
 }
 
 struct SegmentRange {

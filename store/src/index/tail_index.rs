@@ -39,6 +39,8 @@ pub(crate) struct TailIndex {
     pub(crate) epoch: u64,
     /// The last frame and the frame's checksum; 0 for a frame not read back from disk.
     pub(crate) last: (Lsn, u32),
+    /// The last frame with records, likewise.
+    pub(crate) records: (Lsn, u32),
 }
 
 /// Why a frame cannot follow the frames before.
@@ -60,6 +62,7 @@ impl TailIndex {
         mark.map_or_else(TailIndex::default, |mark| TailIndex {
             epoch: mark.epoch,
             last: (mark.last, mark.last_crc),
+            records: (mark.records, mark.records_crc),
             ..TailIndex::default()
         })
     }
@@ -67,7 +70,14 @@ impl TailIndex {
     pub(crate) fn snapshot(&self) -> TailIndex {
         let (streams, tables) = (self.streams.clone(), self.tables.clone());
         let change_reader = ChangeReader::default();
-        TailIndex { streams, tables, change_reader, epoch: self.epoch, last: self.last }
+        TailIndex {
+            streams,
+            tables,
+            change_reader,
+            epoch: self.epoch,
+            last: self.last,
+            records: self.records,
+        }
     }
 
     /// The tail of a stream; a stream without one starts at the index's head.
@@ -154,6 +164,9 @@ impl TailIndex {
         }
         self.epoch = body.epoch;
         self.last = (lsn, crc);
+        if !body.sections.is_empty() {
+            self.records = (lsn, crc);
+        }
         Ok(())
     }
 

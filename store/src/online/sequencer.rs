@@ -124,7 +124,7 @@ impl Sequencer {
         for (run, change) in prepared.changes.drain(..) {
             self.tail.tables.apply(run, change, lsn.position());
         }
-        (self.tail.epoch, self.tail.last) = (self.epoch, (lsn, 0));
+        (self.tail.epoch, self.tail.last, self.tail.records) = (self.epoch, (lsn, 0), (lsn, 0));
         let frame = Arc::new(SequencedFrame { lsn, bytes, since: prepared.since });
         self.end = frame.end();
         self.pending_bytes += frame.bytes.len();

@@ -280,6 +280,52 @@ fn a_folder_that_may_only_be_read_is_refused_and_can_be_verified() {
     mode(0o700);
 }
 
+/// Two folders that differ in nothing but the ids of their runs, and so have records, frames and seals of the same lengths.
+#[test]
+fn an_index_of_another_folder_with_the_same_lengths_is_built_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+    for (path, number) in [(&own, 3), (&other, 4)] {
+        let (store, _) = open(path);
+        let set = Event::ClientSet { client: client(), weight: 1, contracted: false };
+        let journal = &store.journal;
+        let first = vec![
+            batch(stream(number), 0, vec![opened(number)]),
+            batch(StreamId::client(&client()), 0, vec![set]),
+        ];
+        let position = journal.append(first).unwrap();
+        wait(&**journal, position).unwrap();
+    }
+    let lengths = |path: &Path| fs::metadata(path.join("journal/0000000001.seg")).unwrap().len();
+    assert_eq!(lengths(&own), lengths(&other));
+    fs::copy(other.join("index.redb"), own.join("index.redb")).unwrap();
+    let (store, report) = open(&own);
+    assert!(report.index_rebuilt, "{report:?}");
+    let rows = store.journal.runs(true).unwrap();
+    assert_eq!(rows.iter().map(|row| row.run).collect::<Vec<_>>(), [run(3)]);
+}
+
+/// Two copies of one folder that went on differently, in records of the same lengths.
+#[test]
+fn an_index_of_a_copy_that_went_another_way_is_not_taken_for_this_journals() {
+    let folder = tempfile::tempdir().unwrap();
+    let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+    let append = |path: &Path, number: u64| {
+        let (store, _) = open(path);
+        let position = store.journal.append(vec![batch(stream(number), 0, vec![opened(number)])]).unwrap();
+        wait(&*store.journal, position).unwrap();
+    };
+    append(&own, 1);
+    copy(&own, &other);
+    append(&own, 3);
+    append(&other, 4);
+    fs::copy(other.join("index.redb"), own.join("index.redb")).unwrap();
+    let (store, report) = open(&own);
+    assert!(report.index_rebuilt, "{report:?}");
+    let runs = store.journal.runs(true).unwrap();
+    assert_eq!(runs.iter().map(|row| row.run).collect::<Vec<_>>(), [run(3), run(1)]);
+}
+
 #[test]
 fn the_index_may_be_gone_broken_older_or_of_another_journal() {
     let folder = tempfile::tempdir().unwrap();
