@@ -45,7 +45,7 @@ impl Places {
     pub(crate) fn take(self: &Arc<Places>, owner: Owner, connection: CancellationToken) -> Place {
         let mut held = self.held();
         if held.count >= self.most {
-            held.give_up_one();
+            held.give_up_one(owner);
         }
         let number = held.next;
         held.next += 1;
@@ -56,9 +56,11 @@ impl Places {
 }
 
 impl Held {
-    /// Gives up the oldest place of the process with the most.
-    fn give_up_one(&mut self) {
-        let greediest = self.by_owner.iter().max_by_key(|(_, places)| places.len()).map(|(owner, _)| *owner);
+    /// Gives up the oldest place of the process with the most, the newcomer's place included.
+    fn give_up_one(&mut self, newcomer: Owner) {
+        let count = |owner: Owner, places: usize| places + usize::from(owner == newcomer);
+        let greediest = self.by_owner.iter().max_by_key(|(owner, places)| count(**owner, places.len()));
+        let greediest = greediest.map(|(owner, _)| *owner);
         let Some(places) = greediest.and_then(|owner| self.by_owner.get_mut(&owner)) else { return };
         if let Some((_, connection)) = places.pop_front() {
             self.count -= 1;
