@@ -43,7 +43,12 @@ impl Damage {
     pub(crate) fn in_header(number: u32, before: u32, bytes: &[u8]) -> Damage {
         let what = match segment::previous(number, bytes) {
             Some(previous) => format!("the header names predecessor {previous}, found segment {before}"),
-            None => "not a segment header".to_owned(),
+            None => match segment::own_number(bytes) {
+                Some(own) => {
+                    format!("the header of segment {own}: a copy of it, or a file of another journal")
+                }
+                None => "not a segment header".to_owned(),
+            },
         };
         Damage::new(Lsn::new(number, 0), what, Vec::new())
     }

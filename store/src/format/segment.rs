@@ -58,6 +58,12 @@ pub(crate) fn previous(number: u32, bytes: &[u8]) -> Option<u32> {
     (bytes.get(..SEGMENT_HEADER_BYTES)? == header(number, previous)).then_some(previous)
 }
 
+/// The number in a valid header, whatever the name of its file says.
+pub(crate) fn own_number(bytes: &[u8]) -> Option<u32> {
+    let number = u32::from_le_bytes(bytes.get(12..16)?.try_into().ok()?);
+    previous(number, bytes).map(|_| number)
+}
+
 pub(crate) struct Scanner<'a> {
     number: u32,
     /// The segment from the start; missing bytes count as zeros.
@@ -179,6 +185,7 @@ mod tests {
         }
         assert_eq!(previous(7, &header(7, 5)), Some(5));
         assert_eq!(previous(8, &header(7, 5)), None);
+        assert_eq!((own_number(&header(7, 5)), own_number(&[0; 64])), (Some(7), None));
         assert_eq!(previous(7, &header(7, 5)[..63]), None);
     }
 

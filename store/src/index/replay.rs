@@ -137,7 +137,9 @@ fn replay_segment(
         let mut whole = Scanner::new(number, &bytes, 0);
         let empty = !matches!(whole.step(), Step::Frame { .. }) && whole.resync(false).is_none();
         let covered = start > segment::SEGMENT_HEADER_BYTES;
-        if may_end_here && empty && !covered {
+        // A whole header was written and moved: the process did not die while creating this file.
+        let moved = segment::own_number(&bytes).is_some_and(|own| own != number);
+        if may_end_here && empty && !covered && !moved {
             replayed.incomplete_segment = Some(number);
             replayed.last_segment = before;
             return Ok(());

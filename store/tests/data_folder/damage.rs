@@ -118,6 +118,38 @@ fn who_looks_at_a_journal_whose_end_is_gone_reads_what_is_whole_and_writes_nothi
 }
 
 #[test]
+fn a_segment_copied_under_the_next_number_is_damage_and_a_repair_keeps_the_closed_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fill(&open(path).0);
+    let segments = || -> Vec<std::path::PathBuf> {
+        let mut paths: Vec<_> =
+            fs::read_dir(path.join("journal")).unwrap().map(|e| e.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|it| it == "seg"));
+        paths.sort();
+        paths
+    };
+    let last = segments().pop().unwrap();
+    let number: u32 = last.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    let next = path.join(format!("journal/{:010}.seg", number + 1));
+    for copied in segments() {
+        fs::copy(&copied, &next).unwrap();
+        let refused = Store::open(path).err().unwrap().to_string();
+        assert!(refused.contains("a copy of it, or a file of another journal"), "{refused}");
+        assert!(!Store::examine(path).unwrap().is_sound());
+        fs::remove_file(&next).unwrap();
+    }
+    fs::copy(&last, &next).unwrap();
+    Store::repair(path).unwrap();
+    let (store, _) = open(path);
+    // The copy may stand in the place of a true segment, so the one run that was open is set aside.
+    for number in 1..20 {
+        assert_eq!(events(&*store.journal, stream(number)).len(), 22, "run {number}");
+    }
+    assert_eq!(store.journal.runs(false).unwrap().len(), 20);
+}
+
+#[test]
 fn a_segment_whose_header_is_damaged_is_kept_whoever_looks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
