@@ -55,8 +55,8 @@ fn a_newer_format_and_a_foreign_folder_are_refused_and_kept() {
             "ostler-store 99\n",
             "has format 99, this program knows up to 3: a newer one wrote it; use that version",
         ),
-        ("something else\n", "is not a data folder: its format file says \"something else\\n\""),
-        ("", "is not a data folder"),
+        ("something else\n", "has a damaged format file, which says \"something else\\n\""),
+        ("", "has a damaged format file, which says \"\""),
     ] {
         fs::write(&format, text).unwrap();
         for line in [RUN, "ps", "show @last", "resume"] {
