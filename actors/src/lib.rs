@@ -80,4 +80,5 @@ pub use state::evaluation::Evaluating;
 pub use state::ledger::ClientConfig;
 pub use state::toolbox::{Toolbox, ToolboxError};
 pub use storage::event_cursor::EventCursor;
+pub use storage::program_output::OutputPage;
 pub use storage::results::INLINE_BYTES_MAX;

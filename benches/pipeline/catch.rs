@@ -9,7 +9,7 @@ use ostler::kernel::json::canonical;
 use ostler::kernel::port::{ArtifactStore, Journal, Seq, StreamId};
 use ostler::{PipelineSpec, StageSpec};
 use ostler_actors::{Measures, System, SystemConfig};
-use ostler_store::{Options, Store};
+use ostler_store::{MemoryOutput, Options, Store};
 use serde_json::json;
 
 use crate::chain::End;
@@ -73,6 +73,7 @@ async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) ->
     let config = SystemConfig {
         journal,
         artifacts,
+        output: Arc::new(MemoryOutput::default()),
         tools: Vec::new(),
         gate: GatePolicy::default(),
         slots: 1,

@@ -10,6 +10,7 @@
 //! | `runs`, `run_lookup` | reading and controlling runs; from `@last` or part of an id to a run |
 //! | `summary`, `graph` | a run as a summary, a table row and a graph |
 //! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
+//! | `output` | following what the programs of a run print |
 //! | `approvals` | approval requests and their answers |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
 //! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
@@ -28,6 +29,7 @@ mod extract;
 mod graph;
 mod idempotency;
 mod market;
+mod output;
 mod peer;
 mod pipelines;
 mod places;

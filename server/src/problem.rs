@@ -130,6 +130,7 @@ impl From<RunError> for Problem {
             RunError::NoResult { .. } => (StatusCode::NOT_FOUND, "no_result"),
             RunError::NotAsked => (StatusCode::CONFLICT, "not_asked"),
             RunError::Result(_) => (StatusCode::UNPROCESSABLE_ENTITY, "result_refused"),
+            RunError::Output(_) => (StatusCode::INTERNAL_SERVER_ERROR, "output_unreadable"),
             RunError::Fold(_) => (StatusCode::INTERNAL_SERVER_ERROR, "journal_illegal"),
             RunError::Journal(error) => return error.into(),
             RunError::Artifact(ArtifactError::Io(_)) => {

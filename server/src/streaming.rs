@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 use serde::Serialize;
 
 use crate::problem::Problem;
-use crate::wire::{EventLine, PipelineEventLine};
+use crate::wire::{EventLine, OutputRow, PipelineEventLine};
 
 const NDJSON: &str = "application/x-ndjson";
 
@@ -43,6 +43,16 @@ impl StreamItem for PipelineEventLine {
 
     fn kind(&self) -> &str {
         &self.kind
+    }
+}
+
+impl StreamItem for OutputRow {
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn kind(&self) -> &str {
+        &self.row_type
     }
 }
 

@@ -166,6 +166,7 @@ fn empty_line(row: &RunRow, status: RunStatus) -> RunLine {
         closed_ms: None,
         nodes_over: None,
         nodes: None,
+        failed: row.failed,
         waiting: Vec::new(),
         blocked_by: None,
         out_of_credit: false,

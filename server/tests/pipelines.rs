@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use ostler_actors::{Measures, System, SystemConfig};
 use ostler_kernel::gate::GatePolicy;
 use ostler_server::router;
-use ostler_store::{MemoryArtifacts, MemoryJournal};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -19,6 +19,7 @@ async fn api() -> Router {
     let config = SystemConfig {
         journal: Arc::new(MemoryJournal::default()),
         artifacts: Arc::new(MemoryArtifacts::default()),
+        output: Arc::new(MemoryOutput::default()),
         tools: Vec::new(),
         gate: GatePolicy::default(),
         slots: 1,

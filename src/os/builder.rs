@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use ostler_actors::{Evaluating, Program, RunError, System, SystemConfig};
 use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::port::{ArtifactStore, Journal, Judge, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, Judge, OutputStore, Tool};
 use ostler_kernel::run::{Planner, StaticPlanner};
 use ostler_server::{ChildPrograms, ControlSocket, router};
-use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Options, Store};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store};
 
 use super::Ostler;
 use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
@@ -177,7 +177,7 @@ impl OstlerBuilder {
             }
             None => None,
         };
-        let (journal, artifacts, opened): OnDisk = match &data {
+        let (journal, artifacts, output, opened): Stores = match &data {
             Some(path) => {
                 let metrics = meter.as_ref().map(Meter::journal);
                 let mut options = Options { metrics, inspect: self.inspect_only, ..Options::default() };
@@ -186,7 +186,7 @@ impl OstlerBuilder {
                 }
                 on_disk(path, options).await?
             }
-            None => (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()), None),
+            None => in_memory(),
         };
         let (mut folder, mut ended) = (None, 0);
         if let Some(path) = &data {
@@ -198,6 +198,7 @@ impl OstlerBuilder {
         let system = System::start(SystemConfig {
             journal,
             artifacts,
+            output,
             gate: self.gate.unwrap_or_else(|| self.config.gate(&tools)),
             tools,
             slots: self.slots.unwrap_or_else(slots_default),
@@ -228,13 +229,18 @@ impl OstlerBuilder {
     }
 }
 
-type OnDisk = (Arc<dyn Journal>, Arc<dyn ArtifactStore>, Option<Opened>);
+type Stores = (Arc<dyn Journal>, Arc<dyn ArtifactStore>, Arc<dyn OutputStore>, Option<Opened>);
 
-async fn on_disk(path: &Path, options: Options) -> Result<OnDisk, OpenError> {
+fn in_memory() -> Stores {
+    let (journal, artifacts) = (MemoryJournal::default(), MemoryArtifacts::default());
+    (Arc::new(journal), Arc::new(artifacts), Arc::new(MemoryOutput::default()), None)
+}
+
+async fn on_disk(path: &Path, options: Options) -> Result<Stores, OpenError> {
     let begun = Instant::now();
     loop {
         match Store::open_with(path, options.clone()) {
-            Ok((store, opened)) => return Ok((store.journal, store.artifacts, Some(opened))),
+            Ok((store, opened)) => return Ok((store.journal, store.artifacts, store.output, Some(opened))),
             // Tasks of an earlier system in this process take a moment to release the folder.
             Err(OpenError::Held { pid: Some(pid), .. })
                 if pid == std::process::id() && begun.elapsed() < RELEASE_TIMEOUT =>

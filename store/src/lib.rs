@@ -37,8 +37,8 @@ pub use format::segment::SEGMENT_BYTES;
 pub use index::IndexDifferences;
 pub use maintenance::{ClientLoss, Examination, Findings, Garbage, PipelineLoss};
 pub use online::{
-    ARTIFACT_BYTES_MAX, EVENTS_PER_APPEND_MAX, FolderArtifacts, JournalOpened, MEDIA_BYTES_MAX,
-    MemoryArtifacts, MemoryJournal, STREAMS_PER_APPEND_MAX, SegmentJournal, TornTail,
+    ARTIFACT_BYTES_MAX, EVENTS_PER_APPEND_MAX, FolderArtifacts, FolderOutput, JournalOpened, MEDIA_BYTES_MAX,
+    MemoryArtifacts, MemoryJournal, MemoryOutput, STREAMS_PER_APPEND_MAX, SegmentJournal, TornTail,
 };
 pub use options::{
     JournalMetrics, Options, QUEUE_BYTES_MAX, QUEUE_WAIT_MS_MAX, RetentionPolicy, SCRUB_BYTES_MAX,

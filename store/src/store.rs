@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::data_folder::output_files::OUTPUT_FOLDER;
 use crate::data_folder::{OpenError, check_format, check_place, is_unmarked, lock, lock_if_writable};
 use crate::disk::lock::HeldLock;
 use crate::disk::safe_open::{make_folder, sync_folder};
@@ -14,7 +15,7 @@ use crate::format::segment_files::SegmentFiles;
 use crate::index::Index;
 use crate::maintenance::{self, Examination, Garbage, atomic_replace, scrub, verify};
 use crate::online::integrity::{IntegrityChecks, SegmentToScrub};
-use crate::online::{self, FolderArtifacts, JournalOpened, SegmentJournal};
+use crate::online::{self, FolderArtifacts, FolderOutput, JournalOpened, SegmentJournal};
 use crate::options::{Options, RetentionPolicy};
 
 /// An open data folder, held by this process until the journal is dropped.
@@ -23,6 +24,8 @@ pub struct Store {
     pub journal: Arc<SegmentJournal>,
     /// The artifacts.
     pub artifacts: Arc<FolderArtifacts>,
+    /// The output of programs.
+    pub output: Arc<FolderOutput>,
 }
 
 /// Outcome of opening a data folder.
@@ -127,7 +130,8 @@ impl Store {
         let opened = open_journal(disk, index, options, epoch_seen, record_epoch);
         let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
         let opened = Opened { format_missing, removed, ..opened };
-        Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts) }, opened))
+        let output = Arc::new(FolderOutput::at(&path.join(OUTPUT_FOLDER)));
+        Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts), output }, opened))
     }
 
     /// Checks that `path` is missing, empty, or a data folder. Reads only names.

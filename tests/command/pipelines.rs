@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_actors::{Measures, StageError, System, SystemConfig};
 use ostler_kernel::gate::GatePolicy;
-use ostler_store::{Options, Store};
+use ostler_store::{MemoryOutput, Options, Store};
 
 use super::world::World;
 
@@ -114,6 +114,7 @@ fn within(world: &World, act: impl AsyncFn(&System)) {
         let config = SystemConfig {
             journal: store.journal.clone(),
             artifacts: store.artifacts.clone(),
+            output: Arc::new(MemoryOutput::default()),
             tools: Vec::new(),
             gate: GatePolicy::default(),
             slots: 1,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::port::{ArtifactStore, Journal, Judge};
+use ostler_kernel::port::{ArtifactStore, Journal, Judge, OutputStore};
 use ostler_kernel::run::Planner;
 
 use crate::attempts::child_runs::ChildRunSlot;
@@ -27,12 +27,14 @@ use crate::state::run_budgets::RunBudgets;
 use crate::state::toolbox::Toolbox;
 use crate::storage::journal_client::JournalClient;
 use crate::storage::plans::Plans;
+use crate::storage::program_output::ProgramOutput;
 use crate::storage::results::ResultStore;
 use crate::storage::run_reader::RunReader;
 use crate::storage::step_logs::StepLogs;
 
 pub(crate) struct Parts {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
+    pub(crate) output: Arc<dyn OutputStore>,
     pub(crate) gate: GatePolicy,
     pub(crate) run_slots: u32,
     pub(crate) limits: Limits,
@@ -49,7 +51,7 @@ impl Parts {
         toolbox: Arc<Toolbox>,
         ledger: Ledger,
     ) -> RunServices {
-        let Parts { artifacts, gate, run_slots, limits, measures, evaluation, planner } = self;
+        let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner } = self;
         let Evaluating { domains, judge } = evaluation;
         let (domains, ledger) = (Arc::new(domains), Arc::new(ledger));
         let mailboxes = Arc::new(Mailboxes::default());
@@ -58,6 +60,7 @@ impl Parts {
         let results = ResultStore { artifacts, bytes_max: limits.result_bytes, status, disk };
         let results = Arc::new(results);
         let runs = Arc::new(RunReader { journal: Arc::clone(&journal), plans: Plans::default() });
+        let output = Arc::new(ProgramOutput::new(output));
         let step_logs = Arc::new(StepLogs::new(Arc::clone(&journal)));
         let active_runs = Arc::new(ActiveRuns::default());
         let attempts =
@@ -82,6 +85,7 @@ impl Parts {
             runs: Arc::clone(&runs),
             results: Arc::clone(&results),
             step_logs: Arc::clone(&step_logs),
+            output,
             attempts: Arc::clone(&attempts),
             active_runs: Arc::clone(&active_runs),
             run_budgets: Arc::clone(&run_budgets),

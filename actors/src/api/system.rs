@@ -7,7 +7,7 @@ use metrics::Recorder;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::AgentId;
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, Tool};
 use ostler_kernel::run::Planner;
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
@@ -34,6 +34,8 @@ pub struct SystemConfig {
     pub journal: Arc<dyn Journal>,
     /// Stores large results.
     pub artifacts: Arc<dyn ArtifactStore>,
+    /// Keeps the output of programs.
+    pub output: Arc<dyn OutputStore>,
     /// Tools that plans may call.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Policy of the gate.
@@ -93,6 +95,7 @@ impl System {
         let SystemConfig {
             journal,
             artifacts,
+            output,
             tools,
             gate,
             run_slots,
@@ -103,7 +106,7 @@ impl System {
             ..
         } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
-        let parts = Parts { artifacts, gate, run_slots, limits, measures, evaluation, planner };
+        let parts = Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner };
         let services = Arc::new(parts.assemble(journal, Arc::new(Toolbox::new(tools)?), ledger));
         let pipelines = PipelineMap::new(Arc::clone(&services.journal), services.measures.clone(), limits);
         let pipelines = Arc::new(pipelines);

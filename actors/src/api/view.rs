@@ -12,12 +12,14 @@ use ostler_kernel::run::{
     CrashRecovery, FoldedRun, NodeStatus, RecoveryContext, Run, RunOutcome, RunReport, RunTimeline,
     StatusFacts,
 };
+use tokio::sync::watch;
 
 use crate::api::system::System;
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::run::services::RunServices;
 use crate::storage::event_cursor::EventCursor;
+use crate::storage::program_output::OutputPage;
 
 /// A run, folded from its records.
 #[derive(Debug, Clone)]
@@ -167,6 +169,17 @@ impl System {
         let row = self.row(run)?;
         let journal = Arc::clone(&self.services.journal);
         Ok(EventCursor::new(journal, StreamId::run(&row.client, run), after))
+    }
+
+    /// Lines that programs of a run printed, each with the offset behind it, from the offset `after`; none at the end.
+    pub fn program_output(&self, run: RunId, after: u64) -> Result<OutputPage, RunError> {
+        let run = self.row(run)?.run;
+        self.services.executor.output.read(run, after).map_err(|error| RunError::Output(error.to_string()))
+    }
+
+    /// Signals output of any run; subscribed before the output is read, it misses none.
+    pub fn watch_output(&self) -> watch::Receiver<u64> {
+        self.services.executor.output.watch_changes()
     }
 
     /// The result of a node.

@@ -1,6 +1,7 @@
 //! The journal of one attempt: records made during the attempt.
 
 mod log;
+mod output;
 mod slot;
 mod steps;
 
@@ -18,6 +19,7 @@ use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::output::OutputLines;
 use self::steps::Steps;
 use crate::attempts::executor::Executor;
 use crate::base::lock::lock;
@@ -55,6 +57,7 @@ pub(crate) struct AttemptJournal {
     lulls: Notify,
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
+    output: Mutex<Option<Box<OutputLines>>>,
     /// Time without disk space for a result, or without a slot.
     pub(crate) waited: Arc<PausedTime>,
 }
@@ -77,6 +80,7 @@ impl AttemptJournal {
             lulls: Notify::new(),
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             steps: Mutex::default(),
+            output: Mutex::default(),
             waited: Arc::default(),
         }
     }
@@ -215,6 +219,9 @@ impl AttemptJournal {
         }
         self.write();
         self.over.store(true, Ordering::SeqCst);
+        if let Some(lines) = lock(&self.output).take() {
+            self.executor.output.append(self.site.run, &lines.finish(self.executor.journal.now()));
+        }
         if let Some(notes) = self.notes.get().filter(|_| done) {
             notes.forget(&self.site.of);
         }

@@ -22,6 +22,7 @@ use crate::state::attempt_table::AttemptTable;
 use crate::state::gatekeeper::Gatekeeper;
 use crate::state::run_budgets::RunBudgets;
 use crate::storage::journal_client::JournalClient;
+use crate::storage::program_output::ProgramOutput;
 use crate::storage::results::ResultStore;
 use crate::storage::run_reader::RunReader;
 use crate::storage::step_logs::StepLogs;
@@ -31,6 +32,7 @@ pub(crate) struct Executor {
     pub(crate) runs: Arc<RunReader>,
     pub(crate) results: Arc<ResultStore>,
     pub(crate) step_logs: Arc<StepLogs>,
+    pub(crate) output: Arc<ProgramOutput>,
     pub(crate) attempts: Arc<AttemptTable>,
     pub(crate) active_runs: Arc<ActiveRuns>,
     pub(crate) run_budgets: Arc<RunBudgets>,

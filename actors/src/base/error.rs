@@ -59,6 +59,9 @@ pub enum RunError {
     /// The result cannot be stored.
     #[error("the result cannot be kept: {0}")]
     Result(String),
+    /// The output of programs cannot be read.
+    #[error("the output cannot be read: {0}")]
+    Output(String),
     /// The records of the run do not follow from each other.
     #[error(transparent)]
     Fold(#[from] RunFoldError),

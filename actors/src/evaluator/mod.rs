@@ -139,7 +139,7 @@ mod tests {
     use ostler_kernel::json::Json;
     use ostler_kernel::port::{Seq, StreamBatch, StreamId};
     use ostler_kernel::run::RunOutcome;
-    use ostler_store::{MemoryArtifacts, MemoryJournal};
+    use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
 
     use super::*;
     use crate::metrics::Seen;
@@ -177,6 +177,7 @@ mod tests {
             let config = SystemConfig {
                 journal: Arc::new(MemoryJournal::default()),
                 artifacts: Arc::new(MemoryArtifacts::default()),
+                output: Arc::new(MemoryOutput::default()),
                 tools: Vec::new(),
                 gate: GatePolicy::default(),
                 slots: 1,

@@ -4,6 +4,7 @@ pub(crate) mod disk_space;
 pub(crate) mod event_cursor;
 pub(crate) mod journal_client;
 pub(crate) mod plans;
+pub(crate) mod program_output;
 pub(crate) mod results;
 pub(crate) mod run_reader;
 pub(crate) mod step_logs;

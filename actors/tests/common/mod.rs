@@ -23,7 +23,7 @@ use ostler_kernel::port::{
     RunRow, Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{Planner, StaticPlanner};
-use ostler_store::{MemoryArtifacts, MemoryJournal};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -124,6 +124,7 @@ async fn assembled(
     let config = SystemConfig {
         journal,
         artifacts,
+        output: Arc::new(MemoryOutput::default()),
         tools,
         gate,
         slots,

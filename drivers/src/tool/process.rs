@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use ostler_kernel::event::Failure;
+use ostler_kernel::port::{AttemptLog, OutputStream};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -133,8 +134,8 @@ impl ProcessGroup {
         Ok(ProcessGroup { leader, ended, stdin, stdout, stderr })
     }
 
-    /// Writes the input, reads the output and waits for the end. Dropping the future kills the program.
-    pub(super) async fn finish(self, input: Option<String>) -> Result<Finished, Failure> {
+    /// Writes the input, reads the output, which the log keeps too, and waits for the end. Dropping the future kills the program.
+    pub(super) async fn finish(self, input: Option<String>, log: &dyn AttemptLog) -> Result<Finished, Failure> {
         let ProcessGroup { leader: _leader, mut ended, stdin, stdout, stderr } = self;
         let pipe = |error| crash(format!("cannot open the pipes of the program: {error}"));
         let stdin = stdin.map(ChildStdin::from_std).transpose().map_err(pipe)?;
@@ -142,7 +143,10 @@ impl ProcessGroup {
         let stderr = ChildStderr::from_std(stderr).map_err(pipe)?;
         let (mut out, mut err) = (OutputBuffer::default(), OutputBuffer::default());
         let status = {
-            let talk = async { tokio::join!(feed(stdin, input), out.drain(stdout), err.drain(stderr)) };
+            let talk = async { {
+                let (out, err) = (out.drain(stdout, OutputStream::Stdout, log), err.drain(stderr, OutputStream::Stderr, log));
+                tokio::join!(feed(stdin, input), out, err)
+            } };
             let mut talk = std::pin::pin!(talk);
             let status = tokio::select! {
                 status = &mut ended => {
@@ -274,11 +278,12 @@ struct OutputBuffer {
 }
 
 impl OutputBuffer {
-    async fn drain(&mut self, mut output: impl AsyncRead + Unpin) {
+    async fn drain(&mut self, mut output: impl AsyncRead + Unpin, stream: OutputStream, log: &dyn AttemptLog) {
         let mut piece = vec![0; 64 << 10];
         // A read error counts as the end.
         while let Ok(length @ 1..) = output.read(&mut piece).await {
             self.keep(&piece[..length]);
+            log.output(stream, &piece[..length]);
         }
     }
 

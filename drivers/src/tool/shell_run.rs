@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, NoLog, Tool, ToolResult, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -161,9 +161,9 @@ struct Call {
 }
 
 impl Call {
-    async fn finish(self, stdin: Option<String>) -> Result<Finished, Failure> {
+    async fn finish(self, stdin: Option<String>, log: &dyn AttemptLog) -> Result<Finished, Failure> {
         let is_fed = stdin.is_some();
-        off_runtime(move |cancel| self.start(is_fed, cancel)).await?.finish(stdin).await
+        off_runtime(move |cancel| self.start(is_fed, cancel)).await?.finish(stdin, log).await
     }
 
     /// Starts the program, unless the call was dropped before a blocking thread was free.
@@ -181,7 +181,7 @@ impl Call {
         log: &dyn AttemptLog,
     ) -> Result<Finished, Failure> {
         if log.heartbeat_ms().is_none() {
-            return self.finish(stdin).await;
+            return self.finish(stdin, log).await;
         }
         let unpiped = |error| transient(format!("cannot make a pipe for the program's progress: {error}"));
         let pipe = off_runtime(move |_| ProgressPipe::make().map_err(unpiped)).await?;
@@ -192,7 +192,7 @@ impl Call {
         let token = log.resume_token().map_err(|error| crash(error.to_string()))?;
         self.environment.extend(token.map(|token| (RESUME_TOKEN.to_owned(), plain(token))));
         let finished = tokio::select! {
-            finished = self.finish(stdin) => finished,
+            finished = self.finish(stdin, log) => finished,
             () = lines.report(log) => unreachable!("a pipe that is held open has no end"),
         };
         lines.report_rest(log);
@@ -204,7 +204,7 @@ impl Call {
         let argv = git::LIST_SETTINGS.map(str::to_owned).to_vec();
         let environment = git::overriding(&OBSERVING_ENVIRONMENT, "");
         let Finished { status, stdout, stderr } =
-            Call { argv, environment, ..self.clone() }.finish(None).await?;
+            Call { argv, environment, ..self.clone() }.finish(None, &NoLog).await?;
         judge("git config", status, &[0], "", &stderr)?;
         if stdout.len() > OUTPUT_HEAD_BYTES {
             return Err(exhausted(format!("the settings of git have more than {OUTPUT_HEAD_BYTES} bytes")));

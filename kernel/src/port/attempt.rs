@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ArtifactError, BoxFuture, JournalError};
+use super::{ArtifactError, BoxFuture, JournalError, OutputStream};
 use crate::event::{Failure, StepKey};
 use crate::id::{Digest, RunId};
 use crate::json::JsonError;
@@ -37,6 +37,12 @@ pub trait AttemptLog: Send + Sync + 'static {
 
     /// Reports a heartbeat.
     fn heartbeat(&self);
+
+    /// Keeps what a program of the attempt printed, for people. The bytes may end amid a line or a character. The log keeps
+    /// the beginning and the end of a long output. The default keeps nothing.
+    fn output(&self, stream: OutputStream, bytes: &[u8]) {
+        let _ = (stream, bytes);
+    }
 
     /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.
     fn heartbeat_ms(&self) -> Option<u64>;

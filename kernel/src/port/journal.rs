@@ -142,6 +142,9 @@ pub struct RunRow {
     /// Acts of people: answers, cancels, skips, resolutions.
     #[serde(default)]
     pub acts: u32,
+    /// Nodes that failed.
+    #[serde(default)]
+    pub failed: u32,
     /// Position of the last record behind this row; the default if the record has long been durable.
     #[serde(skip)]
     pub position: Position,
@@ -161,6 +164,7 @@ impl RunRow {
             status: RunRowStatus::Open,
             evaluated: None,
             acts: 0,
+            failed: 0,
             position,
         }
     }

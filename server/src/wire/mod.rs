@@ -8,6 +8,7 @@ mod clients;
 mod evaluation;
 mod graph;
 mod market;
+mod output;
 mod pipelines;
 mod problem;
 mod runs;
@@ -27,6 +28,7 @@ pub use ostler_actors::{
     AgentRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow, QueueRow,
     StageRow, TreeRow,
 };
+pub use output::*;
 pub use pipelines::*;
 pub use problem::*;
 pub use runs::*;

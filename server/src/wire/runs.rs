@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use ostler_kernel::plan::PlanDraft;
-use ostler_kernel::run::{RunOutcome, RunStatus, WaitReason};
+use ostler_kernel::run::{NodeState, RunOutcome, RunStatus, WaitReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -141,6 +141,9 @@ pub struct RunLine {
     /// Nodes of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
+    /// Nodes that failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: u32,
     /// Nodes that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
@@ -153,6 +156,11 @@ pub struct RunLine {
     /// The records cannot be read; nothing goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // called by serde
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl RunLine {
@@ -169,6 +177,11 @@ impl RunLine {
 }
 
 impl Summary {
+    /// Number of failed nodes.
+    pub fn failed(&self) -> usize {
+        self.nodes.values().filter(|state| *state == NodeState::Failed.as_str()).count()
+    }
+
     /// True if the run continues only after `ostler resume`: it is queued, and no process executes it.
     pub fn is_idle(&self) -> bool {
         self.status == RunStatus::Queued && !self.active

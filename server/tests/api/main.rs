@@ -19,7 +19,7 @@ use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunOutcome;
 use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
 use ostler_store::disk::FaultyDisk;
-use ostler_store::{MemoryArtifacts, MemoryJournal, Options, SegmentJournal};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, Options, SegmentJournal};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -39,6 +39,7 @@ async fn api_over(journal: impl Journal) -> Router {
     let config = SystemConfig {
         journal: Arc::new(journal),
         artifacts: Arc::new(MemoryArtifacts::default()),
+        output: Arc::new(MemoryOutput::default()),
         tools,
         gate,
         slots: 4,

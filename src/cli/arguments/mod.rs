@@ -4,6 +4,7 @@ pub(crate) mod bounds;
 pub(crate) mod metrics;
 pub(crate) mod plan;
 pub(crate) mod values;
+pub(crate) mod watch;
 
 use std::path::PathBuf;
 

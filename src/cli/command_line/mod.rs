@@ -9,7 +9,7 @@ use ostler_server::wire::Decision;
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, cancel, check, checkpoint, client, complete, completions, credit,
-    doctor, evaluate, events, gc, help, interject, man, market, pipeline, ps, release, resolve, resume, run,
+    doctor, evaluate, events, gc, help, interject, logs, man, market, pipeline, ps, release, resolve, resume, run,
     show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
@@ -94,6 +94,15 @@ enum Command {
     /// at one of them.
     #[command(after_help = "Examples:\n  ostler events @last\n  ostler events @last --follow --json")]
     Events(events::EventsArgs),
+    /// Print what the programs of a run printed
+    ///
+    /// Standard output and standard error of every attempt, of failed ones too, in the order of their lines.
+    /// Of each attempt the first 1 MiB and the last 256 KiB are kept, at most 64 MiB for a run. With a node,
+    /// only its lines are printed, as the program wrote them.
+    #[command(
+        after_help = "Examples:\n  ostler logs @last\n  ostler logs @last build --attempt 2\n  ostler logs @last build --follow"
+    )]
+    Logs(logs::LogsArgs),
     /// Print the result of a node
     #[command(
         after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
@@ -296,6 +305,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,
         Command::Events(args) => events::events(&globals, args).await,
+        Command::Logs(args) => logs::logs(&globals, args).await,
         Command::Artifact(args) => artifact::artifact(&globals, args).await,
         Command::Approvals => approvals::approvals(&globals).await,
         Command::Approve(args) => approve::answer(&globals, args, Decision::Approve).await,

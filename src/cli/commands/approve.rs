@@ -72,7 +72,7 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
     };
     let (node, text) = (args.node.as_str(), format!("{done} {}", args.node));
     let done = watch_run::Done { node, word: done.to_owned(), text };
-    watch_run::go_on(session, &mut signals, globals, before, done, &mut out).await
+    watch_run::go_on(session, &mut signals, globals, before, done, &mut out).await.map(watch_run::answered)
 }
 
 /// Sends the answer. An approval names content that the approver has seen: by `--digest`, or at the prompt

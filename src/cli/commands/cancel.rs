@@ -14,7 +14,7 @@ use crate::cli::output::live::View;
 use crate::cli::output::summary;
 use crate::cli::output::summary::Page;
 use crate::cli::output::terminal::Out;
-use crate::cli::session::follow::{FollowMode, connection_lost, exit_code, follow_until};
+use crate::cli::session::follow::{Display, FollowMode, connection_lost, exit_code, follow_until};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::report_interrupt;
 use crate::cli::session::{AccessMode, Session};
@@ -45,8 +45,9 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     };
     // Attempts that change the world run to their end.
     let (mut nothing, mut after) = (Nothing, 0);
+    let mut display = Display { view: &mut nothing, prompt: None, output: None, out: &mut out };
     let ended = tokio::select! {
-        ended = follow_until(&mut session, &run, &mut after, "settled", FollowMode::Observe, &mut nothing, None, &mut out) => Some(ended),
+        ended = follow_until(&mut session, &run, &mut after, "settled", FollowMode::Observe, &mut display) => Some(ended),
         code = signals.next() => {
             report_interrupt(session, &signals, &run).await;
             return Ok(code);
@@ -67,7 +68,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     }
     session.close(&mut signals).await?;
     // A cancelled run is the requested result.
-    Ok(if after.status.is_over() { code::SUCCEEDED } else { exit_code(&after) })
+    Ok(if after.status.is_over() { code::SUCCEEDED } else { exit_code(&after, false) })
 }
 
 struct Nothing;

@@ -12,7 +12,7 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::{hints, labels};
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::signals::Signals;
-use crate::cli::session::watch_run::{Done, go_on};
+use crate::cli::session::watch_run::{Done, answered, go_on};
 use crate::cli::session::{AccessMode, Session};
 
 pub(crate) async fn post(session: &mut Session, run: &str, what: &str) -> Result<RunRef, ApiError> {
@@ -47,7 +47,7 @@ pub(crate) async fn stop_node(
     if was_in_doubt && !globals.json {
         status_line(format!("{node} was in doubt: its effect is unknown, and is not asked for any more"));
     }
-    go_on(session, &mut signals, globals, before, done, &mut out).await
+    go_on(session, &mut signals, globals, before, done, &mut out).await.map(answered)
 }
 
 fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {

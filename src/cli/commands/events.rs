@@ -19,7 +19,7 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::units::clock_time;
 use crate::cli::output::{credits, hints};
 use crate::cli::session::api_client::path_segment;
-use crate::cli::session::follow::{FollowMode, JsonLines, connection_lost, follow_until, stream_events};
+use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, follow_until, stream_events};
 use crate::cli::session::{AccessMode, Session, report};
 
 #[derive(Debug, Args)]
@@ -130,11 +130,11 @@ async fn print_events(
     let mut view: Box<dyn View + Send> =
         if globals.json { Box::new(JsonLines) } else { Box::new(Table::default()) };
     let mut after = args.from.get() - 1;
+    let mut display = Display { view: &mut *view, prompt: None, output: None, out };
     let followed = if follows {
-        follow_until(session, &summary.run, &mut after, "closed", FollowMode::Observe, &mut *view, None, out)
-            .await
+        follow_until(session, &summary.run, &mut after, "closed", FollowMode::Observe, &mut display).await
     } else {
-        stream_events(&session.client, &path, &mut after, "now", &mut *view, None, out).await
+        stream_events(&session.client, &path, &mut after, "now", &mut display).await
     };
     followed.map_err(|refused| connection_lost(refused, &summary.run))?;
     if !args.follow {

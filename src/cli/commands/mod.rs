@@ -18,6 +18,7 @@ pub(crate) mod events;
 pub(crate) mod gc;
 pub(crate) mod help;
 pub(crate) mod interject;
+pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod market;
 pub(crate) mod pipeline;

@@ -9,12 +9,13 @@ use ostler_server::wire::{Resolution, ResolveRequest, RunRef};
 use serde_json::Value;
 
 use crate::cli::arguments::Globals;
+use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::signals::Signals;
-use crate::cli::session::watch_run::{Watch, watch};
+use crate::cli::session::watch_run::{Watch, answered, watch};
 use crate::cli::session::{AccessMode, Session};
 
 /// Maximum bytes of a result given by a person.
@@ -69,7 +70,8 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     if let Err(refused) = session.post::<RunRef>(&path, &request).await {
         return session.stop_with(refused).await;
     }
-    watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
+    let what = Watch::from(&before, globals.json, WatchOptions::default());
+    watch(session, &mut signals, what, &mut out).await.map(answered)
 }
 
 fn result(path: &Path) -> Result<Value, Failure> {

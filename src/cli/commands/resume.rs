@@ -10,6 +10,7 @@ use ostler_server::wire::{RunLine, RunList, Summary};
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::run_name;
+use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::commands::change_node::post;
 use crate::cli::commands::market::post;
 use crate::cli::exit::{Failure, code};
@@ -30,6 +31,8 @@ pub(crate) struct ResumeArgs {
     #[arg(value_parser = run_name)]
     run: Option<String>,
     #[command(flatten)]
+    watch: WatchOptions,
+    #[command(flatten)]
     metrics: MetricsOption,
 }
 
@@ -41,7 +44,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
-    let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
+    let Some(run) = args.run else { return resume_all(session, globals, args.watch, &mut signals, &mut out).await };
     let before = match session.summary(&run).await {
         Ok(summary) => summary,
         Err(failure) => return session.stop_with(failure).await,
@@ -60,12 +63,13 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     if is_over && !globals.json {
         status_line(format!("run {} is closed, so nothing is resumed; its result:", before.run));
     }
-    watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
+    watch(session, &mut signals, Watch::from(&before, globals.json, args.watch), &mut out).await
 }
 
 async fn resume_all(
     mut session: Session,
     globals: &Globals,
+    options: WatchOptions,
     signals: &mut Signals,
     out: &mut Out,
 ) -> Result<u8, Failure> {
@@ -96,7 +100,7 @@ async fn resume_all(
         session.stop().await;
         return Ok(code::SUCCEEDED);
     }
-    let (watched, mut worst) = match resume_each(&mut session, open, globals.json).await {
+    let (watched, mut worst) = match resume_each(&mut session, open, globals.json, options).await {
         Ok(resumed) => resumed,
         Err(refused) => return session.stop_with(refused).await,
     };
@@ -121,6 +125,7 @@ async fn resume_each(
     session: &mut Session,
     open: Vec<String>,
     json: bool,
+    options: WatchOptions,
 ) -> Result<(Vec<Watch>, u8), ApiError> {
     let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
     for run in open {
@@ -129,14 +134,14 @@ async fn resume_each(
             Err(refused) => Err(refused),
         };
         match resumed {
-            Ok(before) => watched.push(Watch::from(&before, json)),
+            Ok(before) => watched.push(Watch::from(&before, json, options)),
             // A run that cannot be resumed does not keep others from it.
             Err(ApiError::Problem(problem)) => {
                 // Its job may have closed the run meanwhile, which is reported like any end.
                 if let Ok(now) = session.summary(&run).await
                     && now.status.is_over()
                 {
-                    watched.push(Watch::from(&now, json));
+                    watched.push(Watch::from(&now, json, options));
                     continue;
                 }
                 status_line(format!("run {run}: not resumed: {}", with_location(&problem.detail)));

@@ -11,6 +11,7 @@ use ostler_server::wire::{RunRef, SubmitRequest};
 
 use crate::cli::arguments::bounds::Bounds;
 use crate::cli::arguments::metrics::MetricsOption;
+use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::values::positive_integer;
 use crate::cli::arguments::{Globals, bounds, plan};
 use crate::cli::exit::Failure;
@@ -40,6 +41,8 @@ pub(crate) struct RunArgs {
     params: Vec<(String, String)>,
     #[command(flatten)]
     bounds: Bounds,
+    #[command(flatten)]
+    watch: WatchOptions,
     #[command(flatten)]
     metrics: MetricsOption,
 }
@@ -103,6 +106,6 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
             });
         }
     };
-    watch(session, &mut signals, Watch { run, before: None, json: globals.json, labelled: false }, &mut out)
-        .await
+    let what = Watch { run, before: None, json: globals.json, options: args.watch, labelled: false };
+    watch(session, &mut signals, what, &mut out).await
 }

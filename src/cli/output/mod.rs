@@ -7,6 +7,7 @@ pub(crate) mod findings;
 pub(crate) mod hints;
 pub(crate) mod labels;
 pub(crate) mod live;
+pub(crate) mod printed;
 pub(crate) mod screen;
 pub(crate) mod summary;
 pub(crate) mod table;

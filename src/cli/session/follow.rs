@@ -4,7 +4,7 @@ use futures::StreamExt;
 use hyper::Method;
 use ostler_actors::CHECKPOINTED;
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientRow, EventLine, RunRef, Summary};
+use ostler_server::wire::{ClientRow, EventLine, OutputRow, RunRef, Summary};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
@@ -14,6 +14,7 @@ use crate::cli::output::live::{REDRAW, View};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_segment};
 use crate::cli::session::approval_prompt::{ApprovalPrompt, PromptInput};
+use crate::cli::session::output_stream::OutputStream;
 use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 
 /// Maximum bytes of one record.
@@ -27,24 +28,29 @@ pub(crate) enum FollowMode {
     Observe,
 }
 
+/// Where records, output and prompts of a run are shown.
+pub(crate) struct Display<'a> {
+    pub(crate) view: &'a mut (dyn View + Send),
+    /// Prompts for approvals, if a person can answer.
+    pub(crate) prompt: Option<&'a mut ApprovalPrompt>,
+    /// The output of programs, if it is wanted.
+    pub(crate) output: Option<&'a mut OutputStream>,
+    pub(crate) out: &'a mut Out,
+}
+
 /// Streams records after `after` to the view until the run is `settled` or `closed`, or until a prompt that
 /// had pending approvals has none. Reconnects if the process that executes the run ends.
-#[allow(clippy::too_many_arguments)] // the run, the stop condition, the mode and the outputs
 pub(crate) async fn follow_until(
     session: &mut Session,
     run: &str,
     after: &mut u64,
     until: &str,
     mode: FollowMode,
-    view: &mut (dyn View + Send),
-    mut prompt: Option<&mut ApprovalPrompt>,
-    out: &mut Out,
+    display: &mut Display<'_>,
 ) -> Result<(), ApiError> {
     let path = format!("/v1/runs/{}", path_segment(run));
     for _ in 0..RECONNECTS_MAX {
-        let lost = match stream_events(&session.client, &path, after, until, view, prompt.as_deref_mut(), out)
-            .await
-        {
+        let lost = match stream_events(&session.client, &path, after, until, display).await {
             Ok(()) if mode == FollowMode::Execute && resume_if_idle(session, run).await? => continue,
             Ok(()) => return Ok(()),
             Err(ApiError::ConnectionLost(what) | ApiError::NotSent(what)) => what,
@@ -63,12 +69,15 @@ pub(crate) async fn follow_until(
                     matches!(summary.status, RunStatus::Queued | RunStatus::Running | RunStatus::Waiting);
                 return match could_go_on && !summary.waits_for_person() {
                     true => Err(ApiError::ConnectionLost(lost)),
-                    false => stream_events(&session.client, &path, after, "now", view, None, out).await,
+                    false => {
+                        display.prompt = None;
+                        stream_events(&session.client, &path, after, "now", display).await
+                    },
                 };
             }
         }
     }
-    stream_events(&session.client, &path, after, until, view, prompt, out).await
+    stream_events(&session.client, &path, after, until, display).await
 }
 
 /// Resumes a run that no process executes. A new holder of the data folder may have opened it for another
@@ -98,8 +107,10 @@ pub(crate) fn connection_lost(refused: ApiError, run: &str) -> Failure {
     }
 }
 
-pub(crate) fn exit_code(summary: &Summary) -> u8 {
+/// Exit code of a run. `strict`: failed nodes count although the outputs hold.
+pub(crate) fn exit_code(summary: &Summary, strict: bool) -> u8 {
     match summary.status {
+        RunStatus::Succeeded | RunStatus::Concluded if strict && summary.failed() > 0 => code::FAILED,
         RunStatus::Succeeded | RunStatus::Concluded => code::SUCCEEDED,
         RunStatus::Failed | RunStatus::Cancelled => code::FAILED,
         RunStatus::Waiting if summary.waits_for_person() => code::WAITS,
@@ -115,15 +126,17 @@ pub(crate) async fn stream_events(
     path: &str,
     after: &mut u64,
     until: &str,
-    view: &mut (dyn View + Send),
-    mut prompt: Option<&mut ApprovalPrompt>,
-    out: &mut Out,
+    display: &mut Display<'_>,
 ) -> Result<(), ApiError> {
+    let Display { view, prompt, output, out } = display;
+    if let Some(output) = output {
+        output.connect(client).await?;
+    }
     let had_open = prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
     let path = format!("{path}/events?after={after}&until={until}");
     let response = client.request(Method::GET, &path, "application/x-ndjson", None).await?;
     let mut bytes = response.into_body().into_data_stream();
-    show_credits(client, view, out).await;
+    show_credits(client, &mut **view, out).await;
     let mut rest: Vec<u8> = Vec::new();
     let mut ticks = tokio::time::interval(REDRAW);
     // No redraw happens while a prompt is shown; afterwards one redraw covers the gap.
@@ -131,8 +144,8 @@ pub(crate) async fn stream_events(
     let gone = |what: String| ApiError::ConnectionLost(format!("{CONNECTION_LOST}: {what}"));
     loop {
         let mut asking = false;
-        if let Some(prompt) = &mut prompt {
-            prompt.show_next(client, view).await?;
+        if let Some(prompt) = prompt {
+            prompt.show_next(client, &mut **view).await?;
             if had_open && !prompt.has_pending() {
                 return Ok(());
             }
@@ -140,13 +153,17 @@ pub(crate) async fn stream_events(
         }
         let chunk = tokio::select! {
             chunk = bytes.next() => chunk,
+            row = output_row(output), if !asking => {
+                view.output(&row, out);
+                continue;
+            }
             _ = ticks.tick(), if view.moves() && !asking => {
                 view.tick(out);
                 continue;
             }
-            came = prompt_input(&mut prompt), if asking => {
-                if let Some(prompt) = &mut prompt {
-                    prompt.handle(came, client, view, out).await?;
+            came = prompt_input(prompt), if asking => {
+                if let Some(prompt) = prompt {
+                    prompt.handle(came, client, &mut **view, out).await?;
                 }
                 continue;
             }
@@ -158,8 +175,8 @@ pub(crate) async fn stream_events(
             let line = &rest[from..from + end];
             let line: EventLine = serde_json::from_slice(line).map_err(|error| gone(error.to_string()))?;
             view.record(&line, out);
-            show_credits(client, view, out).await;
-            if let Some(prompt) = &mut prompt {
+            show_credits(client, &mut **view, out).await;
+            if let Some(prompt) = prompt {
                 prompt.record(&line);
             }
             *after = line.seq;
@@ -170,7 +187,23 @@ pub(crate) async fn stream_events(
             return Err(gone(format!("record larger than {LINE_BYTES_MAX} bytes")));
         }
     }
+    // The output of a settled run has an end too.
+    if let Some(output) = output {
+        while let Ok(Some(row)) = output.next().await {
+            view.output(&row, out);
+        }
+    }
     Ok(())
+}
+
+/// The next line of output; never returns without one. A lost connection ends the records too, which is reported.
+async fn output_row(output: &mut Option<&mut OutputStream>) -> OutputRow {
+    if let Some(output) = output
+        && let Ok(Some(row)) = output.next().await
+    {
+        return row;
+    }
+    std::future::pending().await
 }
 
 /// Passes the balance of the client to a view that has to report used-up credits.
@@ -191,6 +224,10 @@ async fn prompt_input(prompt: &mut Option<&mut ApprovalPrompt>) -> PromptInput {
 pub(crate) struct JsonLines;
 
 impl View for JsonLines {
+    fn output(&mut self, row: &OutputRow, out: &mut Out) {
+        out.json(row);
+    }
+
     fn record(&mut self, line: &EventLine, out: &mut Out) {
         out.json(line);
     }

@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::cli::output::approval::text_of;
 use crate::cli::output::credits::is_short;
 use crate::cli::output::summary::outputs::{OUTPUT_BYTES_MAX, OUTPUTS_MAX, Output};
-use crate::cli::output::summary::{Page, layout};
+use crate::cli::output::summary::{Page, ReportParts, layout};
 use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::{Client, path_segment, read_body};
 
-pub(crate) async fn print_report(client: &Client, summary: &Summary, nodes_shown: bool, out: &mut Out) {
+pub(crate) async fn print_report(client: &Client, summary: &Summary, parts: ReportParts, out: &mut Out) {
     let graph = client.get::<GraphView>(&format!("/v1/runs/{}/graph", path_segment(&summary.run))).await.ok();
     let outputs = match &graph {
         Some(graph) => outputs(client, summary, graph).await,
@@ -20,7 +20,8 @@ pub(crate) async fn print_report(client: &Client, summary: &Summary, nodes_shown
     };
     let page = Page::of(out);
     let short = short(client, summary).await;
-    let lines = layout(&page, summary, short.as_ref(), graph.as_ref().filter(|_| !nodes_shown), &outputs);
+    let shown = graph.as_ref().filter(|_| parts.nodes);
+    let lines = layout(&page, summary, short.as_ref(), shown, &outputs, parts.figures);
     out.line(lines.join("\n"));
 }
 

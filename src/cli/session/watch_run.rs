@@ -5,15 +5,18 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::cli::arguments::Globals;
+use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::hints;
 use crate::cli::output::live::plain::{Plain, PriorState};
 use crate::cli::output::live::{Live, View};
+use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::ApiError;
 use crate::cli::session::approval_prompt::ApprovalPrompt;
-use crate::cli::session::follow::{FollowMode, JsonLines, connection_lost, exit_code, follow_until};
+use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::holder::disk_full_text;
+use crate::cli::session::output_stream::OutputStream;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::{Session, report};
 
@@ -22,16 +25,17 @@ pub(crate) struct Watch {
     /// State before watching; `None`: the run is new.
     pub(crate) before: Option<PriorState>,
     pub(crate) json: bool,
+    pub(crate) options: WatchOptions,
     /// Several runs are watched; each line names its run.
     pub(crate) labelled: bool,
 }
 
 impl Watch {
-    pub(crate) fn from(before: &Summary, json: bool) -> Watch {
+    pub(crate) fn from(before: &Summary, json: bool, options: WatchOptions) -> Watch {
         let Summary { run, seq, client, out_of_credit, reason, .. } = before;
         let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
         let before = PriorState { seq: *seq, client: client.clone(), out_of_credit, suspended };
-        Watch { run: run.clone(), before: Some(before), json, labelled: false }
+        Watch { run: run.clone(), before: Some(before), json, options, labelled: false }
     }
 }
 
@@ -87,7 +91,7 @@ pub(crate) async fn watch_one(
     watch: Watch,
     out: &mut Out,
 ) -> Result<WatchEnd, Failure> {
-    let Watch { run, before, json, labelled } = watch;
+    let Watch { run, before, json, options, labelled } = watch;
     let after = before.as_ref().map_or(0, |before| before.seq);
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(JsonLines), after),
@@ -107,8 +111,10 @@ pub(crate) async fn watch_one(
         // The disk may have been full before.
         disk_full.mark_changed();
     }
+    let mut output = options.logs.then(|| OutputStream::of(&run, None, None));
     let followed = {
-        let followed = follow_and_prompt(session, &run, after, &mut *view, prompt.as_mut(), out);
+        let mut display = Display { view: &mut *view, prompt: prompt.as_mut(), output: output.as_mut(), out };
+        let followed = follow_and_prompt(session, &run, after, &mut display);
         tokio::pin!(followed);
         loop {
             tokio::select! {
@@ -132,9 +138,10 @@ pub(crate) async fn watch_one(
     if json {
         out.json(&summary);
     } else {
-        report::print_report(&session.client, &summary, view.has_shown_nodes(), out).await;
+        let shown = ReportParts { nodes: !view.has_shown_nodes(), figures: options.verbose };
+        report::print_report(&session.client, &summary, shown, out).await;
     }
-    Ok(WatchEnd::Settled(exit_code(&summary)))
+    Ok(WatchEnd::Settled(exit_code(&summary, options.strict)))
 }
 
 /// Reports that the disk is full, or has space again.
@@ -159,20 +166,22 @@ async fn follow_and_prompt(
     session: &mut Session,
     run: &str,
     mut after: u64,
-    view: &mut (dyn View + Send),
-    mut prompt: Option<&mut ApprovalPrompt>,
-    out: &mut Out,
+    display: &mut Display<'_>,
 ) -> Result<(), ApiError> {
     loop {
         // While a prompt is open, the run counts as settled although it will continue.
-        let asks = prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
+        let asks = display.prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
         let until = if asks { "closed" } else { "settled" };
-        follow_until(session, run, &mut after, until, FollowMode::Execute, view, prompt.as_deref_mut(), out)
-            .await?;
-        if !asks && prompt.as_ref().is_none_or(|prompt| !prompt.has_pending()) {
+        follow_until(session, run, &mut after, until, FollowMode::Execute, display).await?;
+        if !asks && display.prompt.as_ref().is_none_or(|prompt| !prompt.has_pending()) {
             return Ok(());
         }
     }
+}
+
+/// Exit code of a command that answered a request of a run: it has done its part, though other requests wait.
+pub(crate) fn answered(code: u8) -> u8 {
+    if code == code::WAITS { code::SUCCEEDED } else { code }
 }
 
 pub(crate) struct Done<'a> {
@@ -191,7 +200,8 @@ pub(crate) async fn go_on(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     if !session.client.is_remote() {
-        return watch(session, signals, Watch::from(&before, globals.json), out).await;
+        let what = Watch::from(&before, globals.json, WatchOptions::default());
+        return watch(session, signals, what, out).await;
     }
     let (run, Done { node, word, text }) = (&before.run, done);
     if globals.json {

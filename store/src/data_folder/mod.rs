@@ -6,12 +6,14 @@
 //! DATA/journal/*.seg     the journal, the only truth
 //! DATA/index.redb        index of the journal; may be deleted
 //! DATA/artifacts/ab/…    results too large for a record
+//! DATA/output/*.jsonl    output of programs, for people; may be deleted
 //! DATA/programs/         running programs; kept by the drivers, may be deleted while no process holds the folder
 //! ```
 
 pub(crate) mod artifact_files;
 mod error;
 mod format_file;
+pub(crate) mod output_files;
 
 use std::fs;
 use std::io;
@@ -23,13 +25,14 @@ pub use error::OpenError;
 pub(crate) use format_file::{check_format, is_unmarked, repair_format};
 
 /// Names allowed in a folder without a format file: opening was interrupted.
-const KNOWN_NAMES: [&str; 9] = [
+const KNOWN_NAMES: [&str; 10] = [
     "lock",
     "format",
     "format.new",
     "journal",
     "index.redb",
     "artifacts",
+    "output",
     "programs",
     "control.sock",
     "ostler.toml",

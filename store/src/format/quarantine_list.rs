@@ -105,6 +105,7 @@ mod tests {
             status: RunRowStatus::Closed(RunOutcome::Failed),
             evaluated: None,
             acts: 2,
+            failed: 1,
             position: Position(0),
         };
         let why = "segment 1, offset 64: its \"checksum\" does not hold\n".to_owned();

@@ -12,6 +12,7 @@ use ostler_kernel::event::{Accounts, Evaluated, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{AccountRow, Position, RunRow, RunRowStatus, RunsPage, StreamId, StreamKind};
+use ostler_kernel::run::NodeState;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -39,6 +40,8 @@ pub(crate) enum Change {
     Charge(Option<Accounts>, u64),
     Evaluate(Evaluated),
     CountAct,
+    /// Counts a node that failed.
+    CountFailed,
 }
 
 /// Key of the table of accounts: the client, and the agent unless the account covers the client's unnamed agents.
@@ -106,6 +109,7 @@ impl ChangeReader {
             .then_some(Change::Charge(result.accounts, result.cost)),
             Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
             Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
+            Event::NodeTransition(moved) if moved.to == NodeState::Failed => Some(Change::CountFailed),
             Event::HumanAnswer(_) => Some(Change::CountAct),
             Event::Operator(act) => act.is_by_person().then_some(Change::CountAct),
             _ => None,
@@ -166,6 +170,11 @@ impl Tables {
                 if let Some(row) = self.account(run) {
                     row.reputation = row.reputation.after(evaluated.composite);
                     row.position = position.0;
+                }
+            }
+            Change::CountFailed => {
+                if let Some(row) = self.runs.get_mut(&run) {
+                    (row.failed, row.position) = (row.failed.saturating_add(1), position);
                 }
             }
             Change::CountAct => {

@@ -37,6 +37,8 @@ pub(crate) struct Collected {
     pub(crate) stage_records: u64,
     pub(crate) bytes: Rewritten,
     pub(crate) needed: HashSet<Digest>,
+    /// Runs that stay.
+    pub(crate) kept: HashSet<RunId>,
     pub(crate) oldest_open_ms: Option<Ticks>,
 }
 
@@ -87,8 +89,10 @@ pub(crate) fn collect(
     let open = survey.tables.runs.values().filter(|row| !matches!(row.status, RunRowStatus::Closed(_)));
     let oldest_open_ms = open.map(|row| row.opened_ms).min();
     let stage_records = removal.compaction.record_count();
+    let is_kept = |run: &&RunId| !removal.runs.contains(run) && !removal.quarantined.contains(run);
+    let kept = survey.tables.runs.keys().chain(quarantine.keys()).filter(is_kept).copied().collect();
     let (runs, quarantined) = (removal.runs.into_iter().collect(), removal.quarantined.into_iter().collect());
-    Ok(Collected { runs, quarantined, stage_records, bytes, needed, oldest_open_ms })
+    Ok(Collected { runs, quarantined, stage_records, bytes, needed, kept, oldest_open_ms })
 }
 
 struct Removal {

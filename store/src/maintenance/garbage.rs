@@ -11,6 +11,7 @@ use super::collect::{Collected, collect};
 use super::verify::check_end;
 use crate::data_folder::OpenError;
 use crate::data_folder::artifact_files::ArtifactFiles;
+use crate::data_folder::output_files::{OUTPUT_FOLDER, superfluous};
 use crate::disk::Folder;
 use crate::disk::lock::HeldLock;
 use crate::disk::safe_open::sync_folder;
@@ -39,6 +40,10 @@ pub struct Garbage {
     pub artifacts: u64,
     /// Bytes of [`Garbage::artifacts`].
     pub artifact_bytes: u64,
+    /// Files with the output of programs of runs that are gone.
+    pub outputs: u64,
+    /// Bytes of [`Garbage::outputs`].
+    pub output_bytes: u64,
     /// Damaged artifacts quarantined by a repair.
     pub damaged: u64,
     /// Bytes of [`Garbage::damaged`].
@@ -92,6 +97,7 @@ pub(crate) fn collect_folder(
     };
     let mut remove_artifacts = || -> io::Result<()> {
         garbage.collect_artifacts(&files, &collected, lock, apply)?;
+        garbage.collect_outputs(&path.join(OUTPUT_FOLDER), &collected, lock, apply)?;
         // The list of quarantined runs is empty by now, and no one needs their artifacts.
         if retention.quarantined { garbage.collect_damaged(&files, lock, apply) } else { Ok(()) }
     };
@@ -122,6 +128,23 @@ impl Garbage {
             self.artifact_bytes += bytes;
             if apply {
                 lock.check().and_then(|()| files.remove(digest))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn collect_outputs(
+        &mut self,
+        root: &Path,
+        collected: &Collected,
+        lock: &HeldLock,
+        apply: bool,
+    ) -> io::Result<()> {
+        for (path, bytes) in superfluous(root, &collected.kept)? {
+            self.outputs += 1;
+            self.output_bytes += bytes;
+            if apply {
+                lock.check().and_then(|()| std::fs::remove_file(path))?;
             }
         }
         Ok(())

@@ -60,6 +60,7 @@ pub(crate) fn unknown_row(run: RunId) -> RunRow {
         status: RunRowStatus::Open,
         evaluated: None,
         acts: 0,
+        failed: 0,
         position: Position(0),
     }
 }

@@ -4,18 +4,19 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::{Event, Failure, Outcome, StepIntent, StepKey, StepResult};
+use ostler_kernel::event::{AttemptRef, Event, Failure, Outcome, StepIntent, StepKey, StepResult};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{self, Json};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, StepStart, TOKEN_BYTES_MAX,
+    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, OutputStream, StepStart, TOKEN_BYTES_MAX,
 };
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::output::OutputLines;
 use super::steps::Open;
 use super::{AROUND, AttemptJournal};
 use crate::base::lock::lock;
@@ -50,6 +51,18 @@ impl AttemptLog for AttemptJournal {
 
     fn heartbeat_ms(&self) -> Option<u64> {
         self.site.heartbeat_ms
+    }
+
+    fn output(&self, stream: OutputStream, bytes: &[u8]) {
+        let mut output = lock(&self.output);
+        if self.over.load(Ordering::SeqCst) {
+            return;
+        }
+        let AttemptRef { node, attempt, .. } = &self.site.of;
+        let lines = output.get_or_insert_with(|| Box::new(OutputLines::new(node.clone(), *attempt)));
+        let lines = lines.push(stream, bytes, self.executor.journal.now());
+        // Under the lock, so that the lines are kept in the order of their output.
+        self.executor.output.append(self.site.run, &lines);
     }
 
     fn begin<'a>(

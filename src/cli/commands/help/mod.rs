@@ -49,7 +49,7 @@ const TOPICS: [Topic; 3] = [
 
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["check", "run", "resume", "checkpoint", "interject", "cancel"]),
-    ("Inspect", &["ps", "show", "events", "artifact"]),
+    ("Inspect", &["ps", "show", "logs", "events", "artifact"]),
     ("Decide", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Stream events", &["pipeline"]),
     ("Evaluate", &["evaluate", "agents"]),

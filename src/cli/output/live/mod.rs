@@ -10,14 +10,17 @@ pub(crate) mod plain;
 mod snapshots;
 mod waves;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use ostler_server::wire::{ClientRow, EventLine};
+use ostler_server::wire::{ClientRow, EventLine, OutputRow};
 
+use crate::cli::output::cells::fit;
 use crate::cli::output::credits::deposit;
 use crate::cli::output::live::model::RunModel;
+use crate::cli::output::printed::output_lines;
 use crate::cli::output::screen;
-use crate::cli::output::terminal::Out;
+use crate::cli::output::terminal::{Out, Style};
 use crate::cli::output::units::now_ms;
 use crate::cli::session::signals::begin;
 
@@ -31,6 +34,9 @@ const ROWS_OF_PROMPT: usize = 2;
 pub(crate) trait View {
     /// Handles a record.
     fn record(&mut self, line: &EventLine, out: &mut Out);
+
+    /// Shows a line that a program printed.
+    fn output(&mut self, _row: &OutputRow, _out: &mut Out) {}
 
     /// Returns the client without credits, if this is not reported yet.
     fn out_of_credit(&mut self) -> Option<String> {
@@ -59,8 +65,13 @@ pub(crate) trait View {
     fn has_shown_nodes(&self) -> bool;
 }
 
+/// Lines of output shown under the tree.
+const OUTPUT_ROWS: usize = 8;
+
 pub(crate) struct Live {
     model: RunModel,
+    /// The last lines that programs printed.
+    printed: VecDeque<String>,
     frame: usize,
     ended: bool,
     paused: bool,
@@ -69,7 +80,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new() -> Live {
         begin();
-        Live { model: RunModel::default(), frame: 0, ended: false, paused: false }
+        Live { model: RunModel::default(), printed: VecDeque::new(), frame: 0, ended: false, paused: false }
     }
 }
 
@@ -80,11 +91,26 @@ impl Live {
         let viewport = draw::Viewport { columns, rows: rows.max(1), colour: out.has_colour(), now_ms, frame };
         draw::tree(&self.model, &viewport)
     }
+
+    /// The tree, and under it the output of programs.
+    fn lines(&mut self, out: &Out, columns: usize, rows: usize) -> Vec<String> {
+        let printed = self.printed.len().min(rows / 2);
+        let mut lines = self.tree(out, columns, rows - printed);
+        let last = self.printed.iter().skip(self.printed.len() - printed);
+        lines.extend(last.map(|line| out.styled(Style::Dim, &fit(&format!("│ {line}"), columns))));
+        lines
+    }
 }
 
 impl View for Live {
     fn record(&mut self, line: &EventLine, _out: &mut Out) {
         self.model.record(line);
+    }
+
+    fn output(&mut self, row: &OutputRow, _out: &mut Out) {
+        self.printed.extend(output_lines(row));
+        let over = self.printed.len().saturating_sub(OUTPUT_ROWS);
+        self.printed.drain(..over);
     }
 
     fn out_of_credit(&mut self) -> Option<String> {
@@ -114,9 +140,9 @@ impl View for Live {
             return;
         }
         let size = out.size();
-        let rows_wanted = draw::rows_wanted(&self.model, size.0);
+        let rows_wanted = draw::rows_wanted(&self.model, size.0) + self.printed.len();
         // The cursor needs the last row.
-        screen::show(self.tree(out, size.0, size.1.saturating_sub(1)), rows_wanted, size);
+        screen::show(self.lines(out, size.0, size.1.saturating_sub(1)), rows_wanted, size);
     }
 
     fn status_lines(&mut self, out: &Out) -> Vec<String> {

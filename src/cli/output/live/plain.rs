@@ -1,11 +1,12 @@
 //! The records of a run as plain lines.
 
-use ostler_server::wire::{ClientRow, EventLine};
+use ostler_server::wire::{ClientRow, EventLine, OutputRow};
 
 use crate::cli::output::cells::{fit, fit_name, harmless_line, padded, width};
 use crate::cli::output::labels::short_id;
 use crate::cli::output::live::View;
 use crate::cli::output::live::model::{DisplayState, NodeModel, RunModel, text};
+use crate::cli::output::printed::output_lines;
 use crate::cli::output::terminal::{Out, style_of};
 use crate::cli::output::units::{clock_time, elapsed, now_ms, plural};
 use crate::cli::output::{credits, labels};
@@ -41,6 +42,12 @@ impl View for Plain {
         self.has_first_record |= line.kind == "run_opened";
         if let Some(text) = self.record_text(line, out) {
             out.line(format!("{}{text}", self.label));
+        }
+    }
+
+    fn output(&mut self, row: &OutputRow, out: &mut Out) {
+        for line in output_lines(row) {
+            out.line(format!("{}{} {line}", self.label, clock_time(row.line.at_ms)));
         }
     }
 

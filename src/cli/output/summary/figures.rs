@@ -1,4 +1,4 @@
-//! The figures of a run: nodes, rounds, makespan, reliability, cost.
+//! The figures of a run: nodes and cost; rounds, makespan and reliability.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use crate::cli::output::units::{elapsed, plural};
 
 const ROUNDS_MAX: usize = 20;
 
-pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+/// The nodes by state, and what the run has cost.
+pub(crate) fn cost_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let mut states: Vec<(&str, usize)> = Vec::new();
     let interrupted: BTreeSet<&String> = summary.interrupted.iter().collect();
     for (node, state) in &summary.nodes {
@@ -24,11 +25,26 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     }
     let states: Vec<String> =
         states.iter().map(|(state, count)| format!("{count} {}", labels::state(state))).collect();
+    let mut lines = vec![fit(&format!("  nodes          {}", states.join(", ")), page.columns)];
+    if summary.cost > 0 {
+        let budget = summary.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
+        let text = format!("  cost           {}{budget}", plural(summary.cost as usize, "credit"));
+        lines.push(fit(&text, page.columns));
+    }
+    if let Some(parent) = &summary.parent {
+        let text =
+            format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
+        lines.push(fit(&text, page.columns));
+    }
+    lines
+}
+
+/// Rounds, makespan and reliability.
+pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let attempts = format!("  ({})", plural(summary.dispatches as usize, "attempt"));
     let before = "  rounds         ";
     let rounds = rounds_text(&summary.rounds, &attempts, page.columns.saturating_sub(before.len()));
     let mut lines = vec![
-        fit(&format!("  nodes          {}", states.join(", ")), page.columns),
         fit(&format!("{before}{rounds}"), page.columns),
         fit(&makespan_text(summary), page.columns),
     ];
@@ -40,16 +56,6 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
             "  reliability    at least {:.3}; {:.3} if nodes err independently",
             bounds.always, bounds.independent
         );
-        lines.push(fit(&text, page.columns));
-    }
-    if summary.cost > 0 {
-        let budget = summary.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
-        let text = format!("  cost           {}{budget}", plural(summary.cost as usize, "credit"));
-        lines.push(fit(&text, page.columns));
-    }
-    if let Some(parent) = &summary.parent {
-        let text =
-            format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
         lines.push(fit(&text, page.columns));
     }
     lines

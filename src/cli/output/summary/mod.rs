@@ -12,7 +12,7 @@ use ostler_server::wire::{ClientRow, GraphNode, GraphView, Summary};
 
 use crate::cli::output::cells::{fit, fit_name, padded, visible, width};
 use crate::cli::output::labels::short_id;
-use crate::cli::output::summary::figures::figure_lines;
+use crate::cli::output::summary::figures::{cost_lines, figure_lines};
 use crate::cli::output::summary::outputs::{Output, content, output_lines};
 use crate::cli::output::summary::root_causes::root_cause_lines;
 use crate::cli::output::summary::waiting::waiting_lines;
@@ -66,9 +66,10 @@ pub(crate) fn layout(
     short: Option<&ClientRow>,
     graph: Option<&GraphView>,
     outputs: &[Output],
+    figures: bool,
 ) -> Vec<String> {
     let head = header_lines(page, summary);
-    let figures = figure_lines(page, summary);
+    let figures = [cost_lines(page, summary), if figures { figure_lines(page, summary) } else { Vec::new() }].concat();
     let mut left = page.rows.saturating_sub(head.len() + figures.len());
     let take = |lines: Vec<String>, left: &mut usize| {
         *left = left.saturating_sub(lines.iter().map(|line| page.rows_of(line)).sum());
@@ -93,11 +94,32 @@ pub(crate) fn layout(
         std::iter::once(std::mem::take(line)).chain(content)
     });
     let outputs: Vec<String> = outputs.collect();
-    [head, nodes, figures, culprits, waiting, outputs].concat()
+    [head, culprits, waiting, nodes, figures, outputs].concat()
+}
+
+/// Parts of a report that are shown on request only.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReportParts {
+    /// The states of all nodes, unless they were shown before.
+    pub(crate) nodes: bool,
+    /// Rounds, parallelism, critical path, reliability.
+    pub(crate) figures: bool,
+}
+
+/// The outcome: failed nodes are named although the outputs hold.
+fn outcome(summary: &Summary) -> String {
+    let word = summary.status.as_str();
+    match (summary.status, summary.failed()) {
+        (RunStatus::Succeeded | RunStatus::Concluded, failed @ 1..) => {
+            format!("{word}, {} failed", plural(failed, "node"))
+        }
+        _ => word.to_owned(),
+    }
 }
 
 pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
-    let word = summary.status.as_str();
+    let outcome = outcome(summary);
+    let word = outcome.as_str();
     let version = if summary.version > 1 { format!(", version {}", summary.version) } else { String::new() };
     let took = elapsed(summary.makespan_ms);
     let rest = width(word) + width(&version) + width(&summary.run) + width(&took) + 6;
@@ -106,7 +128,8 @@ pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     if rest + width(&plan) + width(&when) > page.columns {
         when = String::new();
     }
-    let (state, plan) = (page.out.styled(style_of(word), word), page.out.styled(Style::Bold, &plan));
+    let style = if word == summary.status.as_str() { style_of(word) } else { Style::Warning };
+    let (state, plan) = (page.out.styled(style, word), page.out.styled(Style::Bold, &plan));
     let mut lines = vec![format!("{state}  {plan}{version}  {}  {when}{took}", summary.run)];
     if let Some(reason) = &summary.reason {
         lines.push(fit(&format!("  {word}: {reason}"), page.columns));

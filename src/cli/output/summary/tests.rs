@@ -122,7 +122,7 @@ fn page_of(summary: &Summary, nodes_shown: bool) -> Vec<String> {
     let out = Out::new();
     let page = Page { out: &out, columns: 80, rows: ROWS_MIN };
     let graph = graph(summary);
-    let lines = layout(&page, summary, None, (!nodes_shown).then_some(&graph), &outputs);
+    let lines = layout(&page, summary, None, (!nodes_shown).then_some(&graph), &outputs, true);
     let rows: usize = lines.iter().map(|line| page.rows_of(line)).sum();
     assert!(rows <= ROWS_MIN, "{rows} rows: {lines:#?}");
     lines

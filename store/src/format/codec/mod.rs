@@ -104,9 +104,9 @@ pub(crate) fn decompressed_len(record: &[u8]) -> usize {
 
 /// Returns whether a record may change the tables of runs and accounts, by the kind alone.
 pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
-    // `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `HumanAnswer`, `Parked`, `Operator`, `RunClosed`, `Evaluated`,
-    // `Verdict`.
-    const KINDS: [u8; 10] = [0, 1, 6, 7, 9, 16, 17, 20, 26, 38];
+    // `RunOpened`, `RunRecovered`, `NodeTransition`, `AttemptResult`, `LateResult`, `HumanAnswer`, `Parked`, `Operator`,
+    // `RunClosed`, `Evaluated`, `Verdict`.
+    const KINDS: [u8; 11] = [0, 1, 4, 6, 7, 9, 16, 17, 20, 26, 38];
     Ok(KINDS.contains(&split(record)?.1))
 }
 

@@ -1,0 +1,66 @@
+//! Output of programs, kept line by line for people, and the trait [`OutputStore`]. No decision of the kernel depends on it.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{NodeId, RunId, Ticks};
+
+/// Maximum bytes of the text of an [`OutputLine`]; a longer line is split.
+pub const OUTPUT_LINE_BYTES_MAX: usize = 16 << 10;
+
+/// Maximum bytes of the output of a run that a store keeps; appending more is an error.
+pub const OUTPUT_RUN_BYTES_MAX: u64 = 64 << 20;
+
+/// The stream that a program printed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A line that an attempt printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputLine {
+    /// When the line ended, in milliseconds since the Unix epoch.
+    pub at_ms: Ticks,
+    /// The node.
+    pub node: NodeId,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// The stream.
+    pub stream: OutputStream,
+    /// The text without its line feed. Bytes that are not UTF-8 are replaced by U+FFFD.
+    pub text: String,
+    /// Bytes of the attempt's output that were left out before this line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // called by serde
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
+/// Keeps the output of runs as lines of JSON ([`OutputLine`]), one sequence of bytes a run.
+///
+/// The calls are short and may block for the time of a write to the page cache. Output is not synced: a power failure may lose
+/// its end, or leave a line that cannot be parsed, which readers skip.
+pub trait OutputStore: Send + Sync + 'static {
+    /// Appends whole lines, each with its line feed.
+    ///
+    /// # Errors
+    ///
+    /// The run has [`OUTPUT_RUN_BYTES_MAX`] already ([`io::ErrorKind::FileTooLarge`]), or the store cannot write.
+    fn append(&self, run: RunId, lines: &[u8]) -> io::Result<()>;
+
+    /// Returns at most `bytes_max` bytes from offset `after`; none at the end, and none for a run without output.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot read.
+    fn read(&self, run: RunId, after: u64, bytes_max: usize) -> io::Result<Vec<u8>>;
+}

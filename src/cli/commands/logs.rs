@@ -1,0 +1,114 @@
+//! `ostler logs`.
+
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{OutputRow, Summary};
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::{node_name, positive_integer, run_name};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::harmless_lines;
+use crate::cli::output::hints;
+use crate::cli::output::printed::{left_out, output_lines};
+use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::session::api_client::{ApiError, path_segment};
+use crate::cli::session::output_stream::OutputStream;
+use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// Only the output of this node, without its name before each line
+    #[arg(value_parser = node_name)]
+    node: Option<String>,
+    /// Only the output of this attempt of the node, from 1
+    #[arg(long, value_name = "NUMBER", requires = "node", allow_negative_numbers = true, value_parser = positive_integer)]
+    attempt: Option<NonZeroU64>,
+    /// Continue while the run executes
+    #[arg(short, long)]
+    follow: bool,
+}
+
+pub(crate) async fn logs(globals: &Globals, args: LogsArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let printed = print_output(&mut session, globals, &args, &mut out).await;
+    session.stop().await;
+    printed.map(|()| code::SUCCEEDED)
+}
+
+async fn print_output(
+    session: &mut Session,
+    globals: &Globals,
+    args: &LogsArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(&args.run))).await?;
+    let attempt = args.attempt.map(NonZeroU64::get);
+    let mut output = OutputStream::of(&summary.run, args.node.as_deref(), attempt);
+    let mut count = 0_u64;
+    for reconnects in 0.. {
+        match print_connected(session, globals, args, &mut output, &mut count, out).await {
+            Ok(()) => break,
+            // Whoever holds the data folder next has the output too.
+            Err(ApiError::ConnectionLost(_) | ApiError::NotSent(_)) if reconnects < RECONNECTS_MAX => {
+                session.reconnect(AccessMode::Read).await?;
+            }
+            Err(refused) => return Err(refused.into()),
+        }
+    }
+    if count == 0 && !globals.json {
+        let what = match (&args.node, attempt) {
+            (Some(node), Some(attempt)) => format!("attempt {attempt} of node {node}"),
+            (Some(node), None) => format!("node {node}"),
+            (None, _) => "no program of this run".to_owned(),
+        };
+        let printed = if args.node.is_some() { "printed nothing" } else { "printed anything" };
+        let show = hints::show(&summary.run);
+        status_line(format!("{what} {printed}; `{show}` shows the results of nodes"));
+    }
+    Ok(())
+}
+
+async fn print_connected(
+    session: &Session,
+    globals: &Globals,
+    args: &LogsArgs,
+    output: &mut OutputStream,
+    count: &mut u64,
+    out: &mut Out,
+) -> Result<(), ApiError> {
+    match args.follow && session.client.is_remote() {
+        true => output.connect(&session.client).await?,
+        false => output.connect_until_now(&session.client).await?,
+    }
+    while let Some(row) = output.next().await? {
+        *count += 1;
+        if globals.json {
+            out.json(&row);
+        } else if args.node.is_some() {
+            print_bare(&row, out);
+        } else {
+            output_lines(&row).iter().for_each(|line| out.line(line));
+        }
+        if out.is_closed() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Prints a line as the program did; at a terminal without control characters.
+fn print_bare(row: &OutputRow, out: &mut Out) {
+    if let Some(note) = left_out(&row.line) {
+        out.line(note);
+    }
+    match out.is_terminal() {
+        true => out.line(harmless_lines(&row.line.text)),
+        false => out.line(&row.line.text),
+    }
+}
