@@ -1,7 +1,7 @@
 //! Builds approval requests: the work of a node as the gate would allow it now.
 
 use ostler_kernel::event::{HumanRequestKind, RunOpened};
-use ostler_kernel::gate::{CallClass, Preview};
+use ostler_kernel::gate::{CallClass, Denial, Preview};
 use ostler_kernel::plan::{Node, TEST_TOOL, Tools};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{ApprovalRequest, ApprovalTest, AttemptInput, Run};
@@ -43,6 +43,20 @@ pub(crate) async fn shown(
         Ok(Preview { params, class }) => as_judged(shown, params.into_map(), class),
         Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
     }
+}
+
+/// The denial of a node's call, if the gate denies it already. `None` also if the call cannot be made up yet.
+pub(crate) async fn denial(
+    gatekeeper: &Gatekeeper,
+    results: &ResultStore,
+    opened: &RunOpened,
+    run: &Run,
+    node: &Node,
+) -> Option<Denial> {
+    let tool = node.tool.as_ref()?;
+    let results = results.needed(run, node).await.ok()?;
+    let Ok((AttemptInput::Params(params), _)) = run.attempt_input(node, &results) else { return None };
+    gatekeeper.preview(&Caller::of(opened), tool, params, node.impact).err()
 }
 
 /// The request of a node that is about to do the work.

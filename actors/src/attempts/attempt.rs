@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use ostler_kernel::contract::{BrokenRule, Test};
 use ostler_kernel::event::{Failure, Outcome, Output};
-use ostler_kernel::gate::Permit;
+use ostler_kernel::gate::{OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Rule, TEST_TOOL};
 use ostler_kernel::port::{CallContext, JSON, Tool};
@@ -110,7 +110,8 @@ async fn act(
             let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
             let workspace = Arc::clone(&caller.workspace);
             let attempt = Arc::<AttemptJournal>::clone(log);
-            let called = tool.call(permit, CallContext { workspace, timeout_ms, attempt });
+            let repeatable = node.reach().on_lost_result() != OnLostResult::InDoubt;
+            let called = tool.call(permit, CallContext { workspace, timeout_ms, repeatable, attempt });
             let called = log.watch(called).await;
             // The attempt may have returned its slot to wait.
             log.reclaim().await;

@@ -2,10 +2,12 @@
 
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::HumanRequestKind;
+use ostler_kernel::gate::Denial;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{NodeStatus, Operation, RunInput};
 
 use super::driver::RunDriver;
+use super::launch::Refusal;
 use crate::attempts::approval_request;
 use crate::base::error::RunError;
 use crate::messages::agent::{AskReply, PlannedChange, Request};
@@ -70,9 +72,24 @@ impl RunDriver {
         }
     }
 
-    /// Asks the question of a ready node, again if its approval was given for another call. Returns whether it asked.
+    /// Asks the question of a ready node, again if its approval was given for another call. A call that the gate denies is denied
+    /// at once. Returns whether it asked or denied.
     pub(super) async fn ask_person(&mut self, id: &NodeId) -> bool {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.approval_kind(id)) else { return false };
+        if ask == HumanRequestKind::Before {
+            let services = &self.services;
+            let denial = approval_request::denial(
+                &services.gatekeeper,
+                &services.results,
+                &self.opened,
+                &self.run,
+                node,
+            );
+            if let Some(denial) = Box::pin(denial).await {
+                self.deny(id, denial);
+                return true;
+            }
+        }
         // Boxed: otherwise this rare future enlarges the future of every message.
         let shown = Box::pin(approval_request::shown(
             &self.services.gatekeeper,
@@ -88,6 +105,13 @@ impl RunDriver {
         let asked = !events.is_empty();
         self.apply_effects(events);
         asked
+    }
+
+    fn deny(&mut self, id: &NodeId, denial: Denial) {
+        let events = self.within(|run, cx| run.start_denied(cx, id));
+        self.apply_effects(events);
+        let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
+        self.refuse(id, attempt, Refusal::Denied(denial));
     }
 
     /// Repeats open questions with a changed digest, after tools or the policy have changed.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
+use ostler_kernel::run::FailureCategory;
 use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, NoLog, Tool, ToolResult, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -31,7 +32,7 @@ pub const SHELL_FAILURE_BYTES: usize = 2 << 10;
 /// Runs a program in a process group of its own, in a folder of the workspace, with a minimal environment. At the program's end, or
 /// when the call is dropped, all descendants are killed. If the kernel supports it, the program may write only in the workspace, the
 /// temporary folder and the operator's additions; a program of impact 0 may write nowhere. An exit status outside `allow_status`
-/// (default: 0) is a failure.
+/// (default: 0) is a failure, which is transient if the call may be repeated.
 #[derive(Debug)]
 pub(super) struct ShellRun {
     spec: ToolSpec,
@@ -134,6 +135,7 @@ async fn run(params: Params, supervision: Supervision, observes: bool, context: 
     let Params { argv, cwd, stdin, allow_status } = params;
     let shown = argv.first().cloned().unwrap_or_default();
     let log = Arc::clone(&context.attempt);
+    let repeatable = context.repeatable;
     let place = off_runtime(move |_| {
         let workspace = Workspace::open(&context.workspace)?;
         let path = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
@@ -149,7 +151,12 @@ async fn run(params: Params, supervision: Supervision, observes: bool, context: 
         }
     }
     let Finished { status, stdout, stderr } = call.finish_with_progress(stdin, &*log).await?;
-    judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), &stdout, &stderr)
+    let judged = judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), &stdout, &stderr);
+    // The retries of the node apply, unless the program may have done a part of something that may not be repeated.
+    judged.map_err(|failure| match failure.category {
+        FailureCategory::Structural if repeatable => transient(failure.message),
+        _ => failure,
+    })
 }
 
 #[derive(Clone)]

@@ -9,7 +9,8 @@ use serde::{Serialize, Serializer};
 
 use super::diagnostic::Diagnostic;
 use super::pointer::{Origin, Pointer};
-use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings};
+use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings, TEST_TOOL};
+use crate::gate::OnLostResult;
 use crate::id::NodeId;
 
 /// A piece of advice about a valid plan.
@@ -45,11 +46,13 @@ pub enum AdviceCode {
     W07,
     /// A rule without a judge in this system.
     W08,
+    /// Retries of a program that may not be repeated.
+    W09,
 }
 
 impl AdviceCode {
     /// Every code, ascending.
-    pub const ALL: [AdviceCode; 7] = [
+    pub const ALL: [AdviceCode; 8] = [
         AdviceCode::W01,
         AdviceCode::W02,
         AdviceCode::W03,
@@ -57,6 +60,7 @@ impl AdviceCode {
         AdviceCode::W05,
         AdviceCode::W07,
         AdviceCode::W08,
+        AdviceCode::W09,
     ];
 
     /// The code as text, such as `W01`.
@@ -69,6 +73,7 @@ impl AdviceCode {
             AdviceCode::W05 => "W05",
             AdviceCode::W07 => "W07",
             AdviceCode::W08 => "W08",
+            AdviceCode::W09 => "W09",
         }
     }
 }
@@ -99,6 +104,7 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
         edges(plan, at, idle, &graph.sources[at], origin, &mut advice);
         rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), &mut advice);
         advice.extend(templates.check(plan, at, origin));
+        advice.extend(vain_retries(node, &origin.node(at)));
     }
     rules(Diagnostic::PLAN, &plan.contract, &origin.whole().key("contract"), &mut advice);
     shape(plan, &graph, &idle, &mut advice);
@@ -109,11 +115,12 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
 /// Returns, per node, the sources with neither their result nor their effect used by the node.
 ///
 /// Candidates of an `any_of`, sources over a terminal edge, control nodes, nodes with effects and people are
-/// awaited on purpose, so none of these edges is idle. A `human_approval` node uses every source, because the
+/// awaited on purpose, and a node with effects waits on purpose: a release waits for tests to pass. None of these edges is idle. A `human_approval` node uses every source, because the
 /// question follows the work.
 fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
     let idle = |(node, sources): (&Node, &[(usize, On)])| {
-        if node.join != Some(Join::AllOf) || node.is_control() || node.kind == Kind::HumanApproval {
+        let waits_on_purpose = node.is_control() || node.acts() || node.kind == Kind::HumanApproval;
+        if node.join != Some(Join::AllOf) || waits_on_purpose {
             return BTreeSet::new();
         }
         let used: BTreeSet<&NodeId> =
@@ -191,6 +198,23 @@ fn without_edges(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -
     let mut sources = sources.iter(); // in a valid plan one for each dependency
     node.deps.retain(|_| sources.next().is_none_or(|(source, _)| !idle.contains(source)));
     node
+}
+
+/// W09: a program that may not be repeated is never retried, whatever status it ends with.
+fn vain_retries(node: &Node, place: &Pointer) -> Option<Advice> {
+    let is_vain = node.tool.as_deref() == Some(TEST_TOOL)
+        && node.retries > 0
+        && node.reach().on_lost_result() == OnLostResult::InDoubt;
+    is_vain.then(|| Advice {
+        code: AdviceCode::W09,
+        node: node.id.to_string(),
+        pointer: place.key("retries").as_str().to_owned(),
+        detail: format!(
+            "retries: {} has no effect when the program fails, because it may have acted by then",
+            node.retries
+        ),
+        help: "add `idem: natural` if running it again does no harm, else remove `retries`".to_owned(),
+    })
 }
 
 fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice>) {

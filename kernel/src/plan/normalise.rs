@@ -122,6 +122,7 @@ impl NodeDraft {
             draft.complete(settings);
         }
         let idem = draft.idem.unwrap_or_default();
+        let retries = draft.retries.unwrap_or_else(|| settings.default_retries(draft.tool.as_deref(), idem));
         let mut node = Node {
             tests: None,
             kind: draft.kind.unwrap_or(match (&draft.tool, &draft.model) {
@@ -148,7 +149,7 @@ impl NodeDraft {
             idem,
             timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.ticks_per_second)),
             heartbeat_timeout: draft.heartbeat_timeout.map(|span| span.ticks(settings.ticks_per_second)),
-            retries: draft.retries.unwrap_or_else(|| (settings.retries)(idem)),
+            retries: retries,
             patches: draft.patches.unwrap_or(i64::from(draft.fallback.is_some())),
             approval: draft.approval.unwrap_or_default(),
             human_timeout: draft.human_timeout.map(|span| span.ticks(settings.ticks_per_second)),

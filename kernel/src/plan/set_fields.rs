@@ -79,7 +79,7 @@ fn reset_to_tool(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>) 
         node.idem = known.idem;
     }
     if fields.retries.is_none() {
-        node.retries = node.retries.min((settings.retries)(node.idem));
+        node.retries = node.retries.min(settings.default_retries(node.tool.as_deref(), node.idem));
     }
     if fields.contract.is_none() {
         let rule = |spec| Rule { method: Method::Schema, p: None, spec: Some(spec) };

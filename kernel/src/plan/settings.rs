@@ -40,6 +40,12 @@ pub struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
+    /// Default number of retries of a node. A program that ends with a status of failure mostly does so again, so its
+    /// retries are always said.
+    pub(crate) fn default_retries(&self, tool: Option<&str>, idem: Idempotency) -> i64 {
+        if tool == Some(TEST_TOOL) { 0 } else { (self.retries)(idem) }
+    }
+
     /// Virtual time in ticks, scripted outcomes, and tools known by name at most.
     pub fn simulation(overrides: PolicyDraft, tools: Option<&'a dyn Tools>) -> Settings<'a> {
         Settings {

@@ -37,6 +37,8 @@ pub struct CallContext {
     pub workspace: Arc<Path>,
     /// Time until the call is abandoned, from its start.
     pub timeout_ms: u64,
+    /// True if the call may be made again after a failure: it changes nothing, or its node says that a repetition is harmless.
+    pub repeatable: bool,
     /// The log of the attempt: heartbeats, progress and steps.
     pub attempt: Arc<dyn AttemptLog>,
 }
@@ -44,7 +46,7 @@ pub struct CallContext {
 impl CallContext {
     /// The environment of a call outside of any attempt: its log keeps nothing.
     pub fn without_log(workspace: Arc<Path>, timeout_ms: u64) -> CallContext {
-        CallContext { workspace, timeout_ms, attempt: Arc::new(NoLog) }
+        CallContext { workspace, timeout_ms, repeatable: false, attempt: Arc::new(NoLog) }
     }
 }
 

@@ -110,6 +110,18 @@ impl Run {
         decision.events
     }
 
+    /// Starts an attempt of a ready node whose call the gate denies: no approval could lead to it, so none is asked for. The
+    /// caller ends the attempt with the denial.
+    pub fn start_denied(&mut self, cx: &mut DecisionContext<'_>, node: &NodeId) -> Vec<Event> {
+        let mut decision = Decision::new(self, cx);
+        if let Some(at) = decision.run.position(node)
+            && decision.run.instances[at].status == NodeStatus::Ready
+        {
+            decision.start(at, None);
+        }
+        decision.events
+    }
+
     /// Goes once through the ready nodes in the order of (level, id): asks for approvals, and starts attempts while slots are
     /// free.
     pub fn dispatch(&mut self, cx: &mut DecisionContext<'_>) -> Vec<Event> {

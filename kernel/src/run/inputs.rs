@@ -22,7 +22,7 @@ pub enum AttemptInput {
     Aggregate {
         /// The template.
         template: String,
-        /// By id of the dependency: `state`, and `result` of an executed one.
+        /// By id of the dependency: `state`, and the `result` of an executed one, the `error` of any other.
         values: Map<String, Value>,
     },
 }
@@ -125,6 +125,10 @@ impl Run {
             let mut fate = json!({"state": instance.state().as_str()});
             if instance.status == NodeStatus::Executed {
                 fate["result"] = (*result(&dep.n)).clone();
+            } else {
+                let reason = || instance.reason.as_ref().map(ToString::to_string).unwrap_or_default();
+                let error = instance.failure_message().map_or_else(reason, str::to_owned);
+                fate["error"] = Value::from(error);
             }
             fates.insert(dep.n.to_string(), fate);
         }

@@ -98,14 +98,14 @@ struct MissingStep {
     known: Vec<String>,
 }
 
-/// Checks a path in an aggregator's template: each dependency has a `state` and, once executed, a `result`.
+/// Checks a path in an aggregator's template: each dependency has a `state`, and a `result` or an `error`.
 fn missing_in_dependency(plan: &Plan, results: &ResultSchemas<'_>, path: &str) -> Option<MissingStep> {
     let mut steps = path.split('.');
     let source = plan.node(&NodeId::from(steps.next()?))?;
     let step = steps.next()?;
     let rest: Vec<&str> = steps.collect();
     match step {
-        "state" => rest.first().map(|step| MissingStep { step: (*step).to_owned(), known: Vec::new() }),
+        "state" | "error" => rest.first().map(|step| MissingStep { step: (*step).to_owned(), known: Vec::new() }),
         // The result of a fallback has a contract of its own.
         "result" if source.fallback.is_some() => None,
         "result" => {
@@ -113,7 +113,8 @@ fn missing_in_dependency(plan: &Plan, results: &ResultSchemas<'_>, path: &str) -
             Some(MissingStep { step: end.segment, known: end.known })
         }
         _ => {
-            Some(MissingStep { step: step.to_owned(), known: ["state", "result"].map(str::to_owned).into() })
+            let known = ["state", "result", "error"].map(str::to_owned).into();
+            Some(MissingStep { step: step.to_owned(), known })
         }
     }
 }

@@ -8,7 +8,7 @@ macro_rules! page {
     };
 }
 
-const PAGES: [(&str, &str); 57] = [
+const PAGES: [(&str, &str); 58] = [
     page!("D00"),
     page!("D01"),
     page!("D02"),
@@ -60,6 +60,7 @@ const PAGES: [(&str, &str); 57] = [
     page!("W06"),
     page!("W07"),
     page!("W08"),
+    page!("W09"),
     page!("config"),
     page!("job"),
     page!("parameter"),

@@ -56,8 +56,12 @@ fn root_cause_line(page: &Page<'_>, cause: &RootCause, rows: usize) -> Vec<Strin
     let left = rows - reason.len();
     let mut reason = reason.into_iter();
     let first = format!("  {state} {node}: {}", reason.next().unwrap_or_default());
+    let further = further_lines(&what, left).into_iter().map(|line| fit(&format!("│ {line}"), below));
+    let further: Vec<String> = further.collect();
+    let left = left - further.len();
     let beside = [fix, help_page].into_iter().flatten().take(left).map(|line| fit(&line, below));
-    std::iter::once(first).chain(reason.chain(beside).map(|line| format!("{BELOW}{line}"))).collect()
+    let below = further.into_iter().chain(reason).chain(beside);
+    std::iter::once(first).chain(below.map(|line| format!("{BELOW}{line}"))).collect()
 }
 
 /// Wraps the reason and the lost nodes into at most `most` lines: the first has `first` columns, the others
@@ -81,6 +85,14 @@ fn reason_lines(reason: &str, lost: &str, first: usize, below: usize, most: usiz
     }
     lines
 }
+
+/// The last lines of a message behind its first: a program says why it failed at its end.
+fn further_lines(message: &str, most: usize) -> Vec<&str> {
+    let lines: Vec<&str> = message.lines().skip(1).filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(most.min(FURTHER_LINES_MAX))..].to_vec()
+}
+
+const FURTHER_LINES_MAX: usize = 4;
 
 const BELOW: &str = "    ";
 
