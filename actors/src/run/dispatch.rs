@@ -1,5 +1,6 @@
 //! From ready nodes to jobs in the run queue: which to queue, hold for credits, or offer again.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use ostler_kernel::event::Event;
@@ -29,7 +30,7 @@ impl RunDriver {
         self.queue.remove(node, || place(run, node));
     }
 
-    /// Sorts ready nodes anew after a plan version: it may have moved them to other levels.
+    /// Sorts ready nodes anew after a plan version: it may have changed what depends on them.
     pub(super) fn reorder(&mut self) {
         for node in self.queue.take_ready() {
             self.offer(&node);
@@ -210,7 +211,8 @@ impl RunDriver {
     }
 }
 
+/// The place of a node among the ready ones: where the plan's own slots bind, the critical path goes first, as in the run queue.
 fn place(run: &Run, node: &NodeId) -> Place {
     let graph = run.graph();
-    (graph.position(node).map_or(0, |at| graph.level[at]), node.clone())
+    (Reverse(graph.position(node).map_or(0, |at| graph.height[at])), node.clone())
 }

@@ -4,6 +4,7 @@
 //! limit admits the node, `queued` while its job is in the run queue, or `rejected` after the queue was full, until a
 //! timer offers it again.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 
 use ostler_kernel::id::NodeId;
@@ -25,8 +26,8 @@ pub(super) enum CreditWait {
     Reserve,
 }
 
-/// Place of a node in the order of dispatch: its level in the graph, then its id.
-pub(super) type Place = (u32, NodeId);
+/// Place of a node in the order of dispatch: the longest way to the end of the plan first, then its id.
+pub(super) type Place = (Reverse<u32>, NodeId);
 
 #[derive(Default)]
 pub(super) struct DispatchQueue {
@@ -149,13 +150,13 @@ mod tests {
 
     fn ready(nodes: &[(u32, &str)]) -> DispatchQueue {
         let mut queue = DispatchQueue::default();
-        nodes.iter().for_each(|(level, name)| queue.offer((*level, node(name)), false));
+        nodes.iter().for_each(|(height, name)| queue.offer((Reverse(*height), node(name)), false));
         queue
     }
 
     #[test]
-    fn nodes_are_queued_by_level_and_id_within_the_slot_limit() {
-        let mut queue = ready(&[(1, "c"), (0, "b"), (0, "a")]);
+    fn nodes_are_queued_by_the_way_to_the_end_and_id_within_the_slot_limit() {
+        let mut queue = ready(&[(0, "c"), (3, "b"), (3, "a")]);
         for expected in ["a", "b"] {
             let next = queue.next_ready(2).expect("a slot is free");
             assert_eq!(next, node(expected));
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn a_node_that_asks_a_person_is_prompted_and_not_queued() {
         let mut queue = DispatchQueue::default();
-        queue.offer((0, node("a")), true);
+        queue.offer((Reverse(0), node("a")), true);
         assert_eq!(queue.next_ready(8), None);
         assert_eq!(queue.next_prompt(), Some(node("a")));
         assert_eq!(queue.next_prompt(), None);
@@ -178,9 +179,9 @@ mod tests {
     #[test]
     fn a_removed_node_is_in_no_place() {
         let mut queue = ready(&[(0, "a")]);
-        queue.remove(&node("a"), || (0, node("a")));
+        queue.remove(&node("a"), || (Reverse(0), node("a")));
         queue.mark_queued(node("b"));
-        queue.remove(&node("b"), || (0, node("b")));
+        queue.remove(&node("b"), || (Reverse(0), node("b")));
         assert_eq!(queue.wanting_slots().count(), 0);
     }
 

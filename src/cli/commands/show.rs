@@ -70,11 +70,10 @@ async fn print(session: &mut Session, args: ShowArgs, format: Format, out: &mut 
             let page = Page::of(out);
             let lines = [
                 summary::header_lines(&page, &summary),
-                summary::node_lines(&page, &graph),
-                figures::cost_lines(&page, &summary),
-                figures::figure_lines(&page, &summary),
                 root_causes::root_cause_lines(&page, &summary, usize::MAX, usize::MAX),
                 waiting::waiting_lines(&page, &summary, short.as_ref(), usize::MAX),
+                summary::node_lines(&page, &graph),
+                figures::figure_lines(&page, &summary, true),
             ];
             out.line(lines.concat().join("\n"));
         }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
+use crate::cli::output::approval::short_digest;
 use crate::cli::output::labels::short_id;
 use crate::cli::output::terminal::Out;
 
@@ -120,7 +121,7 @@ fn insert_location(text: &str, place: &str) -> String {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DigestSource<'a> {
-    /// Shown here, with this digest.
+    /// With this digest; `ostler approvals` shows the content.
     Shown(&'a str),
     /// `ostler approve` shows the content at the terminal.
     AtTerminal,
@@ -129,8 +130,12 @@ pub(crate) enum DigestSource<'a> {
 }
 
 impl DigestSource<'_> {
-    pub(crate) fn on(out: &Out) -> DigestSource<'static> {
-        if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen }
+    pub(crate) fn on<'d>(out: &Out, digest: Option<&'d str>) -> DigestSource<'d> {
+        match digest {
+            _ if out.is_terminal() => DigestSource::AtTerminal,
+            Some(digest) => DigestSource::Shown(digest),
+            None => DigestSource::Unseen,
+        }
     }
 }
 
@@ -141,7 +146,7 @@ pub(crate) fn answer_commands(run: &str, node: &str, ask: &str, seen: DigestSour
         return ["--done FILE", "--redo", "--fail"].map(|how| command("resolve", &[run, node], how)).into();
     }
     let yes = match seen {
-        DigestSource::Shown(digest) => command("approve", &[run, node], &format!("--digest {digest}")),
+        DigestSource::Shown(digest) => command("approve", &[run, node], &format!("--digest {}", short_digest(digest))),
         DigestSource::AtTerminal => command("approve", &[run, node], ""),
         DigestSource::Unseen => command("approvals", &[], ""),
     };

@@ -21,7 +21,7 @@ pub(crate) async fn print_report(client: &Client, summary: &Summary, parts: Repo
     let page = Page::of(out);
     let short = short(client, summary).await;
     let shown = graph.as_ref().filter(|_| parts.nodes);
-    let lines = layout(&page, summary, short.as_ref(), shown, &outputs, parts.figures);
+    let lines = layout(&page, summary, short.as_ref(), shown, &outputs, parts.verbose);
     out.line(lines.join("\n"));
 }
 

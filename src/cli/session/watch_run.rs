@@ -138,7 +138,7 @@ pub(crate) async fn watch_one(
     if json {
         out.json(&summary);
     } else {
-        let shown = ReportParts { nodes: !view.has_shown_nodes(), figures: options.verbose };
+        let shown = ReportParts { nodes: !view.has_shown_nodes(), verbose: options.verbose };
         report::print_report(&session.client, &summary, shown, out).await;
     }
     Ok(WatchEnd::Settled(exit_code(&summary, options.strict)))

@@ -28,6 +28,9 @@ pub(crate) struct CheckArgs {
     /// Value of the plan parameter ${KEY}
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = key_value)]
     params: Vec<(String, String)>,
+    /// Add the reliability, even if nothing beyond schemas is checked
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     bounds: Bounds,
 }
@@ -79,7 +82,9 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     }
     let outputs: Vec<&str> = plan.outputs.iter().map(|id| id.as_str()).collect();
     out.line(format!("  outputs        {}", shortened(&outputs)));
-    out.line(format!("  reliability    {}", reliability(&stats)));
+    if args.verbose || stats.methods.keys().any(|method| *method != Method::Schema) {
+        out.line(format!("  reliability    {}", reliability(&stats)));
+    }
     Ok(code::SUCCEEDED)
 }
 

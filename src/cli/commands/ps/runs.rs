@@ -109,7 +109,6 @@ fn row(line: &RunLine) -> [Cell; 6] {
 /// Formats the table, each run with what it waits for. Commands are not cut.
 pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> Vec<String> {
     let columns = out.columns();
-    let seen = if out.is_terminal() { DigestSource::AtTerminal } else { DigestSource::Unseen };
     let rows: Vec<[Cell; 6]> = runs.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     let mut lines = vec![table.head()];
@@ -122,7 +121,7 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> 
         }
         lines.extend(line.blocked_by.as_deref().map(blocked_by_text));
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
-        lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, columns, seen)));
+        lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, out)));
     }
     lines
 }
@@ -144,7 +143,8 @@ fn suspended_lines(line: &RunLine, columns: usize) -> Vec<String> {
 }
 
 /// Formats a waiting node, and the commands that answer it.
-fn waiting_lines(run: &str, waiting: &Waiting, columns: usize, seen: DigestSource<'_>) -> Vec<String> {
+fn waiting_lines(run: &str, waiting: &Waiting, out: &Out) -> Vec<String> {
+    let (columns, seen) = (out.columns(), DigestSource::on(out, waiting.digest.as_deref()));
     let node = &waiting.node;
     let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
     let silence = waiting.deadline_ms.map(deadline_text).unwrap_or_default();

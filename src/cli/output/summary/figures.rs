@@ -12,8 +12,8 @@ use crate::cli::output::units::{elapsed, plural};
 
 const ROUNDS_MAX: usize = 20;
 
-/// The nodes by state, and what the run has cost.
-pub(crate) fn cost_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+/// The nodes by state, and what the run has cost; with `verbose`, the schedule and the reliability too.
+pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) -> Vec<String> {
     let mut states: Vec<(&str, usize)> = Vec::new();
     let interrupted: BTreeSet<&String> = summary.interrupted.iter().collect();
     for (node, state) in &summary.nodes {
@@ -31,16 +31,25 @@ pub(crate) fn cost_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
         let text = format!("  cost           {}{budget}", plural(summary.cost as usize, "credit"));
         lines.push(fit(&text, page.columns));
     }
+    // A bound of 1 says only that nothing beyond schemas was checked.
+    lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
     if let Some(parent) = &summary.parent {
         let text =
             format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
         lines.push(fit(&text, page.columns));
     }
+    if verbose {
+        lines.extend(schedule_lines(page, summary));
+    }
     lines
 }
 
+fn is_uncertain(summary: &Summary) -> bool {
+    summary.reliability.is_some_and(|bounds| bounds.always < 1.0)
+}
+
 /// Rounds, makespan and reliability.
-pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
+fn schedule_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let attempts = format!("  ({})", plural(summary.dispatches as usize, "attempt"));
     let before = "  rounds         ";
     let rounds = rounds_text(&summary.rounds, &attempts, page.columns.saturating_sub(before.len()));
@@ -48,17 +57,19 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
         fit(&format!("{before}{rounds}"), page.columns),
         fit(&makespan_text(summary), page.columns),
     ];
-    // A run without its outputs has no result to rely on.
-    if let (Some(bounds), Some(RunOutcome::Succeeded | RunOutcome::Concluded)) =
-        (summary.reliability, summary.outcome)
-    {
-        let text = format!(
-            "  reliability    at least {:.3}; {:.3} if nodes err independently",
-            bounds.always, bounds.independent
-        );
-        lines.push(fit(&text, page.columns));
-    }
+    lines.extend(reliability_line(page, summary));
     lines
+}
+
+/// The reliability of a result. A run without its outputs has none.
+fn reliability_line(page: &Page<'_>, summary: &Summary) -> Option<String> {
+    let has_result = matches!(summary.outcome, Some(RunOutcome::Succeeded | RunOutcome::Concluded));
+    let bounds = summary.reliability.filter(|_| has_result)?;
+    let text = format!(
+        "  reliability    at least {:.3}; {:.3} if nodes err independently",
+        bounds.always, bounds.independent
+    );
+    Some(fit(&text, page.columns))
 }
 
 /// Makespan, critical path and parallelism. Without measurable work, the parallelism is unknown.

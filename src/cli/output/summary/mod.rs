@@ -12,7 +12,7 @@ use ostler_server::wire::{ClientRow, GraphNode, GraphView, Summary};
 
 use crate::cli::output::cells::{fit, fit_name, padded, visible, width};
 use crate::cli::output::labels::short_id;
-use crate::cli::output::summary::figures::{cost_lines, figure_lines};
+use crate::cli::output::summary::figures::figure_lines;
 use crate::cli::output::summary::outputs::{Output, content, output_lines};
 use crate::cli::output::summary::root_causes::root_cause_lines;
 use crate::cli::output::summary::waiting::waiting_lines;
@@ -66,10 +66,10 @@ pub(crate) fn layout(
     short: Option<&ClientRow>,
     graph: Option<&GraphView>,
     outputs: &[Output],
-    figures: bool,
+    verbose: bool,
 ) -> Vec<String> {
     let head = header_lines(page, summary);
-    let figures = [cost_lines(page, summary), if figures { figure_lines(page, summary) } else { Vec::new() }].concat();
+    let figures = figure_lines(page, summary, verbose);
     let mut left = page.rows.saturating_sub(head.len() + figures.len());
     let take = |lines: Vec<String>, left: &mut usize| {
         *left = left.saturating_sub(lines.iter().map(|line| page.rows_of(line)).sum());
@@ -103,7 +103,7 @@ pub(crate) struct ReportParts {
     /// The states of all nodes, unless they were shown before.
     pub(crate) nodes: bool,
     /// Rounds, parallelism, critical path, reliability.
-    pub(crate) figures: bool,
+    pub(crate) verbose: bool,
 }
 
 /// The outcome: failed nodes are named although the outputs hold.

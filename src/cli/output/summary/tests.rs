@@ -250,7 +250,7 @@ fn work_that_takes_no_time_that_is_measured_has_no_parallelism() {
         (0, 12, 0, 0.0, "makespan       12 ms  critical path -  parallelism -"),
     ] {
         let summary = Summary { dispatches, makespan_ms, critical_path_ms, parallelism, ..base.clone() };
-        let lines = figure_lines(&Page { out: &Out::new(), columns: 80, rows: ROWS_MIN }, &summary);
+        let lines = figure_lines(&Page { out: &Out::new(), columns: 80, rows: ROWS_MIN }, &summary, true);
         assert!(lines.iter().any(|line| line.trim() == told), "{lines:#?}");
     }
 }
@@ -270,7 +270,7 @@ fn figures_fit_a_narrow_terminal() {
         ((0..400).collect(), 400, 24, "rounds         0, 1, …"),
     ] {
         let summary = Summary { rounds, dispatches, ..summary(&[("executed", 3)]) };
-        let lines = figure_lines(&Page { out: &Out::new(), columns, rows: ROWS_MIN }, &summary);
+        let lines = figure_lines(&Page { out: &Out::new(), columns, rows: ROWS_MIN }, &summary, true);
         assert!(lines.iter().any(|line| line.trim() == told), "{columns}: {lines:#?}");
         assert!(lines.iter().all(|line| width(line) <= columns), "{columns}: {lines:#?}");
     }

@@ -33,7 +33,10 @@ pub(crate) fn waiting_lines(
         let is_suspended = summary.status == RunStatus::Suspended;
         let answers = match summary.past || is_suspended || is_expired(waiting.deadline_ms) {
             true => Vec::new(),
-            false => answer_commands(&summary.run, &waiting.node, &waiting.ask, DigestSource::on(page.out)),
+            false => {
+                let seen = DigestSource::on(page.out, waiting.digest.as_deref());
+                answer_commands(&summary.run, &waiting.node, &waiting.ask, seen)
+            }
         };
         let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
         let needed = 1 + answers.iter().map(|answer| page.rows_of(answer)).sum::<usize>();
