@@ -21,7 +21,7 @@ use ostler_kernel::port::{
     BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{FailureCategory, RunOutcome, RunStatus};
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use serde_json::{Map, Value, json};
 
 async fn row(system: &System, client: &str) -> ClientRow {

@@ -139,7 +139,7 @@ mod tests {
     use ostler_kernel::json::Json;
     use ostler_kernel::port::{Seq, StreamBatch, StreamId};
     use ostler_kernel::run::RunOutcome;
-    use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
+    use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 
     use super::*;
     use crate::metrics::Seen;

@@ -13,7 +13,7 @@ use ostler_kernel::port::{
     BoxFuture, CallContext, RunRowStatus, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{Canceller, Operation, RunStatus};
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use serde_json::{Map, Value, json};
 
 use crate::api::system::ask;

@@ -11,7 +11,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, Seq, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::RunStatus;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use ostler_supervisor::ChildState;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;

@@ -7,7 +7,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::pipeline::{OnFailure, PipelineSpec, StageSpec};
 use ostler_kernel::port::Journal;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use ostler_supervisor::ChildRef;
 use serde_json::{Value, json};
 

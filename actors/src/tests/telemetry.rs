@@ -13,7 +13,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::FailureCategory;
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

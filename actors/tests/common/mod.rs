@@ -23,7 +23,7 @@ use ostler_kernel::port::{
     RunRow, Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{Planner, StaticPlanner};
-use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, MemoryOutput};
+use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
