@@ -23,14 +23,14 @@ use crate::{run_lookup, streaming};
 enum Until {
     /// A state in which nothing goes on.
     Settled,
-    /// The present last line.
+    /// The present end.
     Now,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutputQuery {
-    /// The `seq` of the last line seen.
+    /// The `seq` of the last row seen.
     after: Option<u64>,
     until: Option<Until>,
     node: Option<NodeId>,
@@ -89,7 +89,7 @@ impl Follow {
             if let Some(row) = self.read.pop_front() {
                 return Ok(Some(row));
             }
-            // Marked as seen before the lines are read, so that no line is missed.
+            // Marked as seen before the output is read, so that none is missed.
             self.changes.borrow_and_update();
             if self.fill()? {
                 continue;
@@ -107,16 +107,16 @@ impl Follow {
         }
     }
 
-    /// Reads further lines; false at the end.
+    /// Reads further output; false at the end.
     fn fill(&mut self) -> Result<bool, RunError> {
         let page = self.system.program_output(self.run, self.after)?;
         let Some((after, _)) = page.last() else { return Ok(false) };
         self.after = *after;
-        for (seq, line) in page {
-            let is_wanted = self.node.as_ref().is_none_or(|node| *node == line.node)
-                && self.attempt.is_none_or(|attempt| attempt == u64::from(line.attempt));
+        for (seq, chunk) in page {
+            let is_wanted = self.node.as_ref().is_none_or(|node| *node == chunk.node)
+                && self.attempt.is_none_or(|attempt| attempt == u64::from(chunk.attempt));
             if is_wanted {
-                self.read.push_back(OutputRow::new(self.run, seq, line));
+                self.read.push_back(OutputRow::new(self.run, seq, chunk));
             }
         }
         Ok(true)

@@ -78,7 +78,7 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let world = world();
     let run = waiting(&world, "write");
     let run = run.says("beside  executed").says("waits put: approval to start");
-    run.says("after depends on it").says("    ostler approvals\n    ostler reject ");
+    run.says("after depends on it").says("    ostler approve ").says("--digest b3:").says("    ostler reject ");
     assert_eq!(world.work("out.txt"), "", "nothing is done before the yes");
     let asked = question(&world);
     assert_eq!(asked["params"], json!({"path": "out.txt", "mode": "create", "text": "hello"}));
@@ -329,7 +329,7 @@ fn a_run_that_was_left_at_a_question_is_queued_while_other_nodes_of_it_could_go_
     run.signal("INT");
     run.end().exits(130);
     assert_eq!(summary(&world)["status"], "queued");
-    world.ostler("show @last").exits(0).says("    ostler approvals\n").says("not executing: ostler resume");
+    world.ostler("show @last").exits(0).says("    ostler approve ").says("not executing: ostler resume");
 }
 
 #[test]
@@ -422,4 +422,29 @@ fn what_is_said_may_begin_with_a_dash() {
         world.ostler(line).exits(2).complains("yet: no data folder at");
     }
     world.ostler("interject @last --within 5m").exits(2).complains("<TEXT>");
+}
+
+#[test]
+fn a_call_that_would_be_denied_anyway_is_denied_without_a_question() {
+    let world = World::new();
+    let plan = "id: p\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [touch, made]}, approval: before, human_timeout: 1h}\n";
+    world.file("p.yaml", plan);
+    world.ostler("check p.yaml").exits(0).says("impact 2 is above --intent 1");
+    let run = world.ostler("run p.yaml --workspace work").exits(1);
+    run.says("IMPACT_OVER_INTENT").says("run it with --intent 2");
+    assert_eq!(world.work("made"), "");
+    world.ostler("run p.yaml --workspace work --intent 2").exits(3).says("approve ").says("--digest b3:");
+    assert!(!world.path().join("work/made").exists());
+}
+
+#[test]
+fn an_approval_succeeds_though_another_one_waits() {
+    let world = World::new();
+    let node = |id: &str| {
+        format!("  - {{id: {id}, kind: human_approval, params: {{question: ok?}}, human_timeout: 1h}}\n")
+    };
+    world.file("two.yaml", &format!("id: two\nnodes:\n{}{}", node("a"), node("b")));
+    let run = world.ostler("run two.yaml --workspace work").exits(3);
+    let line = run.out.lines().find(|line| line.contains("ostler approve") && line.contains(" a ")).unwrap();
+    world.ostler(line.trim().trim_start_matches("ostler ")).exits(0).says("waits b");
 }

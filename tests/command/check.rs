@@ -71,7 +71,6 @@ fn check_of_a_valid_plan_shows_its_facts() {
           impact         0 (observe)
           tools          fs.list, text.search
           outputs        report
-          reliability    at least 1.000; 1.000 if nodes err independently (nodes by method: schema 3)
     "#]]
     .assert_eq(&world.ostler("check report.yaml").exits(0).out);
     let lines = world.ostler("check report.yaml --json").exits(0).lines();

@@ -13,6 +13,7 @@ mod damage;
 mod escapes;
 mod heartbeats;
 mod kill;
+mod logs;
 mod long_run;
 mod market;
 mod metrics;

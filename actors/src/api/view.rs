@@ -171,7 +171,7 @@ impl System {
         Ok(EventCursor::new(journal, StreamId::run(&row.client, run), after))
     }
 
-    /// Lines that programs of a run printed, each with the offset behind it, from the offset `after`; none at the end.
+    /// Output of the programs of a run in chunks, each with the offset behind it, from the offset `after`; none at the end.
     pub fn program_output(&self, run: RunId, after: u64) -> Result<OutputPage, RunError> {
         let run = self.row(run)?.run;
         self.services.executor.output.read(run, after).map_err(|error| RunError::Output(error.to_string()))

@@ -19,7 +19,7 @@ use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::output::OutputLines;
+use self::output::AttemptOutput;
 use self::steps::Steps;
 use crate::attempts::executor::Executor;
 use crate::base::lock::lock;
@@ -57,7 +57,7 @@ pub(crate) struct AttemptJournal {
     lulls: Notify,
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
-    output: Mutex<Option<Box<OutputLines>>>,
+    output: Mutex<Option<Box<AttemptOutput>>>,
     /// Time without disk space for a result, or without a slot.
     pub(crate) waited: Arc<PausedTime>,
 }
@@ -219,8 +219,8 @@ impl AttemptJournal {
         }
         self.write();
         self.over.store(true, Ordering::SeqCst);
-        if let Some(lines) = lock(&self.output).take() {
-            self.executor.output.append(self.site.run, &lines.finish(self.executor.journal.now()));
+        if let Some(output) = lock(&self.output).take() {
+            self.executor.output.append(self.site.run, &output.finish(self.executor.journal.now()));
         }
         if let Some(notes) = self.notes.get().filter(|_| done) {
             notes.forget(&self.site.of);

@@ -135,7 +135,11 @@ impl ProcessGroup {
     }
 
     /// Writes the input, reads the output, which the log keeps too, and waits for the end. Dropping the future kills the program.
-    pub(super) async fn finish(self, input: Option<String>, log: &dyn AttemptLog) -> Result<Finished, Failure> {
+    pub(super) async fn finish(
+        self,
+        input: Option<String>,
+        log: &dyn AttemptLog,
+    ) -> Result<Finished, Failure> {
         let ProcessGroup { leader: _leader, mut ended, stdin, stdout, stderr } = self;
         let pipe = |error| crash(format!("cannot open the pipes of the program: {error}"));
         let stdin = stdin.map(ChildStdin::from_std).transpose().map_err(pipe)?;
@@ -143,10 +147,15 @@ impl ProcessGroup {
         let stderr = ChildStderr::from_std(stderr).map_err(pipe)?;
         let (mut out, mut err) = (OutputBuffer::default(), OutputBuffer::default());
         let status = {
-            let talk = async { {
-                let (out, err) = (out.drain(stdout, OutputStream::Stdout, log), err.drain(stderr, OutputStream::Stderr, log));
-                tokio::join!(feed(stdin, input), out, err)
-            } };
+            let talk = async {
+                {
+                    let (out, err) = (
+                        out.drain(stdout, OutputStream::Stdout, log),
+                        err.drain(stderr, OutputStream::Stderr, log),
+                    );
+                    tokio::join!(feed(stdin, input), out, err)
+                }
+            };
             let mut talk = std::pin::pin!(talk);
             let status = tokio::select! {
                 status = &mut ended => {
@@ -278,7 +287,12 @@ struct OutputBuffer {
 }
 
 impl OutputBuffer {
-    async fn drain(&mut self, mut output: impl AsyncRead + Unpin, stream: OutputStream, log: &dyn AttemptLog) {
+    async fn drain(
+        &mut self,
+        mut output: impl AsyncRead + Unpin,
+        stream: OutputStream,
+        log: &dyn AttemptLog,
+    ) {
         let mut piece = vec![0; 64 << 10];
         // A read error counts as the end.
         while let Ok(length @ 1..) = output.read(&mut piece).await {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
-use ostler_kernel::run::FailureCategory;
 use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, NoLog, Tool, ToolResult, ToolSpec};
+use ostler_kernel::run::FailureCategory;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

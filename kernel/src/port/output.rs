@@ -1,4 +1,4 @@
-//! Output of programs, kept line by line for people, and the trait [`OutputStore`]. No decision of the kernel depends on it.
+//! Output of programs, kept for people, and the trait [`OutputStore`]. No decision of the kernel depends on it.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{NodeId, RunId, Ticks};
 
-/// Maximum bytes of the text of an [`OutputLine`]; a longer line is split.
-pub const OUTPUT_LINE_BYTES_MAX: usize = 16 << 10;
+/// Maximum bytes of the text of an [`OutputChunk`]. A longer line is split.
+pub const OUTPUT_CHUNK_BYTES_MAX: usize = 16 << 10;
 
 /// Maximum bytes of the output of a run that a store keeps; appending more is an error.
 pub const OUTPUT_RUN_BYTES_MAX: u64 = 64 << 20;
@@ -22,10 +22,10 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// A line that an attempt printed.
+/// Whole lines that an attempt printed at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputLine {
-    /// When the line ended, in milliseconds since the Unix epoch.
+pub struct OutputChunk {
+    /// Time of the output in milliseconds since the Unix epoch.
     pub at_ms: Ticks,
     /// The node.
     pub node: NodeId,
@@ -33,9 +33,9 @@ pub struct OutputLine {
     pub attempt: u32,
     /// The stream.
     pub stream: OutputStream,
-    /// The text without its line feed. Bytes that are not UTF-8 are replaced by U+FFFD.
+    /// The lines, separated by line feeds. Bytes that are not UTF-8 are replaced by U+FFFD.
     pub text: String,
-    /// Bytes of the attempt's output that were left out before this line.
+    /// Bytes of the attempt's output that were left out before these lines.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
 }
@@ -45,17 +45,18 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// Keeps the output of runs as lines of JSON ([`OutputLine`]), one sequence of bytes a run.
+/// Keeps the output of runs as chunks in lines of JSON ([`OutputChunk`]), one sequence of bytes a run.
 ///
 /// The calls are short and may block for the time of a write to the page cache. Output is not synced: a power failure may lose
 /// its end, or leave a line that cannot be parsed, which readers skip.
 pub trait OutputStore: Send + Sync + 'static {
-    /// Appends whole lines, each with its line feed.
+    /// Appends chunks, each a line of JSON with its line feed.
     ///
     /// # Errors
     ///
-    /// The run has [`OUTPUT_RUN_BYTES_MAX`] already ([`io::ErrorKind::FileTooLarge`]), or the store cannot write.
-    fn append(&self, run: RunId, lines: &[u8]) -> io::Result<()>;
+    /// The run has [`OUTPUT_RUN_BYTES_MAX`] already ([`io::ErrorKind::FileTooLarge`]), the disk is nearly full
+    /// ([`io::ErrorKind::StorageFull`]: records and results need the rest), or the store cannot write.
+    fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()>;
 
     /// Returns at most `bytes_max` bytes from offset `after`; none at the end, and none for a run without output.
     ///

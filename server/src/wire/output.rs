@@ -1,26 +1,26 @@
 //! Output of programs.
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::OutputLine;
+use ostler_kernel::port::OutputChunk;
 use serde::{Deserialize, Serialize};
 
-/// A line that a program printed: a line of `logs --json`.
+/// Lines that a program printed at once: a line of `logs --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputRow {
     /// `output`.
     #[serde(rename = "type")]
     pub row_type: String,
-    /// Place behind the line, to go on from with `after`.
+    /// Place behind the lines, to go on from with `after`.
     pub seq: u64,
     /// The run as a UUID.
     pub run: String,
     /// Node, attempt, stream, time and text.
     #[serde(flatten)]
-    pub line: OutputLine,
+    pub chunk: OutputChunk,
 }
 
 impl OutputRow {
-    pub(crate) fn new(run: RunId, seq: u64, line: OutputLine) -> OutputRow {
-        OutputRow { row_type: "output".to_owned(), seq, run: run.to_string(), line }
+    pub(crate) fn new(run: RunId, seq: u64, chunk: OutputChunk) -> OutputRow {
+        OutputRow { row_type: "output".to_owned(), seq, run: run.to_string(), chunk }
     }
 }

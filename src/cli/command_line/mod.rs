@@ -9,8 +9,8 @@ use ostler_server::wire::Decision;
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, cancel, check, checkpoint, client, complete, completions, credit,
-    doctor, evaluate, events, gc, help, interject, logs, man, market, pipeline, ps, release, resolve, resume, run,
-    show, simulate, skip, spawn, top,
+    doctor, evaluate, events, gc, help, interject, logs, man, market, pipeline, ps, release, resolve, resume,
+    run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 

@@ -1,4 +1,4 @@
-//! Suggestions for a mistyped command.
+//! Suggestions for a mistyped command, and for a word of another tool.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
@@ -9,33 +9,157 @@ use crate::cli::command_line::root_command;
 /// Limit on pairs of letters compared to find the intended command.
 const LETTERS_COMPARED_MAX: usize = 100_000;
 
-/// Mistaken subcommands of `client`, and the commands for these tasks.
-const CLIENT_LIST_WORDS: [&str; 4] = ["ls", "list", "ps", "show"];
+/// Words that other tools use, and what does the same here. The first command says which list a word belongs to: "" is `ostler`
+/// itself, others are commands with subcommands or options.
+const MEANINGS: [(&str, &[&str], &str); 15] = [
+    (
+        "",
+        &["list", "ls", "status", "jobs", "runs", "top-runs"],
+        "`ostler ps` lists runs, `ostler show RUN` shows one",
+    ),
+    (
+        "",
+        &["log", "output", "tail"],
+        "`ostler logs RUN [NODE]` prints what programs printed, `ostler events RUN` the records",
+    ),
+    (
+        "",
+        &["validate", "lint", "verify", "plan", "dry-run", "test"],
+        "`ostler check PLAN` judges a plan without running it",
+    ),
+    ("", &["ask", "start", "exec", "execute", "submit", "apply", "up"], "`ostler run PLAN` runs a plan"),
+    (
+        "",
+        &["stop", "kill", "abort", "rm", "down"],
+        "`ostler cancel RUN` ends a run, `ostler checkpoint RUN` suspends it",
+    ),
+    ("", &["pause", "suspend"], "`ostler checkpoint RUN` suspends a run until `ostler resume RUN`"),
+    ("", &["continue", "restart", "retry", "recover"], "`ostler resume RUN` continues a run"),
+    (
+        "",
+        &["delete", "clean", "prune", "purge"],
+        "`ostler gc` lists runs past their retention, `ostler gc --apply` removes them",
+    ),
+    (
+        "",
+        &["inspect", "describe", "get", "info"],
+        "`ostler show RUN` shows a run, `ostler artifact RUN/NODE` a result",
+    ),
+    (
+        "",
+        &["serve", "server", "daemon", "worker"],
+        "none is needed: `ostler run PLAN` executes the plan itself",
+    ),
+    ("", &["init", "new"], "none is needed: `ostler run PLAN` makes its data folder"),
+    (
+        "",
+        &["repair", "fsck", "diagnose"],
+        "`ostler doctor` checks the data folder, `ostler doctor --repair` mends it",
+    ),
+    (
+        "client",
+        &["ls", "list", "ps", "show"],
+        "`ostler ps --clients` lists clients, `ostler credit CLIENT` shows one",
+    ),
+    (
+        "run",
+        &["--dry-run", "--check", "--plan-only", "-n"],
+        "`ostler check PLAN` judges a plan without running it",
+    ),
+    (
+        "run",
+        &["--detach", "-d", "--background"],
+        "a shell runs it in the background: `ostler run PLAN &`; a second terminal follows it",
+    ),
+];
 
-const CLIENT_LIST_COMMANDS: &str = "`ostler ps --clients` lists clients, `ostler credit CLIENT` shows one";
+/// Adds the likely intended command to the error. Clap counts two swapped letters as two errors, too many in a short word, and
+/// knows no meanings.
+pub(crate) fn with_suggestion(error: clap::Error) -> clap::Error {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    suggest(error, &words)
+}
 
-/// Adds the likely intended command to the error. Clap counts two swapped letters as two errors, too many
-/// in a short word.
-pub(crate) fn with_suggestion(mut error: clap::Error) -> clap::Error {
-    let name = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
-    {
-        (Some(ContextValue::String(name)), None) => name.clone(),
-        _ => return error,
-    };
+fn suggest(mut error: clap::Error, words: &[String]) -> clap::Error {
+    let unknown = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].into_iter().find_map(|kind| {
+        let Some(ContextValue::String(name)) = error.get(kind) else { return None };
+        Some((kind, name.clone()))
+    });
+    let Some((kind, name)) = unknown else { return error };
     let root = root_command();
     // Only siblings of the mistyped command are candidates.
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let at = words.iter().position(|word| *word == name).unwrap_or(0);
+    let at = words.iter().position(|word| *word == name).unwrap_or(words.len());
     let mut before = words[..at].iter().skip(1).filter_map(|word| root.find_subcommand(word));
-    let among = before.find(|before| before.has_subcommands()).unwrap_or(&root);
-    let known = among.get_subcommands().filter(|known| !known.is_hide_set());
-    let candidate = nearest(&name, known.map(clap::Command::get_name), &mut LETTERS_COMPARED_MAX.clone());
-    if among.get_name() == "client" && CLIENT_LIST_WORDS.contains(&name.as_str()) {
-        let suggestions = ContextValue::StyledStrs(vec![StyledStr::from(CLIENT_LIST_COMMANDS)]);
-        error.insert(ContextKind::Suggested, suggestions);
-    } else if let Some(candidate) = candidate {
-        let candidate = ContextValue::Strings(vec![candidate.to_owned()]);
-        error.insert(ContextKind::SuggestedSubcommand, candidate);
+    let among = before.find(|before| kind == ContextKind::InvalidArg || before.has_subcommands());
+    let place = among.map_or("", clap::Command::get_name);
+    let meant = MEANINGS.iter().find(|(of, words, _)| *of == place && words.contains(&name.as_str()));
+    if let Some((.., meaning)) = meant {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(*meaning)]));
+    } else if kind == ContextKind::InvalidSubcommand {
+        let known = among.unwrap_or(&root).get_subcommands().filter(|known| !known.is_hide_set());
+        let names = known.map(clap::Command::get_name);
+        error.remove(ContextKind::SuggestedSubcommand);
+        if let Some(candidate) = nearest(&name, names, &mut LETTERS_COMPARED_MAX.clone()) {
+            let candidate = ContextValue::Strings(vec![candidate.to_owned()]);
+            error.insert(ContextKind::SuggestedSubcommand, candidate);
+        }
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error for a command line, without its usage.
+    fn said(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = root_command().try_get_matches_from(&words).unwrap_err();
+        let text = suggest(error, &words).to_string();
+        text.split("\nUsage").next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn an_unknown_word_suggests_what_does_the_same() {
+        for (line, suggested) in [
+            ("ostler list", "ostler ps"),
+            ("ostler status", "ostler ps"),
+            ("ostler log", "ostler logs RUN"),
+            ("ostler validate p.yaml", "ostler check PLAN"),
+            ("ostler ask what", "ostler run PLAN"),
+            ("ostler stop", "ostler cancel RUN"),
+            ("ostler run --dry-run p.yaml", "ostler check PLAN"),
+            ("ostler client ls", "ostler ps --clients"),
+            ("ostler chekc", "'check'"),
+            ("ostler artifcat", "'artifact'"),
+            ("ostler run --intnet 2 p.yaml", "'--intent'"),
+        ] {
+            let said = said(line);
+            assert!(said.contains(suggested), "{line}: {said}");
+            assert!(!said.contains("skip"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn nothing_far_and_nothing_hidden_is_suggested() {
+        for line in ["ostler xyz", "ostler frobnicate", "ostler q"] {
+            assert!(!said(line).contains("tip:"), "{line}: {}", said(line));
+        }
+        assert!(!said("ostler complet").contains("'complete'"), "{}", said("ostler complet"));
+    }
+
+    #[test]
+    fn no_meaning_is_given_to_a_command_and_each_names_commands_that_exist() {
+        let root = root_command();
+        for (place, words, meaning) in MEANINGS {
+            let among = if place.is_empty() { &root } else { root.find_subcommand(place).unwrap() };
+            assert!(words.iter().all(|word| among.find_subcommand(word).is_none()), "{words:?}");
+            let named = meaning.split("`ostler ").skip(1).map(|rest| rest.split([' ', '`']).next().unwrap());
+            for command in named {
+                assert!(root.find_subcommand(command).is_some(), "{meaning}: {command}");
+            }
+        }
+    }
 }

@@ -19,7 +19,9 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::units::clock_time;
 use crate::cli::output::{credits, hints};
 use crate::cli::session::api_client::path_segment;
-use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, follow_until, stream_events};
+use crate::cli::session::follow::{
+    Display, FollowMode, JsonLines, connection_lost, follow_until, stream_events,
+};
 use crate::cli::session::{AccessMode, Session, report};
 
 #[derive(Debug, Args)]

@@ -102,13 +102,13 @@ async fn print_connected(
     Ok(())
 }
 
-/// Prints a line as the program did; at a terminal without control characters.
+/// Prints lines as the program did; at a terminal without control characters.
 fn print_bare(row: &OutputRow, out: &mut Out) {
-    if let Some(note) = left_out(&row.line) {
+    if let Some(note) = left_out(&row.chunk) {
         out.line(note);
     }
     match out.is_terminal() {
-        true => out.line(harmless_lines(&row.line.text)),
-        false => out.line(&row.line.text),
+        true => out.line(harmless_lines(&row.chunk.text)),
+        false => out.line(&row.chunk.text),
     }
 }

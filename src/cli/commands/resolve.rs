@@ -9,9 +9,9 @@ use ostler_server::wire::{Resolution, ResolveRequest, RunRef};
 use serde_json::Value;
 
 use crate::cli::arguments::Globals;
-use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::signals::Signals;

@@ -44,7 +44,9 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
-    let Some(run) = args.run else { return resume_all(session, globals, args.watch, &mut signals, &mut out).await };
+    let Some(run) = args.run else {
+        return resume_all(session, globals, args.watch, &mut signals, &mut out).await;
+    };
     let before = match session.summary(&run).await {
         Ok(summary) => summary,
         Err(failure) => return session.stop_with(failure).await,

@@ -11,8 +11,8 @@ use ostler_server::wire::{RunRef, SubmitRequest};
 
 use crate::cli::arguments::bounds::Bounds;
 use crate::cli::arguments::metrics::MetricsOption;
-use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::values::positive_integer;
+use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::{Globals, bounds, plan};
 use crate::cli::exit::Failure;
 use crate::cli::output::findings;

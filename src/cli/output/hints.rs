@@ -146,7 +146,9 @@ pub(crate) fn answer_commands(run: &str, node: &str, ask: &str, seen: DigestSour
         return ["--done FILE", "--redo", "--fail"].map(|how| command("resolve", &[run, node], how)).into();
     }
     let yes = match seen {
-        DigestSource::Shown(digest) => command("approve", &[run, node], &format!("--digest {}", short_digest(digest))),
+        DigestSource::Shown(digest) => {
+            command("approve", &[run, node], &format!("--digest {}", short_digest(digest)))
+        }
         DigestSource::AtTerminal => command("approve", &[run, node], ""),
         DigestSource::Unseen => command("approvals", &[], ""),
     };

@@ -72,7 +72,7 @@ pub(crate) async fn follow_until(
                     false => {
                         display.prompt = None;
                         stream_events(&session.client, &path, after, "now", display).await
-                    },
+                    }
                 };
             }
         }
@@ -196,7 +196,7 @@ pub(crate) async fn stream_events(
     Ok(())
 }
 
-/// The next line of output; never returns without one. A lost connection ends the records too, which is reported.
+/// The next row of output; never returns without one. A lost connection ends the records too, which is reported.
 async fn output_row(output: &mut Option<&mut OutputStream>) -> OutputRow {
     if let Some(output) = output
         && let Ok(Some(row)) = output.next().await

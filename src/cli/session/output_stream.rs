@@ -9,7 +9,7 @@ use ostler_server::wire::OutputRow;
 
 use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_segment};
 
-/// Maximum bytes of one line as JSON.
+/// Maximum bytes of one row as JSON.
 const ROW_BYTES_MAX: usize = 1 << 20;
 
 /// A place in the output of a run. Connecting again goes on from there.
@@ -51,7 +51,7 @@ impl OutputStream {
         Ok(())
     }
 
-    /// The next line; `None` at the end. Dropping the future loses nothing.
+    /// The next row; `None` at the end. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<OutputRow>, ApiError> {
         let lost = || ApiError::ConnectionLost(CONNECTION_LOST.to_owned());
         loop {

@@ -13,8 +13,8 @@ use ostler_kernel::id::{Digest, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, ArtifactError};
 
-use crate::disk::is_full;
 use crate::disk::safe_open::{make_folder, open_regular, sync_folder};
+use crate::disk::{free_bytes, is_full};
 
 /// Content size from which free space is checked before writing, in bytes.
 const LARGE_BYTES: u64 = 256 * 1024;
@@ -152,12 +152,8 @@ impl ArtifactFiles {
         if bytes < LARGE_BYTES {
             return Ok(());
         }
-        // Some file systems report no sizes.
-        let Ok(disk) = rustix::fs::statvfs(&self.root) else { return Ok(()) };
-        // Blocks reserved for root count for root alone.
-        let free = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
-        let is_reported = disk.f_blocks > 0;
-        match is_reported && free.saturating_mul(disk.f_frsize) < bytes.saturating_add(FREE_BYTES_MIN) {
+        let needed = bytes.saturating_add(FREE_BYTES_MIN);
+        match free_bytes(&self.root).is_some_and(|free| free < needed) {
             true => Err(ErrorKind::StorageFull.into()),
             false => Ok(()),
         }

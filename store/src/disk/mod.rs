@@ -8,6 +8,7 @@ pub(crate) mod reserve;
 pub(crate) mod safe_open;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use faulty::FaultyDisk;
@@ -56,6 +57,14 @@ pub trait DiskFile: Send + Sync {
 
     /// Makes everything written so far durable (fdatasync).
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Free space of the file system of `path`, in bytes; `None` if it reports none.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(path).ok().filter(|disk| disk.f_blocks > 0)?;
+    // Blocks reserved for root count for root alone.
+    let free = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+    Some(free.saturating_mul(disk.f_frsize))
 }
 
 /// Returns whether `error` reports a lack of space: a full disk, a quota, or the process's limit on file sizes.

@@ -11,9 +11,13 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::port::{OUTPUT_RUN_BYTES_MAX, OutputStore};
 
 use crate::data_folder::output_files::output_file;
+use crate::disk::free_bytes;
 use crate::disk::safe_open::{make_folder, open_regular};
 
-/// Output in files `RUN.jsonl` of a folder, made with the first line.
+/// Free space that output leaves to records and results, in bytes.
+const FREE_BYTES_MIN: u64 = 16 << 20;
+
+/// Output in files `RUN.jsonl` of a folder, made with the first chunk.
 pub struct FolderOutput(PathBuf);
 
 impl FolderOutput {
@@ -24,7 +28,7 @@ impl FolderOutput {
 }
 
 impl OutputStore for FolderOutput {
-    fn append(&self, run: RunId, lines: &[u8]) -> io::Result<()> {
+    fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()> {
         let path = output_file(&self.0, run);
         let mut options = File::options();
         options.append(true).create(true).mode(0o600);
@@ -35,10 +39,13 @@ impl OutputStore for FolderOutput {
             }
             opened => opened?,
         };
+        if free_bytes(&self.0).is_some_and(|free| free < FREE_BYTES_MIN) {
+            return Err(ErrorKind::StorageFull.into());
+        }
         let mut file = opened.ok_or_else(|| io::Error::other("not a regular file"))?;
-        check_room(file.metadata()?.len(), lines)?;
-        // One write, so that the lines of several attempts never mix.
-        file.write_all(lines)
+        check_room(file.metadata()?.len(), chunks)?;
+        // One write, so that chunks of several attempts never mix.
+        file.write_all(chunks)
     }
 
     fn read(&self, run: RunId, after: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
@@ -59,11 +66,11 @@ impl OutputStore for FolderOutput {
 pub struct MemoryOutput(Mutex<HashMap<RunId, Vec<u8>>>);
 
 impl OutputStore for MemoryOutput {
-    fn append(&self, run: RunId, lines: &[u8]) -> io::Result<()> {
+    fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()> {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = runs.entry(run).or_default();
-        check_room(kept.len() as u64, lines)?;
-        kept.extend_from_slice(lines);
+        check_room(kept.len() as u64, chunks)?;
+        kept.extend_from_slice(chunks);
         Ok(())
     }
 
@@ -75,8 +82,8 @@ impl OutputStore for MemoryOutput {
     }
 }
 
-fn check_room(kept: u64, lines: &[u8]) -> io::Result<()> {
-    match kept.saturating_add(lines.len() as u64) > OUTPUT_RUN_BYTES_MAX {
+fn check_room(kept: u64, chunks: &[u8]) -> io::Result<()> {
+    match kept.saturating_add(chunks.len() as u64) > OUTPUT_RUN_BYTES_MAX {
         true => Err(ErrorKind::FileTooLarge.into()),
         false => Ok(()),
     }

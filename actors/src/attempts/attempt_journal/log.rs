@@ -10,13 +10,14 @@ use ostler_kernel::json::{self, Json};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, OutputStream, StepStart, TOKEN_BYTES_MAX,
+    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, OutputStream, StepStart,
+    TOKEN_BYTES_MAX,
 };
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::output::OutputLines;
+use super::output::AttemptOutput;
 use super::steps::Open;
 use super::{AROUND, AttemptJournal};
 use crate::base::lock::lock;
@@ -59,10 +60,10 @@ impl AttemptLog for AttemptJournal {
             return;
         }
         let AttemptRef { node, attempt, .. } = &self.site.of;
-        let lines = output.get_or_insert_with(|| Box::new(OutputLines::new(node.clone(), *attempt)));
-        let lines = lines.push(stream, bytes, self.executor.journal.now());
-        // Under the lock, so that the lines are kept in the order of their output.
-        self.executor.output.append(self.site.run, &lines);
+        let kept = output.get_or_insert_with(|| Box::new(AttemptOutput::new(node.clone(), *attempt)));
+        let chunks = kept.push(stream, bytes, self.executor.journal.now());
+        // Under the lock, so that the chunks are kept in the order of their output.
+        self.executor.output.append(self.site.run, &chunks);
     }
 
     fn begin<'a>(

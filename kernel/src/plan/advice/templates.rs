@@ -105,7 +105,9 @@ fn missing_in_dependency(plan: &Plan, results: &ResultSchemas<'_>, path: &str) -
     let step = steps.next()?;
     let rest: Vec<&str> = steps.collect();
     match step {
-        "state" | "error" => rest.first().map(|step| MissingStep { step: (*step).to_owned(), known: Vec::new() }),
+        "state" | "error" => {
+            rest.first().map(|step| MissingStep { step: (*step).to_owned(), known: Vec::new() })
+        }
         // The result of a fallback has a contract of its own.
         "result" if source.fallback.is_some() => None,
         "result" => {

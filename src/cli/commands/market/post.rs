@@ -10,8 +10,8 @@ use ostler_kernel::market::Stage;
 use ostler_server::wire::{JobList, JobRequest, JobRow};
 
 use crate::cli::arguments::bounds::Bounds;
-use crate::cli::arguments::{Globals, bounds, plan};
 use crate::cli::arguments::watch::WatchOptions;
+use crate::cli::arguments::{Globals, bounds, plan};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_line;
 use crate::cli::output::findings;
@@ -176,7 +176,13 @@ async fn finish(
     job: &str,
     out: &mut Out,
 ) -> Result<u8, Failure> {
-    let watch = Watch { run: job.to_owned(), before: None, json: globals.json, options: WatchOptions::default(), labelled: false };
+    let watch = Watch {
+        run: job.to_owned(),
+        before: None,
+        json: globals.json,
+        options: WatchOptions::default(),
+        labelled: false,
+    };
     let code = match watch_one(&mut session, signals, watch, out).await {
         Ok(WatchEnd::Settled(code)) => code,
         Ok(WatchEnd::Interrupted(code)) => {

@@ -35,7 +35,7 @@ pub(crate) trait View {
     /// Handles a record.
     fn record(&mut self, line: &EventLine, out: &mut Out);
 
-    /// Shows a line that a program printed.
+    /// Shows what a program printed.
     fn output(&mut self, _row: &OutputRow, _out: &mut Out) {}
 
     /// Returns the client without credits, if this is not reported yet.

@@ -47,7 +47,7 @@ impl View for Plain {
 
     fn output(&mut self, row: &OutputRow, out: &mut Out) {
         for line in output_lines(row) {
-            out.line(format!("{}{} {line}", self.label, clock_time(row.line.at_ms)));
+            out.line(format!("{}{} {line}", self.label, clock_time(row.chunk.at_ms)));
         }
     }
 

@@ -53,10 +53,8 @@ fn schedule_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let attempts = format!("  ({})", plural(summary.dispatches as usize, "attempt"));
     let before = "  rounds         ";
     let rounds = rounds_text(&summary.rounds, &attempts, page.columns.saturating_sub(before.len()));
-    let mut lines = vec![
-        fit(&format!("{before}{rounds}"), page.columns),
-        fit(&makespan_text(summary), page.columns),
-    ];
+    let mut lines =
+        vec![fit(&format!("{before}{rounds}"), page.columns), fit(&makespan_text(summary), page.columns)];
     lines.extend(reliability_line(page, summary));
     lines
 }

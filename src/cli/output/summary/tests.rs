@@ -138,17 +138,18 @@ fn five_nodes() {
         &[("executed", 1), ("failed", 1), ("skipped", 3)],
         &expect![[r#"
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
+              failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
+                │ and more
+                the rest of it…  (20 lost with it)
               executed-0000  executed     1.24 s
               failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
               skipped-0000   skipped      1.24 s
               skipped-0001   skipped      1.24 s
               skipped-0002   skipped      1.24 s
               nodes          1 executed, 1 failed, 3 skipped
+              cost           77 credits
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
-              failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
-                the rest of it…  (20 lost with it)
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
@@ -157,8 +158,7 @@ fn five_nodes() {
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ with a line that is much longer than the terminal is wide, so that it has t…
-              │ … 52 more lines"#]],
+              │ … 53 more lines"#]],
     );
 }
 
@@ -168,15 +168,17 @@ fn fourteen_nodes() {
         &[("executed", 12), ("failed", 2)],
         &expect![[r#"
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-              14 nodes: ostler show 1a2b3c4d5e6f lists them
-              nodes          12 executed, 2 failed
-              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
-              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
               failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
+                │ and more
                 the rest of it…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md, which is needed for
+                │ and more
                 the rest of it…  (20 lost with it)
+              14 nodes: ostler show 1a2b3c4d5e6f lists them
+              nodes          12 executed, 2 failed
+              cost           77 credits
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
@@ -185,8 +187,7 @@ fn fourteen_nodes() {
               │ # Report
               │ … 55 more lines
               output         executed-0001  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0001 --path text
-              output         executed-0002  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0002 --path text
-              … and 9 more outputs: ostler artifact 1a2b3c4d5e6f/NODE"#]],
+              … and 10 more outputs: ostler artifact 1a2b3c4d5e6f/NODE"#]],
     );
 }
 
@@ -196,11 +197,6 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
         &[("executed", 4_650), ("failed", 300), ("cancelled", 50)],
         &expect![[r#"
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-              5000 nodes: ostler show 1a2b3c4d5e6f lists them
-              nodes          50 cancelled, 4650 executed, 300 failed
-              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
-              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
               failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
                 the rest of it…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
@@ -210,6 +206,11 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
               failed failed-0005: no such file: notes/of/failed-0005.md,…  (20 lost with it)
               failed failed-0006: no such file: notes/of/failed-0006.md,…  (20 lost with it)
               … and 293 more: ostler show 1a2b3c4d5e6f
+              5000 nodes: ostler show 1a2b3c4d5e6f lists them
+              nodes          50 cancelled, 4650 executed, 300 failed
+              cost           77 credits
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
@@ -226,17 +227,17 @@ fn twelve_nodes_that_wait_for_a_person() {
         &[("waiting_human", 12), ("pending", 5)],
         &expect![[r#"
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-              17 nodes: ostler show 1a2b3c4d5e6f lists them
-              nodes          5 pending, 12 waiting
-              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
-              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
               in doubt waiting_human-0000: not done within 1000 ms; outcome unknown
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --redo
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --fail
               waits waiting_human-0001: approval to start (ostler approvals); deadline pass…
-              … and 10 more: ostler show 1a2b3c4d5e6f"#]],
+              … and 10 more: ostler show 1a2b3c4d5e6f
+              17 nodes: ostler show 1a2b3c4d5e6f lists them
+              nodes          5 pending, 12 waiting
+              cost           77 credits
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50"#]],
     );
 }
 
