@@ -156,7 +156,7 @@ impl JobFile {
         let source = Box::new(format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
         let mut file = TypedFile::<JobFile>::read(format, &source, CODE, Some(FileKind::Job));
         let findings = match file.value.take() {
-            Some(mut job) if file.findings.is_empty() => {
+            Some(mut job) => {
                 let mut wrong = job.check(&file, domains);
                 for (name, written) in file.numbers("params", &source) {
                     match written {
@@ -170,12 +170,12 @@ impl JobFile {
                         )),
                     }
                 }
-                let findings: Vec<Finding> = wrong
-                    .into_iter()
-                    .map(|(pointer, detail, help)| {
-                        source.finding(CODE, file.at(pointer.as_str()), detail, help)
-                    })
-                    .collect();
+                wrong.retain(|(pointer, ..)| file.is_as_written(pointer.as_str()));
+                let of_values = wrong.into_iter().map(|(pointer, detail, help)| {
+                    source.finding(CODE, file.at(pointer.as_str()), detail, help)
+                });
+                let mut findings: Vec<Finding> = file.findings.iter().cloned().chain(of_values).collect();
+                findings.sort_by_key(|finding| finding.place.map(|place| (place.line, place.column)));
                 if findings.is_empty() {
                     return Ok(job);
                 }
@@ -261,6 +261,21 @@ mod tests {
             format!("{place} {detail}; {help}")
         };
         findings.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn wrong_values_are_told_beside_wrong_shapes_and_missing_keys() {
+        let text =
+            "client: a/b\ndeadline: 0s\nbudget: x\ncolour: red\nplan: p.yaml\ncapabilities: [1, a/b]\n";
+        let told = told(Format::Yaml, text);
+        for part in
+            ["\"a/b\" is not a client name", "the deadline is in the past", "colour", "\"title\" is missing"]
+        {
+            assert!(told.iter().any(|line| line.contains(part)), "{part}: {told:?}");
+        }
+        let of = |start: &str| told.iter().filter(|line| line.starts_with(start)).count();
+        assert_eq!((of("3:"), of("6:")), (1, 1), "nothing follows from a wrong shape: {told:?}");
+        assert!(!told.iter().any(|line| line.contains("its title has")), "{told:?}");
     }
 
     #[test]

@@ -55,29 +55,56 @@ impl PipelineFile {
     ///
     /// Every finding, with its place.
     pub fn validate(&self) -> Result<&PipelineSpec, Vec<Finding>> {
-        let Some(spec) = self.file.value.as_ref().filter(|_| self.file.findings.is_empty()) else {
-            return Err(self.file.findings.clone());
+        let Some(spec) = self.file.value.as_ref() else { return Err(self.file.findings.clone()) };
+        let faults = spec.validate().err().unwrap_or_default();
+        // A wrong shape in one stage may be the cause of a fault in another.
+        let stages_as_written = self.file.is_as_written("/stages");
+        let is_sure = |pointer: &str| match pointer.starts_with("/stages") {
+            true => stages_as_written,
+            false => self.file.is_as_written(pointer),
         };
-        match spec.validate() {
-            Ok(_) => Ok(spec),
-            Err(faults) => Err(faults.iter().map(|fault| self.found(spec, fault)).collect()),
-        }
+        let faults = faults.iter().map(|fault| (PipelineFile::pointer(spec, fault), fault));
+        let of_values = faults.filter(|(pointer, _)| is_sure(pointer)).map(|(pointer, fault)| {
+            let detail = format!("{}: {fault}", fault.code());
+            self.source.finding(CODE, self.file.at(&pointer), detail, "")
+        });
+        let findings: Vec<Finding> = self.file.findings.iter().cloned().chain(of_values).collect();
+        if findings.is_empty() { Ok(spec) } else { Err(findings) }
     }
 
-    fn found(&self, spec: &PipelineSpec, fault: &SpecFault) -> Finding {
+    /// JSON pointer of the part that a fault is about.
+    fn pointer(spec: &PipelineSpec, fault: &SpecFault) -> String {
         let named = fault.stage();
         // The later of two stages with one name is the duplicate.
         let stage = named.and_then(|name| spec.stages.iter().rposition(|stage| stage.name == name));
-        let pointer = match stage {
+        match stage {
             Some(stage) => format!("/stages/{stage}{}", fault.part()),
             None => fault.part().to_owned(),
-        };
-        let detail = format!("{}: {fault}", fault.code());
-        self.source.finding(CODE, self.file.at(&pointer), detail, "")
+        }
     }
 
     /// The source text.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_id_is_told_beside_a_wrong_key_and_no_fault_follows_from_a_wrong_stage() {
+        let told = |text: &str| -> Vec<String> {
+            let file = PipelineFile::parse("p", Format::Yaml, text);
+            file.validate().unwrap_err().into_iter().map(|finding| finding.detail).collect()
+        };
+        let stage = "stages:\n  - {name: a, publishes: [t]}\n";
+        let alone = told(&format!("id: a/b\n{stage}"));
+        let both = told(&format!("id: a/b\ncolour: red\n{stage}"));
+        assert!(alone.iter().all(|fault| both.contains(fault)), "{alone:?} {both:?}");
+        assert!(both.iter().any(|fault| fault.contains("colour")), "{both:?}");
+        let wrong = told("id: p\nstages:\n  - {name: a, publishes: 3}\n  - {name: b, subscribes: [t]}\n");
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
     }
 }

@@ -22,7 +22,7 @@ use crate::cli::command_line::{Cli, dispatch, root_command, without_empty_variab
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::status_line;
-use crate::cli::output::{cells, hints, terminal};
+use crate::cli::output::{cells, hints, terminal, units};
 use crate::cli::session::signals;
 
 /// Levels that `OSTLER_LOG` takes.
@@ -80,7 +80,10 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => {
             tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(|| StatusWriter).init();
             raise_open_file_limit();
-            runtime.block_on(dispatch(cli))
+            match units::refused_time(units::now_ms()) {
+                Some(refused) => Err(Failure::internal(refused)),
+                None => runtime.block_on(dispatch(cli)),
+            }
         }
         Err(error) => Ok(print_parse_error(&with_suggestion(error))),
     };

@@ -65,21 +65,24 @@ impl Config {
         let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
         let mut file = TypedFile::<Config>::read(Format::Toml, &source, "config", None);
         match file.value.take() {
-            Some(config) if file.findings.is_empty() => {
+            Some(config) => {
                 let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
                 let of_values = config
                     .check()
                     .into_iter()
                     .chain(unknown)
+                    .filter(|(pointer, ..)| file.is_as_written(pointer.as_str()))
                     .map(|(pointer, detail, help)| (file.at(pointer.as_str()), detail, help));
                 let of_names = config
                     .foreign_caps(tools)
                     .into_iter()
+                    .filter(|(pointer, ..)| file.is_as_written(pointer.as_str()))
                     .map(|(pointer, detail, help)| (file.key_at(pointer.as_str()), detail, help));
-                let findings: Vec<Finding> = of_values
+                let of_values = of_values
                     .chain(of_names)
-                    .map(|(at, detail, help)| source.finding("config", at, detail, help))
-                    .collect();
+                    .map(|(at, detail, help)| source.finding("config", at, detail, help));
+                let mut findings: Vec<Finding> = file.findings.iter().cloned().chain(of_values).collect();
+                findings.sort_by_key(|finding| finding.place.map(|place| (place.line, place.column)));
                 if findings.is_empty() {
                     Ok(config)
                 } else {

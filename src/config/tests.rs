@@ -74,6 +74,20 @@ fn values_out_of_range_are_named() {
 }
 
 #[test]
+fn values_out_of_range_are_named_beside_wrong_shapes_and_no_fault_follows_from_another() {
+    refused(
+        "[stroe]\nurl = 'memory:'\n[shutdown]\nwait = '25h'\n[clients.a]\nweight = 'x'\n[clients.b]\nweight = 0\n\
+         [scopes.r]\ntools = 3\ncaps = {'fs.read' = 1}\n",
+        expect![[r#"
+            ostler.toml:1:2: unknown key "stroe"; did you mean "store"?
+            ostler.toml:4:8: the shutdown wait must be between 0 and 24h; set a duration such as "30s"
+            ostler.toml:6:10: expected a whole number of 0 or more, found the text "x"
+            ostler.toml:8:10: the weight of client b is 0; set 1 to 1000000
+            ostler.toml:10:9: expected a list, found 3"#]],
+    );
+}
+
+#[test]
 fn a_span_has_its_unit() {
     let told = |found: &str| {
         format!(

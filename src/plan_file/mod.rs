@@ -31,7 +31,9 @@ mod yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings, advise, nearest, normalise, validate};
+use ostler_kernel::plan::{
+    Diagnostic, Plan, PlanDraft, Settings, advise, nearest, normalise, pointer_steps, validate,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Number;
 
@@ -303,6 +305,8 @@ pub(crate) struct TypedFile<T> {
     pub(crate) value: Option<T>,
     pub(crate) findings: Vec<Finding>,
     root: Option<Located>,
+    /// Keys and indices on the path to each wrong part.
+    wrong: Vec<Vec<String>>,
 }
 
 impl<T: DeserializeOwned> TypedFile<T> {
@@ -315,10 +319,14 @@ impl<T: DeserializeOwned> TypedFile<T> {
                         value: None,
                         findings: vec![other.wrong_kind(source, code, at)],
                         root: None,
+                        wrong: Vec::new(),
                     };
                 }
-                let mut findings = Vec::new();
-                let value = shape::read(&mut root, &mut |_, wrong, part| {
+                let (mut findings, mut paths) = (Vec::new(), Vec::new());
+                let value = shape::read(&mut root, &mut |root, wrong, part| {
+                    let mut path = locate::path_to(root, part).map(|(path, _)| path).unwrap_or_default();
+                    path.extend(wrong.missing.map(str::to_owned));
+                    paths.push(path);
                     if !wrong.is_consequence {
                         findings.push(source.finding(
                             code,
@@ -329,13 +337,24 @@ impl<T: DeserializeOwned> TypedFile<T> {
                     }
                     if findings.len() < SHAPE_FAULTS_MAX { NextStep::Repair } else { NextStep::Stop }
                 });
-                TypedFile { value, findings, root: Some(root) }
+                TypedFile { value, findings, root: Some(root), wrong: paths }
             }
             Err(SyntaxError { at, kind }) => {
                 let finding = source.finding("syntax", at, kind.to_string(), kind.help());
-                TypedFile { value: None, findings: vec![finding], root: None }
+                TypedFile { value: None, findings: vec![finding], root: None, wrong: Vec::new() }
             }
         }
+    }
+
+    /// Returns whether the value for a JSON pointer is as written: no wrong part is there, around, below or directly beside it.
+    /// Keys of the whole file do not count as beside each other.
+    pub(crate) fn is_as_written(&self, pointer: &str) -> bool {
+        let steps: Vec<String> = pointer_steps(pointer).collect();
+        self.wrong.iter().all(|wrong| {
+            let around = &wrong[..wrong.len().saturating_sub(1)];
+            let beside = !around.is_empty() && steps.starts_with(around);
+            !(beside || steps.starts_with(wrong) || wrong.starts_with(&steps))
+        })
     }
 
     /// Byte offset for a JSON pointer.

@@ -179,4 +179,13 @@ impl Store {
         let held = (&lock, epoch_seen);
         maintenance::collect_folder(path, &index, &Options::default(), retention, held, apply)
     }
+
+    /// What [`Store::collect`] would remove from a folder that another process holds, at this moment. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The folder is damaged or cannot be read.
+    pub fn garbage_beside_holder(path: &Path, retention: RetentionPolicy) -> Result<Garbage, OpenError> {
+        maintenance::report_beside_holder(path, &Options::default(), retention)
+    }
 }

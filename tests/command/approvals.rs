@@ -78,7 +78,10 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let world = world();
     let run = waiting(&world, "write");
     let run = run.says("beside  executed").says("waits put: approval to start");
-    run.says("after depends on it").says("    ostler approve ").says("--digest b3:").says("    ostler reject ");
+    run.says("after depends on it")
+        .says("    ostler approve ")
+        .says("--digest b3:")
+        .says("    ostler reject ");
     assert_eq!(world.work("out.txt"), "", "nothing is done before the yes");
     let asked = question(&world);
     assert_eq!(asked["params"], json!({"path": "out.txt", "mode": "create", "text": "hello"}));

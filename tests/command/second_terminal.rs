@@ -36,6 +36,10 @@ fn a_second_terminal_looks_runs_and_cancels() {
     world.ostler("run short.yaml --workspace work").exits(0).says("succeeded  short");
     let beside = world.ostler("doctor").exits(0).says("held by process").says("executes");
     beside.says("checksums and index were not checked");
+    let beside = world.ostler("gc --older-than 1ms").exits(0);
+    beside.says("1 run would be removed").complains("held by process").complains("--apply needs");
+    assert_eq!(world.ostler("gc --json").exits(0).lines()[0]["held"], true);
+    world.ostler("gc --apply").exits(4).complains("held by process");
     world.ostler(&format!("cancel {}", &run[24..])).exits(0).says("cancelled  long");
     holder.end().exits(1).says("cancelled  long");
     follower.end().exits(0).says("run_closed");

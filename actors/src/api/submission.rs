@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ostler_kernel::event::{Event, Parent, RunOpened, RunTerms};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
@@ -19,12 +20,22 @@ fn has_terms(terms: &RunTerms) -> bool {
     *terms != RunTerms::default()
 }
 
-/// A new run id. It begins with the time; a clock before 1970 counts as 1970.
+/// Last millisecond that fits into the 48 bits of a UUID of version 7, in the year 10889.
+const RUN_ID_MS_MAX: u64 = (1 << 48) - 1;
+
+/// A new run id. It begins with the time; a clock before 1970 counts as 1970, one beyond 48 bits of milliseconds as the last of
+/// them.
 pub fn new_run_id() -> RunId {
-    if std::time::SystemTime::now() >= std::time::UNIX_EPOCH {
-        return RunId(uuid::Uuid::now_v7());
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match u64::try_from(since.as_millis()) {
+        Ok(1..=RUN_ID_MS_MAX) => RunId(uuid::Uuid::now_v7()),
+        ms => run_id_at(ms.unwrap_or(u64::MAX)),
     }
-    RunId(uuid::Builder::from_unix_timestamp_millis(0, &rand::random()).into_uuid())
+}
+
+fn run_id_at(ms: u64) -> RunId {
+    let ms = ms.min(RUN_ID_MS_MAX);
+    RunId(uuid::Builder::from_unix_timestamp_millis(ms, &rand::random()).into_uuid())
 }
 
 impl System {
@@ -180,5 +191,19 @@ impl System {
         if self.services.market.has_open(run) {
             self.pursue(run);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ids_of_any_time_are_of_version_7_and_in_order() {
+        let ids = [0, 1, RUN_ID_MS_MAX - 1, RUN_ID_MS_MAX].map(run_id_at);
+        assert!(ids.is_sorted());
+        let late = run_id_at(u64::MAX);
+        assert_eq!(late.0.as_bytes()[..6], [255; 6], "the last time, and not one that starts again at 0");
+        assert!(ids.iter().chain([&late]).all(|id| id.0.get_version_num() == 7));
     }
 }

@@ -126,21 +126,19 @@ impl Target {
             workspace.regular(path, &found)?;
         }
         // Resolves links first, so that the link's target is written and not the link replaced.
-        let path = match workspace.dir().canonicalize(path) {
+        let real = match workspace.dir().canonicalize(path) {
             Ok(real) => real,
-            Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
+            Err(error) if error.kind() == ErrorKind::NotFound => workspace.real(path),
             Err(error) => return Err(refused(error)),
         };
-        let Some(name) = path.file_name() else {
-            return Err(structural(format!("{} is a folder: name a file", path.display())));
+        let Some(name) = real.file_name() else {
+            return Err(structural(format!("{} is a folder: name a file", real.display())));
         };
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => {
-                workspace.dir().create_dir_all(parent).map_err(refused)?;
-                workspace.folder(parent)?
-            }
-            _ => workspace.folder(Path::new("."))?,
-        };
+        // The link may have been swapped since the caller's check.
+        workspace.guard_name(path, &real)?;
+        let folder = workspace
+            .open_or_make(real.parent().unwrap_or(Path::new("")))
+            .map_err(|refusal| workspace.refusal(path, refusal))?;
         Ok(Target { folder, name: name.into() })
     }
 
@@ -213,5 +211,47 @@ impl Target {
 
     fn sync_folder(&self) -> io::Result<()> {
         self.folder.open(".")?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_swapped_after_the_check_never_leads_into_a_data_folder_or_git() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for folder in ["plain", ".ostler/journal", ".git"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for file in [".ostler/format", ".ostler/lock"] {
+            fs::write(at(file), "x").unwrap();
+        }
+        let workspace = Workspace::open(&Arc::from(root.path())).unwrap();
+        for (leads_to, written) in [
+            (".ostler", "new.txt"),
+            (".ostler", "sub/new.txt"),
+            (".ostler/journal", "1.seg"),
+            (".git", "hook"),
+        ] {
+            symlink("plain", at("link")).unwrap();
+            let path = workspace.relative(&format!("link/{written}")).unwrap();
+            workspace.guard_write(&path).unwrap();
+            fs::remove_file(at("link")).unwrap();
+            symlink(leads_to, at("link")).unwrap();
+            let failure = Target::of(&workspace, &path).err().unwrap();
+            assert!(failure.message.contains("link/"), "{}", failure.message);
+            // The link is swapped even after its target was resolved.
+            assert!(workspace.open_or_make(Path::new("link/sub")).is_err());
+            fs::remove_file(at("link")).unwrap();
+        }
+        assert!(!at(".ostler/sub").exists() && !at(".git/sub").exists(), "nothing is made");
+        let target = Target::of(&workspace, Path::new("plain/a/b/c.txt")).unwrap();
+        assert!(target.append(b"x", &CancelFlag::default()).is_ok());
+        assert_eq!(fs::read(at("plain/a/b/c.txt")).unwrap(), b"x");
     }
 }

@@ -75,13 +75,48 @@ impl Workspace {
         for component in real.components() {
             above.push(component);
             if self.is_data_folder(&above) {
-                let (path, root) = (relative.display(), self.root.display());
-                return Err(structural(format!(
-                    "{path} in {root} lies in a data folder of ostler, which no tool may touch"
-                )));
+                return Err(self.in_data_folder(relative));
             }
         }
         Ok(())
+    }
+
+    fn in_data_folder(&self, relative: &Path) -> Failure {
+        let (path, root) = (relative.display(), self.root.display());
+        structural(format!("{path} in {root} lies in a data folder of ostler, which no tool may touch"))
+    }
+
+    /// Opens a folder for writing, and makes what is missing of it. `real` has no links.
+    ///
+    /// Each folder on the way is opened from the one before without following a link, and checked after it is open: a link or a
+    /// folder that is swapped meanwhile leads nowhere else.
+    pub(super) fn open_or_make(&self, real: &Path) -> Result<Dir, OpenRefusal> {
+        let mut options = OpenOptions::new();
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let mut folder = self.dir.open_dir(".")?;
+        for name in real.components().filter(|component| matches!(component, Component::Normal(_))) {
+            let opened = match folder.open_with(name, &options) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => match folder.create_dir(name) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                    _ => folder.open_with(name, &options)?,
+                },
+                opened => opened?,
+            };
+            folder = Dir::from_std_file(opened.into_std());
+            if DATA_FOLDER_ENTRIES.iter().all(|name| folder.exists(name)) {
+                return Err(OpenRefusal::DataFolder);
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Failure for a folder on the way to `path`.
+    pub(super) fn refusal(&self, path: &Path, refusal: OpenRefusal) -> Failure {
+        match refusal {
+            OpenRefusal::DataFolder => self.in_data_folder(path),
+            OpenRefusal::Io(error) => self.refused(path, error),
+        }
     }
 
     /// True for a data folder of any Ostler process.
@@ -91,10 +126,14 @@ impl Workspace {
 
     /// Refuses writes to Ostler's configuration files and to git's folder, which contains hooks.
     pub(super) fn guard_write(&self, relative: &Path) -> Result<(), Failure> {
-        let real = self.real(relative);
+        self.guard_name(relative, &self.real(relative))
+    }
+
+    /// Refuses guarded names in a path, and in the path without links.
+    pub(super) fn guard_name(&self, relative: &Path, real: &Path) -> Result<(), Failure> {
         let guarded =
             |name: &std::ffi::OsStr| GUARDED.iter().any(|guarded| name.eq_ignore_ascii_case(guarded));
-        match [relative, &real].iter().flat_map(|path| path.iter()).find(|name| guarded(name)) {
+        match [relative, real].iter().flat_map(|path| path.iter()).find(|name| guarded(name)) {
             None => Ok(()),
             Some(name) => Err(structural(format!(
                 "{} in {} is not written by a plan: {} is guarded",
@@ -106,10 +145,10 @@ impl Workspace {
     }
 
     /// Resolves links of the existing part of a path.
-    fn real(&self, relative: &Path) -> PathBuf {
+    pub(super) fn real(&self, relative: &Path) -> PathBuf {
         let existing = relative.ancestors().find_map(|part| {
-            let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
-            Some((self.dir.canonicalize(part).ok()?, part))
+            let place = if part.as_os_str().is_empty() { Path::new(".") } else { part };
+            Some((self.dir.canonicalize(place).ok()?, part))
         });
         match existing {
             Some((real, part)) => real.join(relative.strip_prefix(part).unwrap_or(Path::new(""))),
@@ -174,6 +213,19 @@ impl Workspace {
     fn outside(&self, path: impl Display) -> Failure {
         let root = self.root.display();
         structural(format!("{path} leads out of the workspace {root}: only paths beneath it can be used"))
+    }
+}
+
+/// Why a folder was not opened for writing.
+#[derive(Debug)]
+pub(super) enum OpenRefusal {
+    DataFolder,
+    Io(io::Error),
+}
+
+impl From<io::Error> for OpenRefusal {
+    fn from(error: io::Error) -> OpenRefusal {
+        OpenRefusal::Io(error)
     }
 }
 

@@ -138,7 +138,7 @@ impl RunTimeline {
     pub fn until(&mut self, now: Ticks) {
         self.last = self.last.max(now);
         for (node, started) in std::mem::take(&mut self.started) {
-            let so_far = (now - started).max(0);
+            let so_far = now.saturating_sub(started).max(0);
             *self.busy.entry(node.clone()).or_default() += so_far;
             self.took.insert(node, so_far);
         }

@@ -44,15 +44,16 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     let keep = args.older_than.or(config.retention.keep);
     let retention = RetentionConfig { keep }.policy(SystemTime::now());
     let retention = RetentionPolicy { quarantined: args.quarantined, ..retention };
-    let garbage = match data {
+    let (garbage, holder) = match data {
         Some(data) if nothing.is_none() => collect(&data, retention, args.apply)?,
-        _ => Garbage::default(),
+        _ => (Garbage::default(), None),
     };
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({
             "type": "gc",
             "applied": args.apply,
+            "held": holder.is_some(),
             "runs": garbage.runs,
             "quarantined": garbage.quarantined,
             "pipeline_events": garbage.pipeline_events,
@@ -70,7 +71,10 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
         status_line(nothing);
         return Ok(code::SUCCEEDED);
     }
-    print(&garbage, args.apply, &mut out);
+    print(&garbage, args.apply, holder.is_some(), &mut out);
+    if let Some(holder) = holder {
+        status_line(format!("the folder is held by {holder}; --apply needs that process to have ended"));
+    }
     if keep.is_none() {
         status_line(
             "runs are kept without limit; set `keep` in [retention] of the configuration, or --older-than",
@@ -79,18 +83,32 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
-fn collect(data: &Path, retention: RetentionPolicy, apply: bool) -> Result<Garbage, Failure> {
-    Store::collect(data, retention, apply).map_err(|error| match error {
-        OpenError::Held { pid, .. } => {
-            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            let place = data.display();
-            Failure::store(format!("{place}: held by {who}; repeat the command after that process has ended"))
+/// The garbage, and the process that holds the folder. Beside a holder nothing can be removed, only listed.
+fn collect(
+    data: &Path,
+    retention: RetentionPolicy,
+    apply: bool,
+) -> Result<(Garbage, Option<String>), Failure> {
+    match Store::collect(data, retention, apply) {
+        Ok(garbage) => Ok((garbage, None)),
+        Err(OpenError::Held { pid, .. }) => {
+            let holder = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            if apply {
+                return Err(Failure::store(format!(
+                    "{}: held by {holder}; repeat the command after that process has ended",
+                    data.display()
+                )));
+            }
+            match Store::garbage_beside_holder(data, retention) {
+                Ok(garbage) => Ok((garbage, Some(holder))),
+                Err(error) => Err(open_failure(data, &error)),
+            }
         }
-        error => open_failure(data, &error),
-    })
+        Err(error) => Err(open_failure(data, &error)),
+    }
 }
 
-fn print(garbage: &Garbage, applied: bool, out: &mut Out) {
+fn print(garbage: &Garbage, applied: bool, held: bool, out: &mut Out) {
     let of_runs = [(garbage.runs.len(), "run", ""), (garbage.quarantined.len(), "quarantined run", "")];
     let of_pipelines = [
         (garbage.pipeline_events as usize, "event", " over the quota of their pipeline"),
@@ -114,7 +132,7 @@ fn print(garbage: &Garbage, applied: bool, out: &mut Out) {
         let results = plural(garbage.damaged as usize, "damaged result");
         out.line(format!("{results} {go}: {}", bytes(garbage.damaged_bytes)));
     }
-    if !applied {
+    if !applied && !held {
         out.line("nothing was removed; use --apply to remove");
     }
 }

@@ -135,7 +135,7 @@ pub(crate) fn is_expired(deadline_ms: Option<i64>) -> bool {
 }
 
 pub(crate) fn deadline_text(deadline_ms: i64) -> String {
-    match deadline_ms - now_ms() {
+    match deadline_ms.saturating_sub(now_ms()) {
         left @ 1.. => format!("; cancelled in {} unless answered", duration(left)),
         _ => "; deadline passed: cancelled when the run resumes".to_owned(),
     }

@@ -1,5 +1,7 @@
 //! Durations, times, sizes, counts and scores as text.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ostler_kernel::plan::HumanDuration;
@@ -66,7 +68,20 @@ fn moment(at_ms: i64, format: &str) -> String {
 
 /// Milliseconds since the Unix epoch.
 pub(crate) fn now_ms() -> i64 {
-    Timestamp::now().as_millisecond()
+    let ms = |since: Result<u128, u128>| match since {
+        Ok(after) => i64::try_from(after).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before).map_or(i64::MIN, |before| -before),
+    };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    ms(since.map(|after| after.as_millis()).map_err(|before| before.duration().as_millis()))
+}
+
+/// Why the command cannot work at this time: dates of answers have four digits for the year. `None` for a time it works at.
+pub(crate) fn refused_time(now_ms: i64) -> Option<String> {
+    let last = Timestamp::MAX.as_millisecond();
+    (now_ms > last).then(|| {
+        format!("the system clock is {now_ms} ms after 1970, beyond the year 9999; set the clock, and repeat the command")
+    })
 }
 
 /// Formats thousandths as a score from 0 to 1.
@@ -82,6 +97,21 @@ pub(crate) fn score_text_fine(micro: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_any_year_are_shown_or_refused() {
+        let times = [i64::MIN, i64::MIN + 1, -1, 0, 253_402_207_200_000, 253_402_300_800_000, i64::MAX];
+        for at_ms in times {
+            for text in [clock_time(at_ms), date(at_ms), duration(at_ms), elapsed(at_ms), ago(at_ms)] {
+                assert!(!text.is_empty(), "{at_ms}");
+            }
+        }
+        assert_eq!(date(i64::MAX), "9223372036854775807 ms");
+        assert_eq!(refused_time(now_ms()), None);
+        let refused = [253_402_300_800_000, i64::MAX].map(|ms| refused_time(ms).is_some());
+        assert_eq!((refused, refused_time(i64::MIN)), ([true; 2], None));
+        assert_eq!(bytes(u64::MAX), "18446744073709.5 MB");
+    }
 
     #[test]
     fn spans_and_sizes_read_well() {

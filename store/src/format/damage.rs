@@ -42,6 +42,7 @@ impl Damage {
     /// Damage of the header of segment `number`, the successor of segment `before`.
     pub(crate) fn in_header(number: u32, before: u32, bytes: &[u8]) -> Damage {
         let what = match segment::previous(number, bytes) {
+            Some(previous) if previous == before => "a segment of another journal".to_owned(),
             Some(previous) => format!("the header names predecessor {previous}, found segment {before}"),
             None => match segment::own_number(bytes) {
                 Some(own) => {

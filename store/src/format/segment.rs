@@ -1,5 +1,7 @@
 //! Segment files: names, headers, and scanning frames.
 
+use std::hash::{BuildHasher, RandomState};
+
 use super::frame::{self, FIRST_OF_WRITE, FRAME_HEADER_BYTES, Found};
 use super::frame_body::{self, Body};
 use super::lsn::Lsn;
@@ -40,8 +42,9 @@ pub(crate) fn has_frames_before(lsn: Lsn) -> bool {
 }
 
 /// Encodes a header. `previous` is the number of the preceding segment, 0 for the first; the links make a journal complete
-/// without a list of segments.
-pub(crate) fn header(number: u32, previous: u32) -> [u8; SEGMENT_HEADER_BYTES] {
+/// without a list of segments. `journal` is the random identity that all segments of a journal share. 0 is unknown, as in
+/// segments of format 3 and before, and leaves the header as it was then.
+pub(crate) fn header(number: u32, previous: u32, journal: u64) -> [u8; SEGMENT_HEADER_BYTES] {
     let mut header = [0; SEGMENT_HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -49,19 +52,42 @@ pub(crate) fn header(number: u32, previous: u32) -> [u8; SEGMENT_HEADER_BYTES] {
     header[16..20].copy_from_slice(&previous.to_le_bytes());
     let crc = crc32c::crc32c(&header[..20]);
     header[20..24].copy_from_slice(&crc.to_le_bytes());
+    if journal != 0 {
+        header[24..32].copy_from_slice(&journal.to_le_bytes());
+        let crc = crc32c::crc32c(&header[..32]);
+        header[32..36].copy_from_slice(&crc.to_le_bytes());
+    }
     header
+}
+
+/// `journal`, or a random identity if that is unknown.
+pub(crate) fn journal_or_new(journal: u64) -> u64 {
+    // The keys of a new hasher state come from the system's randomness.
+    if journal != 0 { journal } else { RandomState::new().hash_one(SEGMENT_BYTES).max(1) }
 }
 
 /// Number of the preceding segment, from a valid header of segment `number`.
 pub(crate) fn previous(number: u32, bytes: &[u8]) -> Option<u32> {
     let previous = u32::from_le_bytes(bytes.get(16..20)?.try_into().ok()?);
-    (bytes.get(..SEGMENT_HEADER_BYTES)? == header(number, previous)).then_some(previous)
+    let journal = u64::from_le_bytes(bytes.get(24..32)?.try_into().ok()?);
+    (bytes.get(..SEGMENT_HEADER_BYTES)? == header(number, previous, journal)).then_some(previous)
 }
 
 /// The number in a valid header, whatever the name of its file says.
 pub(crate) fn own_number(bytes: &[u8]) -> Option<u32> {
     let number = u32::from_le_bytes(bytes.get(12..16)?.try_into().ok()?);
     previous(number, bytes).map(|_| number)
+}
+
+/// The identity of the journal in a valid header, whatever the name of its file says; 0 is unknown.
+pub(crate) fn journal(bytes: &[u8]) -> u64 {
+    let journal = bytes.get(24..32).filter(|_| own_number(bytes).is_some());
+    journal.and_then(|journal| journal.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// Returns whether two identities are of different journals. An unknown one is never different.
+pub(crate) fn differ(one: u64, other: u64) -> bool {
+    one != 0 && other != 0 && one != other
 }
 
 pub(crate) struct Scanner<'a> {
@@ -183,10 +209,18 @@ mod tests {
         for other in ["reserve", "7.seg", "0000000000.seg", "000000000x.seg"] {
             assert_eq!(number(other), None, "{other}");
         }
-        assert_eq!(previous(7, &header(7, 5)), Some(5));
-        assert_eq!(previous(8, &header(7, 5)), None);
-        assert_eq!((own_number(&header(7, 5)), own_number(&[0; 64])), (Some(7), None));
-        assert_eq!(previous(7, &header(7, 5)[..63]), None);
+        for identity in [0, 1, u64::MAX] {
+            let mut header = header(7, 5, identity);
+            assert_eq!(previous(7, &header), Some(5));
+            assert_eq!(previous(8, &header), None);
+            assert_eq!((own_number(&header), own_number(&[0; 64])), (Some(7), None));
+            assert_eq!(previous(7, &header[..63]), None);
+            assert_eq!(journal(&header), identity);
+            header[30] ^= 1;
+            assert_eq!((previous(7, &header), journal(&header)), (None, 0), "a changed identity is noticed");
+        }
+        assert!(journal_or_new(0) != 0 && journal_or_new(0) != journal_or_new(0));
+        assert!(differ(1, 2) && !differ(1, 1) && !differ(0, 2) && !differ(1, 0));
     }
 
     #[test]

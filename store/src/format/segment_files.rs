@@ -89,6 +89,26 @@ impl SegmentFiles {
         Ok(bytes)
     }
 
+    /// Identity of the journal: of the last segment below `number` with a known one. 0 without such a segment.
+    pub(crate) fn journal_before(&self, number: u32) -> io::Result<u64> {
+        let numbers = self.numbers()?;
+        for number in numbers.into_iter().rev().skip_while(|other| *other >= number) {
+            let mut header = [0; segment::SEGMENT_HEADER_BYTES];
+            let read = self.file(number)?.read_at(&mut header, 0)?;
+            let journal = segment::journal(&header[..read]);
+            if journal != 0 {
+                return Ok(journal);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Returns whether segment `number`, which starts with `bytes`, is of another journal than the segments before.
+    pub(crate) fn is_foreign(&self, number: u32, bytes: &[u8]) -> io::Result<bool> {
+        let journal = segment::journal(bytes);
+        Ok(journal != 0 && segment::differ(journal, self.journal_before(number)?))
+    }
+
     /// Reads the part of a segment before `until`; all of a segment other than `until`'s.
     pub(crate) fn read_segment_before(&self, number: u32, until: Option<Lsn>) -> io::Result<Vec<u8>> {
         let mut bytes = self.read_segment(number)?;

@@ -146,6 +146,9 @@ fn replay_segment(
         }
         return Err(ReplayError::Damaged(Damage::in_header(number, before, &bytes)));
     }
+    if files.is_foreign(number, &bytes)? {
+        return Err(ReplayError::Damaged(Damage::in_header(number, before, &bytes)));
+    }
     let mut scanner = Scanner::new(number, &bytes, start);
     let here = |scanner: &Scanner<'_>| Lsn::new(number, scanner.offset as u64);
     replayed.end = here(&scanner);

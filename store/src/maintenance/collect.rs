@@ -26,6 +26,7 @@ use crate::format::codec;
 use crate::format::damage::OpenJournalError;
 use crate::format::frame_body::Section;
 use crate::format::quarantine_list::{self, Quarantine};
+use crate::format::segment;
 use crate::format::segment_files::SegmentFiles;
 use crate::format::stream::run_of;
 use crate::options::RetentionPolicy;
@@ -173,6 +174,7 @@ impl Removal {
             kept_copies: &BTreeMap::new(),
             accounts: survey.tables.accounts.values().cloned().collect(),
             epoch,
+            journal: segment::journal_or_new(survey.journal),
         };
         rewrite(files, &survey.segments, &what, change, visit)
     }

@@ -21,6 +21,9 @@ use crate::options::{Options, RetentionPolicy};
 
 const EXPIRED_RUNS_MAX: usize = 1_000;
 
+/// Tries to read a journal beside a holder, whose write may be half visible.
+const READS_BESIDE_MAX: usize = 5;
+
 /// Data removed from a folder, or to be removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Garbage {
@@ -87,6 +90,36 @@ pub(crate) fn collect_folder(
         if apply { Some(&mut commit) } else { None },
     );
     let collected = collected.map_err(|error| OpenError::journal(path, error))?;
+    garbage_of(path, collected, retention, apply.then_some(lock))
+}
+
+/// Reports the garbage of a folder that another process holds, and changes nothing. The holder may write meanwhile, so the figures
+/// are of one moment, and a missing end of the journal is not noticed.
+pub(crate) fn report_beside_holder(
+    path: &Path,
+    options: &Options,
+    retention: RetentionPolicy,
+) -> Result<Garbage, OpenError> {
+    let mut tries = 0;
+    let collected = loop {
+        // Opened again for each try, as the holder may have begun another segment.
+        let journal = SegmentFiles::new(Arc::new(Folder::new(&path.join("journal"))), options.segment_bytes);
+        tries += 1;
+        match collect(&journal, retention, 0, options.reserve_bytes, None) {
+            Err(_) if tries < READS_BESIDE_MAX => {}
+            collected => break collected.map_err(|error| OpenError::journal(path, error))?,
+        }
+    };
+    garbage_of(path, collected, retention, None)
+}
+
+/// The garbage, with the artifacts that no record names. With `remove`, the held lock, removes the artifacts.
+fn garbage_of(
+    path: &Path,
+    collected: Collected,
+    retention: RetentionPolicy,
+    remove: Option<&HeldLock>,
+) -> Result<Garbage, OpenError> {
     let files = ArtifactFiles::at(&path.join("artifacts"));
     let mut garbage = Garbage {
         pipeline_events: collected.bytes.events,
@@ -96,10 +129,10 @@ pub(crate) fn collect_folder(
         ..Garbage::default()
     };
     let mut remove_artifacts = || -> io::Result<()> {
-        garbage.collect_artifacts(&files, &collected, lock, apply)?;
-        garbage.collect_outputs(&path.join(OUTPUT_FOLDER), &collected, lock, apply)?;
+        garbage.collect_artifacts(&files, &collected, remove)?;
+        garbage.collect_outputs(&path.join(OUTPUT_FOLDER), &collected, remove)?;
         // The list of quarantined runs is empty by now, and no one needs their artifacts.
-        if retention.quarantined { garbage.collect_damaged(&files, lock, apply) } else { Ok(()) }
+        if retention.quarantined { garbage.collect_damaged(&files, remove) } else { Ok(()) }
     };
     remove_artifacts().map_err(|error| OpenError::io(path, error))?;
     (garbage.runs, garbage.quarantined) = (collected.runs, collected.quarantined);
@@ -115,8 +148,7 @@ impl Garbage {
         &mut self,
         files: &ArtifactFiles,
         collected: &Collected,
-        lock: &HeldLock,
-        apply: bool,
+        remove: Option<&HeldLock>,
     ) -> io::Result<()> {
         for digest in files.list()? {
             let (bytes, written_ms) = files.size_and_time(digest)?;
@@ -126,7 +158,7 @@ impl Garbage {
             }
             self.artifacts += 1;
             self.artifact_bytes += bytes;
-            if apply {
+            if let Some(lock) = remove {
                 lock.check().and_then(|()| files.remove(digest))?;
             }
         }
@@ -137,24 +169,23 @@ impl Garbage {
         &mut self,
         root: &Path,
         collected: &Collected,
-        lock: &HeldLock,
-        apply: bool,
+        remove: Option<&HeldLock>,
     ) -> io::Result<()> {
         for (path, bytes) in superfluous(root, &collected.kept)? {
             self.outputs += 1;
             self.output_bytes += bytes;
-            if apply {
+            if let Some(lock) = remove {
                 lock.check().and_then(|()| std::fs::remove_file(path))?;
             }
         }
         Ok(())
     }
 
-    fn collect_damaged(&mut self, files: &ArtifactFiles, lock: &HeldLock, apply: bool) -> io::Result<()> {
+    fn collect_damaged(&mut self, files: &ArtifactFiles, remove: Option<&HeldLock>) -> io::Result<()> {
         for (path, bytes) in files.quarantined()? {
             self.damaged += 1;
             self.damaged_bytes += bytes;
-            if apply {
+            if let Some(lock) = remove {
                 lock.check().and_then(|()| std::fs::remove_file(path))?;
             }
         }

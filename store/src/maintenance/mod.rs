@@ -34,4 +34,4 @@ pub(crate) use examine::examine;
 pub(crate) use examine::examine_locked;
 pub use findings::{ClientLoss, Findings, PipelineLoss};
 pub use garbage::Garbage;
-pub(crate) use garbage::{collect_folder, worthwhile};
+pub(crate) use garbage::{collect_folder, report_beside_holder, worthwhile};

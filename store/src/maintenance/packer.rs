@@ -101,7 +101,7 @@ impl<'a, 's, 'd> Packer<'a, 's, 'd> {
     }
 
     fn write(&mut self, number: u32, frames: Vec<Vec<u8>>) -> io::Result<()> {
-        let mut bytes = segment::header(number, self.previous).to_vec();
+        let mut bytes = segment::header(number, self.previous, self.what.journal).to_vec();
         for mut frame in frames {
             frame::fill_header(&mut frame, Lsn::new(number, bytes.len() as u64), FIRST_OF_WRITE);
             bytes.extend_from_slice(&frame);

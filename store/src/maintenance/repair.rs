@@ -144,6 +144,7 @@ impl Diagnosis {
                 |indexed| indexed.accounts.clone(),
             ),
             epoch,
+            journal: segment::journal_or_new(survey.journal),
         };
         let mut visit = |section: &Section<'_>, dropped: bool| salvage.add(section, dropped);
         rewrite(files, &survey.segments, &what, change, &mut visit).map(drop)

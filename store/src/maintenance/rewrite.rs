@@ -41,6 +41,8 @@ pub(super) struct Rewrite<'a> {
     pub(super) kept_copies: &'a BTreeMap<u32, String>,
     pub(super) accounts: Vec<AccountRow>,
     pub(super) epoch: u64,
+    /// Identity of the journal, for the headers of new segments.
+    pub(super) journal: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

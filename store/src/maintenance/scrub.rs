@@ -16,7 +16,7 @@ pub(crate) fn scrub(
     until: Lsn,
 ) -> io::Result<Option<Damage>> {
     let bytes = files.read_segment_before(number, Some(until))?;
-    if segment::previous(number, &bytes) != Some(before) {
+    if segment::previous(number, &bytes) != Some(before) || files.is_foreign(number, &bytes)? {
         return Ok(Some(Damage::in_header(number, before, &bytes)));
     }
     let mut at = SEGMENT_HEADER_BYTES;

@@ -32,6 +32,8 @@ pub(super) struct Survey {
     pub(super) obligations: Obligations,
     pub(super) pipelines: PipelineHistory,
     pub(super) epoch: u64,
+    /// Identity of the journal; 0 if no segment has one.
+    pub(super) journal: u64,
     pub(super) end: Lsn,
     change_reader: ChangeReader,
     /// Guessed streams, with the index of the damage naming them.
@@ -70,6 +72,11 @@ impl Survey {
 
     fn add_segment(&mut self, number: u32, before: u32, bytes: &[u8], last: bool) {
         let mut scanner = Scanner::new(number, bytes, 0);
+        let journal = segment::journal(bytes);
+        if segment::differ(journal, self.journal) {
+            return self.add_foreign(number, before, bytes);
+        }
+        self.journal = if journal != 0 { journal } else { self.journal };
         if segment::previous(number, bytes) != Some(before) {
             let mut damage = Damage::in_header(number, before, bytes);
             damage.torn = last && scanner.remaining_len() == 0;
@@ -101,6 +108,23 @@ impl Survey {
                 }
             }
         }
+    }
+
+    /// Adds a segment of another journal as lost. No frame of it counts.
+    fn add_foreign(&mut self, number: u32, before: u32, bytes: &[u8]) {
+        let mut scanner = Scanner::new(number, bytes, 0);
+        let end = Lsn::new(number, (scanner.offset + scanner.remaining_len()) as u64);
+        loop {
+            match scanner.step() {
+                Step::Frame { lsn, .. } => drop(self.misplaced_frames.insert(lsn)),
+                Step::End => break,
+                Step::Bad { .. } => match scanner.resync(false) {
+                    Some(next) => scanner.offset = next,
+                    None => break,
+                },
+            }
+        }
+        self.add_damage(Damage::in_header(number, before, bytes), end);
     }
 
     fn add_damage(&mut self, damage: Damage, end: Lsn) {

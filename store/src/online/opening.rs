@@ -34,6 +34,7 @@ use crate::disk::{Disk, is_full, reserve};
 use crate::format::damage::{Damage, OpenJournalError};
 use crate::format::lsn::Lsn;
 use crate::format::quarantine_list;
+use crate::format::segment;
 use crate::format::segment_files::SegmentFiles;
 use crate::index::Index;
 use crate::index::catch_up::catch_up_in_steps;
@@ -251,6 +252,7 @@ fn start_threads(
     let unsealed = !loaded.sealed && loaded.last_write < loaded.end;
     let Replayed { tail, end, last_segment, .. } = loaded;
     let quarantine = quarantine_list::read(&*files.disk)?;
+    let journal = segment::journal_or_new(files.journal_before(u32::MAX)?);
     let sequencer = Sequencer {
         tail,
         snapshots: Default::default(),
@@ -283,6 +285,7 @@ fn start_threads(
         queue,
         indexer: to_indexer.clone(),
         last_segment,
+        journal,
         current: None,
         unsealed,
         closing: false,

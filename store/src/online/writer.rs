@@ -31,6 +31,8 @@ pub(super) struct Writer {
     /// Receives the first address of each new segment: everything before may enter the index.
     pub(super) indexer: Sender<Lsn>,
     pub(super) last_segment: u32,
+    /// Identity of the journal, for the headers of new segments.
+    pub(super) journal: u64,
     pub(super) current: Option<OpenSegment>,
     pub(super) unsealed: bool,
     pub(super) closing: bool,
@@ -187,7 +189,8 @@ impl Writer {
         let file = files.disk.open(&segment::name(number), true).map_err(classify)?;
         let segment_bytes = self.shared.options.segment_bytes;
         file.set_len(segment_bytes).map_err(classify)?;
-        file.write_at(&segment::header(number, self.last_segment), 0).map_err(classify)?;
+        let header = segment::header(number, self.last_segment, self.journal);
+        file.write_at(&header, 0).map_err(classify)?;
         Writer::sync(&self.shared, &*file).map_err(WriteError::Unknown)?;
         files.disk.sync().map_err(WriteError::Unknown)?;
         let prepared = if is_spare { segment_bytes } else { SEGMENT_HEADER_BYTES as u64 };

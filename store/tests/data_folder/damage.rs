@@ -149,6 +149,76 @@ fn a_segment_copied_under_the_next_number_is_damage_and_a_repair_keeps_the_close
     assert_eq!(store.journal.runs(false).unwrap().len(), 20);
 }
 
+/// Moves the last segment of `from` behind the last one of `to`, where it names the right predecessor.
+fn graft_last(from: &Path, to: &Path) -> std::path::PathBuf {
+    let (last, own) = (segments(from).len(), segments(to).len());
+    assert_eq!(last, own + 1, "the numbers continue");
+    let name = format!("journal/{last:010}.seg");
+    fs::copy(from.join(&name), to.join(&name)).unwrap();
+    to.join(name)
+}
+
+/// Appends only runs from number 100 on, until the journal has `count` segments.
+fn fill_others(path: &Path, count: usize) {
+    let (store, _) = open(path);
+    for number in 100.. {
+        let journal = &*store.journal;
+        let appended = journal.append(vec![batch(stream(number), 0, vec![opened(number)])]).unwrap();
+        wait(journal, appended).unwrap();
+        if segments(path).len() == count {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_segment_of_another_journal_is_damage_even_with_the_right_number_and_new_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("data"), folder.path().join("other"));
+    fill(&open(&path).0);
+    fill_others(&other, segments(&path).len() + 1);
+    let grafted = graft_last(&other, &path);
+    for with_index in [true, false] {
+        if !with_index {
+            fs::remove_file(path.join("index.redb")).unwrap();
+        }
+        let refused = Store::open_with(&path, small()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("a segment of another journal"), "{with_index}: {refused}");
+        assert!(!Store::examine(&path).unwrap().is_sound());
+    }
+    let found = fs::read(&grafted).unwrap();
+    Store::repair(&path).unwrap();
+    assert!(
+        files(&path.join("journal")).iter().any(|(_, kept)| *kept == found),
+        "the segment is kept beside"
+    );
+    let (store, _) = open(&path);
+    for number in 1..20 {
+        assert_eq!(events(&*store.journal, stream(number)).len(), 22, "run {number}");
+    }
+    assert_eq!(store.journal.runs(false).unwrap().len(), 20, "no run of the other journal");
+    drop(store);
+    assert!(Store::examine(&path).unwrap().is_sound());
+}
+
+#[test]
+fn all_segments_of_a_journal_share_an_identity_also_after_reopening_and_a_collection() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    let identities = || -> Vec<[u8; 8]> {
+        segments(&path).iter().map(|bytes| bytes[24..32].try_into().unwrap()).collect()
+    };
+    fill(&open(&path).0);
+    let identity = identities()[0];
+    assert_ne!(identity, [0; 8]);
+    let count = segments(&path).len() + 1;
+    fill_others(&path, count);
+    assert!(count > 2 && identities().iter().all(|own| *own == identity));
+    let retention = RetentionPolicy { closed_before_ms: Some(i64::MAX), quarantined: false };
+    Store::collect(&path, retention, true).unwrap();
+    assert!(segments(&path).len() < count && identities().iter().all(|own| *own == identity));
+}
+
 #[test]
 fn a_segment_whose_header_is_damaged_is_kept_whoever_looks() {
     let folder = tempfile::tempdir().unwrap();

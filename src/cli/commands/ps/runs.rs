@@ -89,7 +89,7 @@ const COLUMNS: [Column; 6] = [
 ];
 
 fn row(line: &RunLine) -> [Cell; 6] {
-    let ago = ago((now_ms() - line.opened_ms).max(0));
+    let ago = ago(now_ms().saturating_sub(line.opened_ms).max(0));
     let took = line.closed_ms.map(|closed| format!(", took {}", duration(closed - line.opened_ms)));
     let nodes = match (line.nodes_over, line.nodes, line.failed) {
         (Some(over), Some(all), 0) => format!("{over}/{all}"),

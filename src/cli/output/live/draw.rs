@@ -192,7 +192,7 @@ fn footer_line(model: &RunModel, viewport: &Viewport) -> String {
         (true, _) => " nodes",
     };
     line.put(Style::Bold, &format!("{over}/{all}{nodes}"));
-    let elapsed = model.opened_ms.map_or(0, |opened| (viewport.now_ms - opened).max(0));
+    let elapsed = model.opened_ms.map_or(0, |opened| viewport.now_ms.saturating_sub(opened).max(0));
     line.space(2).put_if_fits(Style::Dim, &running_time(elapsed));
     for state in [
         DisplayState::Waiting,
@@ -274,7 +274,7 @@ pub(super) fn detail(node: &NodeModel, now_ms: i64) -> String {
     let mut parts = Vec::new();
     match (node.state, node.started_ms, node.took_ms) {
         (DisplayState::Running | DisplayState::Draining, Some(started), _) => {
-            parts.push(running_time((now_ms - started).max(0)))
+            parts.push(running_time(now_ms.saturating_sub(started).max(0)))
         }
         (state, _, Some(ms)) if state.is_over() => parts.push(elapsed(ms)),
         _ => {}
@@ -285,7 +285,7 @@ pub(super) fn detail(node: &NodeModel, now_ms: i64) -> String {
     if let (DisplayState::Running | DisplayState::Waiting | DisplayState::Retrying, Some(until)) =
         (node.state, node.until_ms)
     {
-        let left = running_time((until - now_ms).max(0));
+        let left = running_time(until.saturating_sub(now_ms).max(0));
         match node.state {
             DisplayState::Retrying => parts.push(format!("retry in {left}")),
             DisplayState::Waiting => parts.push(format!("{left} left")),

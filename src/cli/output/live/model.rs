@@ -221,7 +221,7 @@ impl RunModel {
         if node.state == DisplayState::Running {
             (node.started_ms, node.took_ms) = (Some(at_ms), None);
         } else if let Some(started) = node.started_ms.take() {
-            node.took_ms = Some(at_ms - started);
+            node.took_ms = Some(at_ms.saturating_sub(started));
         }
         // A timer or deadline set before the transition may belong to the new state.
         if !matches!(node.state, DisplayState::Running | DisplayState::Waiting | DisplayState::Retrying) {

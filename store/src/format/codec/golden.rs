@@ -432,7 +432,7 @@ fn kind(event: &Event) -> u8 {
 const KINDS: u8 = 42;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 3] = [117, 119, 123];
+const KNOWN: [usize; 4] = [117, 119, 123, 123];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
