@@ -156,7 +156,7 @@ fn the_defaults_are_what_a_real_run_takes() {
         |name: &str| nodes.iter().find(|row| names(std::slice::from_ref(row)) == [name]).unwrap()[2].clone();
     assert_eq!(default("timeout"), format!("{}s", settings.timeout / 1_000));
     let (again, never) = ((settings.retries)(Idempotency::Natural), (settings.retries)(Idempotency::None));
-    assert_eq!(default("retries"), format!("{again}; {never} if `idem` is `none`"));
+    assert_eq!(default("retries"), format!("{again}; {never} if `idem` is `none`, and for `shell.run`"));
 }
 
 #[test]
