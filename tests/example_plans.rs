@@ -209,7 +209,7 @@ fn a_release_waits_for_two_people_and_writes_what_was_shown() {
     step(&["run", plan.to_str().unwrap(), "--workspace", workspace.path().to_str().unwrap()], 3);
     assert!(announced().is_err(), "nothing is written without leave");
     let shown = step(&["approvals"], 0);
-    step(&["approve", "@last", "announce", "--digest", &digest()], 3);
+    step(&["approve", "@last", "announce", "--digest", &digest()], 0);
     let text = announced().unwrap();
     assert!(shown.contains(text.trim()), "{shown}");
     step(&["approve", "@last", "sign_off", "--note", "all good", "--digest", &digest()], 0);

@@ -308,7 +308,7 @@ fn what_a_template_takes_and_is_never_there_is_advised_of() {
     check(
         "  - {id: a, kind: aggregator, deps: [list], params: {template: \"{{ list.output }}\"}}",
         expect![[r#"
-            W07 a 4:64 "\"{{ list": params.template, line 1: list.output never exists; known names: state, result
+            W07 a 4:64 "\"{{ list": params.template, line 1: list.output never exists; known names: state, result, error
         "#]],
     );
     check(
