@@ -149,7 +149,7 @@ impl NodeDraft {
             idem,
             timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.ticks_per_second)),
             heartbeat_timeout: draft.heartbeat_timeout.map(|span| span.ticks(settings.ticks_per_second)),
-            retries: retries,
+            retries,
             patches: draft.patches.unwrap_or(i64::from(draft.fallback.is_some())),
             approval: draft.approval.unwrap_or_default(),
             human_timeout: draft.human_timeout.map(|span| span.ticks(settings.ticks_per_second)),
