@@ -246,7 +246,7 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
     assert_eq!(template, "t");
     assert_eq!(
         Value::Object(values),
-        json!({"good": {"state": "executed", "result": {"x": 1}}, "bad": {"state": "failed"},
+        json!({"good": {"state": "executed", "result": {"x": 1}}, "bad": {"state": "failed", "error": "no"},
                "rest": {"state": "ready"}})
     );
     assert_eq!(refs.len(), 3);

@@ -22,7 +22,7 @@ pub enum AttemptInput {
     Aggregate {
         /// The template.
         template: String,
-        /// By id of the dependency: `state`, and the `result` of an executed one, the `error` of any other.
+        /// By id of the dependency: `state`, and the `result` of an executed one, the `error` of one that ended otherwise.
         values: Map<String, Value>,
     },
 }
@@ -125,7 +125,7 @@ impl Run {
             let mut fate = json!({"state": instance.state().as_str()});
             if instance.status == NodeStatus::Executed {
                 fate["result"] = (*result(&dep.n)).clone();
-            } else {
+            } else if !instance.is_live() {
                 let reason = || instance.reason.as_ref().map(ToString::to_string).unwrap_or_default();
                 let error = instance.failure_message().map_or_else(reason, str::to_owned);
                 fate["error"] = Value::from(error);

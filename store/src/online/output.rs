@@ -54,6 +54,10 @@ impl OutputStore for FolderOutput {
             opened => opened?,
         };
         let mut file = opened.ok_or_else(|| io::Error::other("not a regular file"))?;
+        // A place beyond the end may be one that no file can have, which seeking refuses.
+        if after >= file.metadata()?.len() {
+            return Ok(Vec::new());
+        }
         file.seek(SeekFrom::Start(after))?;
         let mut bytes = Vec::new();
         file.take(bytes_max as u64).read_to_end(&mut bytes)?;
