@@ -1,4 +1,4 @@
-//! Streams of what the programs of a run print.
+//! Streams the output of the programs of a run.
 
 use std::collections::VecDeque;
 
@@ -69,7 +69,7 @@ struct Follow {
     attempt: Option<u64>,
     read: VecDeque<OutputRow>,
     changes: watch::Receiver<u64>,
-    /// `None`: what is there by now is the rest.
+    /// `None`: the stream ends with the present output.
     settled: Option<BoxFuture<'static, Result<Settled, RunError>>>,
 }
 

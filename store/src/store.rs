@@ -180,7 +180,7 @@ impl Store {
         maintenance::collect_folder(path, &index, &Options::default(), retention, held, apply)
     }
 
-    /// What [`Store::collect`] would remove from a folder that another process holds, at this moment. Changes nothing.
+    /// Reports the present garbage of a folder that another process holds. Changes nothing.
     ///
     /// # Errors
     ///

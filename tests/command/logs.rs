@@ -1,4 +1,4 @@
-//! What programs print: kept, shown, followed; and what a run says of failed nodes.
+//! Output of programs, and the report about failed nodes.
 
 use super::world::{World, until};
 
@@ -124,6 +124,6 @@ fn gc_removes_the_output_of_the_runs_it_removes() {
     world.ostler(RUN).exits(0);
     let files = || std::fs::read_dir(world.data().join("output")).unwrap().count();
     assert_eq!(files(), 1);
-    world.ostler("gc --older-than 1ms --apply").exits(0);
+    world.ostler("gc --older-than 1ms --apply").exits(0).says("1 output of programs removed");
     assert_eq!(files(), 0);
 }

@@ -100,7 +100,8 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
         if ask == HumanRequestKind::InDoubt {
             continue; // that is settled by resolving it
         }
-        let shown = shown(&services.gatekeeper, &services.results, &view.opened, &view.run, node, ask).await;
+        let (gatekeeper, results) = (&services.gatekeeper, &services.results);
+        let shown = shown(gatekeeper, results, &view.opened, &view.run, node, ask).await.request;
         let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
         let is_outdated = result.is_none() && instance.shown.as_deref() != Some(&shown.digest());
         found.push(Approval {

@@ -13,6 +13,13 @@ use crate::state::caller::Caller;
 use crate::state::gatekeeper::Gatekeeper;
 use crate::storage::results::ResultStore;
 
+/// A request, and the gate's answer to the call.
+pub(crate) struct Shown {
+    pub(crate) request: ApprovalRequest,
+    /// The denial, if the gate denies the call whatever a person answers.
+    pub(crate) denial: Option<Denial>,
+}
+
 /// The request of a node, with resolved inputs and the gate's classification. If inputs are lost, the request says why
 /// the node would fail.
 pub(crate) async fn shown(
@@ -22,41 +29,31 @@ pub(crate) async fn shown(
     run: &Run,
     node: &Node,
     ask: HumanRequestKind,
-) -> ApprovalRequest {
+) -> Shown {
     let caller = Caller::of(opened);
-    let shown = as_planned(gatekeeper, &caller, node, ask);
-    let because = |shown: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..shown };
+    let request = as_planned(gatekeeper, &caller, node, ask);
+    let because = |request: ApprovalRequest, why: String| ApprovalRequest { refusal: Some(why), ..request };
+    let undenied = |request: ApprovalRequest| Shown { request, denial: None };
     let results = match results.needed(run, node).await {
         Ok(results) => results,
-        Err(error) => return because(shown, error.to_string()),
+        Err(error) => return undenied(because(request, error.to_string())),
     };
     let params = match run.attempt_input(node, &results) {
         Ok((AttemptInput::Params(params), _)) => params,
         Ok((AttemptInput::Aggregate { template, values }, _)) => {
-            return as_rendered(shown, &template, &values);
+            return undenied(as_rendered(request, &template, &values));
         }
-        Err(error) => return because(shown, error.to_string()),
+        Err(error) => return undenied(because(request, error.to_string())),
     };
-    let shown = ApprovalRequest { params: Map::clone(&params), ..shown };
-    let Some(tool) = &node.tool else { return shown };
+    let request = ApprovalRequest { params: Map::clone(&params), ..request };
+    let Some(tool) = &node.tool else { return undenied(request) };
     match gatekeeper.preview(&caller, tool, params, node.impact) {
-        Ok(Preview { params, class }) => as_judged(shown, params.into_map(), class),
-        Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
+        Ok(Preview { params, class }) => undenied(as_judged(request, params.into_map(), class)),
+        Err(denial) => {
+            let why = format!("{}: {}", denial.code, denial.operator);
+            Shown { request: because(request, why), denial: Some(denial) }
+        }
     }
-}
-
-/// The denial of a node's call, if the gate denies it already. `None` also if the call cannot be made up yet.
-pub(crate) async fn denial(
-    gatekeeper: &Gatekeeper,
-    results: &ResultStore,
-    opened: &RunOpened,
-    run: &Run,
-    node: &Node,
-) -> Option<Denial> {
-    let tool = node.tool.as_ref()?;
-    let results = results.needed(run, node).await.ok()?;
-    let Ok((AttemptInput::Params(params), _)) = run.attempt_input(node, &results) else { return None };
-    gatekeeper.preview(&Caller::of(opened), tool, params, node.impact).err()
 }
 
 /// The request of a node that is about to do the work.

@@ -76,20 +76,6 @@ impl RunDriver {
     /// at once. Returns whether it asked or denied.
     pub(super) async fn ask_person(&mut self, id: &NodeId) -> bool {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.approval_kind(id)) else { return false };
-        if ask == HumanRequestKind::Before {
-            let services = &self.services;
-            let denial = approval_request::denial(
-                &services.gatekeeper,
-                &services.results,
-                &self.opened,
-                &self.run,
-                node,
-            );
-            if let Some(denial) = Box::pin(denial).await {
-                self.deny(id, denial);
-                return true;
-            }
-        }
         // Boxed: otherwise this rare future enlarges the future of every message.
         let shown = Box::pin(approval_request::shown(
             &self.services.gatekeeper,
@@ -99,19 +85,27 @@ impl RunDriver {
             node,
             ask,
         ))
-        .await
-        .digest();
+        .await;
+        if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
+            return self.deny(id, denial);
+        }
+        let shown = shown.request.digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
         let asked = !events.is_empty();
         self.apply_effects(events);
         asked
     }
 
-    fn deny(&mut self, id: &NodeId, denial: Denial) {
+    /// Ends the attempt of a ready node with a denial. Returns whether the node was still ready.
+    fn deny(&mut self, id: &NodeId, denial: Denial) -> bool {
         let events = self.within(|run, cx| run.start_denied(cx, id));
+        if events.is_empty() {
+            return false;
+        }
         self.apply_effects(events);
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
         self.refuse(id, attempt, Refusal::Denied(denial));
+        true
     }
 
     /// Repeats open questions with a changed digest, after tools or the policy have changed.
@@ -131,7 +125,7 @@ impl RunDriver {
                     ask,
                 )
                 .await;
-                let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(shown.digest())));
+                let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(shown.request.digest())));
                 self.apply_effects(events);
             }
         }

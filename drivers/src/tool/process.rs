@@ -147,15 +147,9 @@ impl ProcessGroup {
         let stderr = ChildStderr::from_std(stderr).map_err(pipe)?;
         let (mut out, mut err) = (OutputBuffer::default(), OutputBuffer::default());
         let status = {
-            let talk = async {
-                {
-                    let (out, err) = (
-                        out.drain(stdout, OutputStream::Stdout, log),
-                        err.drain(stderr, OutputStream::Stderr, log),
-                    );
-                    tokio::join!(feed(stdin, input), out, err)
-                }
-            };
+            let out = out.drain(stdout, OutputStream::Stdout, log);
+            let err = err.drain(stderr, OutputStream::Stderr, log);
+            let talk = async { tokio::join!(feed(stdin, input), out, err) };
             let mut talk = std::pin::pin!(talk);
             let status = tokio::select! {
                 status = &mut ended => {

@@ -8,7 +8,6 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, NoLog, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::FailureCategory;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -151,12 +150,9 @@ async fn run(params: Params, supervision: Supervision, observes: bool, context: 
         }
     }
     let Finished { status, stdout, stderr } = call.finish_with_progress(stdin, &*log).await?;
-    let judged = judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), &stdout, &stderr);
     // The retries of the node apply, unless the program may have done a part of something that may not be repeated.
-    judged.map_err(|failure| match failure.category {
-        FailureCategory::Structural if repeatable => transient(failure.message),
-        _ => failure,
-    })
+    let failed = if repeatable { transient } else { structural };
+    judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), (&stdout, &stderr), failed)
 }
 
 #[derive(Clone)]
@@ -212,7 +208,7 @@ impl Call {
         let environment = git::overriding(&OBSERVING_ENVIRONMENT, "");
         let Finished { status, stdout, stderr } =
             Call { argv, environment, ..self.clone() }.finish(None, &NoLog).await?;
-        judge("git config", status, &[0], "", &stderr)?;
+        judge("git config", status, &[0], ("", &stderr), structural)?;
         if stdout.len() > OUTPUT_HEAD_BYTES {
             return Err(exhausted(format!("the settings of git have more than {OUTPUT_HEAD_BYTES} bytes")));
         }
@@ -228,12 +224,19 @@ fn plain(token: Value) -> String {
     }
 }
 
-fn judge(program: &str, status: ExitStatus, allowed: &[i32], stdout: &str, stderr: &str) -> ToolResult {
+/// Judges how a program ended; `failed` makes the failure for a status that is not allowed.
+fn judge(
+    program: &str,
+    status: ExitStatus,
+    allowed: &[i32],
+    (stdout, stderr): (&str, &str),
+    failed: fn(String) -> Failure,
+) -> ToolResult {
     let Some(code) = status.code() else {
         return Err(crash(format!("{program} was ended ({status}){}", tail(stderr))));
     };
     if !allowed.contains(&code) {
-        return Err(structural(format!("{program} ended with status {code}{}", tail(stderr))));
+        return Err(failed(format!("{program} ended with status {code}{}", tail(stderr))));
     }
     Ok(json!({"status": code, "stdout": stdout, "stderr": stderr}))
 }

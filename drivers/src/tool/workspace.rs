@@ -216,7 +216,7 @@ impl Workspace {
     }
 }
 
-/// Why a folder was not opened for writing.
+/// Reasons against opening a folder for writing.
 #[derive(Debug)]
 pub(super) enum OpenRefusal {
     DataFolder,

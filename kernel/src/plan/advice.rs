@@ -114,9 +114,9 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
 
 /// Returns, per node, the sources with neither their result nor their effect used by the node.
 ///
-/// Candidates of an `any_of`, sources over a terminal edge, control nodes, nodes with effects and people are
-/// awaited on purpose, and a node with effects waits on purpose: a release waits for tests to pass. None of these edges is idle. A `human_approval` node uses every source, because the
-/// question follows the work.
+/// These edges are never idle: those of candidates of an `any_of`, terminal edges, and those from control nodes, nodes with
+/// effects and people. The edges to a node with effects are not idle either: a release waits for tests to pass. A
+/// `human_approval` node uses every source, because the question follows the work.
 fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
     let idle = |(node, sources): (&Node, &[(usize, On)])| {
         let waits_on_purpose = node.is_control() || node.acts() || node.kind == Kind::HumanApproval;
@@ -200,7 +200,7 @@ fn without_edges(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -
     node
 }
 
-/// W09: a program that may not be repeated is never retried, whatever status it ends with.
+/// W09: retries of a program that may not be repeated. A failed program of this kind is final.
 fn vain_retries(node: &Node, place: &Pointer) -> Option<Advice> {
     let is_vain = node.tool.as_deref() == Some(TEST_TOOL)
         && node.retries > 0

@@ -40,8 +40,7 @@ pub struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Default number of retries of a node. A program that ends with a status of failure mostly does so again, so its
-    /// retries are always said.
+    /// Default number of retries of a node; 0 for programs, since a program that failed mostly fails again.
     pub(crate) fn default_retries(&self, tool: Option<&str>, idem: Idempotency) -> i64 {
         if tool == Some(TEST_TOOL) { 0 } else { (self.retries)(idem) }
     }

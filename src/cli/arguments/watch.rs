@@ -1,4 +1,4 @@
-//! What a command that executes a run shows of it, and when it fails.
+//! Options of commands that execute a run: the report, and when it counts as a failure.
 
 use clap::Args;
 

@@ -9,14 +9,10 @@ use crate::cli::command_line::root_command;
 /// Limit on pairs of letters compared to find the intended command.
 const LETTERS_COMPARED_MAX: usize = 100_000;
 
-/// Words that other tools use, and what does the same here. The first command says which list a word belongs to: "" is `ostler`
-/// itself, others are commands with subcommands or options.
+/// Words of other tools, with the command that does the same here. The first text is the command before the word; empty: the
+/// word follows `ostler` itself.
 const MEANINGS: [(&str, &[&str], &str); 15] = [
-    (
-        "",
-        &["list", "ls", "status", "jobs", "runs", "top-runs"],
-        "`ostler ps` lists runs, `ostler show RUN` shows one",
-    ),
+    ("", &["list", "ls", "status", "jobs", "runs"], "`ostler ps` lists runs, `ostler show RUN` shows one"),
     (
         "",
         &["log", "output", "tail"],

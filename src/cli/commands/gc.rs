@@ -62,6 +62,8 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
             "journal_bytes_after": garbage.journal_bytes_after,
             "artifacts": garbage.artifacts,
             "artifact_bytes": garbage.artifact_bytes,
+            "outputs": garbage.outputs,
+            "output_bytes": garbage.output_bytes,
             "damaged": garbage.damaged,
             "damaged_bytes": garbage.damaged_bytes,
         }));
@@ -116,7 +118,7 @@ fn print(garbage: &Garbage, applied: bool, held: bool, out: &mut Out) {
     ];
     let records = of_runs.iter().chain(&of_pipelines).filter(|(some, ..)| *some > 0);
     let records: Vec<String> = records.map(|(some, noun, which)| plural(*some, noun) + which).collect();
-    if records.is_empty() && garbage.artifacts == 0 && garbage.damaged == 0 {
+    if records.is_empty() && garbage.artifacts + garbage.outputs + garbage.damaged == 0 {
         return out.line("nothing to remove");
     }
     let (go, are) = if applied { ("removed", "are") } else { ("would be removed", "would be") };
@@ -127,6 +129,10 @@ fn print(garbage: &Garbage, applied: bool, held: bool, out: &mut Out) {
     if garbage.artifacts > 0 {
         let results = plural(garbage.artifacts as usize, "result");
         out.line(format!("{results} without a record {go}: {}", bytes(garbage.artifact_bytes)));
+    }
+    if garbage.outputs > 0 {
+        let outputs = plural(garbage.outputs as usize, "output");
+        out.line(format!("{outputs} of programs {go}: {}", bytes(garbage.output_bytes)));
     }
     if garbage.damaged > 0 {
         let results = plural(garbage.damaged as usize, "damaged result");

@@ -14,7 +14,7 @@ use crate::cli::output::hints;
 use crate::cli::output::printed::{left_out, output_lines};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, path_segment};
-use crate::cli::session::output_stream::OutputStream;
+use crate::cli::session::output_reader::OutputReader;
 use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ async fn print_output(
 ) -> Result<(), Failure> {
     let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(&args.run))).await?;
     let attempt = args.attempt.map(NonZeroU64::get);
-    let mut output = OutputStream::of(&summary.run, args.node.as_deref(), attempt);
+    let mut output = OutputReader::of(&summary.run, args.node.as_deref(), attempt);
     let mut count = 0_u64;
     for reconnects in 0.. {
         match print_connected(session, globals, args, &mut output, &mut count, out).await {
@@ -78,7 +78,7 @@ async fn print_connected(
     session: &Session,
     globals: &Globals,
     args: &LogsArgs,
-    output: &mut OutputStream,
+    output: &mut OutputReader,
     count: &mut u64,
     out: &mut Out,
 ) -> Result<(), ApiError> {

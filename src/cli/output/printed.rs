@@ -1,4 +1,4 @@
-//! What programs printed, as shown beside other lines of a run.
+//! Output of programs as lines, each behind the name of its node.
 
 use ostler_kernel::port::OutputChunk;
 use ostler_server::wire::OutputRow;

@@ -76,7 +76,7 @@ pub(crate) fn now_ms() -> i64 {
     ms(since.map(|after| after.as_millis()).map_err(|before| before.duration().as_millis()))
 }
 
-/// Why the command cannot work at this time: dates of answers have four digits for the year. `None` for a time it works at.
+/// Refuses a clock beyond the year 9999, for which dates of HTTP answers have no form. `None`: the clock is accepted.
 pub(crate) fn refused_time(now_ms: i64) -> Option<String> {
     let last = Timestamp::MAX.as_millisecond();
     (now_ms > last).then(|| {

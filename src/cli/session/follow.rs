@@ -14,7 +14,7 @@ use crate::cli::output::live::{REDRAW, View};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_segment};
 use crate::cli::session::approval_prompt::{ApprovalPrompt, PromptInput};
-use crate::cli::session::output_stream::OutputStream;
+use crate::cli::session::output_reader::OutputReader;
 use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 
 /// Maximum bytes of one record.
@@ -28,13 +28,13 @@ pub(crate) enum FollowMode {
     Observe,
 }
 
-/// Where records, output and prompts of a run are shown.
+/// Destinations of the records, output and prompts of a run.
 pub(crate) struct Display<'a> {
     pub(crate) view: &'a mut (dyn View + Send),
     /// Prompts for approvals, if a person can answer.
     pub(crate) prompt: Option<&'a mut ApprovalPrompt>,
     /// The output of programs, if it is wanted.
-    pub(crate) output: Option<&'a mut OutputStream>,
+    pub(crate) output: Option<&'a mut OutputReader>,
     pub(crate) out: &'a mut Out,
 }
 
@@ -197,7 +197,7 @@ pub(crate) async fn stream_events(
 }
 
 /// The next row of output; never returns without one. A lost connection ends the records too, which is reported.
-async fn output_row(output: &mut Option<&mut OutputStream>) -> OutputRow {
+async fn output_row(output: &mut Option<&mut OutputReader>) -> OutputRow {
     if let Some(output) = output
         && let Ok(Some(row)) = output.next().await
     {

@@ -6,7 +6,7 @@ pub(crate) mod approval_prompt;
 pub(crate) mod follow;
 pub(crate) mod holder;
 pub(crate) mod open_errors;
-pub(crate) mod output_stream;
+pub(crate) mod output_reader;
 pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod signals;

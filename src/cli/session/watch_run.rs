@@ -16,7 +16,7 @@ use crate::cli::session::api_client::ApiError;
 use crate::cli::session::approval_prompt::ApprovalPrompt;
 use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::holder::disk_full_text;
-use crate::cli::session::output_stream::OutputStream;
+use crate::cli::session::output_reader::OutputReader;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::{Session, report};
 
@@ -111,7 +111,7 @@ pub(crate) async fn watch_one(
         // The disk may have been full before.
         disk_full.mark_changed();
     }
-    let mut output = options.logs.then(|| OutputStream::of(&run, None, None));
+    let mut output = options.logs.then(|| OutputReader::of(&run, None, None));
     let followed = {
         let mut display = Display { view: &mut *view, prompt: prompt.as_mut(), output: output.as_mut(), out };
         let followed = follow_and_prompt(session, &run, after, &mut display);

@@ -86,7 +86,7 @@ fn reason_lines(reason: &str, lost: &str, first: usize, below: usize, most: usiz
     lines
 }
 
-/// The last lines of a message behind its first: a program says why it failed at its end.
+/// Returns the last lines of a message, without the first. Programs name the cause of a failure at the end of their output.
 fn further_lines(message: &str, most: usize) -> Vec<&str> {
     let lines: Vec<&str> = message.lines().skip(1).filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(most.min(FURTHER_LINES_MAX))..].to_vec()

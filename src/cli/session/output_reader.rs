@@ -1,4 +1,4 @@
-//! Streaming what the programs of a run print.
+//! Streaming the output of the programs of a run.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_se
 const ROW_BYTES_MAX: usize = 1 << 20;
 
 /// A place in the output of a run. Connecting again goes on from there.
-pub(crate) struct OutputStream {
+pub(crate) struct OutputReader {
     path: String,
     after: u64,
     body: Option<BodyDataStream>,
     rest: Vec<u8>,
 }
 
-impl OutputStream {
+impl OutputReader {
     /// The output of a run, of one of its nodes, or of one attempt, from the beginning.
-    pub(crate) fn of(run: &str, node: Option<&str>, attempt: Option<u64>) -> OutputStream {
+    pub(crate) fn of(run: &str, node: Option<&str>, attempt: Option<u64>) -> OutputReader {
         let mut path = format!("/v1/runs/{}/output?", path_segment(run));
         if let Some(node) = node {
             let _ = write!(path, "node={}&", path_segment(node));
@@ -30,15 +30,15 @@ impl OutputStream {
         if let Some(attempt) = attempt {
             let _ = write!(path, "attempt={attempt}&");
         }
-        OutputStream { path, after: 0, body: None, rest: Vec::new() }
+        OutputReader { path, after: 0, body: None, rest: Vec::new() }
     }
 
-    /// Streams what follows until the run is settled.
+    /// Streams the output until the run is settled.
     pub(crate) async fn connect(&mut self, client: &Client) -> Result<(), ApiError> {
         self.request(client, "settled").await
     }
 
-    /// Streams what there is.
+    /// Streams the present output.
     pub(crate) async fn connect_until_now(&mut self, client: &Client) -> Result<(), ApiError> {
         self.request(client, "now").await
     }
