@@ -1,10 +1,11 @@
-//! The traits that the outside implements: journal, artifact store, tools, judges, logs of attempts. Only here do functions of
+//! The traits that the outside implements: journal, artifact store, tools, models, judges, logs of attempts. Only here do functions of
 //! this crate wait, as boxed futures.
 
 mod artifact;
 mod attempt;
 mod journal;
 mod judge;
+mod model;
 mod output;
 mod tool;
 
@@ -20,6 +21,10 @@ pub use journal::{
     RunsPage, Seq, StreamBatch, StreamId, StreamKind,
 };
 pub use judge::{Judge, JudgedRun, Opinion};
+pub use model::{
+    CallOrigin, Completion, Delta, Finish, Message, Model, ModelCall, ModelError, ModelErrorClass,
+    ModelRequest, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,
+};
 pub use output::{OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OutputChunk, OutputStore, OutputStream};
 pub use tool::{CALL_MARK, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
 

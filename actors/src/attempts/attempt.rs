@@ -10,7 +10,7 @@ use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::{OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Rule, TEST_TOOL};
-use ostler_kernel::port::{CallContext, JSON, Tool};
+use ostler_kernel::port::{CallContext, CallOrigin, JSON, Tool};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
@@ -111,7 +111,10 @@ async fn act(
             let workspace = Arc::clone(&caller.workspace);
             let attempt = Arc::<AttemptJournal>::clone(log);
             let repeatable = node.reach().on_lost_result() != OnLostResult::InDoubt;
-            let called = tool.call(permit, CallContext { workspace, timeout_ms, repeatable, attempt });
+            let origin =
+                CallOrigin { role: String::new(), node: Some(node.id.clone()), ordinal: log.attempt() };
+            let called =
+                tool.call(permit, CallContext { workspace, timeout_ms, repeatable, origin, attempt });
             let called = log.watch(called).await;
             // The attempt may have returned its slot to wait.
             log.reclaim().await;

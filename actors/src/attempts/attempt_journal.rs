@@ -85,6 +85,11 @@ impl AttemptJournal {
         }
     }
 
+    /// Number of the attempt.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.site.of.attempt
+    }
+
     /// Reports an event of a step to the metrics.
     fn tell(&self, event: Telemetry) {
         self.executor.measures.tell(event, None, Some(self.site.run));

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ArtifactError, BoxFuture, JournalError, OutputStream};
+use super::{ArtifactError, BoxFuture, Delta, JournalError, ModelCall, OutputStream};
 use crate::event::{Failure, StepKey};
 use crate::id::{Digest, RunId};
 use crate::json::JsonError;
@@ -42,6 +42,16 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// the beginning and the end of a long output. The default keeps nothing.
     fn output(&self, stream: OutputStream, bytes: &[u8]) {
         let _ = (stream, bytes);
+    }
+
+    /// Shows a piece of a model's answer to people while the model writes. Returns at once. The default shows nothing.
+    fn model_delta(&self, delta: &Delta) {
+        let _ = delta;
+    }
+
+    /// Notes a call of a model that ended, for the bill and the records of the attempt. The default notes nothing.
+    fn model_called(&self, call: ModelCall) {
+        let _ = call;
     }
 
     /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::BoxFuture;
 use super::attempt::{AttemptLog, NoLog};
+use super::model::CallOrigin;
 use crate::event::Failure;
 use crate::gate::{CallClass, Permit};
 
@@ -39,6 +40,8 @@ pub struct CallContext {
     pub timeout_ms: u64,
     /// True if the call may be made again after a failure: it changes nothing, or its node says that a repetition is harmless.
     pub repeatable: bool,
+    /// The attempt behind the call.
+    pub origin: CallOrigin,
     /// The log of the attempt: heartbeats, progress and steps.
     pub attempt: Arc<dyn AttemptLog>,
 }
@@ -46,7 +49,13 @@ pub struct CallContext {
 impl CallContext {
     /// The environment of a call outside of any attempt: its log keeps nothing.
     pub fn without_log(workspace: Arc<Path>, timeout_ms: u64) -> CallContext {
-        CallContext { workspace, timeout_ms, repeatable: false, attempt: Arc::new(NoLog) }
+        CallContext {
+            workspace,
+            timeout_ms,
+            repeatable: false,
+            origin: CallOrigin::default(),
+            attempt: Arc::new(NoLog),
+        }
     }
 }
 
