@@ -39,6 +39,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::ReplanAsked { for_contract } => ("replan_asked", body!(for_contract)),
         E::ContractChecked { version, holds } => ("contract_checked", body!(version, holds)),
         E::ContractBroken { version, why } => ("contract_broken", body!(version, why)),
+        E::ModelCalled { node, attempt, call } => ("model_called", body!(node, attempt, call)),
         E::NodeTransition(moved) => (
             "node_transition",
             body!(moved: node, version, from, to, attempt; "reason": moved.reason.to_string()),

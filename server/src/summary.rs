@@ -63,6 +63,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         attempts: view.run.instances().map(|(_, instance)| instance.attempts).sum(),
         reused: 0, // results are not reused across runs yet
         cost: report.cost,
+        models: report.models,
         root_causes: root_causes.collect(),
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),

@@ -14,7 +14,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{AttemptLogError, JournalError, Position, StreamId};
+use ostler_kernel::port::{AttemptLogError, JournalError, ModelCall, Position, StreamId};
 use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -58,6 +58,7 @@ pub(crate) struct AttemptJournal {
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
     output: Mutex<Option<Box<AttemptOutput>>>,
+    model_calls: Mutex<Vec<ModelCall>>,
     /// Time without disk space for a result, or without a slot.
     pub(crate) waited: Arc<PausedTime>,
 }
@@ -81,6 +82,7 @@ impl AttemptJournal {
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             steps: Mutex::default(),
             output: Mutex::default(),
+            model_calls: Mutex::default(),
             waited: Arc::default(),
         }
     }
@@ -88,6 +90,11 @@ impl AttemptJournal {
     /// Number of the attempt.
     pub(crate) fn attempt(&self) -> u32 {
         self.site.of.attempt
+    }
+
+    /// The calls of models so far, for the records of the run.
+    pub(crate) fn take_model_calls(&self) -> Vec<ModelCall> {
+        std::mem::take(&mut lock(&self.model_calls))
     }
 
     /// Reports an event of a step to the metrics.

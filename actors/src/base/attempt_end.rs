@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome};
+use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::FailureCategory;
 
 use crate::base::keys::AttemptKey;
@@ -16,12 +17,13 @@ pub(crate) struct Ended {
     pub(crate) cost: u64,
     /// Accounts of the client after the charge; `None` if the attempt held no slot.
     pub(crate) accounts: Option<Accounts>,
+    pub(crate) model_calls: Vec<ModelCall>,
 }
 
 impl Ended {
     pub(crate) fn result_of(self, key: &AttemptKey) -> Box<AttemptResult> {
         let (node, attempt) = (key.node.clone(), key.attempt);
-        let Ended { outcome, duration_ms, cost, accounts } = self;
+        let Ended { outcome, duration_ms, cost, accounts, model_calls: _ } = self;
         Box::new(AttemptResult { node, attempt, outcome, duration_ms, cost, accounts })
     }
 }

@@ -72,11 +72,15 @@ impl RunDriver {
         self.writer.unacked_results.push(key.clone());
     }
 
-    pub(super) async fn record_result(&mut self, key: &AttemptKey, ended: Ended) {
+    pub(super) async fn record_result(&mut self, key: &AttemptKey, mut ended: Ended) {
         if let Some(node) = self.run.node(&key.node) {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
+        let calls = std::mem::take(&mut ended.model_calls);
+        let now = self.services.journal.now();
+        let called = self.run.record_model_calls(now, &key.node, key.attempt, calls);
+        self.apply_effects(called);
         let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()
             // Boxed: otherwise this rare future enlarges the future of every message.

@@ -35,7 +35,8 @@ impl RunDriver {
         let (accounts, granted) = services.scheduler.settle(owner, run, launch.slot, cost);
         self.queue.granted.extend(granted);
         self.in_flight.inline.unrecorded += cost;
-        self.record_result(&launch.key, Ended { outcome, duration_ms, cost, accounts }).await;
+        let model_calls = launch.log.take_model_calls();
+        self.record_result(&launch.key, Ended { outcome, duration_ms, cost, accounts, model_calls }).await;
     }
 
     pub(super) fn release_all_slots(&mut self) {

@@ -227,13 +227,7 @@ impl RunDriver {
                 Some(body.await)
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
-            self.services.executor.spawn(
-                key.clone(),
-                held,
-                self.me.clone(),
-                (acts, log.waited.clone()),
-                body,
-            );
+            self.services.executor.spawn(key.clone(), held, self.me.clone(), (acts, log), body);
             if self.run.instance(&key.node).is_some_and(NodeInstance::is_draining) {
                 self.services.attempts.drains(&key);
             }

@@ -14,6 +14,7 @@ use crate::evaluation::{Appraised, Verdict};
 use crate::id::{AgentId, ClientId, NodeId, RunId};
 use crate::json::Json;
 use crate::market::{MarketStep, Offer};
+use crate::port::ModelCall;
 use crate::run::{FailureCategory, RunOutcome};
 
 pub use attempt::{
@@ -229,5 +230,14 @@ pub enum Event {
         version: u32,
         /// Description of the violation; of bounded length.
         why: String,
+    },
+    /// A call of a model that an attempt made. Before the result of the attempt.
+    ModelCalled {
+        /// The node.
+        node: NodeId,
+        /// Number of the attempt.
+        attempt: u32,
+        /// The call.
+        call: Box<ModelCall>,
     },
 }

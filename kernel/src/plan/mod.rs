@@ -46,7 +46,10 @@ pub use model::*;
 pub use normalise::{UncheckedPlan, normalise};
 pub use packed_lists::PackedLists;
 pub use pointer::{Origin, Pointer, pointer_steps};
-pub use settings::{BadParam, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools};
+pub use settings::{
+    BadParam, MODEL_DEFAULT, MODEL_TIMEOUT_MS, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools,
+    model_of_tool, model_tool,
+};
 pub use stats::PlanStats;
 pub use suggest::nearest;
 pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};

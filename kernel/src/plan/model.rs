@@ -197,6 +197,24 @@ impl Node {
         self.tests.map_or(own, |tests| own.max(tests.on_lost_result()))
     }
 
+    /// Returns whether the node's tool is the one of its model.
+    pub fn calls_model(&self) -> bool {
+        match self.kind {
+            Kind::Model => true,
+            Kind::Aggregator => self.model.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Name of the parameter with a template over the node's dependencies; `None` for a node without one.
+    pub fn template_param(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Aggregator => Some("template"),
+            Kind::Model => Some("prompt"),
+            _ => None,
+        }
+    }
+
     /// Returns whether the node steers the run (reflection, observer, micro-planner, interjection, aggregator).
     pub fn is_control(&self) -> bool {
         self.kind.is_control()

@@ -19,8 +19,8 @@ use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::node_index::NodeIndex;
 use super::pointer::{Origin, Pointer};
 use super::{
-    Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, TEST_TOOL,
-    ToolDefaults, policy_floor,
+    Dep, Idempotency, Join, Kind, MODEL_DEFAULT, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings,
+    TEST_TOOL, ToolDefaults, model_tool, policy_floor,
 };
 use crate::contract;
 use crate::gate::CallClass;
@@ -116,6 +116,7 @@ impl NodeDraft {
     ) -> Node {
         let mut draft = self;
         let said = draft.idem;
+        draft.kind = Some(draft.inferred_kind());
         // A tool's own result schema needs no check, and many nodes share one.
         let authored = draft.contract.is_some() || draft.tool.is_none();
         if settings.real_run {
@@ -123,12 +124,11 @@ impl NodeDraft {
         }
         let idem = draft.idem.unwrap_or_default();
         let retries = draft.retries.unwrap_or_else(|| settings.default_retries(draft.tool.as_deref(), idem));
+        let kind = draft.inferred_kind();
+        let default_timeout = settings.default_timeout(kind);
         let mut node = Node {
             tests: None,
-            kind: draft.kind.unwrap_or(match (&draft.tool, &draft.model) {
-                (None, Some(_)) => Kind::Model,
-                (_, _) => Kind::Tool,
-            }),
+            kind,
             tool: draft.tool,
             model: draft.model,
             deps: draft.deps.unwrap_or_default().into_iter().map(|dep| dep.0).collect(),
@@ -147,7 +147,7 @@ impl NodeDraft {
             effect: draft.effect.unwrap_or_default(),
             impact: draft.impact.map_or(0, |impact| impact.get()),
             idem,
-            timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.ticks_per_second)),
+            timeout: draft.timeout.map_or(default_timeout, |span| span.ticks(settings.ticks_per_second)),
             heartbeat_timeout: draft.heartbeat_timeout.map(|span| span.ticks(settings.ticks_per_second)),
             retries,
             patches: draft.patches.unwrap_or(i64::from(draft.fallback.is_some())),
@@ -163,13 +163,30 @@ impl NodeDraft {
         node
     }
 
-    /// Completes a node from its tool and kind, for a real run.
-    fn complete(&mut self, settings: &Settings<'_>) {
-        let params = self.params.get_or_insert_default();
-        let kind = self.kind.unwrap_or(match (&self.tool, &self.model) {
+    fn inferred_kind(&self) -> Kind {
+        self.kind.unwrap_or(match (&self.tool, &self.model) {
             (None, Some(_)) => Kind::Model,
             (_, _) => Kind::Tool,
-        });
+        })
+    }
+
+    /// Names the tool that calls the node's model. `model: m` and `params: {model: m}` mean the same.
+    fn name_model(&mut self, kind: Kind) {
+        if kind == Kind::Model && self.model.is_none() {
+            let written = self.params.as_mut().and_then(|params| params.remove("model"));
+            let written = written.and_then(|model| model.as_str().map(str::to_owned));
+            self.model = Some(written.unwrap_or_else(|| MODEL_DEFAULT.to_owned()));
+        }
+        if let (Kind::Model | Kind::Aggregator, Some(model)) = (kind, &self.model) {
+            self.tool.get_or_insert_with(|| model_tool(model));
+        }
+    }
+
+    /// Completes a node from its tool and kind, for a real run.
+    fn complete(&mut self, settings: &Settings<'_>) {
+        let kind = self.inferred_kind();
+        self.name_model(kind);
+        let params = self.params.get_or_insert_default();
         let defaults = self.tool.as_ref().and_then(|tool| settings.tools?.defaults(tool, params));
         if let Some(defaults) = &defaults {
             self.effect.get_or_insert(defaults.effect);
@@ -179,22 +196,13 @@ impl NodeDraft {
             let floor = self.impact.map_or(0, |impact| impact.get());
             self.impact = super::Impact::new(floor.max(defaults.impact)).or(self.impact);
         }
-        if kind == Kind::Model {
-            // `model: m` and `params: {model: m}` mean the same.
-            let referred = self.param_refs.as_ref().is_some_and(|refs| refs.contains_key("model"));
-            match &self.model {
-                Some(model) if !referred => {
-                    params.entry("model").or_insert_with(|| json!(model));
-                }
-                Some(_) => {}
-                None => self.model = params.get("model").and_then(Value::as_str).map(str::to_owned),
-            }
-        }
         if self.contract.is_none() {
             let result = match kind {
                 Kind::Tool => defaults.and_then(|defaults| defaults.result_schema),
-                Kind::Model => params.get("schema").cloned().map(Arc::new),
-                Kind::Aggregator => Some(Arc::new(params.get("schema").cloned().unwrap_or_else(text_schema))),
+                Kind::Model if params.contains_key("tools") => Some(Arc::new(json!({"type": "object"}))),
+                Kind::Model | Kind::Aggregator => {
+                    Some(Arc::new(params.get("schema").cloned().unwrap_or_else(text_schema)))
+                }
                 Kind::HumanApproval => Some(Arc::new(json!({"type": "null"}))),
                 Kind::Reflection
                 | Kind::Observer

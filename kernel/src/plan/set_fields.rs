@@ -5,7 +5,7 @@ use super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::draft::NodeFields;
 use super::normalise::tests_class;
 use super::pointer::Pointer;
-use super::{Method, Node, Rule, Settings};
+use super::{Method, Node, Rule, Settings, model_tool};
 use crate::id::NodeId;
 use crate::json::Object;
 
@@ -35,6 +35,9 @@ pub(super) fn set(
     put(&mut node.kind, &fields.kind);
     put(&mut node.tool, &fields.tool);
     put(&mut node.model, &fields.model);
+    if let (true, Some(Some(model))) = (settings.real_run && node.calls_model(), &fields.model) {
+        node.tool = Some(model_tool(model));
+    }
     put(&mut node.params, &fields.params.clone().map(Object::from));
     put(&mut node.param_refs, &fields.param_refs);
     put(&mut node.reads, &fields.reads);

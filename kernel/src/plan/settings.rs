@@ -45,6 +45,11 @@ impl<'a> Settings<'a> {
         if tool == Some(TEST_TOOL) { 0 } else { (self.retries)(idem) }
     }
 
+    /// Default timeout of one attempt, in ticks: models take longer than tools.
+    pub(crate) fn default_timeout(&self, kind: Kind) -> Ticks {
+        if self.real_run && kind == Kind::Model { MODEL_TIMEOUT_MS } else { self.timeout }
+    }
+
     /// Virtual time in ticks, scripted outcomes, and tools known by name at most.
     pub fn simulation(overrides: PolicyDraft, tools: Option<&'a dyn Tools>) -> Settings<'a> {
         Settings {
@@ -76,7 +81,9 @@ impl<'a> Settings<'a> {
             },
             tools: Some(tools),
             domains: None,
-            executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator | Kind::HumanApproval),
+            executes: |kind| {
+                matches!(kind, Kind::Tool | Kind::Model | Kind::Aggregator | Kind::HumanApproval)
+            },
             real_run: true,
             jitter: true,
             denials_max: Some(DENIALS_MAX),
@@ -91,6 +98,24 @@ pub const TEST_TOOL: &str = "shell.run";
 
 /// The tool that renders a template over `values`.
 pub const RENDER_TOOL: &str = "text.render";
+
+/// The model of nodes that name none.
+pub const MODEL_DEFAULT: &str = "default";
+
+/// Default timeout of an attempt of a model node, in milliseconds.
+pub const MODEL_TIMEOUT_MS: Ticks = 180_000;
+
+const MODEL_TOOL_PREFIX: &str = "model.";
+
+/// Name of the tool that calls a configured model. Scopes name models like any tool.
+pub fn model_tool(model: &str) -> String {
+    format!("{MODEL_TOOL_PREFIX}{model}")
+}
+
+/// Name of the model that a tool calls; `None` for other tools.
+pub fn model_of_tool(tool: &str) -> Option<&str> {
+    tool.strip_prefix(MODEL_TOOL_PREFIX)
+}
 
 /// The tools available to a plan.
 pub trait Tools: Send + Sync {

@@ -12,7 +12,7 @@ pub const OUTPUT_CHUNK_BYTES_MAX: usize = 16 << 10;
 /// Maximum bytes of the output of a run that a store keeps; appending more is an error.
 pub const OUTPUT_RUN_BYTES_MAX: u64 = 64 << 20;
 
-/// The stream that a program printed to.
+/// Origin of output: a stream of a program, or a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
@@ -20,6 +20,8 @@ pub enum OutputStream {
     Stdout,
     /// Standard error.
     Stderr,
+    /// Text of a model.
+    Model,
 }
 
 /// Whole lines that an attempt printed at once.

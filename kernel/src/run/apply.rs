@@ -73,6 +73,7 @@ impl Run {
                 self.close_recovery();
             }
             Event::LateResult(result) => self.tally.count_late(result),
+            Event::ModelCalled { call, .. } => self.model_usage.add(call),
             Event::RunTerms(terms) => self.terms = (**terms).clone(),
             Event::ContractChecked { version, holds } => {
                 self.contract = Some((*version, *holds));

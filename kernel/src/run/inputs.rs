@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{FailureCategory, NodeStatus, Run};
+use super::{FEEDBACK, FailureCategory, NodeStatus, Run};
 use crate::id::{Digest, NodeId};
 use crate::json::{self, JsonError, Object};
 use crate::lineage;
@@ -83,9 +83,10 @@ impl Run {
             |id: &&NodeId| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed);
         match node.kind {
             Kind::Aggregator => node.deps.iter().map(|dep| &dep.n).filter(executed).cloned().collect(),
-            _ => {
-                let references = node.param_refs.values();
-                references.map(|reference| source(self, node, reference)).filter(executed).cloned().collect()
+            kind => {
+                let references = node.param_refs.values().map(|reference| source(self, node, reference));
+                let read = node.deps.iter().map(|dep| &dep.n).filter(|_| kind == Kind::Model);
+                references.chain(read).filter(executed).cloned().collect()
             }
         }
     }
@@ -107,15 +108,36 @@ impl Run {
         } else {
             digests(params.iter().filter(|(name, _)| node.param_refs.contains_key(*name)))?
         };
+        let mut template = None;
         if node.kind == Kind::Aggregator {
-            let Some(Value::String(template)) = params.make_mut().remove("template") else {
+            let Some(Value::String(text)) = params.make_mut().remove("template") else {
                 return Err(InputError::NoTemplate(node.id.clone()));
             };
-            let values = self.fates(node, &result);
-            refs.extend(digests(&values)?);
+            template = Some(text);
+        } else if node.kind != Kind::Model {
+            return Ok((AttemptInput::Params(params), refs));
+        }
+        let values = self.fates(node, &result);
+        refs.extend(digests(&values)?);
+        if !node.calls_model() {
+            let template = template.unwrap_or_default();
             return Ok((AttemptInput::Aggregate { template, values }, refs));
         }
+        let asked = params.make_mut();
+        asked.extend(template.map(|template| ("prompt".to_owned(), Value::String(template))));
+        if !values.is_empty() {
+            asked.insert("values".to_owned(), Value::Object(values));
+        }
+        if let Some(fault) = self.fault_of_last_answer(node) {
+            asked.insert(FEEDBACK.to_owned(), Value::from(fault));
+        }
         Ok((AttemptInput::Params(params), refs))
+    }
+
+    /// The reason why the last answer of a model did not count: shown to the model in the next attempt.
+    fn fault_of_last_answer(&self, node: &Node) -> Option<&str> {
+        let failure = self.instance(&node.id)?.failure.as_ref()?;
+        (failure.category == FailureCategory::InvalidOutput).then_some(failure.message.as_str())
     }
 
     fn fates(&self, node: &Node, result: &dyn Fn(&NodeId) -> Arc<Value>) -> Map<String, Value> {

@@ -19,7 +19,7 @@
 //! | `crash_recovery` | continuing a run after its process died |
 //! | `oversight` | approvals that the oversight mode adds |
 //! | `abandoned_work`, `downstream` | work that a record makes useless; nodes that wait for a node |
-//! | `run_budget` | credits of concurrent attempts |
+//! | `run_budget`, `model_usage` | credits of concurrent attempts; tokens and price of model calls |
 //! | `inputs`, `intent` | input of an attempt, and the record before its start |
 //! | `approval_request` | the document that a person approves |
 //! | `fold`, `report` | a run from its records; its figures |
@@ -42,6 +42,7 @@ mod input;
 mod inputs;
 mod intent;
 mod joins;
+mod model_usage;
 mod node_status;
 mod operator;
 mod ordered_joins;
@@ -74,6 +75,7 @@ pub use human::{AnswerError, ResolutionError};
 pub use input::{Canceller, Operation, Resolution, RunInput};
 pub use inputs::{AttemptInput, InputError, RefDigests, resolve};
 pub use intent::{GENERATION, IntentContext, executable_digest};
+pub use model_usage::ModelUsage;
 pub use node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 pub use operator::OperationError;
 pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
@@ -119,6 +121,7 @@ pub struct Run {
     contract: Option<(u32, bool)>,
     counters: Counters,
     tally: Tally,
+    model_usage: ModelUsage,
     terms: RunTerms,
     last_lookup: LastLookup,
 }
@@ -180,6 +183,7 @@ impl Run {
             contract: None,
             counters: Counters::default(),
             tally: Tally::default(),
+            model_usage: ModelUsage::default(),
             terms: RunTerms::default(),
             last_lookup: LastLookup::default(),
             plan,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{NodeState, NodeStatus, Run, RunOutcome};
+use super::{ModelUsage, NodeState, NodeStatus, Run, RunOutcome};
 use crate::event::Event;
 use crate::id::{NodeId, Ticks};
 use crate::run::{FailureCategory, TransitionReason};
@@ -27,6 +27,7 @@ pub struct RunTimeline {
     attempts: u32,
     late: u32,
     cost: u64,
+    models: ModelUsage,
     /// Violation of the plan's contract at its last check.
     broken: Option<String>,
     denials: BTreeMap<NodeId, String>,
@@ -61,6 +62,9 @@ pub struct RunReport {
     pub late: u32,
     /// Credits spent.
     pub cost: u64,
+    /// Tokens and price of model calls; `None` without a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub models: Option<ModelUsage>,
     /// Origin of every failed or cancelled node, and of every skipped node (by an operator) with consumers in need of it.
     #[serde(rename = "culprits")]
     pub root_causes: Vec<RootCause>,
@@ -122,6 +126,7 @@ impl RunTimeline {
                     *started = attempt_started_at(*started, at, result.duration_ms, result.cost);
                 }
             }
+            Event::ModelCalled { call, .. } => self.models.add(call),
             Event::ContractBroken { why, .. } => self.broken = Some(why.clone()),
             Event::GateDecision(denied) => {
                 self.denials.insert(denied.node.clone(), format!("{}: {}", denied.code, denied.detail));
@@ -183,6 +188,7 @@ impl RunTimeline {
             overhead_us_per_node: (makespan - critical).max(0) as f64 * 1_000.0 / (executed.max(1) as f64),
             late: self.late,
             cost: self.cost,
+            models: (self.models.calls > 0).then_some(self.models),
             root_causes: self.root_causes(run),
         }
     }

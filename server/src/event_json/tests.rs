@@ -10,6 +10,7 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::plan::Idempotency;
+use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 
 use super::*;
@@ -54,6 +55,21 @@ fn run_records() -> Vec<Event> {
         Event::ReplanAsked { for_contract: true },
         Event::ContractChecked { version: 1, holds: false },
         Event::ContractBroken { version: 1, why: "tests fail".to_owned() },
+        Event::ModelCalled {
+            node: "a".into(),
+            attempt: 1,
+            call: Box::new(ModelCall {
+                model: "default".to_owned(),
+                answered_by: Some("small-1".to_owned()),
+                response_id: None,
+                finish: "stop".to_owned(),
+                input_tokens: 12,
+                output_tokens: 3,
+                cached_tokens: 0,
+                nano_usd: Some(900),
+                first_piece_ms: Some(40),
+            }),
+        },
         Event::Parked { reason: "crashes".to_owned() },
         Event::OutOfCredit { out: true },
         Event::RunClosed { outcome: RunOutcome::Succeeded },

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use ostler_kernel::plan::PlanDraft;
-use ostler_kernel::run::{NodeState, RunOutcome, RunStatus, WaitReason};
+use ostler_kernel::run::{ModelUsage, NodeState, RunOutcome, RunStatus, WaitReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -245,6 +245,9 @@ pub struct Summary {
     pub reused: u32,
     /// Credits spent.
     pub cost: u64,
+    /// Tokens and price of model calls; absent without a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<ModelUsage>,
     /// Root causes of lost nodes.
     #[serde(rename = "culprits")]
     pub root_causes: Vec<RootCause>,

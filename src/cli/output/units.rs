@@ -39,6 +39,17 @@ pub(crate) fn ago(ms: i64) -> String {
     }
 }
 
+/// A price in US dollars, with at least two digits that count.
+pub(crate) fn dollars(nano_usd: u64) -> String {
+    let usd = nano_usd as f64 / 1e9;
+    match nano_usd {
+        0 => "$0".to_owned(),
+        1..10_000_000 => format!("${usd:.6}"),
+        10_000_000..1_000_000_000 => format!("${usd:.4}"),
+        _ => format!("${usd:.2}"),
+    }
+}
+
 pub(crate) fn plural(many: usize, noun: &str) -> String {
     if many == 1 { format!("1 {noun}") } else { format!("{many} {noun}s") }
 }

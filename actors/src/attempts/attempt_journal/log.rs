@@ -10,8 +10,8 @@ use ostler_kernel::json::{self, Json};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, OutputStream, StepStart,
-    TOKEN_BYTES_MAX,
+    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, Delta, ModelCall, OutputStream,
+    StepStart, TOKEN_BYTES_MAX,
 };
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
 use serde_json::Value;
@@ -21,6 +21,9 @@ use super::output::AttemptOutput;
 use super::steps::Open;
 use super::{AROUND, AttemptJournal};
 use crate::base::lock::lock;
+
+/// Most recorded model calls of an attempt; the sums of further ones go to the last record.
+const MODEL_CALLS_MAX: usize = 256;
 
 impl AttemptLog for AttemptJournal {
     fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
@@ -64,6 +67,25 @@ impl AttemptLog for AttemptJournal {
         let chunks = kept.push(stream, bytes, self.executor.journal.now());
         // Under the lock, so that the chunks are kept in the order of their output.
         self.executor.output.append(self.site.run, &chunks);
+    }
+
+    fn model_delta(&self, delta: &Delta) {
+        self.sign();
+        if let Delta::Text(text) = delta {
+            self.output(OutputStream::Model, text.as_bytes());
+        }
+    }
+
+    fn model_called(&self, call: ModelCall) {
+        let mut calls = lock(&self.model_calls);
+        if calls.len() < MODEL_CALLS_MAX {
+            calls.push(call);
+        } else if let Some(last) = calls.last_mut() {
+            // The sums stay true, and the records bounded.
+            last.input_tokens = last.input_tokens.saturating_add(call.input_tokens);
+            last.output_tokens = last.output_tokens.saturating_add(call.output_tokens);
+            last.nano_usd = last.nano_usd.zip(call.nano_usd).map(|(last, more)| last.saturating_add(more));
+        }
     }
 
     fn begin<'a>(

@@ -14,8 +14,8 @@ pub(crate) const OUTPUT_TAIL_BYTES: usize = 256 << 10;
 pub(super) struct AttemptOutput {
     node: NodeId,
     attempt: u32,
-    /// Lines without an end, of standard output and standard error.
-    partial: [Vec<u8>; 2],
+    /// Lines without an end, of each stream.
+    partial: [Vec<u8>; 3],
     head_left: usize,
     tail: VecDeque<OutputChunk>,
     tail_bytes: usize,
@@ -58,7 +58,7 @@ impl AttemptOutput {
     /// Returns the rest: the end of a long output, and lines without an end.
     pub(super) fn finish(mut self, now: Ticks) -> Vec<OutputChunk> {
         let mut chunks = Vec::new();
-        for stream in [OutputStream::Stdout, OutputStream::Stderr] {
+        for stream in [OutputStream::Stdout, OutputStream::Stderr, OutputStream::Model] {
             let partial = std::mem::take(&mut self.partial[stream as usize]);
             if !partial.is_empty() {
                 chunks.extend(self.keep(stream, &partial, now));

@@ -29,9 +29,10 @@ impl<'a> TemplateChecker<'a> {
     /// Returns advice for the first unreachable path in the template of the node at `at`.
     pub(super) fn check(&mut self, plan: &Plan, at: usize, origin: &Origin) -> Option<Advice> {
         let node = &plan.nodes[at];
-        let template = literal(node, "template")?.as_str()?;
+        let param = node.template_param().unwrap_or("template");
+        let template = literal(node, param)?.as_str()?;
         let (line, path, help) = match (node.kind, node.tool.as_deref()) {
-            (Kind::Aggregator, _) => {
+            (Kind::Aggregator | Kind::Model, _) => {
                 let otherwise = "remove the last step: the value has no named parts";
                 self.first_unreachable(template, otherwise, &|path| {
                     missing_in_dependency(plan, &self.results, path)
@@ -55,8 +56,8 @@ impl<'a> TemplateChecker<'a> {
         Some(Advice {
             code: AdviceCode::W07,
             node: node.id.to_string(),
-            pointer: origin.node(at).key("params").key("template").as_str().to_owned(),
-            detail: format!("params.template, line {line}: {path} never exists"),
+            pointer: origin.node(at).key("params").key(param).as_str().to_owned(),
+            detail: format!("params.{param}, line {line}: {path} never exists"),
             help,
         })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::suggest::Suggestions;
-use super::super::{Kind, Settings};
+use super::super::{Kind, Settings, model_of_tool, model_tool};
 use super::{Context, IndexedPlan};
 
 pub(super) fn check(
@@ -29,7 +29,8 @@ pub(super) fn check(
     match &node.tool {
         Some(tool) if names.contains(tool) => {}
         // The tool is never called, so the tool need not exist; V21 reports the unused name.
-        Some(_) if settings.real_run && calls_nothing(node.kind) => {}
+        Some(_) if settings.real_run && calls_nothing(node.kind) && !node.calls_model() => {}
+        Some(tool) if node.calls_model() => faults.extend(unknown_model(indexed, at, tool, context)),
         Some(tool) => {
             let otherwise = format!("use one of {}", list_names(names));
             let help = suggestions.help(tool, names.iter().map(String::as_str), &otherwise);
@@ -45,6 +46,31 @@ pub(super) fn check(
     }
 }
 
+/// V20: the model is not configured.
+fn unknown_model(
+    indexed: &IndexedPlan<'_>,
+    at: usize,
+    tool: &str,
+    context: &Context<'_>,
+) -> Option<Diagnostic> {
+    let node = &indexed.plan.nodes[at];
+    let model = node.model.as_deref()?;
+    if tool != model_tool(model) {
+        return None; // V21 reports the tool.
+    }
+    let models: BTreeSet<String> =
+        context.tools.iter().filter_map(|tool| model_of_tool(tool)).map(str::to_owned).collect();
+    let help = if models.is_empty() {
+        "no model is configured: add [models.default] to ostler.toml; see `ostler help models`".to_owned()
+    } else {
+        let otherwise = format!("use one of {}", list_names(&models));
+        context.suggestions.help(model, models.iter().map(String::as_str), &otherwise)
+    };
+    let place = indexed.place(at).key("model");
+    let detail = format!("unknown model {model}");
+    Some(Diagnostic::new(DiagnosticCode::V20, &node.id, detail, help).at(&place))
+}
+
 fn calls_nothing(kind: Kind) -> bool {
     matches!(kind, Kind::Aggregator | Kind::HumanApproval)
 }
@@ -52,6 +78,18 @@ fn calls_nothing(kind: Kind) -> bool {
 /// V21: the kind never calls the named tool or model. Skipped for a running plan.
 pub(super) fn check_unused(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
     let node = &indexed.plan.nodes[at];
+    if node.calls_model() {
+        let named = node.model.as_deref().map(model_tool);
+        if let Some(tool) =
+            node.tool.as_ref().filter(|&tool| named.as_ref().is_some_and(|named| named != tool))
+        {
+            let detail = format!("names the tool {tool} beside a model");
+            let help = "remove `tool`, or call it in a separate node";
+            let place = indexed.place(at).key("tool");
+            faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place));
+        }
+        return;
+    }
     if !calls_nothing(node.kind) {
         return;
     }

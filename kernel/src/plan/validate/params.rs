@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
-use super::super::settings::BadParam;
+use super::super::settings::{BadParam, Tools};
 use super::super::suggest::Suggestions;
 use super::super::{Kind, Node, ParamRef};
 use super::{Context, IndexedPlan};
@@ -33,7 +33,7 @@ pub(super) fn check(
             tools.check_params(tool, &node.params, &param_ref_pointer)
         }
         (Kind::Aggregator, ..) => aggregator(indexed, node, suggestions),
-        (Kind::Model, ..) => template(node, "prompt"),
+        (Kind::Model, Some(tool), Some(tools)) => model(indexed, node, tool, tools, suggestions),
         _ => return,
     };
     let bad = without_slips(bad, suggestions);
@@ -77,6 +77,22 @@ fn without_slips(mut bad: Vec<BadParam>, suggestions: &Suggestions) -> Vec<BadPa
     bad
 }
 
+/// A model reads its dependencies like an aggregator; `values` is theirs, so a plan does not give it.
+fn model(
+    indexed: &IndexedPlan<'_>,
+    node: &Node,
+    tool: &str,
+    tools: &dyn Tools,
+    suggestions: &Suggestions,
+) -> Vec<BadParam> {
+    let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
+    let mut bad = tools.check_params(tool, &node.params, &referred);
+    if bad.is_empty() {
+        bad.extend(check_dependency_template(indexed, node, "prompt", suggestions));
+    }
+    bad
+}
+
 fn aggregator(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions) -> Vec<BadParam> {
     let known = || OF_AGGREGATORS.map(str::to_owned).to_vec();
     let names = node.params.keys().chain(node.param_refs.keys());
@@ -94,32 +110,33 @@ fn aggregator(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions)
     }
     let unread = template(node, "template");
     if unread.is_empty() {
-        bad.extend(check_aggregator_template(indexed, node, suggestions));
+        bad.extend(check_dependency_template(indexed, node, "template", suggestions));
     }
     bad.extend(unread);
     bad
 }
 
-/// Checks that an aggregator's template reads from its dependencies only.
-fn check_aggregator_template(
+/// Checks that a template over the dependencies reads nothing else.
+fn check_dependency_template(
     indexed: &IndexedPlan<'_>,
     node: &Node,
+    param: &str,
     suggestions: &Suggestions,
 ) -> Option<BadParam> {
-    let text = node.params.get("template")?.as_str()?;
+    let text = node.params.get(param)?.as_str()?;
     let error = check_values(text, &|name| node.deps.iter().any(|dep| dep.n.as_str() == name)).err()?;
     let RenderError::Undefined { line, name } = error else { return None };
     let known = || node.deps.iter().map(|dep| dep.n.as_str());
     let there: Vec<&str> = known().take(NAMES_TOLD_MAX).collect();
     let help = match there.as_slice() {
         _ if indexed.index.find(&NodeId::from(name.as_str())).is_some() => format!("add {name} to its deps"),
-        [] => "remove it: an aggregator reads its dependencies, and this one has none".to_owned(),
+        [] => "remove it: the template reads dependencies, and this node has none".to_owned(),
         there => {
             suggestions.help(&name, known(), &format!("remove it; the dependencies are {}", there.join(", ")))
         }
     };
     let what = format!("line {line}: {name} is not a dependency");
-    Some(BadParam::Wrong { pointer: "/template".to_owned(), what, help, line: Some(line) })
+    Some(BadParam::Wrong { pointer: format!("/{param}"), what, help, line: Some(line) })
 }
 
 /// Checks a parameter that must be a template, if present.

@@ -25,7 +25,7 @@ impl Tools for TwoTools {
     }
 
     fn names(&self) -> Vec<String> {
-        vec!["act".into(), "look".into()]
+        vec!["act".into(), "look".into(), "model.m".into()]
     }
 }
 
@@ -309,8 +309,14 @@ fn a_real_run_completes_a_plan_from_its_tools() {
     assert_eq!(told("see"), (Effect::Read, 0, Idempotency::Natural, 2, 1_500));
     assert_eq!(told("do"), (Effect::External, 2, Idempotency::None, 0, 60_000), "the plan is a floor");
     assert_eq!(told("peek"), (Effect::Read, 0, Idempotency::Natural, 2, 60_000));
-    assert_eq!(node("say").params["model"], json!("m"));
-    assert_eq!(node("say2").model.as_deref(), Some("m"));
+    for id in ["say", "say2"] {
+        assert_eq!(
+            (node(id).model.as_deref(), node(id).tool.as_deref()),
+            (Some("m"), Some("model.m")),
+            "{id}"
+        );
+        assert!(!node(id).params.contains_key("model"), "{id}");
+    }
     assert_eq!(node("ask").human_timeout, Some(60_000));
     assert_eq!(plan.policy, crate::plan::Policy::real(4));
     for node in &plan.nodes {
@@ -319,9 +325,9 @@ fn a_real_run_completes_a_plan_from_its_tools() {
 }
 
 #[test]
-fn only_tools_aggregators_and_questions_have_an_executor() {
+fn only_tools_models_aggregators_and_questions_have_an_executor() {
     let settings = Settings::real(4, &TwoTools);
-    for kind in ["model", "reflection", "observer", "micro_planner", "interjection", "sub_agent"] {
+    for kind in ["reflection", "observer", "micro_planner", "interjection", "sub_agent"] {
         let node = json!({"id": "a", "kind": kind, "model": "m", "human_timeout": 1, "contract": [{"method": "schema"}]});
         let plan = json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, node]});
         assert!(told(draft(&plan).validate(&settings)).contains("V21 a"), "{kind}");
@@ -358,10 +364,11 @@ fn a_real_run_has_rules_of_its_own() {
     check("V21 a", json!({"id": "a", "kind": "human_approval", "human_timeout": 9, "tool": "lok"}));
     for key in ["tool", "model"] {
         check("V21 a", json!({"id": "a", "kind": "human_approval", "human_timeout": 9, key: "look"}));
-        let params = json!({"template": "x"});
+        let params = json!({"template": "x", "schema": {"type": "object"}});
+        check("V21 a", json!({"id": "a", "kind": "model", "model": "m", "tool": "look", "params": params}));
         check(
             "V21 a",
-            json!({"id": "a", "kind": "aggregator", "deps": ["s"], "params": params, key: "look"}),
+            json!({"id": "a", "kind": "aggregator", "deps": ["s"], "params": params, "tool": "look"}),
         );
     }
     for field in ["timeout", "human_timeout"] {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{ModelUsage, RunOutcome};
 use ostler_server::wire::Summary;
 
 use crate::cli::output::cells::{fit, width};
 use crate::cli::output::labels;
 use crate::cli::output::summary::{INTERRUPTED, Page};
-use crate::cli::output::units::{elapsed, plural};
+use crate::cli::output::units::{dollars, elapsed, plural};
 
 const ROUNDS_MAX: usize = 20;
 
@@ -31,6 +31,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         let text = format!("  cost           {}{budget}", plural(summary.cost as usize, "credit"));
         lines.push(fit(&text, page.columns));
     }
+    lines.extend(summary.models.as_ref().map(|usage| fit(&model_text(usage), page.columns)));
     // A bound of 1 says only that nothing beyond schemas was checked.
     lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
     if let Some(parent) = &summary.parent {
@@ -42,6 +43,17 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         lines.extend(schedule_lines(page, summary));
     }
     lines
+}
+
+/// Calls, tokens and price. Calls of an unknown price are counted, because the sum leaves them out.
+fn model_text(usage: &ModelUsage) -> String {
+    let price = match (usage.nano_usd, usage.unpriced) {
+        (_, unpriced) if unpriced == usage.calls => String::new(),
+        (nano_usd, 0) => format!(", {}", dollars(nano_usd)),
+        (nano_usd, unpriced) => format!(", {} and {unpriced} of unknown price", dollars(nano_usd)),
+    };
+    let (calls, tokens) = (plural(usage.calls as usize, "call"), plural(usage.tokens() as usize, "token"));
+    format!("  models         {calls}, {tokens}{price}")
 }
 
 fn is_uncertain(summary: &Summary) -> bool {

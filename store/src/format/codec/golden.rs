@@ -13,6 +13,7 @@ use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, Sta
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
+use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 use serde_json::json;
 
@@ -180,6 +181,7 @@ pub(crate) fn samples() -> Vec<Event> {
             attempt: 0,
         }));
     }
+    samples.push(model_call());
     samples
 }
 
@@ -311,6 +313,21 @@ fn market(samples: &mut Vec<Event>) {
     samples.extend(steps.map(|step| Event::Market { job: run(), step: Box::new(step) }));
 }
 
+fn model_call() -> Event {
+    let call = ModelCall {
+        model: "default".into(),
+        answered_by: Some("small-1".into()),
+        response_id: None,
+        finish: "stop".into(),
+        input_tokens: 12,
+        output_tokens: 3,
+        cached_tokens: 4,
+        nano_usd: Some(900),
+        first_piece_ms: None,
+    };
+    Event::ModelCalled { node: node(), attempt: 1, call: Box::new(call) }
+}
+
 fn causes() -> [ChangeCause; 5] {
     use ChangeCause as C;
     [C::Patch(node()), C::Node(node()), C::Operator, C::Interject, C::Replan]
@@ -426,13 +443,14 @@ fn kind(event: &Event) -> u8 {
         Event::AgentOffered { .. } => 39,
         Event::Market { .. } => 40,
         Event::ContractBroken { .. } => 41,
+        Event::ModelCalled { .. } => 42,
     }
 }
 
-const KINDS: u8 = 42;
+const KINDS: u8 = 43;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 4] = [117, 119, 123, 123];
+const KNOWN: [usize; 5] = [117, 119, 123, 123, 124];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

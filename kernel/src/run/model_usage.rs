@@ -1,0 +1,62 @@
+//! Tokens and price of the model calls of a run.
+
+use serde::{Deserialize, Serialize};
+
+use super::Run;
+use crate::event::Event;
+use crate::id::{NodeId, Ticks};
+use crate::port::ModelCall;
+
+/// Sums over model calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelUsage {
+    /// Number of calls, failed ones included.
+    pub calls: u32,
+    /// Tokens of all prompts.
+    pub input_tokens: u64,
+    /// Tokens of all answers.
+    pub output_tokens: u64,
+    /// Price of the calls with a known price, in billionths of a US dollar.
+    pub nano_usd: u64,
+    /// Calls with an unknown price.
+    pub unpriced: u32,
+}
+
+impl ModelUsage {
+    /// Adds a call.
+    pub fn add(&mut self, call: &ModelCall) {
+        self.calls += 1;
+        self.input_tokens = self.input_tokens.saturating_add(call.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(call.output_tokens);
+        self.nano_usd = self.nano_usd.saturating_add(call.nano_usd.unwrap_or(0));
+        self.unpriced += u32::from(call.nano_usd.is_none());
+    }
+
+    /// Tokens of prompts and answers together.
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+impl Run {
+    /// The model calls of all ended attempts.
+    pub fn model_usage(&self) -> ModelUsage {
+        self.model_usage
+    }
+
+    /// Makes the records of an attempt's model calls. They have taken effect: append them with the attempt's result.
+    pub fn record_model_calls(
+        &mut self,
+        now: Ticks,
+        node: &NodeId,
+        attempt: u32,
+        calls: Vec<ModelCall>,
+    ) -> Vec<Event> {
+        let record = |call| Event::ModelCalled { node: node.clone(), attempt, call: Box::new(call) };
+        let records: Vec<Event> = calls.into_iter().map(record).collect();
+        for record in &records {
+            self.apply(record, now).expect("a model call applies to every run");
+        }
+        records
+    }
+}
