@@ -49,4 +49,5 @@ pub use pointer::{Origin, Pointer, pointer_steps};
 pub use settings::{BadParam, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools};
 pub use stats::PlanStats;
 pub use suggest::nearest;
+pub(crate) use validate::is_path;
 pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};
