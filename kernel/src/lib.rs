@@ -19,6 +19,7 @@ pub mod lineage;
 pub mod market;
 pub mod pipeline;
 pub mod plan;
+pub mod policy;
 pub mod port;
 pub mod run;
 pub mod step_history;

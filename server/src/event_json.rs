@@ -4,6 +4,7 @@
 //! listed here. Records whose serialised form is public as it is pass through whole.
 
 use ostler_kernel::event::{AttemptResult, Event, OperatorAct, Outcome};
+use ostler_kernel::policy::Conclusion;
 use serde_json::{Value, json};
 
 /// A JSON object of the named variables, or of the named fields of a record.
@@ -99,6 +100,8 @@ fn operator_json(act: &OperatorAct) -> Value {
         OperatorAct::StopDenied => json!({"act": "stop_denied"}),
         OperatorAct::StopLate => json!({"act": "stop_late"}),
         OperatorAct::StopUnwanted => json!({"act": "stop_unwanted"}),
+        OperatorAct::Conclude(Conclusion::Node(node)) => json!({"act": "conclude", "node": node}),
+        OperatorAct::Conclude(Conclusion::Wall) => json!({"act": "conclude"}),
     }
 }
 

@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod graph;
+pub mod modes;
 pub mod queue;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Digest, NodeId, Ticks};
+use crate::policy::Conclusion;
 
 /// Record of [`Event::HumanRequest`](super::Event::HumanRequest).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +62,8 @@ pub enum OperatorAct {
     StopLate,
     /// The attempt that opened the run no longer needs it.
     StopUnwanted,
+    /// A goal run concluded: live nodes but the answer are skipped.
+    Conclude(Conclusion),
 }
 
 impl OperatorAct {
@@ -68,7 +71,10 @@ impl OperatorAct {
     pub fn is_by_person(&self) -> bool {
         match self {
             OperatorAct::CancelPlan | OperatorAct::Cancel(_) | OperatorAct::Skip(_) => true,
-            OperatorAct::StopDenied | OperatorAct::StopLate | OperatorAct::StopUnwanted => false,
+            OperatorAct::StopDenied
+            | OperatorAct::StopLate
+            | OperatorAct::StopUnwanted
+            | OperatorAct::Conclude(_) => false,
         }
     }
 }

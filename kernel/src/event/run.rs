@@ -6,6 +6,7 @@ use super::AttemptRef;
 use crate::evaluation::Scores;
 use crate::id::{AgentId, ClientId, NodeId, RunId, Ticks};
 use crate::json::Json;
+use crate::policy::Role;
 use crate::run::{NodeState, TransitionReason};
 
 /// Record of [`Event::RunOpened`](super::Event::RunOpened).
@@ -75,6 +76,8 @@ pub enum ChangeCause {
     Interject,
     /// An answer of the planner.
     Replan,
+    /// The mode of a goal run, which wants a node of this role.
+    Mode(Role),
 }
 
 impl std::fmt::Display for ChangeCause {
@@ -85,6 +88,7 @@ impl std::fmt::Display for ChangeCause {
             ChangeCause::Operator => f.write_str("delta:operator"),
             ChangeCause::Interject => f.write_str("delta:interject"),
             ChangeCause::Replan => f.write_str("delta:replan"),
+            ChangeCause::Mode(_) => f.write_str("delta:mode"),
         }
     }
 }

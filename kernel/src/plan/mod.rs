@@ -52,4 +52,5 @@ pub use settings::{
 };
 pub use stats::PlanStats;
 pub use suggest::nearest;
+pub(crate) use validate::is_path;
 pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};

@@ -11,6 +11,7 @@ use crate::event::{
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Revision};
+use crate::policy::Accepted;
 use crate::run::{FailureCategory, NodeState};
 
 /// A record that does not fit the run.
@@ -86,6 +87,12 @@ impl Run {
                 | OperatorAct::StopLate
                 | OperatorAct::StopUnwanted,
             ) => self.cancel_plan(),
+            Event::Operator(OperatorAct::Conclude(conclusion)) => {
+                if let Some(goal) = &mut self.goal {
+                    goal.apply_conclusion(conclusion);
+                }
+                self.conclude();
+            }
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
             | Event::TimerFired { .. }
@@ -227,6 +234,7 @@ impl Run {
         let old = std::mem::replace(&mut self.plan, Arc::new(merged.plan));
         // Both versions list their nodes in ascending order of ids.
         let mut kept = std::mem::take(&mut self.instances).into_iter().zip(&old.nodes).peekable();
+        let mut added = Vec::new();
         for node in &self.plan.nodes {
             let instance = match kept.next_if(|(_, before)| before.id == node.id) {
                 Some((mut instance, before)) => {
@@ -235,6 +243,7 @@ impl Run {
                 }
                 None => {
                     self.counts.live += 1;
+                    added.push(node.id.clone());
                     if *cause == ChangeCause::Interject {
                         self.holds.push(node.id.clone());
                     }
@@ -249,9 +258,20 @@ impl Run {
         }
         self.graph = Arc::clone(self.plan.graph());
         self.derive();
+        let failed = self.instances().filter(|(_, instance)| instance.status == NodeStatus::Failed);
+        let failed: Vec<NodeId> = match self.goal {
+            Some(_) => failed.map(|(node, _)| node.id.clone()).collect(),
+            None => return,
+        };
+        if let Some(goal) = &mut self.goal {
+            goal.apply_version(&Accepted { cause, added: &added, failed });
+        }
     }
 
     fn apply_refusal(&mut self, step: &PlanRefusal) {
+        if let (Some(goal), PlanRefusal::Delta { cause, .. }) = (&mut self.goal, step) {
+            goal.apply_refusal(cause);
+        }
         match step {
             PlanRefusal::Delta { cause: ChangeCause::Replan, .. } => self.end_replan(),
             PlanRefusal::Delta { .. } | PlanRefusal::Contract => {}

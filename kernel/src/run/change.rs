@@ -7,8 +7,17 @@ use super::planner::Patch;
 use crate::event::{ChangeCause, Event, PlanRefusal, PlanVersion};
 use crate::id::NodeId;
 use crate::json::{self, Json};
-use crate::plan::{self, Change, Delta, Diagnostic, DiagnosticCode, NodeProgress, Settings};
+use crate::plan::{self, Change, Delta, Diagnostic, DiagnosticCode, NodeProgress, Plan, Settings};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
+
+/// Limits of versions, nodes and path lengths that a change has to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limits {
+    /// What is left besides the reserve of a goal run.
+    Reserved,
+    /// All that is left: for the change that adds the answer of a goal run.
+    Whole,
+}
 
 impl Run {
     /// Validates a change. Returns the journaled revision and the cancelled nodes.
@@ -16,6 +25,7 @@ impl Run {
         &self,
         change: &Change,
         settings: &Settings<'_>,
+        limits: Limits,
     ) -> Result<(Json, Vec<NodeId>), Vec<Diagnostic>> {
         let status = |node: &NodeId| match self.instance(node).map(|instance| instance.state()) {
             Some(NodeState::Pending | NodeState::Blocked) | None => NodeProgress::NotStarted,
@@ -23,7 +33,9 @@ impl Run {
             Some(_) => NodeProgress::Started,
         };
         let closed = self.cancelled || self.concluded;
-        let merged = plan::merge(&self.plan, change, &status, closed, settings)?;
+        let narrowed = (limits == Limits::Reserved && self.reserve() > 0).then(|| self.plan_within_reserve());
+        let plan = narrowed.as_ref().unwrap_or(&self.plan);
+        let merged = plan::merge(plan, change, &status, closed, settings)?;
         let revision =
             serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
         let revision = json::canonical(&revision).map_err(|error| {
@@ -32,12 +44,30 @@ impl Run {
         })?;
         Ok((revision, merged.cancel))
     }
+
+    fn plan_within_reserve(&self) -> Plan {
+        let (mut plan, reserve) = (Plan::clone(&self.plan), self.reserve());
+        let limits = &mut plan.policy;
+        for limit in [&mut limits.max_versions, &mut limits.max_nodes, &mut limits.max_depth] {
+            *limit = limit.saturating_sub(reserve);
+        }
+        plan
+    }
+
+    /// Versions that patches and changes may make.
+    pub(super) fn versions_max(&self) -> u32 {
+        self.plan.policy.max_versions.saturating_sub(self.reserve())
+    }
 }
 
 impl Decision<'_, '_, '_> {
     /// Validates a change; an accepted one becomes the next plan version, and its cancels are carried out.
     pub(super) fn change(&mut self, cause: ChangeCause, change: Change) {
-        match self.run.judge(&change, self.cx.settings) {
+        self.change_within(cause, change, Limits::Reserved);
+    }
+
+    pub(super) fn change_within(&mut self, cause: ChangeCause, change: Change, limits: Limits) {
+        match self.run.judge(&change, self.cx.settings, limits) {
             Ok((revision, cancel)) => {
                 self.accept(cause, revision);
                 for node in cancel {
@@ -106,7 +136,7 @@ impl Decision<'_, '_, '_> {
         };
         let node = self.id(at);
         let cause = ChangeCause::Patch(node.clone());
-        match self.run.judge(&Change::Patch { node, set }, self.cx.settings) {
+        match self.run.judge(&Change::Patch { node, set }, self.cx.settings, Limits::Reserved) {
             Ok((revision, _)) => {
                 if self.run.instances[at].state() != NodeState::FailedRetryable {
                     self.transit(at, NodeState::FailedRetryable, TransitionReason::Category(category));

@@ -44,7 +44,10 @@ impl Run {
     pub fn check_completion(&mut self, cx: &mut DecisionContext<'_>) -> (Vec<Event>, Completion) {
         let mut decision = Decision::new(self, cx);
         let completion = decision.check_completion();
-        decision.propagate();
+        // A goal run's mode looks at the run after each input, not after each dispatch.
+        if decision.run.goal.is_none() || !decision.events.is_empty() {
+            decision.propagate();
+        }
         (decision.events, completion)
     }
 
@@ -62,7 +65,8 @@ impl Decision<'_, '_, '_> {
         }
         let outputs = self.run.outputs_executed();
         let version = self.run.plan.version;
-        if self.run.recovery_open() && !outputs && self.run.has_unasked_failure() {
+        let asks_planner = self.run.goal.is_none() && self.run.recovery_open(self.cx.now);
+        if asks_planner && !outputs && self.run.has_unasked_failure() {
             self.ask_planner(false);
             Completion::InProgress
         } else if !self.run.plan.contract.is_empty()
@@ -95,7 +99,7 @@ impl Decision<'_, '_, '_> {
         self.emit(Event::ContractChecked { version, holds });
         if !holds {
             self.emit(Event::PlanRefused { version, step: PlanRefusal::Contract });
-            if self.run.recovery_open() {
+            if self.run.recovery_open(self.cx.now) {
                 self.ask_planner(true);
             }
         }

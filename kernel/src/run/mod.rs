@@ -15,6 +15,7 @@
 //! | `dispatch`, `attempt`, `human`, `change`, `operator` | consequences of a start, a result, a person's answer, a new plan version, an operator's request |
 //! | `strategy`, `recovery` | recovery strategy of a failure; retry and patch |
 //! | `planner`, `static_planner` | patches and replans that a program writes; the default planner |
+//! | `goal` | wishes of a goal run's mode, calls of its models |
 //! | `completion` | the end of a run: replan, contract check, close |
 //! | `crash_recovery` | continuing a run after its process died |
 //! | `oversight` | approvals that the oversight mode adds |
@@ -37,6 +38,7 @@ mod dirty;
 mod dispatch;
 mod downstream;
 mod fold;
+mod goal;
 mod human;
 mod input;
 mod inputs;
@@ -91,6 +93,7 @@ use crate::evaluation::Tally;
 use crate::event::RunTerms;
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
+use crate::policy::Goal;
 use dirty::DirtySet;
 use joins::JoinCount;
 use ordered_joins::OrderedJoins;
@@ -123,6 +126,8 @@ pub struct Run {
     tally: Tally,
     model_usage: ModelUsage,
     terms: RunTerms,
+    /// Mode and memory of a goal run; `None` for a run of a plan file.
+    goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
 }
 
@@ -185,6 +190,7 @@ impl Run {
             tally: Tally::default(),
             model_usage: ModelUsage::default(),
             terms: RunTerms::default(),
+            goal: None,
             last_lookup: LastLookup::default(),
             plan,
             graph,
@@ -193,9 +199,18 @@ impl Run {
         run
     }
 
+    /// A goal run. `plan` is version 1, made of [`opening_plan`](crate::policy::opening_plan).
+    pub fn with_goal(plan: Arc<Plan>, seed: u64, now: Ticks, goal: Goal) -> Run {
+        Run { goal: Some(Box::new(goal)), ..Run::new(plan, seed, now) }
+    }
+
     /// True if a replan could still bring the missing outputs: the run is neither cancelled nor concluded, the planner has not
-    /// refused, and an answer is pending or both budgets (replans, versions) allow one more request.
-    fn recovery_open(&self) -> bool {
+    /// refused, and an answer is pending or both budgets (replans, versions) allow one more request. In a goal run the mode
+    /// decides.
+    fn recovery_open(&self, now: Ticks) -> bool {
+        if self.goal.is_some() {
+            return self.goal_recovery_open(now);
+        }
         !self.cancelled
             && !self.concluded
             && !self.replan.is_closed

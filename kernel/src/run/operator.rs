@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Run;
+use super::change::Limits;
 use super::decision::Decision;
 use super::input::{Canceller, Operation};
 use crate::event::{ChangeCause, Event, OperatorAct};
@@ -53,7 +54,7 @@ impl Run {
         match operation {
             Operation::Delta(delta) | Operation::Interject(delta) => {
                 let change = Change::Delta((**delta).clone());
-                self.judge(&change, settings).map(drop).map_err(OperationError::Refused)
+                self.judge(&change, settings, Limits::Reserved).map(drop).map_err(OperationError::Refused)
             }
             Operation::CancelPlan(_) | Operation::Cancel(_) | Operation::Skip(_) => Ok(()),
         }

@@ -19,7 +19,7 @@ use super::Run;
 use super::decision::Decision;
 use super::node_status::NodeStatus;
 use crate::event::Event;
-use crate::id::NodeId;
+use crate::id::{NodeId, Ticks};
 use crate::plan::{Join, On};
 use crate::run::{NodeState, TransitionReason};
 
@@ -30,9 +30,9 @@ enum Step {
 
 impl Decision<'_, '_, '_> {
     /// Makes the steps of all dirty nodes until no node is dirty.
-    pub(super) fn propagate(&mut self) {
+    pub(super) fn settle(&mut self) {
         while let Some(at) = self.run.dirty.take() {
-            match self.run.own_step(at) {
+            match self.run.own_step(at, self.cx.now) {
                 Some(Step::Drain) => self.emit(Event::Draining { node: self.id(at) }),
                 Some(Step::Move(to, reason)) => self.transit(at, to, reason),
                 None => {}
@@ -42,7 +42,7 @@ impl Decision<'_, '_, '_> {
 }
 
 impl Run {
-    fn own_step(&self, at: usize) -> Option<Step> {
+    fn own_step(&self, at: usize, now: Ticks) -> Option<Step> {
         let instance = &self.instances[at];
         if instance.is_live() && !instance.is_draining() && self.is_superseded(at) && !self.is_demanded(at) {
             let drains = self.plan.nodes[at].acts() && instance.state() == NodeState::Running;
@@ -62,7 +62,7 @@ impl Run {
             NodeStatus::Upstream { broken_dep } => {
                 if self.joins[at].broken_dep().is_none() {
                     Some(Step::Move(NodeState::Pending, TransitionReason::Unblocked))
-                } else if !self.recovery_open() {
+                } else if !self.recovery_open(now) {
                     Some(Step::Move(NodeState::Cancelled, TransitionReason::Upstream(broken_dep.clone())))
                 } else {
                     None

@@ -7,6 +7,7 @@ use crate::evaluation::{Scores, Target};
 use crate::event::{Output, RunTerms};
 use crate::id::NodeId;
 use crate::plan::{Graph, Node, Plan};
+use crate::policy::View;
 
 impl Run {
     /// The current version of the plan.
@@ -136,10 +137,12 @@ impl Run {
             .all(|id| self.instance(id).is_some_and(|instance| instance.status == NodeStatus::Executed))
     }
 
-    /// The outcome if the run ended now: the first that applies of cancelled, succeeded (failed if the plan's contract does not
+    /// The outcome if the run ended now. A goal run succeeds by an answer; any other run by the first that applies of cancelled, succeeded (failed if the plan's contract does not
     /// hold), concluded, failed.
     pub fn outcome(&self) -> RunOutcome {
-        if self.cancelled {
+        if let Some(view) = View::of(self, 0) {
+            view.outcome()
+        } else if self.cancelled {
             RunOutcome::Cancelled
         } else if self.outputs_executed() {
             match self.contract {

@@ -52,7 +52,7 @@ impl Decision<'_, '_, '_> {
         if !patches_left {
             self.exhausted(at, 2, "no patch left");
             self.fail(at, TransitionReason::Category(category));
-        } else if self.run.plan.version >= self.run.plan.policy.max_versions {
+        } else if self.run.plan.version >= self.run.versions_max() {
             self.exhausted(at, 2, "no version of the plan left");
             self.fail(at, TransitionReason::Category(category));
         } else {
@@ -71,6 +71,9 @@ impl Decision<'_, '_, '_> {
 
     fn ask_patch(&mut self, at: usize, category: FailureCategory) {
         let node: NodeId = self.id(at);
+        if self.run.goal.is_some() {
+            return self.ask_micro_planner(at, category);
+        }
         let number = self.run.instances[at].patch_count + 1;
         match self.cx.planner.patch(&self.planner_request(number), &node) {
             PlannerAnswer::Refused => self.patch(at, category, None),

@@ -31,6 +31,9 @@ impl Run {
                 instance.attempts += 1;
                 instance.output = None;
                 instance.failure = None;
+                if let Some(goal) = &mut self.goal {
+                    goal.apply_start(node, at);
+                }
             }
             (NodeState::WaitingHuman, TransitionReason::ApproveBefore) => instance.approved = false,
             (NodeState::Ready, TransitionReason::Approved) => instance.approved = true,

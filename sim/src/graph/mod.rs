@@ -1,7 +1,7 @@
 //! `ostler simulate graph`: runs a plan against a scripted outside in virtual time, with the decisions of real runs.
 
 mod duplicate_keys;
-mod script;
+pub(crate) mod script;
 mod scripted_outside;
 mod simulated_run;
 
@@ -25,7 +25,7 @@ pub struct BadCase {
 }
 
 impl BadCase {
-    fn new(line: &str, wrong: CaseError) -> BadCase {
+    pub(crate) fn new(line: &str, wrong: CaseError) -> BadCase {
         let case: Value = serde_json::from_str(line).unwrap_or_default();
         BadCase { id: case["id"].as_str().map(str::to_owned), wrong }
     }
@@ -57,7 +57,7 @@ pub enum CaseError {
 }
 
 impl CaseError {
-    fn shape(error: serde_json::Error) -> CaseError {
+    pub(crate) fn shape(error: serde_json::Error) -> CaseError {
         let text = error.to_string();
         // A case is one line. Its line number within the file is known to the reader of the file only.
         CaseError::Shape(match text.rsplit_once(" at line 1 column ") {
@@ -149,7 +149,7 @@ fn course(simulated: &SimulatedRun<'_>) -> Value {
     course
 }
 
-fn difference(place: &str, expected: &Value, actual: &Value) -> Option<String> {
+pub(crate) fn difference(place: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
             let keys: BTreeSet<&String> = expected.keys().chain(actual.keys()).collect();

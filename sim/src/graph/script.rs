@@ -9,37 +9,37 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::CaseError;
-use super::duplicate_keys::UniqueKeys;
+pub(crate) use super::duplicate_keys::UniqueKeys;
 
 /// A case of `graph_cases.jsonl`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Case {
-    pub(super) id: String,
+pub(crate) struct Case {
+    pub(crate) id: String,
     #[serde(default, rename = "title")]
     _title: Option<String>,
     #[serde(deserialize_with = "plan")]
-    pub(super) plan: PlanDraft,
+    pub(crate) plan: PlanDraft,
     #[serde(default, deserialize_with = "policy")]
-    pub(super) policy: Option<PolicyDraft>,
+    pub(crate) policy: Option<PolicyDraft>,
     #[serde(default)]
-    pub(super) tools: Option<Vec<String>>,
+    pub(crate) tools: Option<Vec<String>>,
     #[serde(default)]
-    pub(super) script: BTreeMap<String, Vec<OutcomeScript>>,
+    pub(crate) script: BTreeMap<String, Vec<OutcomeScript>>,
     #[serde(default)]
-    pub(super) patch: BTreeMap<String, Vec<Option<PatchScript>>>,
+    pub(crate) patch: BTreeMap<String, Vec<Option<PatchScript>>>,
     #[serde(default)]
-    pub(super) human: BTreeMap<String, Vec<HumanScript>>,
+    pub(crate) human: BTreeMap<String, Vec<HumanScript>>,
     #[serde(default)]
-    pub(super) control: Vec<ControlScript>,
+    pub(crate) control: Vec<ControlScript>,
     #[serde(default)]
-    pub(super) replans: Vec<Option<ReplanScript>>,
+    pub(crate) replans: Vec<Option<ReplanScript>>,
     #[serde(default)]
-    pub(super) expect: Option<Value>,
+    pub(crate) expect: Option<Value>,
 }
 
 impl Case {
-    pub(super) fn read(line: &str) -> Result<Case, CaseError> {
+    pub(crate) fn read(line: &str) -> Result<Case, CaseError> {
         let UniqueKeys = serde_json::from_str(line).map_err(CaseError::shape)?;
         serde_json::from_str(line).map_err(CaseError::shape)
     }
@@ -48,19 +48,19 @@ impl Case {
 /// The result of one attempt (`ok`, `fail` or `invalid`) and its duration.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OutcomeScript {
+pub(crate) struct OutcomeScript {
     #[serde(default)]
-    pub(super) ok: Value,
+    pub(crate) ok: Value,
     #[serde(default)]
-    pub(super) fail: Option<ostler_kernel::run::FailureCategory>,
+    pub(crate) fail: Option<ostler_kernel::run::FailureCategory>,
     #[serde(default)]
-    pub(super) invalid: bool,
+    pub(crate) invalid: bool,
     #[serde(default = "one", deserialize_with = "ticks")]
-    pub(super) dur: i64,
+    pub(crate) dur: i64,
     #[serde(default)]
-    pub(super) delta: Option<DeltaScript>,
+    pub(crate) delta: Option<DeltaScript>,
     #[serde(default)]
-    pub(super) conclude: bool,
+    pub(crate) conclude: bool,
 }
 
 impl Default for OutcomeScript {
@@ -69,16 +69,16 @@ impl Default for OutcomeScript {
     }
 }
 
-fn one() -> i64 {
+pub(crate) fn one() -> i64 {
     1
 }
 
-fn ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+pub(crate) fn ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let ticks = i64::deserialize(deserializer)?;
     if ticks >= 0 { Ok(ticks) } else { Err(D::Error::custom(format!("{ticks} ticks: a time is 0 or more"))) }
 }
 
-fn some_ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+pub(crate) fn some_ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     Option::<i64>::deserialize(deserializer)?.map(|ticks| self::ticks(ticks.into_deserializer())).transpose()
 }
 
@@ -133,11 +133,11 @@ fn check_policy_times(policy: &PolicyDraft) -> Result<(), String> {
 
 /// An answer to a patch request: outcomes, a new configuration with outcomes, or a refusal.
 #[derive(Debug, Clone)]
-pub(super) struct PatchScript {
-    pub(super) refuse: bool,
-    pub(super) set: Option<NodeFields>,
-    pub(super) outcomes: Vec<OutcomeScript>,
-    pub(super) dur: Option<i64>,
+pub(crate) struct PatchScript {
+    pub(crate) refuse: bool,
+    pub(crate) set: Option<NodeFields>,
+    pub(crate) outcomes: Vec<OutcomeScript>,
+    pub(crate) dur: Option<i64>,
 }
 
 impl<'de> Deserialize<'de> for PatchScript {
@@ -173,30 +173,30 @@ impl<'de> Deserialize<'de> for PatchScript {
 /// A person's answer, so many ticks after the question.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum HumanScript {
+pub(crate) enum HumanScript {
     Approve(#[serde(deserialize_with = "ticks")] i64),
     Reject(#[serde(deserialize_with = "ticks")] i64),
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ControlScript {
+pub(crate) struct ControlScript {
     #[serde(deserialize_with = "ticks")]
-    pub(super) at: i64,
-    pub(super) op: ControlKind,
+    pub(crate) at: i64,
+    pub(crate) op: ControlKind,
     #[serde(default)]
-    pub(super) node: Option<String>,
+    pub(crate) node: Option<String>,
     #[serde(default)]
-    pub(super) delta: Option<DeltaScript>,
+    pub(crate) delta: Option<DeltaScript>,
     #[serde(default, deserialize_with = "some_ticks")]
-    pub(super) timeout: Option<i64>,
+    pub(crate) timeout: Option<i64>,
     #[serde(default)]
-    pub(super) outcome: Option<OutcomeScript>,
+    pub(crate) outcome: Option<OutcomeScript>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ControlKind {
+pub(crate) enum ControlKind {
     CancelPlan,
     Cancel,
     Skip,
@@ -206,25 +206,25 @@ pub(super) enum ControlKind {
 
 /// An answer to a replan request: a delta with a duration, or a refusal.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ReplanScript {
+pub(crate) struct ReplanScript {
     #[serde(default)]
-    pub(super) refuse: bool,
+    pub(crate) refuse: bool,
     #[serde(default, deserialize_with = "some_ticks")]
-    pub(super) dur: Option<i64>,
+    pub(crate) dur: Option<i64>,
     #[serde(flatten)]
-    pub(super) delta: DeltaScript,
+    pub(crate) delta: DeltaScript,
 }
 
 /// A delta with the outcomes of the nodes it adds.
 #[derive(Debug, Clone)]
-pub(super) struct DeltaScript {
-    pub(super) written: Map<String, Value>,
+pub(crate) struct DeltaScript {
+    pub(crate) written: Map<String, Value>,
     /// The parsed delta. The plan may still refuse it on arrival.
-    pub(super) delta: Delta,
-    pub(super) script: AddedScript,
+    pub(crate) delta: Delta,
+    pub(crate) script: AddedScript,
 }
 
-pub(super) type AddedScript = BTreeMap<String, Vec<OutcomeScript>>;
+pub(crate) type AddedScript = BTreeMap<String, Vec<OutcomeScript>>;
 
 impl DeltaScript {
     /// Separates the delta from the outcomes of its nodes.

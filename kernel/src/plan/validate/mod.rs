@@ -18,6 +18,7 @@ mod speculation;
 mod tests;
 
 pub use bounds::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX};
+pub(crate) use references::is_path;
 
 use std::collections::BTreeSet;
 

@@ -98,7 +98,7 @@ fn path(node: &Node, name: &str, reference: &ParamRef) -> Option<Diagnostic> {
     Some(Diagnostic::new(DiagnosticCode::V17, &node.id, detail, help))
 }
 
-pub(super) fn is_path(text: &str) -> bool {
+pub(crate) fn is_path(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     text.split('.').all(|part| !part.is_empty() && part.bytes().all(plain))
 }

@@ -1,0 +1,165 @@
+//! Answers of models, as typed values. [`judge`](super::judge()) has checked their form.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Role;
+use crate::id::NodeId;
+use crate::json::Json;
+
+/// A checked answer of a control node.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answer {
+    Planned(Planned),
+    Reflected(Reflected),
+    Observed(Observed),
+    Thought(Thought),
+}
+
+impl Answer {
+    /// Reads the result of a control node; `None` for the result null of a node that made no call.
+    pub(super) fn read(role: Role, result: &Json) -> Option<Answer> {
+        let text = result.as_str();
+        match role {
+            Role::Planner => serde_json::from_str(text).ok().map(Answer::Planned),
+            Role::Reflect | Role::Interject => serde_json::from_str(text).ok().map(Answer::Reflected),
+            Role::Observe => serde_json::from_str(text).ok().map(Answer::Observed),
+            Role::Think => serde_json::from_str(text).ok().map(Answer::Thought),
+            Role::Micro | Role::Answer => None,
+        }
+    }
+}
+
+/// Answer of a planner.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Planned {
+    pub(super) answer: Option<String>,
+    pub(super) missing: Option<String>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// A step of a planner, or a call of a turn.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Step {
+    pub(super) id: NodeId,
+    pub(super) tool: String,
+    pub(super) params: Map<String, Value>,
+    pub(super) refs: Vec<Reference>,
+    pub(super) after: Vec<NodeId>,
+}
+
+impl Step {
+    /// Every node that the step names as a source, each mention once more.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &NodeId> {
+        self.after.iter().chain(self.refs.iter().map(|reference| &reference.from))
+    }
+}
+
+/// A parameter taken from a result.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Reference {
+    pub(super) param: String,
+    pub(super) from: NodeId,
+    pub(super) path: String,
+    pub(super) template: Option<String>,
+}
+
+/// Answer of a reflection or an interjection.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Reflected {
+    pub(super) decision: Decision,
+    pub(super) verdict: Option<String>,
+    pub(super) next: Option<String>,
+    pub(super) cancel: Vec<NodeId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Decision {
+    Continue,
+    Conclude,
+    Replan,
+}
+
+/// Answer of an observer.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Observed {
+    pub(super) decision: Observation,
+    pub(super) next: Option<String>,
+    pub(super) cancel: Vec<NodeId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Observation {
+    Continue,
+    Inject,
+    Cancel,
+    Reflect,
+}
+
+/// A turn of a model.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Thought {
+    pub(super) text: Option<String>,
+    pub(super) calls: Vec<ToolCall>,
+}
+
+impl Thought {
+    /// The text of a turn without calls. A text beside calls is a remark, and an empty text is none.
+    pub(super) fn direct_text(&self) -> Option<&str> {
+        self.text.as_deref().filter(|text| self.calls.is_empty() && !text.is_empty())
+    }
+
+    /// The calls of the turn `think.K` as steps `call.K.1`, `call.K.2` and so on.
+    pub(super) fn steps(&self, turn: &NodeId) -> Vec<Step> {
+        let number = turn.as_str().strip_prefix("think.").unwrap_or_default();
+        let step = |(at, call): (usize, &ToolCall)| Step {
+            id: NodeId::from(format!("call.{number}.{}", at + 1).as_str()),
+            tool: call.tool.clone(),
+            params: call.params.clone(),
+            refs: Vec::new(),
+            after: Vec::new(),
+        };
+        self.calls.iter().enumerate().map(step).collect()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct ToolCall {
+    pub(super) tool: String,
+    pub(super) params: Map<String, Value>,
+}
+
+/// Answer of the micro-planner.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Advice {
+    pub(super) decision: Remedy,
+    pub(super) tool: Option<String>,
+    pub(super) params: Option<Map<String, Value>>,
+    pub(super) refs: Option<Vec<Reference>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Remedy {
+    Retry,
+    Substitute,
+    Skip,
+}
+
+/// An answer over all results.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Written {
+    pub(super) answer: String,
+    pub(super) citations: Vec<NodeId>,
+}
+
+/// The literal parameters of a step: those that are not null.
+pub(super) fn literals(params: &Map<String, Value>) -> Map<String, Value> {
+    params
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! Faults of answers.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Kind of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum FaultCode {
+    /// The answer was cut. Nothing else is judged: mended brackets would run half a plan.
+    F01,
+    /// The answer violates the schema. Nothing else is judged.
+    F02,
+    /// A field contradicts the decision.
+    F03,
+    /// An id of a step is malformed, reserved, or used before.
+    F04,
+    /// A tool is unknown.
+    F05,
+    /// A parameter is unknown, required and absent, or given twice.
+    F06,
+    /// A reference names nothing that it may name.
+    F07,
+    /// A source has ended without a result.
+    F08,
+    /// Steps wait for each other.
+    F09,
+    /// The plan is too large, or too deep.
+    F10,
+    /// The path of a reference is malformed.
+    F11,
+}
+
+impl fmt::Display for FaultCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A fault of an answer. The next try is shown the faults of the tries before.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Fault {
+    /// The kind.
+    pub code: FaultCode,
+    /// The field, step, parameter or node; `*` for the answer as a whole.
+    pub named: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.code, self.named)
+    }
+}
+
+/// Faults found so far: sorted, each once.
+#[derive(Debug, Default)]
+pub(super) struct Faults(BTreeSet<Fault>);
+
+impl Faults {
+    pub(super) fn add(&mut self, code: FaultCode, named: impl Into<String>) {
+        self.0.insert(Fault { code, named: named.into() });
+    }
+
+    pub(super) fn one(code: FaultCode, named: &str) -> Vec<Fault> {
+        vec![Fault { code, named: named.to_owned() }]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Fault> {
+        self.0.into_iter().collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! What a goal run remembers besides its nodes. Every field follows from the records of the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::role::{ANSWER, control};
+use super::{Call, CallEnd, CallIntent, GoalTerms, GoalTools, Role};
+use crate::event::ChangeCause;
+use crate::id::{NodeId, Ticks};
+use crate::plan::{NodeDraft, PlanDraft};
+
+/// Cause of a conclusion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Conclusion {
+    /// The answer of this node.
+    Node(NodeId),
+    /// The time was up.
+    Wall,
+}
+
+/// Terms, tools and memory of a goal run.
+#[derive(Debug, Clone)]
+pub struct Goal {
+    pub(super) terms: Arc<GoalTerms>,
+    pub(super) tools: Arc<dyn GoalTools>,
+    /// Control nodes. A node that an operator's delta added is work, whatever its id.
+    pub(super) roles: BTreeMap<NodeId, Role>,
+    /// Cause of the version that added a node; nodes of version 1 have none.
+    pub(super) added_by: BTreeMap<NodeId, ChangeCause>,
+    /// Nodes with an accepted delta.
+    pub(super) accepted: BTreeSet<NodeId>,
+    /// Nodes with a refused delta: whatever their answers ask for is passed over.
+    pub(super) refused: BTreeSet<NodeId>,
+    /// Families of nodes that the mode itself tried to add in vain.
+    pub(super) refused_families: BTreeSet<Role>,
+    pub(super) calls: Vec<Call>,
+    /// Failed work that a later planner was asked about.
+    pub(super) asked_about: BTreeSet<NodeId>,
+    pub(super) conclusion: Option<Conclusion>,
+    /// The last attempt of the answer started at or after the wall.
+    pub(super) answer_is_late: bool,
+}
+
+/// A version of the plan as [`Goal::apply_version`] needs it.
+pub(crate) struct Accepted<'a> {
+    pub(crate) cause: &'a ChangeCause,
+    pub(crate) added: &'a [NodeId],
+    /// Failed nodes, control nodes among them.
+    pub(crate) failed: Vec<NodeId>,
+}
+
+impl Goal {
+    /// The goal of a run whose version 1 is [`opening_plan`].
+    pub fn new(terms: Arc<GoalTerms>, tools: Arc<dyn GoalTools>) -> Goal {
+        let roles = BTreeMap::from([opening(&terms)]);
+        Goal {
+            terms,
+            tools,
+            roles,
+            added_by: BTreeMap::new(),
+            accepted: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            refused_families: BTreeSet::new(),
+            calls: Vec::new(),
+            asked_about: BTreeSet::new(),
+            conclusion: None,
+            answer_is_late: false,
+        }
+    }
+
+    /// The terms.
+    pub fn terms(&self) -> &GoalTerms {
+        &self.terms
+    }
+
+    /// Every call so far, in the order made.
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// Role of a control node; `None` for work.
+    pub fn role(&self, node: &NodeId) -> Option<Role> {
+        self.roles.get(node).copied()
+    }
+
+    pub(super) fn opening(&self) -> NodeId {
+        opening(&self.terms).0
+    }
+
+    pub(crate) fn begin_call(&mut self, intent: CallIntent, output_tokens: u64) -> usize {
+        self.calls.push(Call { intent, output_tokens, end: None, became_patch: false });
+        self.calls.len() - 1
+    }
+
+    pub(crate) fn end_call(&mut self, call: usize, end: CallEnd) {
+        if let Some(call) = self.calls.get_mut(call) {
+            call.output_tokens = end.output_tokens;
+            call.end = Some(end);
+        }
+    }
+
+    pub(crate) fn apply_version(&mut self, version: &Accepted<'_>) {
+        match version.cause {
+            ChangeCause::Node(node) => drop(self.accepted.insert(node.clone())),
+            ChangeCause::Patch(node) => {
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.is_about(node)) {
+                    call.became_patch = true;
+                }
+            }
+            ChangeCause::Mode(_) | ChangeCause::Operator | ChangeCause::Interject | ChangeCause::Replan => {}
+        }
+        for node in version.added {
+            self.added_by.insert(node.clone(), version.cause.clone());
+            let role = Role::of_id(node.as_str()).filter(|_| *version.cause != ChangeCause::Operator);
+            if let Some(role) = role {
+                self.roles.insert(node.clone(), role);
+            }
+            // Whoever asked the planner: it sees the failures of this moment (SGH §5.3).
+            if role == Some(Role::Planner) {
+                let work = version.failed.iter().filter(|node| !self.roles.contains_key(*node));
+                self.asked_about.extend(work.cloned());
+            }
+        }
+    }
+
+    pub(crate) fn apply_refusal(&mut self, cause: &ChangeCause) {
+        match cause {
+            ChangeCause::Node(node) => drop(self.refused.insert(node.clone())),
+            ChangeCause::Mode(role) => drop(self.refused_families.insert(*role)),
+            ChangeCause::Patch(_) | ChangeCause::Operator | ChangeCause::Interject | ChangeCause::Replan => {}
+        }
+    }
+
+    pub(crate) fn apply_conclusion(&mut self, conclusion: &Conclusion) {
+        self.conclusion.get_or_insert_with(|| conclusion.clone());
+    }
+
+    pub(crate) fn apply_start(&mut self, node: &NodeId, at: Ticks) {
+        if node.as_str() == ANSWER {
+            self.answer_is_late = self.is_late(at);
+        }
+    }
+
+    /// True at and after the wall.
+    pub(super) fn is_late(&self, now: Ticks) -> bool {
+        self.terms.budgets.wall.is_some_and(|wall| now.saturating_sub(self.terms.opened_at) >= wall)
+    }
+}
+
+fn opening(terms: &GoalTerms) -> (NodeId, Role) {
+    let role = if terms.mode.opens_with_turn() { Role::Think } else { Role::Planner };
+    (NodeId::from(format!("{}.1", role.family()).as_str()), role)
+}
+
+/// Version 1 of a goal run: one node, which plans or takes the first turn, and is the only output.
+pub fn opening_plan(terms: &GoalTerms) -> PlanDraft {
+    let (id, role) = opening(terms);
+    let node: NodeDraft = control(role, id.clone(), [], terms.control_timeout);
+    PlanDraft { id: "goal".to_owned(), nodes: vec![node], outputs: Some(vec![id]), ..PlanDraft::default() }
+}

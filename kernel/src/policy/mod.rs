@@ -1,0 +1,69 @@
+//! Execution modes of goal runs: pure policies over the graph of a run.
+//!
+//! A goal run starts from a text. Version 1 of its plan is one node, whose model writes steps; further models watch results, ask
+//! for more steps, or conclude. Whatever a model writes is the result of a node, and what follows from it is a change of the
+//! plan that the usual rules judge. A mode is two functions of a [`View`]: [`effects`] says what the answers given so far ask
+//! for, [`extend`] what the mode itself wants. `Run::decide` asks them between the steps of nodes, so simulated and real runs
+//! take the same walk.
+//!
+//! | file | content |
+//! |---|---|
+//! | `terms`, `role` | terms of a run; control nodes and their ids |
+//! | `goal`, `call` | what a run remembers besides its nodes |
+//! | `view`, `answer` | the view of a run; typed answers of models |
+//! | `wish` | `effects` and `extend` |
+//! | `graft` | from steps to nodes |
+//! | `reflect`, `nreflect`, `orchestrator`, `react`, `sgh` | what a mode adds to the steps, and when it asks for more; auto is one turn, then reflect |
+//! | `room` | budgets: what still fits |
+//! | `context`, `taint` | what a role is shown; whether texts of strangers steered an author |
+//! | `start`, `final_answer` | the start of a control node's attempt; the answer by model or template |
+//! | `judge`, `schema`, `step_faults`, `fault` | faults of answers |
+//! | `micro` | patches that a model writes |
+//! | `labels`, `undone` | how far the answer carries |
+
+mod answer;
+mod call;
+mod context;
+mod fault;
+mod final_answer;
+mod goal;
+mod graft;
+mod judge;
+mod labels;
+mod micro;
+mod nreflect;
+mod orchestrator;
+mod react;
+mod reflect;
+mod role;
+mod room;
+mod schema;
+mod sgh;
+mod start;
+mod step_faults;
+mod taint;
+mod terms;
+mod undone;
+mod view;
+mod wish;
+
+pub use call::{Call, CallEnd, CallIntent, Signature};
+pub use context::{Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, Shown, text_tokens};
+pub use fault::{Fault, FaultCode};
+pub use final_answer::{FinalAnswer, ReadResult, Source};
+pub(crate) use goal::Accepted;
+pub use goal::{Conclusion, Goal, opening_plan};
+pub use judge::{Judged, describe, judge};
+pub use labels::Label;
+pub use micro::{
+    CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, is_awaited, judge_patch, normalised,
+};
+pub use role::{ANSWER, Role};
+pub use start::{Start, interjection, start};
+pub use step_faults::STEPS_MAX;
+pub use terms::{
+    Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalTerms, GoalTools, Mode,
+    Reach, ToolTerms, UnknownMode,
+};
+pub use view::View;
+pub use wish::{Wish, effects, extend};

@@ -1,0 +1,115 @@
+//! What the budgets leave for control nodes.
+//!
+//! A node that does not fit is not added: a run that could not afford the call of a reflection would only carry a failed node.
+//! Each control node that has still to call counts as one call with its base, so nodes that were added before keep their room.
+
+use super::{Role, View};
+use crate::run::{NodeState, Run};
+
+/// One node, version and path step are kept back for the node that holds the answer.
+const RESERVE: u32 = 1;
+
+/// Room for control nodes in one change of the plan.
+pub(super) struct Room<'a> {
+    view: View<'a>,
+    is_open: bool,
+    nodes: i64,
+    calls: i64,
+    /// `None`: no limit.
+    tokens: Option<i64>,
+    replans: i64,
+}
+
+impl<'a> Room<'a> {
+    /// The room of a change that adds `steps` steps besides control nodes.
+    pub(super) fn new(view: View<'a>, steps: usize) -> Room<'a> {
+        let (terms, policy) = (&view.goal.terms, &view.run.plan().policy);
+        let calls = &view.goal.calls;
+        let used: u64 = calls.iter().map(|call| call.intent.input_tokens + call.output_tokens).sum();
+        let (promised, promised_tokens) = view.promised();
+        let planners = view.of_role(Role::Planner).filter(|(node, _)| node.id != view.goal.opening()).count();
+        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let nodes = i64::from(policy.max_nodes.saturating_sub(RESERVE));
+        Room {
+            is_open: view.run.plan().version < policy.max_versions.saturating_sub(RESERVE) && !view.is_late(),
+            nodes: nodes - view.run.plan().nodes.len() as i64 - steps as i64,
+            calls: signed(terms.budgets.model_calls) - calls.len() as i64 - promised,
+            tokens: terms.budgets.tokens.map(|most| signed(most) - signed(used) - promised_tokens),
+            replans: i64::from(terms.budgets.replans) - planners as i64,
+            view,
+        }
+    }
+
+    /// True if a node of this role fits.
+    pub(super) fn fits(&self, role: Role) -> bool {
+        self.is_open
+            && self.nodes > 0
+            && self.calls > 0
+            && self.tokens.is_none_or(|left| left >= self.view.base_tokens(role))
+            && (role != Role::Planner || self.replans > 0)
+    }
+
+    /// Takes the room of a node of this role; `false` if none fits.
+    pub(super) fn take(&mut self, role: Role) -> bool {
+        let fits = self.fits(role);
+        if fits {
+            self.nodes -= 1;
+            self.calls -= 1;
+            self.tokens = self.tokens.map(|left| left - self.view.base_tokens(role));
+            self.replans -= i64::from(role == Role::Planner);
+        }
+        fits
+    }
+}
+
+impl View<'_> {
+    /// True if a control node of this role fits by itself.
+    pub(super) fn fits(self, role: Role) -> bool {
+        Room::new(self, 0).fits(role)
+    }
+
+    fn base_tokens(self, role: Role) -> i64 {
+        let index = if role.sees_tools() { self.goal.tools.index_tokens() } else { 0 };
+        i64::try_from(self.goal.terms.base.of(role).saturating_add(index)).unwrap_or(i64::MAX)
+    }
+
+    /// Calls that existing control nodes have still to make, and the base tokens of these calls. A running node has been
+    /// counted, and a person makes no call.
+    fn promised(self) -> (i64, i64) {
+        let (mut calls, mut tokens) = (0, 0i64);
+        for (node, instance) in self.nodes() {
+            let Some(role) = self.role(&node.id) else { continue };
+            let is_due = match instance.state() {
+                NodeState::Pending | NodeState::Ready | NodeState::Blocked | NodeState::FailedRetryable => {
+                    true
+                }
+                NodeState::Running
+                | NodeState::WaitingHuman
+                | NodeState::Executed
+                | NodeState::Failed
+                | NodeState::Cancelled
+                | NodeState::Skipped => false,
+            };
+            if is_due && !self.is_answered_by_person(node) {
+                calls += 1;
+                tokens = tokens.saturating_add(self.base_tokens(role));
+            }
+        }
+        (calls, tokens)
+    }
+
+    /// True if a call with so many tokens of input is within the budgets.
+    pub(super) fn affords_call(self, input_tokens: u64) -> bool {
+        let (budgets, calls) = (&self.goal.terms.budgets, &self.goal.calls);
+        let used: u64 = calls.iter().map(|call| call.intent.input_tokens + call.output_tokens).sum();
+        (calls.len() as u64) < budgets.model_calls
+            && budgets.tokens.is_none_or(|most| used.saturating_add(input_tokens) <= most)
+    }
+}
+
+impl Run {
+    /// Limits of versions, nodes and path lengths for any change but the one that adds the answer of a goal run.
+    pub(crate) fn reserve(&self) -> u32 {
+        if self.goal().is_some() { RESERVE } else { 0 }
+    }
+}

@@ -1,0 +1,503 @@
+//! A goal run in virtual time: the decisions of real runs around scripted models, tools and people.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ostler_kernel::event::{
+    AttemptResult, ChangeCause, Event, Failure, HumanRequest, Outcome, Output, TimerKind,
+};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::json::{self, Json};
+use ostler_kernel::lineage;
+use ostler_kernel::plan::{Kind, Plan, PolicyDraft, Settings, normalise};
+use ostler_kernel::policy::{
+    self, CallEnd, CallIntent, Goal, GoalTerms, Judged, JudgedPatch, Start, View, opening_plan,
+};
+use ostler_kernel::port::JSON;
+use ostler_kernel::run::{
+    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, NodeStatus, Operation, Patch,
+    Run, RunInput,
+};
+use serde_json::Value;
+
+use super::case::{AnswerScript, Case, ControlScript, Finish, WorkScript};
+use super::outside::{ScriptedWorld, Toolbox};
+use super::replay::Record;
+use super::trace::Trace;
+use crate::graph::CaseError;
+use crate::graph::script::{ControlKind, HumanScript};
+
+/// Bytes of a result per token: the kernel counts a result's tokens by its bytes.
+const TOKEN_BYTES: u64 = 4;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Result,
+    Human,
+    Timer,
+    Operator,
+}
+
+enum Entry {
+    Work {
+        node: NodeId,
+        attempt: u32,
+        outcome: Box<WorkScript>,
+    },
+    /// An answer of a model to this call, or of a person.
+    Answered {
+        node: NodeId,
+        attempt: u32,
+        call: Option<usize>,
+        answer: Box<AnswerScript>,
+    },
+    /// The end of an attempt that never went outside, so it cannot come late.
+    Ended {
+        node: NodeId,
+        attempt: u32,
+        outcome: Box<Outcome>,
+    },
+    Timeout {
+        node: NodeId,
+        attempt: u32,
+    },
+    Human {
+        node: NodeId,
+        request: u32,
+        approve: Option<bool>,
+    },
+    RetryDue(NodeId),
+    Advised {
+        call: usize,
+        answer: Box<AnswerScript>,
+    },
+    Operator(Box<ControlScript>),
+    /// The time is up: the mode looks at the run.
+    Wall,
+}
+
+pub(super) struct SimulatedGoal<'s> {
+    pub(super) run: Run,
+    pub(super) trace: Trace,
+    /// Everything that a journal would hold, with its time.
+    pub(super) journal: Vec<(i64, Record)>,
+    pub(super) first: Arc<Plan>,
+    pub(super) goal: Goal,
+    settings: &'s Settings<'s>,
+    tools: Arc<Toolbox>,
+    world: ScriptedWorld,
+    pub(super) now: i64,
+    entries: BTreeMap<(i64, Rank, NodeId, u64), Entry>,
+    arrivals: u64,
+    /// Calls that the journal has.
+    recorded: usize,
+}
+
+/// The settings of simulated goal runs with these tools.
+pub(super) fn settings<'a>(names: &'a BTreeSet<String>) -> Settings<'a> {
+    Settings::simulation(PolicyDraft::default(), Some(names as _))
+}
+
+impl<'s> SimulatedGoal<'s> {
+    pub(super) fn new(case: Case, tools: Arc<Toolbox>, settings: &'s Settings<'s>) -> SimulatedGoal<'s> {
+        let terms: GoalTerms = case.terms.terms();
+        let wall = terms.budgets.wall;
+        let mut draft = opening_plan(&terms);
+        draft.policy = Some(case.terms.policy());
+        // Valid by construction, whatever the limits are.
+        let first = Arc::new(normalise(draft, settings).plan().clone());
+        let goal = Goal::new(Arc::new(terms), Arc::clone(&tools) as _);
+        let run = Run::with_goal(Arc::clone(&first), 0, 0, goal.clone());
+        let trace = Trace::new(&run);
+        let world = ScriptedWorld::new(case.answers, &case.outside);
+        let (journal, entries) = (Vec::new(), BTreeMap::new());
+        let mut simulated = SimulatedGoal {
+            run,
+            trace,
+            journal,
+            first,
+            goal,
+            settings,
+            tools,
+            world,
+            now: 0,
+            entries,
+            arrivals: 0,
+            recorded: 0,
+        };
+        if let Some(wall) = wall {
+            simulated.schedule(wall, Rank::Operator, NodeId::from(""), Entry::Wall);
+        }
+        for control in case.outside.controls {
+            let at = control.at;
+            simulated.schedule(at, Rank::Operator, NodeId::from(""), Entry::Operator(Box::new(control)));
+        }
+        simulated
+    }
+
+    pub(super) fn run(&mut self) -> Result<(), CaseError> {
+        self.decide(RunInput::Propagate);
+        loop {
+            self.dispatch_and_complete();
+            let Some((&(tick, ..), _)) = self.entries.first_key_value() else { return Ok(()) };
+            self.now = tick;
+            while let Some(entry) = self.entries.first_entry().filter(|entry| entry.key().0 == tick) {
+                let entry = entry.remove();
+                self.process(entry)?;
+            }
+        }
+    }
+
+    fn schedule(&mut self, at: i64, rank: Rank, node: NodeId, entry: Entry) {
+        self.arrivals += 1;
+        self.entries.insert((at, rank, node, self.arrivals), entry);
+    }
+
+    fn view(&self) -> View<'_> {
+        View::of(&self.run, self.now).expect("the run has a goal")
+    }
+
+    fn dispatch_and_complete(&mut self) {
+        loop {
+            let events = self.within(|run, cx| run.dispatch(cx));
+            self.observe(&events);
+            let (events, completion) = self.within(|run, cx| run.check_completion(cx));
+            self.observe(&events);
+            if completion != Completion::InProgress || events.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
+        let mut cx = DecisionContext {
+            run_id: RunId::default(),
+            now: self.now,
+            settings: self.settings,
+            planner: &self.world,
+        };
+        act(&mut self.run, &mut cx)
+    }
+
+    fn decide(&mut self, input: RunInput) {
+        let events = self.within(|run, cx| run.decide(cx, input));
+        self.observe(&events);
+    }
+
+    fn process(&mut self, entry: Entry) -> Result<(), CaseError> {
+        match entry {
+            Entry::Work { node, attempt, outcome } => {
+                let outcome = self.work_outcome(&node, *outcome)?;
+                self.end(node, attempt, outcome);
+            }
+            Entry::Answered { node, attempt, call, answer } => self.answered(node, attempt, call, *answer),
+            Entry::Ended { node, attempt, outcome } => {
+                if self.run.is_current(&node, attempt) {
+                    self.end(node, attempt, *outcome);
+                }
+            }
+            Entry::Timeout { node, attempt } => {
+                if self.run.is_current(&node, attempt) {
+                    self.end(node, attempt, failed(FailureCategory::Timeout, ""));
+                }
+            }
+            Entry::Human { node, request, approve } => self.decide(match approve {
+                Some(approve) => {
+                    RunInput::HumanAnswer { node, request, approve, by: "script".into(), note: String::new() }
+                }
+                None => RunInput::HumanTimeout { node, request },
+            }),
+            Entry::RetryDue(node) => self.decide(RunInput::RetryDue(node)),
+            Entry::Advised { call, answer } => self.advised(call, *answer),
+            Entry::Operator(control) => self.operate(*control)?,
+            Entry::Wall => self.decide(RunInput::Propagate),
+        }
+        Ok(())
+    }
+
+    /// Ends an attempt. The answer of the run never fails: the template stands in for a model.
+    fn end(&mut self, node: NodeId, attempt: u32, outcome: Outcome) {
+        let category = match &outcome {
+            Outcome::Failed(failure) => Some(failure.category),
+            Outcome::Ok(_) => None,
+        };
+        let is_final = category.is_some_and(|category| self.run.is_last_try(&node, category));
+        let instead =
+            if is_final { self.view().stands_in(&node, &|id| result_of(&self.run, id)) } else { None };
+        let outcome = instead.map_or(outcome, |answer| good(answer.to_json()));
+        let result = AttemptResult::without_cost(node, attempt, outcome);
+        self.decide(RunInput::Result(Box::new(result)));
+    }
+
+    fn work_outcome(&self, node: &NodeId, script: WorkScript) -> Result<Outcome, CaseError> {
+        let WorkScript { ok, fail, invalid, size, message, .. } = script;
+        if let Some(category) = fail {
+            return Ok(failed(category, &message));
+        }
+        if invalid {
+            return Ok(failed(FailureCategory::InvalidOutput, ""));
+        }
+        let value = json::canonical(&ok).map_err(|error| CaseError::Shape(error.to_string()))?;
+        let tool = self.run.node(node).and_then(|node| node.tool.as_deref());
+        let tokens = size.unwrap_or_else(|| self.tools.size(tool));
+        Ok(result(value, tokens.saturating_mul(TOKEN_BYTES)))
+    }
+
+    /// Judges the answer of a model or a person, if the run still waits for it.
+    fn answered(&mut self, node: NodeId, attempt: u32, call: Option<usize>, answer: AnswerScript) {
+        let AnswerScript { ok, fail, tokens, finish, .. } = answer;
+        let is_current = self.run.is_current(&node, attempt);
+        let judged = match fail {
+            Some(category) => Err(failed(category, "")),
+            None if !is_current => Err(failed(FailureCategory::InvalidOutput, "")),
+            None => Ok(policy::judge(self.view(), &node, &ok, finish == Finish::Length)),
+        };
+        let (outcome, faults) = match judged {
+            Err(outcome) => (outcome, Vec::new()),
+            Ok(Judged::Good(value)) => (good(value), Vec::new()),
+            Ok(Judged::Forgiven(value, faults)) => (good(value), faults),
+            Ok(Judged::Faulty(faults)) => {
+                (failed(FailureCategory::InvalidOutput, &policy::describe(&faults)), faults)
+            }
+        };
+        if !faults.is_empty() {
+            self.trace.add_faults(self.now, &node, attempt, &faults);
+        }
+        if let Some(call) = call {
+            let faults = faults.len() as u32;
+            self.settle_call(call, CallEnd { output_tokens: tokens, faults, is_skip: false });
+        }
+        self.end(node, attempt, outcome);
+    }
+
+    fn settle_call(&mut self, call: usize, end: CallEnd) {
+        self.run.end_call(call, end);
+        self.journal.push((self.now, Record::CallEnded(call, end)));
+    }
+
+    /// Judges the answer of the micro-planner, if its node still waits for it.
+    fn advised(&mut self, call: usize, answer: AnswerScript) {
+        let AnswerScript { ok, fail, tokens, finish, outcomes, .. } = answer;
+        let Some(intent) = self.intent(call) else { return };
+        if !policy::is_awaited(self.view(), &intent.node) {
+            return;
+        }
+        let judged = match fail {
+            Some(_) => JudgedPatch::Faulty(Vec::new()),
+            None => policy::judge_patch(self.view(), call, &ok, finish == Finish::Length),
+        };
+        let mut end = CallEnd { output_tokens: tokens, faults: 0, is_skip: judged == JudgedPatch::Skip };
+        let patch: Option<Box<Patch>> = match judged {
+            JudgedPatch::Patch(patch) => Some(patch),
+            JudgedPatch::Skip => None,
+            JudgedPatch::Faulty(faults) => {
+                end.faults = faults.len() as u32;
+                if !faults.is_empty() {
+                    self.trace.add_faults(self.now, &intent.node, intent.attempt, &faults);
+                }
+                None
+            }
+        };
+        self.settle_call(call, end);
+        let patches = |run: &Run| run.instance(&intent.node).map_or(0, |instance| instance.patch_count);
+        let before = patches(&self.run);
+        let events = self.within(|run, cx| run.decide(cx, RunInput::Patched(intent.node.clone(), patch)));
+        if patches(&self.run) > before {
+            self.world.adopt_patch(&intent.node, outcomes);
+        }
+        self.observe(&events);
+    }
+
+    fn intent(&self, call: usize) -> Option<CallIntent> {
+        Some(self.run.goal()?.calls().get(call)?.intent.clone())
+    }
+
+    fn operate(&mut self, control: ControlScript) -> Result<(), CaseError> {
+        let operation = match control.op {
+            ControlKind::CancelPlan => Operation::CancelPlan(Canceller::Operator),
+            ControlKind::Cancel => Operation::Cancel(control.node()?),
+            ControlKind::Skip => Operation::Skip(control.node()?),
+            ControlKind::Delta => {
+                let said = control.delta()?;
+                self.trace.operator_outputs = said.delta.outputs.clone();
+                let (delta, outcomes) = (said.delta.clone(), said.script.clone());
+                let version = self.run.plan().version;
+                let input = RunInput::Operator(Operation::Delta(Box::new(delta)));
+                let events = self.within(|run, cx| run.decide(cx, input));
+                let is_accepted = events.iter().any(|event| {
+                    matches!(event, Event::PlanVersion(next)
+                        if next.cause == ChangeCause::Operator && next.version == version + 1)
+                });
+                if is_accepted {
+                    self.world.add_outcomes(outcomes);
+                }
+                self.observe(&events);
+                return Ok(());
+            }
+            ControlKind::Interject => {
+                let by_person = control.person.is_some();
+                let (node, delta) = policy::interjection(self.view(), &control.message, by_person);
+                if let Some(person) = control.person {
+                    self.world.set_person(node, person);
+                }
+                Operation::Interject(Box::new(delta))
+            }
+        };
+        self.decide(RunInput::Operator(operation));
+        Ok(())
+    }
+
+    /// Adds records to the course and schedules the reaction of the scripted outside.
+    fn observe(&mut self, events: &[Event]) {
+        self.journal.extend(events.iter().map(|event| (self.now, Record::Event(Box::new(event.clone())))));
+        self.ask_micro_planner();
+        for event in events {
+            match event {
+                Event::NodeTransition(moved) => {
+                    self.trace.add_transition(self.now, moved);
+                    if moved.to == NodeState::Running {
+                        self.start(moved.node.clone(), moved.attempt);
+                    }
+                }
+                Event::PlanVersion(version) => {
+                    let reason = version.cause.to_string();
+                    self.trace.add_step(self.now, version.version - 1, version.version, reason);
+                    self.trace.add_version(version, &self.run);
+                }
+                Event::PlanRefused { version, step } => {
+                    self.trace.add_step(self.now, *version, *version, step.to_string());
+                }
+                Event::LateResult(result) => self.trace.late.push((self.now, result.node.to_string())),
+                Event::TimerSet(timer) if timer.kind == TimerKind::Backoff => {
+                    let node = timer.node.clone();
+                    self.schedule(timer.at, Rank::Timer, node.clone(), Entry::RetryDue(node));
+                }
+                Event::HumanRequest(request) => self.ask_human(request),
+                _ => {}
+            }
+        }
+    }
+
+    /// Records the calls of the micro-planner that a decision made, and schedules their answers.
+    fn ask_micro_planner(&mut self) {
+        let calls = self.run.goal().map_or(0, |goal| goal.calls().len());
+        for call in self.recorded..calls {
+            let (Some(intent), Some(answer)) = (self.intent(call), self.world.answer_of(&self.run, call))
+            else {
+                continue;
+            };
+            let (node, due) = (intent.node.clone(), self.now.saturating_add(answer.dur));
+            self.journal.push((self.now, Record::CallBegun(Box::new(intent), answer.tokens)));
+            self.schedule(due, Rank::Timer, node, Entry::Advised { call, answer: Box::new(answer) });
+        }
+        self.recorded = calls;
+    }
+
+    fn start(&mut self, node: NodeId, attempt: u32) {
+        let start = policy::start(self.view(), &node, &|id| result_of(&self.run, id));
+        let ended = |outcome| Entry::Ended { node: node.clone(), attempt, outcome: Box::new(outcome) };
+        match start {
+            None => self.start_work(node, attempt),
+            Some(Start::Result(value)) => {
+                let entry = ended(good(value));
+                self.schedule(self.now, Rank::Result, node, entry);
+            }
+            Some(Start::Exhausted) => {
+                let entry = ended(failed(FailureCategory::ResourceExhaustion, ""));
+                self.schedule(self.now, Rank::Result, node, entry);
+            }
+            Some(Start::Person) => {
+                let answer = self.world.person(&node);
+                self.await_answer(node, attempt, None, answer);
+            }
+            Some(Start::Call(intent)) => {
+                let answer = self.world.answer(&self.run, &intent);
+                self.journal.push((self.now, Record::CallBegun(intent.clone(), answer.tokens)));
+                let call = self.run.begin_call(*intent, answer.tokens);
+                self.recorded = call + 1;
+                self.await_answer(node, attempt, Some(call), answer);
+            }
+        }
+    }
+
+    fn await_answer(&mut self, node: NodeId, attempt: u32, call: Option<usize>, answer: AnswerScript) {
+        let due = answer.dur;
+        let answered = Entry::Answered { node: node.clone(), attempt, call, answer: Box::new(answer) };
+        self.await_end(node, attempt, due, answered);
+    }
+
+    fn start_work(&mut self, id: NodeId, attempt: u32) {
+        let node = self.run.node(&id).expect("a node that moved exists").clone();
+        match run::resolve(&self.run, &node, &|source| Arc::new(value_of(&self.run, source))) {
+            Err(_) => {
+                self.trace.inputs.remove(id.as_str());
+                let outcome = Box::new(failed(FailureCategory::ParamMissing, ""));
+                let entry = Entry::Ended { node: id.clone(), attempt, outcome };
+                return self.schedule(self.now, Rank::Result, id, entry);
+            }
+            Ok(inputs) if !node.param_refs.is_empty() => {
+                self.trace.inputs.insert(id.to_string(), inputs.into_map());
+            }
+            Ok(_) => drop(self.trace.inputs.remove(id.as_str())),
+        }
+        if node.kind == Kind::HumanApproval {
+            return;
+        }
+        let outcome = self.world.outcome(&id);
+        let (due, outcome) = (outcome.dur, Box::new(outcome));
+        self.await_end(id.clone(), attempt, due, Entry::Work { node: id, attempt, outcome });
+    }
+
+    fn await_end(&mut self, node: NodeId, attempt: u32, due: i64, entry: Entry) {
+        let timeout = self.run.node(&node).map_or(i64::MAX, |node| node.timeout);
+        if due > timeout {
+            let timed_out = Entry::Timeout { node: node.clone(), attempt };
+            self.schedule(self.now.saturating_add(timeout), Rank::Result, node.clone(), timed_out);
+        }
+        self.schedule(self.now.saturating_add(due), Rank::Result, node, entry);
+    }
+
+    fn ask_human(&mut self, request: &HumanRequest) {
+        let node = request.node.clone();
+        let number = self.run.instance(&node).map_or(0, |instance| instance.requests);
+        let (delay, approve) = match self.world.human(&node, number) {
+            Some(HumanScript::Approve(delay)) => (Some(delay), Some(true)),
+            Some(HumanScript::Reject(delay)) => (Some(delay), Some(false)),
+            None => (None, None),
+        };
+        let answered = delay.map(|delay| self.now.saturating_add(delay));
+        let (at, approve) = match (answered, request.deadline) {
+            (Some(at), Some(deadline)) if at > deadline => (deadline, None),
+            (Some(at), _) => (at, approve),
+            (None, Some(deadline)) => (deadline, None),
+            (None, None) => return,
+        };
+        self.schedule(at, Rank::Human, node.clone(), Entry::Human { node, request: number, approve });
+    }
+}
+
+fn value_of(run: &Run, node: &NodeId) -> Value {
+    let instance = run.instance(node).filter(|instance| instance.status == NodeStatus::Executed);
+    let inline = instance.and_then(|instance| instance.output.as_ref()?.inline.as_ref());
+    inline.map_or(Value::Null, Json::value)
+}
+
+fn result_of(run: &Run, node: &NodeId) -> Json {
+    let output = run.instance(node).and_then(|instance| instance.result());
+    output.and_then(|output| output.inline.clone()).unwrap_or_else(Json::null)
+}
+
+fn result(value: Json, bytes: u64) -> Outcome {
+    let artifact = lineage::artifact(JSON, value.as_str().as_bytes());
+    Outcome::Ok(Output { artifact, bytes, inline: Some(value), directive: None })
+}
+
+/// The result of a control node. Nothing shows it, so its size does not count.
+fn good(value: Json) -> Outcome {
+    let bytes = value.as_str().len() as u64;
+    result(value, bytes)
+}
+
+fn failed(category: FailureCategory, message: &str) -> Outcome {
+    Outcome::Failed(Failure::new(category, message))
+}
