@@ -40,6 +40,9 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::ReplanAsked { for_contract } => ("replan_asked", body!(for_contract)),
         E::ContractChecked { version, holds } => ("contract_checked", body!(version, holds)),
         E::ContractBroken { version, why } => ("contract_broken", body!(version, why)),
+        E::GoalOpened { terms } => ("goal_opened", terms.value()),
+        E::CallBegun { intent, reserved } => ("call_begun", body!(reserved; "intent": intent.value())),
+        E::CallEnded { call, end, faulty } => ("call_ended", body!(call, end, faulty)),
         E::ModelCalled { node, attempt, call } => ("model_called", body!(node, attempt, call)),
         E::NodeTransition(moved) => (
             "node_transition",

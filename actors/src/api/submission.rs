@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ostler_kernel::event::{Event, Parent, RunOpened, RunTerms};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
+use ostler_kernel::json;
+use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunFoldError;
 
@@ -18,6 +20,20 @@ use crate::messages::submission::{Submission, SubmitError, Term};
 /// True if terms need a record of their own.
 fn has_terms(terms: &RunTerms) -> bool {
     *terms != RunTerms::default()
+}
+
+/// The first records of a run.
+fn opening_records(
+    opened: &RunOpened,
+    terms: &RunTerms,
+    goal: Option<&GoalTerms>,
+) -> Result<Vec<Event>, SubmitError> {
+    let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
+    events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
+    if let Some(goal) = goal {
+        events.push(Event::GoalOpened { terms: json::to_canonical(goal)? });
+    }
+    Ok(events)
 }
 
 /// Last millisecond that fits into the 48 bits of a UUID of version 7, in the year 10889.
@@ -51,7 +67,7 @@ impl System {
         submission: Submission,
         parent: Option<Parent>,
     ) -> Result<RunId, SubmitError> {
-        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget } =
+        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget, goal } =
             submission;
         let terms = RunTerms { budget, parent };
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
@@ -76,13 +92,16 @@ impl System {
             seed: rand::random(),
         };
         let at_ms = self.services.journal.now();
-        let Some(position) = self.append_opening(&opened, &terms, wanted.is_some(), at_ms)? else {
-            return self.opened_before(opened, &terms).await;
+        let goal = goal.map(|goal| GoalTerms { opened_at: at_ms, ..GoalTerms::clone(&goal) });
+        let opening = opening_records(&opened, &terms, goal.as_ref())?;
+        let records = opening.len() as u64;
+        let Some(position) = self.append_opening(&opened, opening, wanted.is_some(), at_ms)? else {
+            return self.opened_before(opened, &terms, goal).await;
         };
         // Driving begins before the record is durable: acting attempts wait for it, and a rollback removes everything.
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
         self.services.active_runs.add(run, false);
-        self.services.active_runs.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
+        self.services.active_runs.note_quiet(run, Seq(records), Some(position));
         self.drive(row, false);
         self.services.journal.durable(position).await?;
         Ok(run)
@@ -121,7 +140,7 @@ impl System {
     fn append_opening(
         &self,
         opened: &RunOpened,
-        terms: &RunTerms,
+        events: Vec<Event>,
         is_wanted: bool,
         at_ms: Ticks,
     ) -> Result<Option<Position>, JournalError> {
@@ -130,8 +149,6 @@ impl System {
             return Ok(None);
         }
         let stream = StreamId::run(&opened.client, opened.run);
-        let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
-        events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
         match self.services.journal.append_batch(batch) {
             Err(JournalError::Conflict { .. }) => Ok(None),
@@ -140,22 +157,35 @@ impl System {
     }
 
     /// Returns an existing run with equal terms, and resumes it.
-    async fn opened_before(&self, now: RunOpened, terms: &RunTerms) -> Result<RunId, SubmitError> {
+    async fn opened_before(
+        &self,
+        now: RunOpened,
+        terms: &RunTerms,
+        goal: Option<GoalTerms>,
+    ) -> Result<RunId, SubmitError> {
         let run = now.run;
         let unreadable = |error| SubmitError::Unreadable(Box::new(error));
         let row = self.row(run).map_err(unreadable)?;
         let stream = StreamId::run(&row.client, run);
         let mut records = self.services.journal.read(stream, Seq(0), 1)?;
-        records.extend(self.services.journal.read(stream, Seq(1), 1)?);
+        records.extend(self.services.journal.read(stream, Seq(1), 2)?);
         let Some(Event::RunOpened(then)) = records.first().map(|record| &record.event) else {
             return Err(unreadable(RunError::Fold(RunFoldError::Unopened(run))));
         };
         let mut differs = Term::between(then, &now);
-        let budget = match records.get(1).map(|record| &record.event) {
-            Some(Event::RunTerms(terms)) => terms.budget,
-            _ => None,
-        };
+        let (mut budget, mut goal_then) = (None, None);
+        for record in records.iter().skip(1).take(2) {
+            match &record.event {
+                Event::RunTerms(terms) => budget = terms.budget,
+                Event::GoalOpened { terms } => goal_then = serde_json::from_str(terms.as_str()).ok(),
+                _ => break,
+            }
+        }
+        // The time of the opening differs, and is no term.
+        let then_at = goal_then.as_ref().map_or(0, |then: &GoalTerms| then.opened_at);
+        let goal = goal.map(|goal| GoalTerms { opened_at: then_at, ..goal });
         differs.extend((budget != terms.budget).then_some(Term::Budget));
+        differs.extend((goal != goal_then).then_some(Term::Goal));
         if !differs.is_empty() {
             return Err(SubmitError::Taken { run, differs });
         }

@@ -61,6 +61,7 @@ pub(crate) fn of_work(gatekeeper: &Gatekeeper, caller: &Caller, node: &Node, wor
     let shown = as_planned(gatekeeper, caller, node, HumanRequestKind::Before);
     match work {
         Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
+        Work::Known(_) => shown,
         Work::Render { template, values } => as_rendered(shown, template, values),
     }
 }

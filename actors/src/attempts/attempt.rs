@@ -27,6 +27,8 @@ pub(crate) enum Work {
         tool: Arc<dyn Tool>,
         permit: Permit,
     },
+    /// A result that is known without work.
+    Known(Value),
     /// Renders a template over the results of dependencies.
     Render {
         template: String,
@@ -39,6 +41,7 @@ impl Work {
     pub(crate) fn is_quick(&self) -> bool {
         match self {
             Work::Tool { tool, permit } => tool.is_quick(permit.params()),
+            Work::Known(_) => true,
             Work::Render { .. } => false,
         }
     }
@@ -47,7 +50,7 @@ impl Work {
     pub(crate) fn acts(&self, node: &Node) -> bool {
         match self {
             Work::Tool { permit, .. } => node.reach().and(permit.class()).acts(),
-            Work::Render { .. } => node.acts(),
+            Work::Known(_) | Work::Render { .. } => node.acts(),
         }
     }
 }
@@ -120,6 +123,7 @@ async fn act(
             log.reclaim().await;
             called.unwrap_or_else(|silent| Err(silence(silent)))?
         }
+        Work::Known(value) => value,
         Work::Render { template, values } => {
             // Rendering may take seconds, so it stays off the driver's thread.
             let rendering = tokio::task::spawn_blocking(move || template::render(&template, &values));

@@ -8,6 +8,7 @@ use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId};
 use ostler_kernel::json::JsonError;
 use ostler_kernel::plan::Plan;
+use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::JournalError;
 
 use crate::base::error::RunError;
@@ -32,6 +33,8 @@ pub struct Submission {
     pub run: Option<RunId>,
     /// Budget of the run in credits; `None`: limited only by the client's credits.
     pub budget: Option<u64>,
+    /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
+    pub goal: Option<Arc<GoalTerms>>,
 }
 
 impl Submission {
@@ -46,6 +49,7 @@ impl Submission {
             workspace: PathBuf::from("."),
             run: None,
             budget: None,
+            goal: None,
         }
     }
 }
@@ -67,6 +71,8 @@ pub enum Term {
     Workspace,
     /// [`Submission::budget`].
     Budget,
+    /// [`Submission::goal`].
+    Goal,
 }
 
 impl Term {
@@ -80,6 +86,7 @@ impl Term {
             Term::Scope => "scope",
             Term::Workspace => "workspace",
             Term::Budget => "budget",
+            Term::Goal => "goal",
         }
     }
 

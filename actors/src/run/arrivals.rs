@@ -79,6 +79,8 @@ impl RunDriver {
         }
         let calls = std::mem::take(&mut ended.model_calls);
         let now = self.services.journal.now();
+        // Boxed: otherwise this rare future enlarges the future of every message.
+        Box::pin(self.judge_answer(key, &mut ended, &calls)).await;
         let called = self.run.record_model_calls(now, &key.node, key.attempt, calls);
         self.apply_effects(called);
         let result = ended.result_of(key);

@@ -30,7 +30,7 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// An input cannot be read: for good if it is missing or damaged, perhaps not after an error of the disk.
-    fn unreadable(unreadable: Unreadable) -> Refusal {
+    pub(super) fn unreadable(unreadable: Unreadable) -> Refusal {
         let category = match &unreadable.error {
             ArtifactError::Missing(_) | ArtifactError::Damaged { .. } => FailureCategory::ParamMissing,
             ArtifactError::Io(_) | ArtifactError::Full(_) => FailureCategory::Transient,
@@ -171,6 +171,9 @@ impl RunDriver {
 
     /// Resolves the inputs of an attempt and asks the gate for a permit.
     async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
+        if let Some(prepared) = self.prepare_control(node).await? {
+            return Ok(prepared);
+        }
         let results = self.services.results.needed(&self.run, node).await.map_err(Refusal::unreadable)?;
         let given = self.run.attempt_input(node, &results);
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
@@ -185,7 +188,12 @@ impl RunDriver {
         Ok(Prepared { work, refs, key })
     }
 
-    fn gate(&self, node: &Node, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
+    pub(super) fn gate(
+        &self,
+        node: &Node,
+        params: Object,
+        key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let name = node.tool.as_deref().unwrap_or_default();
         self.services.gatekeeper.gate(&self.caller, name, params, node.impact, key).map_err(Refusal::Denied)
     }
@@ -235,8 +243,8 @@ impl RunDriver {
     }
 }
 
-struct Prepared {
-    work: Work,
-    refs: RefDigests,
-    key: Digest,
+pub(super) struct Prepared {
+    pub(super) work: Work,
+    pub(super) refs: RefDigests,
+    pub(super) key: Digest,
 }

@@ -1,5 +1,7 @@
 //! Recovers a run from its records, and attaches attempts that outlived the last driver.
 
+use std::sync::Arc;
+
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, TimerKind};
 use ostler_kernel::id::{NodeId, RunId};
@@ -17,6 +19,7 @@ use crate::messages::agent::AgentMessage;
 use crate::messages::registry::RegistryMessage;
 use crate::run::arguments::AgentArguments;
 use crate::state::attempt_table::Found;
+use crate::state::goal_tools::RunTools;
 use crate::storage::step_logs;
 
 /// A run as its records tell, and what the records say about the process.
@@ -40,7 +43,12 @@ impl RunDriver {
     ) -> Result<Option<RunDriver>, ActorProcessingErr> {
         let Some(Loaded { folded, recovered_at, is_ours }) = read(arguments, &row)? else { return Ok(None) };
         let (services, run) = (&arguments.services, row.run);
-        let FoldedRun { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
+        let FoldedRun { opened, run: mut state, last, position, parked, out_of_credit, .. } = folded;
+        if let Some(goal) = state.goal() {
+            let gatekeeper = &services.gatekeeper;
+            let tools = RunTools::new(&gatekeeper.toolbox, &gatekeeper.policy, &opened.scope, goal.terms());
+            state.set_goal_tools(Arc::new(tools));
+        }
         let was_loaded = services.active_runs.was_loaded(run);
         // A run that continues in its process is not assigned a second time.
         let is_assigned = !was_loaded && parked.is_none() && (!state.has_started() || state.is_sent_back());

@@ -11,6 +11,7 @@ mod decided;
 mod dispatch;
 mod dispatch_queue;
 mod driver;
+mod goal;
 mod grants;
 mod inline;
 mod inline_budget;

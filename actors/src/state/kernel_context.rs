@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::id::RunId;
-use ostler_kernel::plan::Settings;
+use ostler_kernel::plan::{Kind, Settings};
 use ostler_kernel::run::{DecisionContext, Planner, Run, StaticPlanner};
 
 use crate::base::clock::Clock;
@@ -24,13 +24,22 @@ impl KernelContext {
         Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &*self.toolbox) }
     }
 
+    /// Settings of decisions about a run. The mode of a goal run adds kinds of nodes that no plan file may have.
+    pub(crate) fn settings_of(&self, run: &Run) -> Settings<'_> {
+        let settings = self.settings();
+        if run.goal().is_none() {
+            return settings;
+        }
+        Settings { executes: |kind| !matches!(kind, Kind::MicroPlanner | Kind::SubAgent), ..settings }
+    }
+
     pub(crate) fn within<T>(
         &self,
         id: RunId,
         run: &mut Run,
         act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
     ) -> T {
-        let (settings, now) = (self.settings(), self.clock.now());
+        let (settings, now) = (self.settings_of(run), self.clock.now());
         act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &*self.planner })
     }
 
@@ -41,7 +50,7 @@ impl KernelContext {
         run: &mut Run,
         act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
     ) -> T {
-        let (settings, now) = (self.settings(), self.clock.now());
+        let (settings, now) = (self.settings_of(run), self.clock.now());
         act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod contracts;
 pub(crate) mod estimates;
 pub(crate) mod evaluation;
 pub(crate) mod gatekeeper;
+pub(crate) mod goal_tools;
 pub(crate) mod kernel_context;
 pub(crate) mod ledger;
 pub(crate) mod market;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::contract::SchemaError;
-use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
+use ostler_kernel::gate::{self, Call, CallClass, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::{BadParam, Kind, Node, ToolDefaults, Tools};
+use ostler_kernel::plan::{BadParam, Effect, Idempotency, Kind, Node, ToolDefaults, Tools};
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::executable_digest;
 use serde_json::{Map, Value};
@@ -22,6 +22,8 @@ pub struct Toolbox {
 
 /// Longest name of a tool in bytes.
 const NAME_BYTES_MAX: usize = 200;
+
+const WORST: CallClass = CallClass { impact: 2, effect: Effect::External, idem: Idempotency::None };
 
 /// The reason why a set of tools is refused.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +120,11 @@ impl Toolbox {
             Some(tool) if node.kind == Kind::Tool => tool.executable_digest(),
             tool => executable_digest(node, tool.map(|tool| tool.tool().spec().version.as_str())),
         }
+    }
+
+    /// Class of a call with these parameters; the worst for an unknown tool.
+    pub(crate) fn class(&self, name: &str, params: &Map<String, Value>) -> CallClass {
+        self.tools.get(name).map_or(WORST, |tool| tool.class(params))
     }
 
     /// True if a tool has path parameters.

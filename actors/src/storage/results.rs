@@ -158,7 +158,7 @@ fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
 #[derive(Debug, thiserror::Error)]
 #[error("the result of {node} cannot be read: {error}")]
 pub(crate) struct Unreadable {
-    node: NodeId,
+    pub(crate) node: NodeId,
     pub(crate) error: ArtifactError,
 }
 

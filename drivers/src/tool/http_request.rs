@@ -215,6 +215,10 @@ impl Tool for HttpRequest {
         &self.spec
     }
 
+    fn reads_strangers(&self) -> bool {
+        true
+    }
+
     fn class(&self, params: &Map<String, Value>) -> CallClass {
         let Some(verb) = params.get("method").and_then(|method| Verb::deserialize(method).ok()) else {
             return WORST;

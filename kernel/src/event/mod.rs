@@ -14,6 +14,7 @@ use crate::evaluation::{Appraised, Verdict};
 use crate::id::{AgentId, ClientId, NodeId, RunId};
 use crate::json::Json;
 use crate::market::{MarketStep, Offer};
+use crate::policy::{CallEnd, FaultyAnswer};
 use crate::port::ModelCall;
 use crate::run::{FailureCategory, RunOutcome};
 
@@ -239,5 +240,26 @@ pub enum Event {
         attempt: u32,
         /// The call.
         call: Box<ModelCall>,
+    },
+    /// Terms of a goal run: the second record of its stream, or the third behind `RunTerms`.
+    GoalOpened {
+        /// JSON of `policy::GoalTerms`.
+        terms: Json,
+    },
+    /// A goal run is about to call a model.
+    CallBegun {
+        /// JSON of `policy::CallIntent`.
+        intent: Json,
+        /// Tokens reserved for the answer.
+        reserved: u64,
+    },
+    /// A call of a model in a goal run ended.
+    CallEnded {
+        /// Place of the call among the calls of the run, from 0.
+        call: u32,
+        /// Usage, and what became of the answer.
+        end: CallEnd,
+        /// The answer, if it was faulty: the next try is shown it. Of bounded length.
+        faulty: Option<FaultyAnswer>,
     },
 }

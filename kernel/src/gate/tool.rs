@@ -130,7 +130,7 @@ impl GatedTool {
 
     /// Class of a call. A tool that panics or returns an invalid class gets the worst class, because the gate must not trust
     /// a broken tool.
-    pub(super) fn class(&self, params: &Map<String, Value>) -> CallClass {
+    pub fn class(&self, params: &Map<String, Value>) -> CallClass {
         const WORST: CallClass = CallClass { impact: 2, effect: Effect::External, idem: Idempotency::None };
         match catch_unwind(AssertUnwindSafe(|| self.tool.class(params))) {
             Ok(class) if class.impact <= 2 => class,

@@ -67,6 +67,12 @@ pub fn text_tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(TOKEN_BYTES)
 }
 
+/// The beginning of a text, of at most so many tokens, ending with a whole character.
+pub(crate) fn digest(text: &str, tokens: u64) -> &str {
+    let most = usize::try_from(tokens.saturating_mul(TOKEN_BYTES)).unwrap_or(usize::MAX);
+    &text[..text.floor_char_boundary(most.min(text.len()))]
+}
+
 impl View<'_> {
     /// The context of the next attempt of a control node.
     pub(super) fn context(self, node: &Node, role: Role) -> Context {

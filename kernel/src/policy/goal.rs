@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::role::{ANSWER, control};
-use super::{Call, CallEnd, CallIntent, GoalTerms, GoalTools, Role};
+use super::{Call, CallEnd, CallIntent, FaultyAnswer, GoalTerms, GoalTools, Role};
 use crate::event::ChangeCause;
 use crate::id::{NodeId, Ticks};
-use crate::plan::{NodeDraft, PlanDraft};
+use crate::plan::{Approval, NodeDraft, PlanDraft};
 
 /// Cause of a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,8 @@ pub struct Goal {
     /// Families of nodes that the mode itself tried to add in vain.
     pub(super) refused_families: BTreeSet<Role>,
     pub(super) calls: Vec<Call>,
+    /// Faulty answers, by the number of their call.
+    faulty: BTreeMap<usize, FaultyAnswer>,
     /// Failed work that a later planner was asked about.
     pub(super) asked_about: BTreeSet<NodeId>,
     pub(super) conclusion: Option<Conclusion>,
@@ -64,6 +66,7 @@ impl Goal {
             refused: BTreeSet::new(),
             refused_families: BTreeSet::new(),
             calls: Vec::new(),
+            faulty: BTreeMap::new(),
             asked_about: BTreeSet::new(),
             conclusion: None,
             answer_is_late: false,
@@ -94,11 +97,28 @@ impl Goal {
         self.calls.len() - 1
     }
 
-    pub(crate) fn end_call(&mut self, call: usize, end: CallEnd) {
-        if let Some(call) = self.calls.get_mut(call) {
+    pub(crate) fn end_call(&mut self, number: usize, end: CallEnd, faulty: Option<FaultyAnswer>) {
+        if let Some(call) = self.calls.get_mut(number) {
             call.output_tokens = end.output_tokens;
             call.end = Some(end);
+            self.faulty.extend(faulty.map(|faulty| (number, faulty)));
         }
+    }
+
+    /// The faulty answer of an attempt of a control node; `None` if it had none.
+    pub fn faulty_answer(&self, node: &NodeId, attempt: u32) -> Option<&FaultyAnswer> {
+        let is_it = |call: &Call| call.is_by(node) && call.intent.attempt == attempt;
+        self.faulty.get(&self.calls.iter().rposition(is_it)?)
+    }
+
+    /// Number of the call that an attempt made; `None` without one.
+    pub fn call_of(&self, node: &NodeId, attempt: u32) -> Option<u32> {
+        let is_it = |call: &Call| call.is_by(node) && call.intent.attempt == attempt && call.end.is_none();
+        self.calls.iter().rposition(is_it).map(|at| at as u32)
+    }
+
+    pub(crate) fn set_tools(&mut self, tools: Arc<dyn GoalTools>) {
+        self.tools = tools;
     }
 
     pub(crate) fn apply_version(&mut self, version: &Accepted<'_>) {
@@ -157,6 +177,11 @@ fn opening(terms: &GoalTerms) -> (NodeId, Role) {
 /// Version 1 of a goal run: one node, which plans or takes the first turn, and is the only output.
 pub fn opening_plan(terms: &GoalTerms) -> PlanDraft {
     let (id, role) = opening(terms);
-    let node: NodeDraft = control(role, id.clone(), [], terms.control_timeout);
+    let confirmed = terms.confirm.then_some(Approval::After);
+    let node = NodeDraft {
+        approval: confirmed,
+        human_timeout: confirmed.map(|_| terms.human_timeout),
+        ..control(role, id.clone(), [], terms)
+    };
     PlanDraft { id: "goal".to_owned(), nodes: vec![node], outputs: Some(vec![id]), ..PlanDraft::default() }
 }

@@ -41,19 +41,20 @@ fn node(view: View<'_>, author: &NodeId, step: &Step, own: &BTreeSet<&NodeId>) -
     let after = step.after.iter().filter(|source| named.insert(*source));
     let on_success = |source: &NodeId| DepDraft(Dep { n: source.clone(), on: On::Success });
     let terms = view.goal.tools.terms(&step.tool);
+    let given = terms.and_then(|terms| terms.step.as_ref());
     NodeDraft {
         kind: Some(Kind::Tool),
         tool: Some(step.tool.clone()),
         deps: Some(after.map(on_success).collect()),
         params: Some(literal),
         param_refs: Some(refs),
-        contract: Some(contract(terms.and_then(|terms| terms.result_schema.clone()))),
+        contract: given.map(|given| contract(given.result_schema.clone())),
         effect: Some(effect),
         impact: Impact::new(impact),
-        idem: terms.map(|terms| terms.idem),
-        timeout: terms.map(|terms| terms.timeout),
-        retries: terms.map(|terms| terms.retries),
-        patches: terms.map(|terms| terms.patches),
+        idem: given.map(|given| given.idem),
+        timeout: given.map(|given| given.timeout),
+        retries: given.map(|given| given.retries),
+        patches: given.map(|given| given.patches),
         approval: asks.then_some(Approval::Before),
         human_timeout: asks.then_some(view.goal.terms.human_timeout),
         ..NodeDraft::named(step.id.clone())

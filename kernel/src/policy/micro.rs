@@ -167,7 +167,7 @@ fn fields(view: View<'_>, node: &Node, advice: &Advice, is_tainted: bool) -> Nod
     };
     let proposal = Proposal { tool: named, impact, literal: &literal, refs: &refs, kept: &kept };
     let asks = is_tainted && view.is_wider(&proposal, &|_| false);
-    let terms = view.goal.tools.terms(named);
+    let given = view.goal.tools.terms(named).and_then(|terms| terms.step.as_ref());
     let is_new = advice.tool.is_some();
     let approves = asks && node.approval != Approval::Before;
     NodeFields {
@@ -176,10 +176,10 @@ fn fields(view: View<'_>, node: &Node, advice: &Advice, is_tainted: bool) -> Nod
         param_refs: Some(refs),
         effect: Some(effect),
         impact: Impact::new(impact),
-        idem: terms.map(|terms| terms.idem),
-        retries: terms.map(|terms| terms.retries),
-        timeout: terms.map(|terms| terms.timeout),
-        contract: terms.filter(|_| is_new).map(|terms| Some(contract(terms.result_schema.clone()))),
+        idem: given.map(|given| given.idem),
+        retries: given.map(|given| given.retries),
+        timeout: given.map(|given| given.timeout),
+        contract: given.filter(|_| is_new).map(|given| Some(contract(given.result_schema.clone()))),
         approval: approves.then_some(Approval::Before),
         human_timeout: approves.then_some(Some(view.goal.terms.human_timeout)),
         ..NodeFields::default()

@@ -17,11 +17,13 @@
 //! | `room` | budgets: what still fits |
 //! | `context`, `taint` | what a role is shown; whether texts of strangers steered an author |
 //! | `start`, `final_answer` | the start of a control node's attempt; the answer by model or template |
+//! | `prompt`, `answer_schema` | what a model is told, and the form of its answer |
 //! | `judge`, `schema`, `step_faults`, `fault` | faults of answers |
 //! | `micro` | patches that a model writes |
 //! | `labels`, `undone` | how far the answer carries |
 
 mod answer;
+mod answer_schema;
 mod call;
 mod context;
 mod fault;
@@ -33,6 +35,7 @@ mod labels;
 mod micro;
 mod nreflect;
 mod orchestrator;
+mod prompt;
 mod react;
 mod reflect;
 mod role;
@@ -48,6 +51,7 @@ mod view;
 mod wish;
 
 pub use call::{Call, CallEnd, CallIntent, Signature};
+pub(crate) use context::digest;
 pub use context::{Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, Shown, text_tokens};
 pub use fault::{Fault, FaultCode};
 pub use final_answer::{FinalAnswer, ReadResult, Source};
@@ -58,12 +62,13 @@ pub use labels::Label;
 pub use micro::{
     CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, is_awaited, judge_patch, normalised,
 };
+pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
 pub use role::{ANSWER, Role};
 pub use start::{Start, interjection, start};
 pub use step_faults::STEPS_MAX;
 pub use terms::{
-    Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalTerms, GoalTools, Mode,
-    Reach, ToolTerms, UnknownMode,
+    Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalModels, GoalTerms,
+    GoalTools, Mode, NoTools, Reach, StepFields, ToolTerms, UnknownMode,
 };
 pub use view::View;
 pub use wish::{Wish, effects, extend};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::View;
+use super::{GoalTerms, View};
 use crate::id::{NAME_BYTES_MAX, NodeId};
 use crate::plan::{Dep, DepDraft, Kind, Method, NodeDraft, On, RuleDraft};
 
@@ -133,7 +133,7 @@ impl View<'_> {
         id: NodeId,
         sources: impl IntoIterator<Item = &'s NodeId>,
     ) -> NodeDraft {
-        control(role, id, sources, self.goal.terms.control_timeout)
+        control(role, id, sources, &self.goal.terms)
     }
 }
 
@@ -141,14 +141,15 @@ pub(super) fn control<'s>(
     role: Role,
     id: NodeId,
     sources: impl IntoIterator<Item = &'s NodeId>,
-    timeout: crate::plan::HumanDuration,
+    terms: &GoalTerms,
 ) -> NodeDraft {
     let on_end = |source: &NodeId| DepDraft(Dep { n: source.clone(), on: On::Terminal });
     NodeDraft {
         kind: Some(role.kind()),
         deps: Some(sources.into_iter().map(on_end).collect()),
         contract: Some(vec![RuleDraft { method: Some(Method::Schema), p: None, spec: None }]),
-        timeout: Some(timeout),
+        timeout: Some(terms.control_timeout),
+        model: terms.model_of(role).map(str::to_owned),
         retries: Some(role.retries()),
         patches: Some(0),
         ..NodeDraft::named(id)

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::Role;
 use crate::id::Ticks;
 use crate::plan::{Effect, HumanDuration, Idempotency, ParamRef};
+use crate::port::ToolOffer;
 
 /// Execution mode of a goal run: who looks at results, and when (KAIJU §4; SGH §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,6 +187,38 @@ pub struct GoalTerms {
     pub human_timeout: HumanDuration,
     /// Time at which the run was opened.
     pub opened_at: Ticks,
+    /// Names of the configured models that think; none in a simulation.
+    #[serde(default)]
+    pub models: GoalModels,
+    /// Names of the tools that models are offered; `None`: all of the scope.
+    #[serde(default)]
+    pub tools: Option<Vec<String>>,
+    /// A person approves the answer of the opening node before anything is done.
+    #[serde(default)]
+    pub confirm: bool,
+}
+
+/// Names of the configured models behind the roles of a goal run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GoalModels {
+    /// For planners, turns, reflections and interjections.
+    pub planner: Option<String>,
+    /// For observers, the micro-planner, and answers by the executor.
+    pub executor: Option<String>,
+}
+
+impl GoalTerms {
+    /// Name of the model that thinks for a role.
+    pub fn model_of(&self, role: Role) -> Option<&str> {
+        let GoalModels { planner, executor } = &self.models;
+        let model = match role {
+            Role::Planner | Role::Reflect | Role::Think | Role::Interject => planner,
+            Role::Observe | Role::Micro => executor,
+            Role::Answer if self.aggregator == Aggregator::Planner => planner,
+            Role::Answer => executor,
+        };
+        model.as_deref()
+    }
 }
 
 /// Limits of tokens in a digest by default.
@@ -200,6 +233,13 @@ pub struct ToolTerms {
     pub sensitive: Vec<String>,
     /// Names of the parameters, and whether each is required; `None`: any parameter.
     pub params: Option<BTreeMap<String, bool>>,
+    /// Fields of its steps; `None`: normalisation completes a step from the tool, as in a plan file.
+    pub step: Option<StepFields>,
+}
+
+/// Fields of a step that its tool gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepFields {
     /// Repeatability of the effect.
     pub idem: Idempotency,
     /// Retries of a step.
@@ -231,4 +271,27 @@ pub trait GoalTools: fmt::Debug + Send + Sync {
 
     /// Tokens of the index of all tools, as planners and turns see it.
     fn index_tokens(&self) -> u64;
+
+    /// The tools as prompts describe them. The default describes none.
+    fn offers(&self) -> &[ToolOffer] {
+        &[]
+    }
+}
+
+/// No tools: for looking at a goal run that goes on elsewhere, or not at all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoTools;
+
+impl GoalTools for NoTools {
+    fn terms(&self, _: &str) -> Option<&ToolTerms> {
+        None
+    }
+
+    fn reach(&self, _: &str, _: &Map<String, Value>, _: &BTreeMap<String, ParamRef>) -> Reach {
+        Reach { effect: Effect::External, impact: 2 }
+    }
+
+    fn index_tokens(&self) -> u64 {
+        0
+    }
 }

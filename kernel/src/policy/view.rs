@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::answer::Answer;
 use super::role::ANSWER;
 use super::{Goal, Role};
-use crate::event::ChangeCause;
+use crate::event::{ChangeCause, Failure};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Node, On};
 use crate::run::{NodeInstance, NodeState, Run, TransitionReason};
@@ -67,6 +67,12 @@ impl<'a> View<'a> {
     /// Work that a model may be shown: executed or failed. Cancelled and skipped work shows nothing.
     pub(super) fn evidence(self) -> impl Iterator<Item = &'a NodeId> {
         self.work().filter(|(_, instance)| is_evidence(instance)).map(|(node, _)| &node.id)
+    }
+
+    /// The failure of failed work.
+    pub(super) fn failure_of(self, node: &NodeId) -> Option<&'a Failure> {
+        let instance = self.run.instance(node).filter(|instance| instance.state() != NodeState::Executed)?;
+        instance.failure.as_deref()
     }
 
     /// Executed work, in ascending order of ids.

@@ -91,6 +91,12 @@ pub trait Tool: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// True if results hold texts of strangers, such as web pages or mail. What a model asks for after it has read them needs a
+    /// person where it reaches further than before.
+    fn reads_strangers(&self) -> bool {
+        false
+    }
+
     /// True if calls only wait. Such a call becomes a durable timer without a slot; [`Tool::call`] is never reached.
     fn is_timer(&self) -> bool {
         false

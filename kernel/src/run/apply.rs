@@ -50,6 +50,14 @@ pub enum IllegalStep {
         /// Description of the problem.
         what: String,
     },
+    /// A part of the record that has a form of its own cannot be read.
+    #[error("{what} cannot be read: {why}")]
+    Unreadable {
+        /// Name of the part.
+        what: &'static str,
+        /// Description of the problem.
+        why: String,
+    },
 }
 
 impl Run {
@@ -75,6 +83,13 @@ impl Run {
             }
             Event::LateResult(result) => self.tally.count_late(result),
             Event::ModelCalled { call, .. } => self.model_usage.add(call),
+            Event::GoalOpened { terms } => return self.apply_goal(terms),
+            Event::CallBegun { intent, reserved } => return self.apply_call_begun(intent, *reserved),
+            Event::CallEnded { call, end, faulty } => {
+                if let Some(goal) = &mut self.goal {
+                    goal.end_call(*call as usize, *end, faulty.clone());
+                }
+            }
             Event::RunTerms(terms) => self.terms = (**terms).clone(),
             Event::ContractChecked { version, holds } => {
                 self.contract = Some((*version, *holds));

@@ -1,12 +1,21 @@
 //! Goal runs: the wishes of a mode between the steps of nodes, and the calls of models.
 
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
 use super::Run;
+use super::apply::IllegalStep;
 use super::change::Limits;
 use super::decision::Decision;
 use crate::event::{Event, OperatorAct};
-use crate::id::NodeId;
+use crate::id::{NodeId, Ticks};
+use crate::json::{self, Json};
 use crate::plan::Change;
-use crate::policy::{ANSWER, CallEnd, CallIntent, Goal, View, Wish, ask_micro_planner, effects, extend};
+use crate::policy::{
+    ANSWER, CallEnd, CallIntent, FaultyAnswer, Goal, GoalTerms, GoalTools, NoTools, View, Wish,
+    ask_micro_planner, effects, extend,
+};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 impl Run {
@@ -15,19 +24,43 @@ impl Run {
         self.goal.as_deref()
     }
 
-    /// Adds a call that an attempt is about to make, with the tokens reserved for its output. Returns the number of the call for
-    /// [`Run::end_call`]. Does nothing in a run of a plan file.
-    ///
-    /// The micro-planner's calls are added by the decision that asks for them: see [`Goal::calls`].
-    pub fn begin_call(&mut self, intent: CallIntent, reserved_tokens: u64) -> usize {
-        self.goal.as_mut().map_or(0, |goal| goal.begin_call(intent, reserved_tokens))
+    /// Gives a goal run its tools. A run that was read from its records has none, which is enough to look at it.
+    pub fn set_goal_tools(&mut self, tools: Arc<dyn GoalTools>) {
+        if let Some(goal) = &mut self.goal {
+            goal.set_tools(tools);
+        }
     }
 
-    /// Settles a call: its usage, and the faults of its answer. Call before the result is decided.
-    pub fn end_call(&mut self, call: usize, end: CallEnd) {
+    /// Makes the record of a call that an attempt is about to make, with the tokens reserved for its answer; and the number of the
+    /// call. `None` in a run of a plan file. The record has taken effect: append it before the call.
+    ///
+    /// The decision that asks the micro-planner records that call itself: see [`Goal::calls`].
+    pub fn begin_call(&mut self, now: Ticks, intent: &CallIntent, reserved: u64) -> Option<(u32, Event)> {
+        let call = self.goal()?.calls().len() as u32;
+        let record = call_begun(intent, reserved);
+        self.apply(&record, now).expect("a call is read as it was written");
+        Some((call, record))
+    }
+
+    /// Makes the record of a call that ended: its usage, and what became of the answer. Decide the result after it.
+    pub fn end_call(&mut self, now: Ticks, call: u32, end: CallEnd, faulty: Option<FaultyAnswer>) -> Event {
+        let record = Event::CallEnded { call, end, faulty: faulty.map(FaultyAnswer::bounded) };
+        self.apply(&record, now).expect("the end of a call applies to every run");
+        record
+    }
+
+    pub(super) fn apply_goal(&mut self, terms: &Json) -> Result<(), IllegalStep> {
+        let terms: GoalTerms = read("the terms of the goal", terms)?;
+        self.goal = Some(Box::new(Goal::new(Arc::new(terms), Arc::new(NoTools))));
+        Ok(())
+    }
+
+    pub(super) fn apply_call_begun(&mut self, intent: &Json, reserved: u64) -> Result<(), IllegalStep> {
+        let intent: CallIntent = read("a call of a model", intent)?;
         if let Some(goal) = &mut self.goal {
-            goal.end_call(call, end);
+            goal.begin_call(intent, reserved);
         }
+        Ok(())
     }
 
     /// True if a goal run, or a node of any run, concluded the run.
@@ -47,6 +80,16 @@ impl Run {
         let has_retry = strategy.level() == 1 && i64::from(instance.retries) < known.retries;
         instance.is_draining() || !has_retry && i64::from(instance.patch_count) >= known.patches
     }
+}
+
+fn call_begun(intent: &CallIntent, reserved: u64) -> Event {
+    let intent = json::to_canonical(intent).expect("an intent has texts and whole numbers");
+    Event::CallBegun { intent, reserved }
+}
+
+fn read<T: DeserializeOwned>(what: &'static str, text: &Json) -> Result<T, IllegalStep> {
+    serde_json::from_str(text.as_str())
+        .map_err(|error| IllegalStep::Unreadable { what, why: error.to_string() })
 }
 
 impl Decision<'_, '_, '_> {
@@ -97,7 +140,7 @@ impl Decision<'_, '_, '_> {
         let call = self.view().and_then(|view| ask_micro_planner(view, &node, category));
         let Some(intent) = call else { return self.patch(at, category, None) };
         let reserved = self.cx.planner.reserve(self.run, &intent);
-        self.run.begin_call(intent, reserved);
+        self.emit(call_begun(&intent, reserved));
         self.transit(at, NodeState::FailedRetryable, TransitionReason::Category(category));
     }
 }

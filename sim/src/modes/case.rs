@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{Delta, HumanDuration, Idempotency, PolicyDraft};
 use ostler_kernel::policy::{
-    Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalTerms, Mode, Role,
+    Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalModels, GoalTerms, Mode,
+    Role,
 };
 use ostler_kernel::run::FailureCategory;
 use serde::de::Error;
@@ -120,6 +121,9 @@ impl TermsScript {
             control_timeout: HumanDuration::Whole(TIMEOUT),
             human_timeout: HumanDuration::Whole(self.human_timeout),
             opened_at: 0,
+            models: GoalModels::default(),
+            tools: None,
+            confirm: false,
         }
     }
 

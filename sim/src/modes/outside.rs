@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{Effect, HumanDuration, ParamRef};
-use ostler_kernel::policy::{Call, CallIntent, GoalTools, Reach, Role, ToolTerms};
+use ostler_kernel::policy::{Call, CallIntent, GoalTools, Reach, Role, StepFields, ToolTerms};
 use ostler_kernel::run::{FailureCategory, Planner, Run};
 use serde_json::{Map, Value, json};
 
@@ -42,11 +42,13 @@ fn terms(script: &ToolScript) -> ToolTerms {
         trusted: script.trusted,
         sensitive: script.sensitive.clone(),
         params,
-        idem: script.idem,
-        retries: script.retries,
-        patches: script.patches,
-        timeout: HumanDuration::Whole(script.timeout),
-        result_schema: None,
+        step: Some(StepFields {
+            idem: script.idem,
+            retries: script.retries,
+            patches: script.patches,
+            timeout: HumanDuration::Whole(script.timeout),
+            result_schema: None,
+        }),
     }
 }
 

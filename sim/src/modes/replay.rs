@@ -1,39 +1,24 @@
 //! Replay of a goal run: the records applied again give the same run, and every wish is asked for again at its place.
 
 use ostler_kernel::event::{ChangeCause, Event, PlanVersion};
-use ostler_kernel::policy::{CallEnd, CallIntent, View, effects, extend};
+use ostler_kernel::policy::{View, effects, extend};
 use ostler_kernel::run::Run;
 
 use super::simulated_goal::SimulatedGoal;
-
-/// What a journal holds of a goal run.
-#[derive(Debug, Clone)]
-pub(super) enum Record {
-    Event(Box<Event>),
-    /// A call, with the tokens reserved for its output.
-    CallBegun(Box<CallIntent>, u64),
-    CallEnded(usize, CallEnd),
-}
 
 /// The first difference between a run and a replay of its records. Before each version that the policy asked for, the replay is
 /// a run that has just recovered: it has to ask for the same change.
 pub(super) fn difference(simulated: &SimulatedGoal<'_>) -> Option<String> {
     let mut again = Run::with_goal(std::sync::Arc::clone(&simulated.first), 0, 0, simulated.goal.clone());
-    for (number, (at, record)) in simulated.journal.iter().enumerate() {
-        match record {
-            Record::CallBegun(intent, reserved) => drop(again.begin_call((**intent).clone(), *reserved)),
-            Record::CallEnded(call, end) => again.end_call(*call, *end),
-            Record::Event(event) => {
-                if let Event::PlanVersion(version) = &**event
-                    && !is_asked_for(&again, *at, version)
-                {
-                    let version = version.version;
-                    return Some(format!("record {}: nothing asks for version {version}", number + 1));
-                }
-                if let Err(illegal) = again.apply(event, *at) {
-                    return Some(format!("record {}: {illegal}", number + 1));
-                }
-            }
+    for (number, (at, event)) in simulated.journal.iter().enumerate() {
+        if let Event::PlanVersion(version) = event
+            && !is_asked_for(&again, *at, version)
+        {
+            let version = version.version;
+            return Some(format!("record {}: nothing asks for version {version}", number + 1));
+        }
+        if let Err(illegal) = again.apply(event, *at) {
+            return Some(format!("record {}: {illegal}", number + 1));
         }
     }
     let labels = |run: &Run| View::of(run, simulated.now).map(|view| view.labels());

@@ -22,7 +22,6 @@ use serde_json::Value;
 
 use super::case::{AnswerScript, Case, ControlScript, Finish, WorkScript};
 use super::outside::{ScriptedWorld, Toolbox};
-use super::replay::Record;
 use super::trace::Trace;
 use crate::graph::CaseError;
 use crate::graph::script::{ControlKind, HumanScript};
@@ -80,7 +79,7 @@ pub(super) struct SimulatedGoal<'s> {
     pub(super) run: Run,
     pub(super) trace: Trace,
     /// Everything that a journal would hold, with its time.
-    pub(super) journal: Vec<(i64, Record)>,
+    pub(super) journal: Vec<(i64, Event)>,
     pub(super) first: Arc<Plan>,
     pub(super) goal: Goal,
     settings: &'s Settings<'s>,
@@ -271,8 +270,8 @@ impl<'s> SimulatedGoal<'s> {
     }
 
     fn settle_call(&mut self, call: usize, end: CallEnd) {
-        self.run.end_call(call, end);
-        self.journal.push((self.now, Record::CallEnded(call, end)));
+        let ended = self.run.end_call(self.now, call as u32, end, None);
+        self.journal.push((self.now, ended));
     }
 
     /// Judges the answer of the micro-planner, if its node still waits for it.
@@ -349,7 +348,7 @@ impl<'s> SimulatedGoal<'s> {
 
     /// Adds records to the course and schedules the reaction of the scripted outside.
     fn observe(&mut self, events: &[Event]) {
-        self.journal.extend(events.iter().map(|event| (self.now, Record::Event(Box::new(event.clone())))));
+        self.journal.extend(events.iter().map(|event| (self.now, event.clone())));
         self.ask_micro_planner();
         for event in events {
             match event {
@@ -378,7 +377,7 @@ impl<'s> SimulatedGoal<'s> {
         }
     }
 
-    /// Records the calls of the micro-planner that a decision made, and schedules their answers.
+    /// Schedules the answers of the micro-planner to the calls that a decision made.
     fn ask_micro_planner(&mut self) {
         let calls = self.run.goal().map_or(0, |goal| goal.calls().len());
         for call in self.recorded..calls {
@@ -387,7 +386,6 @@ impl<'s> SimulatedGoal<'s> {
                 continue;
             };
             let (node, due) = (intent.node.clone(), self.now.saturating_add(answer.dur));
-            self.journal.push((self.now, Record::CallBegun(Box::new(intent), answer.tokens)));
             self.schedule(due, Rank::Timer, node, Entry::Advised { call, answer: Box::new(answer) });
         }
         self.recorded = calls;
@@ -412,10 +410,12 @@ impl<'s> SimulatedGoal<'s> {
             }
             Some(Start::Call(intent)) => {
                 let answer = self.world.answer(&self.run, &intent);
-                self.journal.push((self.now, Record::CallBegun(intent.clone(), answer.tokens)));
-                let call = self.run.begin_call(*intent, answer.tokens);
-                self.recorded = call + 1;
-                self.await_answer(node, attempt, Some(call), answer);
+                let Some((call, begun)) = self.run.begin_call(self.now, &intent, answer.tokens) else {
+                    return;
+                };
+                self.journal.push((self.now, begun));
+                self.recorded = call as usize + 1;
+                self.await_answer(node, attempt, Some(call as usize), answer);
             }
         }
     }

@@ -185,6 +185,7 @@ impl System {
             Err(why) => return Ok(failed(Stage::Execution, format!("the plan cannot be run: {why}"), 0)),
         };
         let submission = Submission {
+            goal: None,
             plan: plan.into(),
             client: job.client.clone(),
             agent: Some(winner.clone()),

@@ -13,6 +13,7 @@ use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, Sta
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
+use ostler_kernel::policy::{CallEnd, Conclusion, FaultyAnswer, Role};
 use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 use serde_json::json;
@@ -182,6 +183,7 @@ pub(crate) fn samples() -> Vec<Event> {
         }));
     }
     samples.push(model_call());
+    goal(&mut samples);
     samples
 }
 
@@ -311,6 +313,22 @@ fn market(samples: &mut Vec<Event>) {
         MarketStep::Failed { at: Stage::Contract, reason: "no agent".into(), spent: 0 },
     ];
     samples.extend(steps.map(|step| Event::Market { job: run(), step: Box::new(step) }));
+}
+
+fn goal(samples: &mut Vec<Event>) {
+    samples.push(Event::GoalOpened { terms: json() });
+    samples.push(Event::CallBegun { intent: json(), reserved: 9 });
+    let end = CallEnd { output_tokens: 7, faults: 1, is_skip: false };
+    let faulty = FaultyAnswer { answer: "{}".into(), faults: "F02".into() };
+    samples.push(Event::CallEnded { call: 2, end, faulty: Some(faulty) });
+    samples.push(Event::CallEnded { call: 2, end, faulty: None });
+    let conclusion = OperatorAct::Conclude(Conclusion::Node(node()));
+    samples.extend([conclusion, OperatorAct::Conclude(Conclusion::Wall)].map(Event::Operator));
+    samples.push(Event::PlanVersion(PlanVersion {
+        version: 2,
+        cause: ChangeCause::Mode(Role::Reflect),
+        revision: json(),
+    }));
 }
 
 fn model_call() -> Event {
@@ -444,13 +462,16 @@ fn kind(event: &Event) -> u8 {
         Event::Market { .. } => 40,
         Event::ContractBroken { .. } => 41,
         Event::ModelCalled { .. } => 42,
+        Event::GoalOpened { .. } => 43,
+        Event::CallBegun { .. } => 44,
+        Event::CallEnded { .. } => 45,
     }
 }
 
-const KINDS: u8 = 43;
+const KINDS: u8 = 46;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 5] = [117, 119, 123, 123, 124];
+const KNOWN: [usize; 5] = [117, 119, 123, 123, 131];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

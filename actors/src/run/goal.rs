@@ -1,0 +1,171 @@
+//! Control nodes of a goal run: what their attempts do, and the verdict on their answers.
+
+use std::collections::BTreeMap;
+
+use ostler_kernel::event::{Outcome, Output};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::json::{self, Json};
+use ostler_kernel::plan::Node;
+use ostler_kernel::policy::{self, CallEnd, FaultyAnswer, FinalAnswer, Judged, Role, Start, View};
+use ostler_kernel::port::{Finish, ModelCall};
+use ostler_kernel::run::{FailureCategory, NodeStatus, RefDigests};
+use serde_json::Value;
+
+use super::driver::RunDriver;
+use super::launch::{Prepared, Refusal};
+use crate::attempts::attempt::Work;
+use crate::base::attempt_end::{Ended, failed};
+use crate::base::keys::AttemptKey;
+use crate::storage::results::Unreadable;
+
+/// Tokens of an answer that are reserved before a call. The usage is settled when the call ends.
+const ANSWER_TOKENS_RESERVED: u64 = 2_048;
+
+/// Results of executed work, as prompts and templates show them.
+type Evidence = BTreeMap<NodeId, Json>;
+
+fn read(evidence: &Evidence) -> impl Fn(&NodeId) -> Json {
+    |node| evidence.get(node).cloned().unwrap_or_else(Json::null)
+}
+
+impl RunDriver {
+    fn control_role(&self, node: &NodeId) -> Option<Role> {
+        self.run.goal()?.role(node)
+    }
+
+    /// The attempt of a control node: a call of its model, or a result that needs none. `None` for work.
+    pub(super) async fn prepare_control(&mut self, node: &Node) -> Result<Option<Prepared>, Refusal> {
+        if self.control_role(&node.id).is_none() {
+            return Ok(None);
+        }
+        let evidence = self.evidence().await.map_err(Refusal::unreadable)?;
+        let (read, now) = (read(&evidence), self.services.journal.now());
+        let key = self.run.idempotency_key(self.opened.run, &node.id);
+        let Some(view) = View::of(&self.run, now) else { return Ok(None) };
+        let work = match policy::start(view, &node.id, &read) {
+            None => return Ok(None),
+            Some(Start::Result(known)) => Work::Known(known.value()),
+            Some(Start::Person) => {
+                let what = "a person was to answer in place of the model, and none did".to_owned();
+                return Err(Refusal::Failed(FailureCategory::Structural, what));
+            }
+            Some(Start::Exhausted) => {
+                let what = "the run's budget of model calls or tokens is used up".to_owned();
+                return Err(Refusal::Failed(FailureCategory::ResourceExhaustion, what));
+            }
+            Some(Start::Call(intent)) => {
+                let goal = self.run.goal();
+                let faulty = |attempt| goal?.faulty_answer(&node.id, attempt).cloned();
+                let params = policy::prompt(view, &intent, &read, &faulty);
+                let (tool, permit) = self.gate(node, params.into(), key)?;
+                let begun = self.run.begin_call(now, &intent, ANSWER_TOKENS_RESERVED);
+                self.apply_effects(begun.into_iter().map(|(_, record)| record).collect());
+                Work::Tool { tool, permit }
+            }
+        };
+        // The prompt follows from the records, so it is no part of the work's identity: a lost call is made again.
+        Ok(Some(Prepared { work, refs: RefDigests::new(), key }))
+    }
+
+    /// Reads the results of all executed work.
+    async fn evidence(&mut self) -> Result<Evidence, Unreadable> {
+        let mut evidence = Evidence::new();
+        let shown = self.run.instances().filter(|(node, instance)| {
+            instance.status == NodeStatus::Executed && self.control_role(&node.id).is_none()
+        });
+        let outputs: Vec<(NodeId, Output)> =
+            shown.filter_map(|(node, instance)| Some((node.id.clone(), instance.output.clone()?))).collect();
+        for (node, output) in outputs {
+            let result = match output.inline {
+                Some(inline) => inline,
+                None => match self.services.results.load(&output).await {
+                    Ok(value) => json::canonical(&value).unwrap_or_else(|_| Json::null()),
+                    Err(error) => return Err(Unreadable { node, error }),
+                },
+            };
+            evidence.insert(node, result);
+        }
+        Ok(evidence)
+    }
+
+    /// Judges the answer that the attempt of a control node brought, and records the end of its call. Does nothing for work.
+    pub(super) async fn judge_answer(&mut self, key: &AttemptKey, ended: &mut Ended, calls: &[ModelCall]) {
+        let Some(role) = self.control_role(&key.node) else { return };
+        let now = self.services.journal.now();
+        let call = self.run.goal().and_then(|goal| goal.call_of(&key.node, key.attempt));
+        let is_current = self.run.is_current(&key.node, key.attempt);
+        if let Some(call) = call {
+            let (faults, faulty) = match is_current {
+                true => self.judge_call(key, ended, calls).await,
+                false => (0, None),
+            };
+            let output_tokens = calls.iter().map(|call| call.output_tokens).sum();
+            let end = CallEnd { output_tokens, faults, is_skip: false };
+            let record = self.run.end_call(now, call, end, faulty);
+            self.apply_effects(vec![record]);
+        }
+        if let (true, Role::Answer, Outcome::Failed(failure)) = (is_current, role, &ended.outcome)
+            && self.run.is_last_try(&key.node, failure.category)
+        {
+            self.answer_by_template(key, ended).await;
+        }
+    }
+
+    /// The number of faults of an answer, and the answer if it was faulty. The outcome becomes the verdict.
+    async fn judge_call(
+        &mut self,
+        key: &AttemptKey,
+        ended: &mut Ended,
+        calls: &[ModelCall],
+    ) -> (u32, Option<FaultyAnswer>) {
+        let output = match &ended.outcome {
+            Outcome::Failed(failure) if failure.category == FailureCategory::InvalidOutput => {
+                let (answer, faults) =
+                    ("(no answer in the form that was asked for)".to_owned(), failure.message.clone());
+                return (1, Some(FaultyAnswer { answer, faults }));
+            }
+            Outcome::Failed(_) => return (0, None),
+            Outcome::Ok(output) => output,
+        };
+        let value = match self.services.results.load(output).await {
+            Ok(value) => value,
+            Err(error) => {
+                ended.outcome =
+                    failed(FailureCategory::Transient, format!("the answer cannot be read: {error}"));
+                return (0, None);
+            }
+        };
+        let is_cut = calls.last().is_some_and(|call| call.finish == Finish::Length.as_str());
+        let Some(view) = View::of(&self.run, self.services.journal.now()) else { return (0, None) };
+        let (result, faults) = match policy::judge(view, &key.node, &value, is_cut) {
+            Judged::Good(result) => (result, Vec::new()),
+            Judged::Forgiven(result, faults) => (result, faults),
+            Judged::Faulty(faults) => {
+                let told = policy::describe(&faults);
+                ended.outcome = failed(FailureCategory::InvalidOutput, told.clone());
+                let faulty = FaultyAnswer { answer: value.to_string(), faults: told };
+                return (faults.len() as u32, Some(faulty));
+            }
+        };
+        self.keep_verdict(ended, &result.value()).await;
+        (faults.len() as u32, None)
+    }
+
+    async fn keep_verdict(&mut self, ended: &mut Ended, value: &Value) {
+        let kept = self.services.results.keep(value).await;
+        ended.outcome = kept.map_or_else(Outcome::Failed, Outcome::Ok);
+    }
+
+    /// An answer never fails: the template stands in for the model.
+    async fn answer_by_template(&mut self, key: &AttemptKey, ended: &mut Ended) {
+        let Ok(evidence) = self.evidence().await else { return };
+        let Some(view) = View::of(&self.run, self.services.journal.now()) else { return };
+        if let Some(answer) = view.stands_in(&key.node, &read(&evidence)) {
+            self.keep_verdict(ended, &answer_value(&answer)).await;
+        }
+    }
+}
+
+fn answer_value(answer: &FinalAnswer) -> Value {
+    answer.to_json().value()
+}

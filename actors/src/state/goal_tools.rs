@@ -1,0 +1,125 @@
+//! The tools that a goal run offers to its models.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::plan::{ParamRef, model_of_tool};
+use ostler_kernel::policy::{GoalTerms, GoalTools, Reach, ToolTerms, text_tokens};
+use ostler_kernel::port::{Tool, ToolOffer};
+use serde_json::{Map, Value};
+
+use crate::state::toolbox::Toolbox;
+
+/// Most tools in a prompt. Of more, those are offered whose names and descriptions share most words with the goal.
+pub(crate) const OFFERED_TOOLS_MAX: usize = 50;
+
+/// Formats of texts that say where data go.
+const PLACES: [&str; 2] = ["path", "uri"];
+
+/// Parameter of the tool that starts programs.
+const ARGV: &str = "argv";
+
+/// The tools of a run's scope. Models are none of them: a plan of steps does not call the model that writes it.
+#[derive(Debug)]
+pub(crate) struct RunTools {
+    toolbox: Arc<Toolbox>,
+    terms: BTreeMap<String, ToolTerms>,
+    offers: Vec<ToolOffer>,
+}
+
+impl RunTools {
+    /// The tools of `scope` that the terms of the goal leave.
+    pub(crate) fn new(
+        toolbox: &Arc<Toolbox>,
+        policy: &GatePolicy,
+        scope: &str,
+        goal: &GoalTerms,
+    ) -> RunTools {
+        let in_scope =
+            |name: &str| policy.scopes.get(scope).is_some_and(|scope| scope.tools.contains_key(name));
+        let wanted =
+            |name: &str| goal.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
+        let is_offered = |name: &str| model_of_tool(name).is_none() && in_scope(name) && wanted(name);
+        let tools: Vec<&Arc<dyn Tool>> =
+            toolbox.iter().filter(|tool| is_offered(&tool.spec().name)).collect();
+        let terms = tools.iter().map(|tool| (tool.spec().name.clone(), terms(&***tool))).collect();
+        let offers = best_offers(tools, &goal.goal);
+        RunTools { toolbox: Arc::clone(toolbox), terms, offers }
+    }
+}
+
+impl GoalTools for RunTools {
+    fn terms(&self, tool: &str) -> Option<&ToolTerms> {
+        self.terms.get(tool)
+    }
+
+    fn reach(&self, tool: &str, literal: &Map<String, Value>, refs: &BTreeMap<String, ParamRef>) -> Reach {
+        let known = literal.iter().filter(|(name, _)| !refs.contains_key(*name));
+        let known = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let class = self.toolbox.class(tool, &known);
+        Reach { effect: class.effect, impact: class.impact }
+    }
+
+    fn index_tokens(&self) -> u64 {
+        let of = |offer: &ToolOffer| text_tokens(&offer.name) + text_tokens(&offer.description) + 4;
+        self.offers.iter().map(of).sum()
+    }
+
+    fn offers(&self) -> &[ToolOffer] {
+        &self.offers
+    }
+}
+
+/// Offers in the order of their names, so that prompts of one system begin alike.
+fn best_offers(mut tools: Vec<&Arc<dyn Tool>>, goal: &str) -> Vec<ToolOffer> {
+    if tools.len() > OFFERED_TOOLS_MAX {
+        let wanted = words(goal);
+        let rank = |tool: &Arc<dyn Tool>| {
+            let spec = tool.spec();
+            let own = words(&format!("{} {}", spec.name, spec.description));
+            std::cmp::Reverse(own.iter().filter(|word| wanted.contains(word)).count())
+        };
+        tools.sort_by_cached_key(|tool| rank(tool));
+        tools.truncate(OFFERED_TOOLS_MAX);
+        tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
+    }
+    let offer = |tool: &Arc<dyn Tool>| {
+        let spec = tool.spec();
+        let (name, description) = (spec.name.clone(), spec.description.clone());
+        ToolOffer { name, description, params: spec.params.clone() }
+    };
+    tools.into_iter().map(offer).collect()
+}
+
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2)
+        .map(str::to_lowercase)
+        .collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+fn terms(tool: &dyn Tool) -> ToolTerms {
+    let schema = &tool.spec().params;
+    let properties = schema["properties"].as_object();
+    let is_required = |name: &str| {
+        schema["required"].as_array().is_some_and(|required| required.iter().any(|known| known == name))
+    };
+    let params = properties
+        .map(|properties| properties.keys().map(|name| (name.clone(), is_required(name))).collect());
+    let says_where = |(name, schema): &(&String, &Value)| {
+        name.as_str() == ARGV || schema["format"].as_str().is_some_and(|format| PLACES.contains(&format))
+    };
+    let acts = tool.class(&Map::new()).effect.acts();
+    let sensitive = properties.into_iter().flatten().filter(says_where).filter(|_| acts);
+    ToolTerms {
+        trusted: !tool.reads_strangers(),
+        sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
+        params,
+        step: None,
+    }
+}
