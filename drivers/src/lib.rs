@@ -1,5 +1,5 @@
 //! Implementations of the kernel's ports that touch the outside world. [`tool`] holds the built-in tools, and
-//! [`model`] decodes the responses of language models.
+//! [`model`] drives language models.
 //!
 //! A driver decides nothing: a tool runs only with a `Permit`, which only the kernel's gate constructs.
 #![forbid(unsafe_code)]

@@ -21,8 +21,8 @@ mod text_render;
 mod text_search;
 mod text_stats;
 mod time_sleep;
-mod tls;
-mod tool_spec;
+pub(crate) mod tls;
+pub(crate) mod tool_spec;
 mod walk;
 mod workspace;
 

@@ -6,7 +6,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
 /// Trusts the platform's certificates. Reads them; blocks.
-pub(super) fn with_platform_roots() -> Result<ClientConfig, String> {
+pub(crate) fn with_platform_roots() -> Result<ClientConfig, String> {
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(BuilderVerifierExt::with_platform_verifier)
@@ -14,7 +14,7 @@ pub(super) fn with_platform_roots() -> Result<ClientConfig, String> {
         .map_err(|error| format!("cannot set up TLS: {error}"))
 }
 
-pub(super) fn without_roots() -> Result<ClientConfig, String> {
+pub(crate) fn without_roots() -> Result<ClientConfig, String> {
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map(|config| config.with_root_certificates(RootCertStore::empty()).with_no_client_auth())

@@ -8,33 +8,33 @@ use ostler_kernel::run::FailureCategory;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-pub(super) const READ: CallClass = CallClass { impact: 0, effect: Effect::Read, idem: Idempotency::Natural };
+pub(crate) const READ: CallClass = CallClass { impact: 0, effect: Effect::Read, idem: Idempotency::Natural };
 
-pub(super) const PURE: CallClass = CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural };
+pub(crate) const PURE: CallClass = CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural };
 
-pub(super) const WORST: CallClass =
+pub(crate) const WORST: CallClass =
     CallClass { impact: 2, effect: Effect::External, idem: Idempotency::None };
 
-pub(super) fn spec(name: &str, description: &str, params: Value, result: Value) -> ToolSpec {
+pub(crate) fn spec(name: &str, description: &str, params: Value, result: Value) -> ToolSpec {
     ToolSpec { name: name.into(), version: "1".into(), description: description.into(), params, result }
 }
 
 /// Schema of an object with exactly these properties, of which `required` are mandatory.
-pub(super) fn object(required: &[&str], properties: Value) -> Value {
+pub(crate) fn object(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
 }
 
-pub(super) fn params<T: DeserializeOwned>(permit: Permit) -> Result<T, Failure> {
+pub(crate) fn params<T: DeserializeOwned>(permit: Permit) -> Result<T, Failure> {
     parse(permit.into_params())
 }
 
 /// Parses parameters that passed the schema. A value outside the Rust type is a structural failure.
-pub(super) fn parse<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
+pub(crate) fn parse<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(params)).map_err(|error| structural(format!("parameters: {error}")))
 }
 
 /// Implements [`Tool::check`](ostler_kernel::port::Tool::check) for one string parameter: `judge` returns its fault, if any.
-pub(super) fn check_text(
+pub(crate) fn check_text(
     params: &Map<String, Value>,
     name: &str,
     help: &str,
@@ -47,24 +47,24 @@ pub(super) fn check_text(
 }
 
 /// A retry cannot help; other parameters may.
-pub(super) fn structural(message: impl Into<String>) -> Failure {
+pub(crate) fn structural(message: impl Into<String>) -> Failure {
     failure(FailureCategory::Structural, message)
 }
 
 /// A retry may help; nothing was done.
-pub(super) fn transient(message: impl Into<String>) -> Failure {
+pub(crate) fn transient(message: impl Into<String>) -> Failure {
     failure(FailureCategory::Transient, message)
 }
 
 /// A named limit was reached.
-pub(super) fn exhausted(message: impl Into<String>) -> Failure {
+pub(crate) fn exhausted(message: impl Into<String>) -> Failure {
     failure(FailureCategory::ResourceExhaustion, message)
 }
 
-pub(super) fn crash(message: impl Into<String>) -> Failure {
+pub(crate) fn crash(message: impl Into<String>) -> Failure {
     failure(FailureCategory::Crash, message)
 }
 
-pub(super) fn failure(category: FailureCategory, message: impl Into<String>) -> Failure {
+pub(crate) fn failure(category: FailureCategory, message: impl Into<String>) -> Failure {
     Failure { category, message: message.into() }
 }

@@ -1,10 +1,11 @@
 //! The Anthropic Messages dialect.
 
-use serde_json::Value;
+use ostler_kernel::port::{Completion, Delta, Finish, ModelError, ModelErrorClass, ToolCall};
+use serde_json::{Value, json};
 
-use super::answer::{Answer, Delta, Finish};
+use super::Limits;
 use super::calls::Calls;
-use super::failure::{Class, Failure};
+use super::failure;
 use super::json::{self, Object};
 use super::openai::by_content;
 use super::usage::AnthropicUsage;
@@ -31,15 +32,24 @@ struct Block {
 
 enum Content {
     Text(String),
-    Thinking(String),
+    Thinking {
+        text: String,
+        /// The provider's proof that the thinking is its own; it refuses the next turn without.
+        signature: String,
+    },
+    /// Encrypted thinking, as it came.
+    Redacted(Value),
     /// The place of the call.
     ToolUse {
         at: usize,
         input: Option<Value>,
     },
-    /// Redacted thinking, and tools that the provider has run itself.
+    /// Tools that the provider has run itself.
     Other,
 }
+
+/// Maximum content blocks of a message.
+const BLOCKS_MAX: usize = 4_096;
 
 /// Continues or ends the stream.
 #[derive(PartialEq, Eq)]
@@ -49,13 +59,17 @@ pub(super) enum Progress {
 }
 
 impl Anthropic {
+    pub(super) fn new(limits: Limits) -> Anthropic {
+        Anthropic { calls: Calls::at_most(limits.calls), ..Anthropic::default() }
+    }
+
     /// Takes an event of a stream; `name` is its event name.
     pub(super) fn event(
         &mut self,
         name: &str,
         event: &Object,
         deltas: &mut Vec<Delta>,
-    ) -> Result<Progress, Failure> {
+    ) -> Result<Progress, ModelError> {
         check_error(event)?;
         let index = event.get("index").and_then(Value::as_i64);
         match json::text(event, "type").unwrap_or(name) {
@@ -84,20 +98,22 @@ impl Anthropic {
             "message_stop" => return Ok(Progress::Over),
             _ => {}
         }
+        self.check()?;
         Ok(Progress::More)
     }
 
     /// Takes a document.
-    pub(super) fn document(&mut self, document: &Object) -> Result<(), Failure> {
+    pub(super) fn document(&mut self, document: &Object) -> Result<(), ModelError> {
         check_error(document)?;
-        let content = json::list(document, "content").ok_or_else(|| Failure::bare(Class::InvalidOutput))?;
+        let content =
+            json::list(document, "content").ok_or_else(|| failure::bare(ModelErrorClass::InvalidOutput))?;
         self.saw_start = true;
         self.head(document);
         for block in content.iter().filter_map(Value::as_object) {
             self.start_block(None, block, &mut Vec::new());
         }
         self.stop(document);
-        Ok(())
+        self.check()
     }
 
     /// True after a stop reason.
@@ -106,22 +122,22 @@ impl Anthropic {
     }
 
     /// The answer, once a document was read or a stream is over.
-    pub(super) fn finish(mut self) -> Result<Answer, Failure> {
+    pub(super) fn finish(mut self) -> Result<Completion, ModelError> {
         if !self.saw_start && self.blocks.is_empty() {
-            return Err(Failure::bare(Class::InvalidOutput));
+            return Err(failure::bare(ModelErrorClass::InvalidOutput));
         }
         let (mut text, mut reasoning) = (String::new(), String::new());
-        for Block { content, .. } in std::mem::take(&mut self.blocks) {
+        for Block { content, .. } in &mut self.blocks {
             match content {
-                Content::Text(piece) => text.push_str(&piece),
-                Content::Thinking(piece) => reasoning.push_str(&piece),
+                Content::Text(piece) => text.push_str(piece),
+                Content::Thinking { text: piece, .. } => reasoning.push_str(piece),
                 Content::ToolUse { at, input } => {
                     // The input of the start counts only where no pieces followed.
-                    if let Some(input) = input.filter(|_| self.calls.lacks_arguments(at)) {
-                        self.calls.add_arguments(at, &input, &mut Vec::new());
+                    if let Some(input) = input.take().filter(|_| self.calls.lacks_arguments(*at)) {
+                        self.calls.add_arguments(*at, &input, &mut Vec::new());
                     }
                 }
-                Content::Other => {}
+                Content::Redacted(_) | Content::Other => {}
             }
         }
         let stop = match self.stop_reason.as_deref().unwrap_or("") {
@@ -134,16 +150,25 @@ impl Anthropic {
         };
         let refusal = self.refusal.filter(|_| stop == Finish::Refusal);
         let finish = by_content(stop, refusal.is_some(), !self.calls.is_empty());
-        Ok(Answer {
+        let tool_calls = self.calls.finish(finish == Finish::Length);
+        Ok(Completion {
             text,
             reasoning,
-            tool_calls: self.calls.finish(finish == Finish::Length),
+            provider_data: provider_data(self.blocks, &tool_calls),
+            tool_calls,
             finish,
             refusal,
             usage: self.usage.finish(),
             model: self.model,
             response_id: self.response_id,
         })
+    }
+
+    fn check(&self) -> Result<(), ModelError> {
+        if self.blocks.len() > BLOCKS_MAX {
+            return Err(failure::beyond("content blocks", BLOCKS_MAX));
+        }
+        self.calls.check()
     }
 
     fn head(&mut self, message: &Object) {
@@ -168,7 +193,8 @@ impl Anthropic {
         let words = |key| json::text(block, key).unwrap_or("").to_owned();
         let content = match json::text(block, "type").unwrap_or("") {
             "text" => Content::Text(words("text")),
-            "thinking" => Content::Thinking(words("thinking")),
+            "thinking" => Content::Thinking { text: words("thinking"), signature: words("signature") },
+            "redacted_thinking" => Content::Redacted(Value::Object(block.clone())),
             "tool_use" => {
                 let (id, name) = (json::text(block, "id"), json::text(block, "name").unwrap_or(""));
                 let at = self.calls.open_named(id, name, deltas);
@@ -179,10 +205,13 @@ impl Anthropic {
         };
         match &content {
             Content::Text(text) if !text.is_empty() => deltas.push(Delta::Text(text.clone())),
-            Content::Thinking(text) if !text.is_empty() => deltas.push(Delta::Reasoning(text.clone())),
+            Content::Thinking { text, .. } if !text.is_empty() => deltas.push(Delta::Reasoning(text.clone())),
             _ => {}
         }
-        self.blocks.push(Block { index, content });
+        // One block beyond the limit is kept, so that the end of the event reports it.
+        if self.blocks.len() <= BLOCKS_MAX {
+            self.blocks.push(Block { index, content });
+        }
     }
 
     /// Takes a delta of the block that was last started with this index.
@@ -194,10 +223,13 @@ impl Anthropic {
                 text.push_str(piece);
                 deltas.push(Delta::Text(piece.to_owned()));
             }
-            (Content::Thinking(text), "thinking_delta") => {
+            (Content::Thinking { text, .. }, "thinking_delta") => {
                 let piece = json::text(delta, "thinking").unwrap_or("");
                 text.push_str(piece);
                 deltas.push(Delta::Reasoning(piece.to_owned()));
+            }
+            (Content::Thinking { signature, .. }, "signature_delta") => {
+                signature.push_str(json::text(delta, "signature").unwrap_or(""));
             }
             (Content::ToolUse { at, .. }, "input_json_delta") => {
                 if let Some(piece @ Value::String(_)) = delta.get("partial_json") {
@@ -209,9 +241,35 @@ impl Anthropic {
     }
 }
 
-fn check_error(object: &Object) -> Result<(), Failure> {
+/// All blocks in order, if one of them is thinking that the provider must get back; the order of thinking and calls counts.
+fn provider_data(blocks: Vec<Block>, calls: &[ToolCall]) -> Option<Value> {
+    let must_return = |block: &Block| match &block.content {
+        Content::Thinking { signature, .. } => !signature.is_empty(),
+        Content::Redacted(_) => true,
+        Content::Text(_) | Content::ToolUse { .. } | Content::Other => false,
+    };
+    if !blocks.iter().any(must_return) {
+        return None;
+    }
+    let blocks = blocks.into_iter().filter_map(|block| match block.content {
+        Content::Text(text) if !text.is_empty() => Some(json!({"type": "text", "text": text})),
+        Content::Thinking { text, signature } if !signature.is_empty() => {
+            Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
+        }
+        Content::Redacted(block) => Some(block),
+        Content::ToolUse { at, .. } => {
+            let ToolCall { id, name, arguments } = calls.get(at)?;
+            let input = arguments.as_ref().map_or_else(|text| json!({"invalid": text}), |input| json!(input));
+            Some(json!({"type": "tool_use", "id": id, "name": name, "input": input}))
+        }
+        Content::Text(_) | Content::Thinking { .. } | Content::Other => None,
+    });
+    Some(json!({"anthropic": {"content": blocks.collect::<Vec<Value>>()}}))
+}
+
+fn check_error(object: &Object) -> Result<(), ModelError> {
     if json::has(object, "error") || json::text(object, "type") == Some("error") {
-        return Err(Failure::of_object(object));
+        return Err(failure::of_object(object));
     }
     Ok(())
 }

@@ -3,23 +3,24 @@
 use std::mem;
 use std::ops::ControlFlow;
 
+use ostler_kernel::port::{Completion, Delta, ModelError, ModelErrorClass};
 use serde_json::Value;
 
-use super::Protocol;
-use super::answer::{Answer, Delta};
 use super::anthropic::{Anthropic, Progress};
-use super::failure::{Class, Failure};
+use super::failure;
 use super::json::{self, Object, Parsed};
 use super::openai::OpenAi;
 use super::retry_after;
 use super::sse::{SseEvent, SseSplitter};
+use super::{Limits, Protocol};
 
 /// Decodes one response of a provider.
 ///
 /// # Examples
 ///
 /// ```
-/// use ostler_drivers::model::decode::{Decoder, Finish, Protocol};
+/// use ostler_drivers::model::decode::{Decoder, Protocol};
+/// use ostler_kernel::port::Finish;
 ///
 /// let mut decoder = Decoder::new(Protocol::OpenAi, 200, [].into_iter());
 /// for chunk in ["data: {\"choices\":[{\"delta\":{\"con", "tent\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"] {
@@ -31,6 +32,9 @@ use super::sse::{SseEvent, SseSplitter};
 pub struct Decoder {
     status: u16,
     retry_after_s: Option<f64>,
+    limits: Limits,
+    /// Bytes of the body so far.
+    bytes: usize,
     message: Message,
     reading: Reading,
 }
@@ -42,7 +46,7 @@ enum Reading {
     Stream(SseSplitter),
     /// The stream has ended; further bytes are not read.
     Ended,
-    Failed(Failure),
+    Failed(ModelError),
 }
 
 enum Message {
@@ -52,6 +56,9 @@ enum Message {
 
 /// Beginnings of an event stream.
 const STREAM_STARTS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+
+/// Maximum bytes of an error body; the rest is not read.
+pub const ERROR_BODY_BYTES_MAX: usize = 1 << 20;
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
@@ -63,37 +70,63 @@ impl Decoder {
         status: u16,
         headers: impl Iterator<Item = (&'a str, &'a str)>,
     ) -> Decoder {
+        Decoder::with_limits(protocol, status, headers, Limits::default())
+    }
+
+    /// A decoder with these limits.
+    pub fn with_limits<'a>(
+        protocol: Protocol,
+        status: u16,
+        headers: impl Iterator<Item = (&'a str, &'a str)>,
+        limits: Limits,
+    ) -> Decoder {
         let message = match protocol {
-            Protocol::OpenAi => Message::OpenAi(OpenAi::default()),
-            Protocol::Anthropic => Message::Anthropic(Anthropic::default()),
+            Protocol::OpenAi => Message::OpenAi(OpenAi::new(limits)),
+            Protocol::Anthropic => Message::Anthropic(Anthropic::new(limits)),
         };
         let retry_after_s = retry_after::seconds(headers);
-        Decoder { status, retry_after_s, message, reading: Reading::Document(Vec::new()) }
+        Decoder { status, retry_after_s, limits, bytes: 0, message, reading: Reading::Document(Vec::new()) }
     }
 
     /// Takes more bytes of the body; returns the pieces of the answer that they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Delta> {
         let mut deltas = Vec::new();
-        match &mut self.reading {
-            Reading::Document(body) => {
-                body.extend_from_slice(bytes);
-                if (200..300).contains(&self.status)
-                    && let Some(start) = stream_start(body)
-                {
-                    let body = mem::take(body);
-                    self.reading = Reading::Stream(SseSplitter::default());
-                    self.stream(&body[start..], &mut deltas);
-                }
-            }
-            Reading::Stream(_) => self.stream(bytes, &mut deltas),
-            Reading::Ended | Reading::Failed(_) => {}
+        // Only whole bodies decide, so a body that crosses a limit is read up to exactly this byte, whatever its chunks are.
+        let is_success = (200..300).contains(&self.status);
+        let max = if is_success { self.limits.response_bytes } else { ERROR_BODY_BYTES_MAX };
+        let (bytes, beyond) = bytes.split_at(bytes.len().min(max - self.bytes));
+        self.bytes += bytes.len();
+        self.read(bytes, is_success, &mut deltas);
+        if is_success && !beyond.is_empty() && !self.is_over() {
+            self.reading = Reading::Failed(failure::beyond("bytes", max));
         }
         deltas
     }
 
+    fn read(&mut self, bytes: &[u8], is_success: bool, deltas: &mut Vec<Delta>) {
+        match &mut self.reading {
+            Reading::Document(body) => {
+                body.extend_from_slice(bytes);
+                if is_success && let Some(start) = stream_start(body) {
+                    let body = mem::take(body);
+                    self.reading = Reading::Stream(SseSplitter::new(self.limits.line_bytes));
+                    self.stream(&body[start..], deltas);
+                }
+            }
+            Reading::Stream(_) => self.stream(bytes, deltas),
+            Reading::Ended | Reading::Failed(_) => {}
+        }
+    }
+
     /// True if the answer is complete or has failed: further bytes are ignored.
     pub fn is_over(&self) -> bool {
-        matches!(self.reading, Reading::Ended | Reading::Failed(_))
+        match &self.reading {
+            Reading::Document(body) => {
+                !(200..300).contains(&self.status) && body.len() >= ERROR_BODY_BYTES_MAX
+            }
+            Reading::Stream(_) => false,
+            Reading::Ended | Reading::Failed(_) => true,
+        }
     }
 
     /// The answer, after the last byte.
@@ -101,7 +134,7 @@ impl Decoder {
     /// # Errors
     ///
     /// The provider reported a failure, the bytes are no answer, or they ended too early.
-    pub fn end(mut self) -> Result<Answer, Failure> {
+    pub fn end(mut self) -> Result<Completion, ModelError> {
         let retry_after_s = self.retry_after_s;
         let result = match mem::replace(&mut self.reading, Reading::Ended) {
             Reading::Document(body) => self.document(&body),
@@ -109,7 +142,7 @@ impl Decoder {
             Reading::Ended => self.message.finish(),
             Reading::Failed(failure) => Err(failure),
         };
-        result.map_err(|failure| Failure { retry_after_s, ..failure })
+        result.map_err(|failure| ModelError { retry_after_s, ..failure })
     }
 
     fn stream(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) {
@@ -126,13 +159,17 @@ impl Decoder {
                 ControlFlow::Break(())
             }
         });
+        if ended.is_none() && splitter.is_too_long() {
+            ended =
+                Some(Reading::Failed(failure::beyond("bytes in a line or event", self.limits.line_bytes)));
+        }
         if let Some(reading) = ended {
             self.reading = reading;
         }
     }
 
     /// A complete object cannot be half an object, so an event that lacks only its last empty line counts.
-    fn stream_end(mut self, splitter: SseSplitter) -> Result<Answer, Failure> {
+    fn stream_end(mut self, splitter: SseSplitter) -> Result<Completion, ModelError> {
         if let Some(event) = splitter.end() {
             let is_whole =
                 is_done(&event.data) || matches!(json::parse(&event.data), Parsed::Value(Value::Object(_)));
@@ -141,13 +178,17 @@ impl Decoder {
             }
         }
         // A call that was cut in its arguments must not look like a call.
-        if self.message.is_finished() { self.message.finish() } else { Err(Failure::bare(Class::Connection)) }
+        if self.message.is_finished() {
+            self.message.finish()
+        } else {
+            Err(failure::bare(ModelErrorClass::Connection))
+        }
     }
 
-    fn document(mut self, body: &[u8]) -> Result<Answer, Failure> {
+    fn document(mut self, body: &[u8]) -> Result<Completion, ModelError> {
         let body = String::from_utf8_lossy(body.strip_prefix(BOM).unwrap_or(body));
         if !(200..300).contains(&self.status) {
-            return Err(Failure::of_http(self.status, &body));
+            return Err(failure::of_http(self.status, &body));
         }
         match json::parse(&body) {
             Parsed::Value(Value::Object(document)) => {
@@ -158,10 +199,10 @@ impl Decoder {
                 self.message.finish()
             }
             Parsed::Value(Value::Array(items)) if reports_error(&items) => {
-                Err(Failure::of_value(&Value::Array(items), &body))
+                Err(failure::of_value(&Value::Array(items), &body))
             }
-            Parsed::Value(_) | Parsed::Invalid => Err(Failure::bare(Class::InvalidOutput)),
-            Parsed::Cut => Err(Failure::bare(Class::Connection)),
+            Parsed::Value(_) | Parsed::Invalid => Err(failure::bare(ModelErrorClass::InvalidOutput)),
+            Parsed::Cut => Err(failure::bare(ModelErrorClass::Connection)),
         }
     }
 }
@@ -171,7 +212,7 @@ impl Message {
         &mut self,
         SseEvent { name, data }: &SseEvent,
         deltas: &mut Vec<Delta>,
-    ) -> Result<Progress, Failure> {
+    ) -> Result<Progress, ModelError> {
         if is_done(data) {
             return Ok(Progress::Over);
         }
@@ -183,14 +224,14 @@ impl Message {
         }
         let object: Object = match json::parse(data) {
             Parsed::Value(Value::Object(object)) if name == "error" => {
-                return Err(Failure::of_object(&object));
+                return Err(failure::of_object(&object));
             }
             Parsed::Value(Value::Object(object)) => object,
-            Parsed::Value(value) if name == "error" => return Err(Failure::of_value(&value, data)),
-            _ if name == "error" => return Err(Failure::of_value(&Value::Null, data)),
-            Parsed::Cut => return Err(Failure::bare(Class::Connection)),
+            Parsed::Value(value) if name == "error" => return Err(failure::of_value(&value, data)),
+            _ if name == "error" => return Err(failure::of_value(&Value::Null, data)),
+            Parsed::Cut => return Err(failure::bare(ModelErrorClass::Connection)),
             // A frame is never skipped: it may have held text.
-            Parsed::Value(_) | Parsed::Invalid => return Err(Failure::bare(Class::InvalidOutput)),
+            Parsed::Value(_) | Parsed::Invalid => return Err(failure::bare(ModelErrorClass::InvalidOutput)),
         };
         match self {
             Message::OpenAi(message) => message.chunk(&object, deltas).map(|()| Progress::More),
@@ -205,7 +246,7 @@ impl Message {
         }
     }
 
-    fn finish(self) -> Result<Answer, Failure> {
+    fn finish(self) -> Result<Completion, ModelError> {
         match self {
             Message::OpenAi(message) => message.finish(),
             Message::Anthropic(message) => message.finish(),

@@ -3,9 +3,10 @@
 //! Servers disagree about what marks a new call: some send index 0 for every call, some invent an id for each piece, some send a
 //! name twice. A piece goes to the call that its index, id and name fit best; [`Calls::take_piece`] holds the rules.
 
+use ostler_kernel::port::{Delta, ModelError, ToolCall};
 use serde_json::Value;
 
-use super::answer::{Delta, ToolCall};
+use super::failure;
 use super::json::{self, Object, Parsed};
 
 #[derive(Default)]
@@ -13,6 +14,8 @@ pub(super) struct Calls {
     calls: Vec<Call>,
     /// The call of the legacy field `function_call`.
     legacy: Option<usize>,
+    max: usize,
+    exceeds_max: bool,
 }
 
 #[derive(Default)]
@@ -21,6 +24,8 @@ struct Call {
     id: Option<String>,
     name: String,
     arguments: Arguments,
+    /// Opaque data of the provider beside the call.
+    extra: Option<Value>,
 }
 
 enum Arguments {
@@ -56,6 +61,20 @@ impl<'a> Piece<'a> {
 }
 
 impl Calls {
+    /// Takes at most `max` calls; [`Calls::check`] reports more.
+    pub(super) fn at_most(max: usize) -> Calls {
+        Calls { max, ..Calls::default() }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ModelError> {
+        if self.exceeds_max { Err(failure::beyond("tool calls", self.max)) } else { Ok(()) }
+    }
+
+    /// The opaque data of each call.
+    pub(super) fn extras(&self) -> impl Iterator<Item = Option<&Value>> {
+        self.calls.iter().map(|call| call.extra.as_ref())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -65,6 +84,7 @@ impl Calls {
         let Piece { index, id, name, arguments } = Piece::of(entry);
         let at = self.open(index);
         self.add(at, id, name, arguments, &mut Vec::new());
+        self.keep_extra(at, entry);
     }
 
     /// Takes an entry of a stream.
@@ -72,6 +92,7 @@ impl Calls {
         let piece = Piece::of(entry);
         let at = self.target(&piece).unwrap_or_else(|| self.open(piece.index));
         self.add(at, piece.id, piece.name, piece.arguments, deltas);
+        self.keep_extra(at, entry);
     }
 
     /// Takes the legacy field `function_call`, which is one call without an id.
@@ -138,7 +159,18 @@ impl Calls {
         if is_new { None } else { here }
     }
 
+    fn keep_extra(&mut self, at: usize, entry: &Object) {
+        if let Some(extra) = entry.get("extra_content").filter(|extra| json::is_trueish(extra)) {
+            self.calls[at].extra = Some(extra.clone());
+        }
+    }
+
+    /// Opens a call. Beyond the limit it returns the last one, so that a hostile answer takes no more memory until the check.
     fn open(&mut self, index: Option<i64>) -> usize {
+        if self.calls.len() >= self.max.max(1) {
+            self.exceeds_max = true;
+            return self.calls.len() - 1;
+        }
         self.calls.push(Call { index, ..Call::default() });
         self.calls.len() - 1
     }

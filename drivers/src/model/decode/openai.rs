@@ -1,12 +1,14 @@
 //! The OpenAI-compatible dialect: one answer from a document or from the chunks of a stream.
 
+use ostler_kernel::port::{Completion, Delta, Finish, ModelError, ModelErrorClass};
 use serde_json::Value;
 
-use super::answer::{Answer, Delta, Finish};
+use super::Limits;
 use super::calls::Calls;
-use super::failure::{Class, Failure};
+use super::failure;
 use super::json::{self, Object};
 use super::plain::{PlainChunk, Text};
+use super::provider_data::OpenAiData;
 use super::usage::OpenAiUsage;
 
 /// State of choice 0 so far; other choices are ignored.
@@ -24,6 +26,7 @@ pub(super) struct OpenAi {
     /// The last `message` beside the deltas of a stream.
     message: Option<Object>,
     usage: OpenAiUsage,
+    data: OpenAiData,
 }
 
 /// Text, reasoning and refusal: of one message, or of all so far.
@@ -35,8 +38,12 @@ struct Words {
 }
 
 impl OpenAi {
+    pub(super) fn new(limits: Limits) -> OpenAi {
+        OpenAi { calls: Calls::at_most(limits.calls), ..OpenAi::default() }
+    }
+
     /// Takes a chunk of a stream.
-    pub(super) fn chunk(&mut self, chunk: &Object, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
+    pub(super) fn chunk(&mut self, chunk: &Object, deltas: &mut Vec<Delta>) -> Result<(), ModelError> {
         self.envelope(chunk)?;
         let is_repeat = self.finish.is_some();
         let choices = json::list(chunk, "choices").unwrap_or_default();
@@ -50,7 +57,7 @@ impl OpenAi {
             }
             self.choice(choice)?;
         }
-        Ok(())
+        self.calls.check()
     }
 
     /// Takes a chunk that brings text or reasoning and nothing else; `false` if it brings more.
@@ -73,23 +80,25 @@ impl OpenAi {
         }
         if let Some(Text(text)) = choice.delta.reasoning_content.filter(|Text(text)| !text.is_empty()) {
             self.words.reasoning.push_str(&text);
+            self.data.has_reasoning_content = true;
             deltas.push(Delta::Reasoning(text.into_owned()));
         }
         true
     }
 
     /// Takes a document.
-    pub(super) fn document(&mut self, document: &Object) -> Result<(), Failure> {
+    pub(super) fn document(&mut self, document: &Object) -> Result<(), ModelError> {
         self.envelope(document)?;
         let choices = json::list(document, "choices").unwrap_or_default();
         let objects = || choices.iter().filter_map(Value::as_object);
         let choice = objects().find(|choice| is_first(choice)).or_else(|| objects().next());
-        let choice = choice.ok_or_else(|| Failure::bare(Class::InvalidOutput))?;
+        let choice = choice.ok_or_else(|| failure::bare(ModelErrorClass::InvalidOutput))?;
         self.saw_choice = true;
         self.choice(choice)?;
-        let message = json::object(choice, "message").ok_or_else(|| Failure::bare(Class::InvalidOutput))?;
+        let message =
+            json::object(choice, "message").ok_or_else(|| failure::bare(ModelErrorClass::InvalidOutput))?;
         self.message(message);
-        Ok(())
+        self.calls.check()
     }
 
     /// True after a finish reason.
@@ -98,9 +107,9 @@ impl OpenAi {
     }
 
     /// The answer, once a document was read or a stream is over.
-    pub(super) fn finish(mut self) -> Result<Answer, Failure> {
+    pub(super) fn finish(mut self) -> Result<Completion, ModelError> {
         if !self.saw_choice {
-            return Err(Failure::bare(Class::InvalidOutput));
+            return Err(failure::bare(ModelErrorClass::InvalidOutput));
         }
         if self.words.is_empty()
             && self.calls.is_empty()
@@ -109,8 +118,9 @@ impl OpenAi {
             self.message(&message);
         }
         let finish = self.finish_reason();
+        let provider_data = self.data.finish(&self.words.reasoning, &self.calls);
         let Words { text, reasoning, refusal } = self.words;
-        Ok(Answer {
+        Ok(Completion {
             text,
             reasoning,
             tool_calls: self.calls.finish(finish == Finish::Length),
@@ -119,15 +129,16 @@ impl OpenAi {
             usage: self.usage.finish(),
             model: self.model,
             response_id: self.response_id,
+            provider_data,
         })
     }
 
     /// Ids, usage and errors of a chunk or document, whatever its choices are.
-    fn envelope(&mut self, object: &Object) -> Result<(), Failure> {
+    fn envelope(&mut self, object: &Object) -> Result<(), ModelError> {
         let says_error = |key| json::text(object, key) == Some("error");
         let lacks_choices = json::list(object, "choices").is_none();
         if json::has(object, "error") || (lacks_choices && (says_error("object") || says_error("type"))) {
-            return Err(Failure::of_object(object));
+            return Err(failure::of_object(object));
         }
         for (place, key) in [(&mut self.model, "model"), (&mut self.response_id, "id")] {
             if place.is_none() {
@@ -139,10 +150,10 @@ impl OpenAi {
     }
 
     /// Reads usage, errors and the finish reason of a choice.
-    fn choice(&mut self, choice: &Object) -> Result<(), Failure> {
+    fn choice(&mut self, choice: &Object) -> Result<(), ModelError> {
         self.usage.see_choice(choice);
         if json::has(choice, "error") {
-            return Err(Failure::of_object(choice));
+            return Err(failure::of_object(choice));
         }
         self.has_stop_string |= json::text(choice, "stop_reason").is_some();
         if self.native_finish.is_none() {
@@ -150,8 +161,8 @@ impl OpenAi {
         }
         if let Some(reason) = json::text(choice, "finish_reason").map(str::to_lowercase) {
             match reason.as_str() {
-                "error" => return Err(Failure::bare(Class::Server)),
-                "insufficient_system_resource" => return Err(Failure::bare(Class::Overloaded)),
+                "error" => return Err(failure::bare(ModelErrorClass::Server)),
+                "insufficient_system_resource" => return Err(failure::bare(ModelErrorClass::Overloaded)),
                 _ => {}
             }
             self.finish.get_or_insert(reason);
@@ -162,6 +173,9 @@ impl OpenAi {
     /// `is_repeat`: an earlier chunk brought the finish reason, so what equals everything so far is sent twice.
     fn delta(&mut self, delta: &Object, is_repeat: bool, deltas: &mut Vec<Delta>) {
         let words = Words::of(delta);
+        if !is_repeat {
+            self.data.see(delta, false);
+        }
         if let Some(text) = add(&mut self.words.text, words.text, is_repeat) {
             deltas.push(Delta::Text(text));
         }
@@ -182,6 +196,7 @@ impl OpenAi {
     /// Takes a whole message.
     fn message(&mut self, message: &Object) {
         self.words = Words::of(message);
+        self.data.see(message, true);
         for entry in json::list(message, "tool_calls").unwrap_or_default().iter().filter_map(Value::as_object)
         {
             self.calls.take_whole(entry);

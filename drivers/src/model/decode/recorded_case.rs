@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ostler_kernel::port::{Completion, ModelError, ToolCall, Usage};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Decoder, Protocol};
 
@@ -78,12 +79,50 @@ pub fn decode_case(line: &str) -> Result<CaseResult, BadCase> {
         for piece in pieces {
             decoder.push(piece);
         }
-        decoder.end().map_or_else(|failure| failure.to_json(), |answer| answer.to_json())
+        decoder.end().map_or_else(|error| error_json(&error), |answer| completion_json(&answer))
     };
     let actual = decode(&[&body]);
     let split = decode(&pieces(&body, case.chunks.as_deref().unwrap_or_default())?);
     let split = Some(split).filter(|split| *split != actual);
     Ok(CaseResult { id: case.id, actual, expected: case.expect, split })
+}
+
+fn completion_json(answer: &Completion) -> Value {
+    let calls: Vec<Value> = answer.tool_calls.iter().map(call_json).collect();
+    let Usage { input, output, cache_read, cache_write, reasoning } = answer.usage;
+    let mut value = json!({
+        "text": answer.text,
+        "reasoning": answer.reasoning,
+        "tool_calls": calls,
+        "finish": answer.finish.as_str(),
+        "usage": {
+            "input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write,
+            "reasoning": reasoning,
+        },
+        "model": answer.model,
+        "response_id": answer.response_id,
+    });
+    if let Some(refusal) = &answer.refusal {
+        value["refusal"] = json!(refusal);
+    }
+    value
+}
+
+fn call_json(call: &ToolCall) -> Value {
+    let arguments = match &call.arguments {
+        Ok(arguments) => Value::Object(arguments.clone()),
+        Err(text) => json!({"invalid": text}),
+    };
+    json!({"id": call.id, "name": call.name, "arguments": arguments})
+}
+
+fn error_json(error: &ModelError) -> Value {
+    json!({"error": {
+        "class": error.class.as_str(),
+        "status": error.status,
+        "message_contains": error.message,
+        "retry_after_s": error.retry_after_s,
+    }})
 }
 
 impl Response {

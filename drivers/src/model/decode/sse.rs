@@ -13,8 +13,10 @@ pub(super) struct SseEvent {
 
 /// Splits bytes into lines, and lines into events. Lines end with LF, CR or CRLF, also across chunks; each line is decoded as
 /// UTF-8 by itself, so a chunk may end within a character.
-#[derive(Default)]
 pub(super) struct SseSplitter {
+    /// Maximum bytes of a line, and of the joined data of an event.
+    line_max: usize,
+    is_too_long: bool,
     /// Bytes of a line that has not ended.
     line: Vec<u8>,
     /// The last byte was a CR: an LF right after it belongs to the same line end.
@@ -24,6 +26,22 @@ pub(super) struct SseSplitter {
 }
 
 impl SseSplitter {
+    pub(super) fn new(line_max: usize) -> SseSplitter {
+        SseSplitter {
+            line_max,
+            is_too_long: false,
+            line: Vec::new(),
+            ends_in_cr: false,
+            name: String::new(),
+            data: None,
+        }
+    }
+
+    /// True after a line or event beyond the limit; nothing behind it is read.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.is_too_long
+    }
+
     /// Takes more bytes; calls `take` for each event that is complete, until `take` breaks.
     pub(super) fn push(
         &mut self,
@@ -39,6 +57,10 @@ impl SseSplitter {
         while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) {
             let (line, is_cr) = (&bytes[..at], bytes[at] == b'\r');
             let rest = &bytes[at + 1..];
+            if self.line.len() + line.len() > self.line_max {
+                self.is_too_long = true;
+                return ControlFlow::Break(());
+            }
             let event = if self.line.is_empty() {
                 self.line(line)
             } else {
@@ -51,6 +73,13 @@ impl SseSplitter {
             if let Some(event) = event {
                 take(event)?;
             }
+            if self.is_too_long {
+                return ControlFlow::Break(());
+            }
+        }
+        if self.line.len() + bytes.len() > self.line_max {
+            self.is_too_long = true;
+            return ControlFlow::Break(());
         }
         self.line.extend_from_slice(bytes);
         ControlFlow::Continue(())
@@ -78,6 +107,7 @@ impl SseSplitter {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "data" => match &mut self.data {
+                Some(data) if data.len() + value.len() >= self.line_max => self.is_too_long = true,
                 Some(data) => {
                     data.push('\n');
                     data.push_str(value);

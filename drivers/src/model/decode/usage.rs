@@ -1,8 +1,8 @@
 //! Token counts, in one convention.
 
+use ostler_kernel::port::Usage;
 use serde_json::Value;
 
-use super::answer::Usage;
 use super::json::{self, Object};
 
 /// The counts of an OpenAI-compatible response: the last usage object counts, whole, since some servers repeat it and some send

@@ -1,0 +1,115 @@
+//! Counts what a call of a model brings and costs, and reports it to the attempt.
+
+use std::sync::Arc;
+
+use ostler_kernel::port::{
+    AttemptLog, Completion, Delta, ModelCall, ModelError, ModelErrorClass, ModelRequest,
+};
+use tokio::time::Instant;
+
+use super::models::ConfiguredModel;
+use super::price::{Price, Tokens};
+use super::tokens::{completion_bytes, estimate, request_bytes};
+
+/// Reason of a call that its caller dropped.
+const CANCELLED: &str = "cancelled";
+
+/// The meter of one call. A dropped meter reports the call as cancelled, with what came until then.
+pub(super) struct CallMeter {
+    attempt: Arc<dyn AttemptLog>,
+    model: String,
+    price: Option<Price>,
+    input_bytes: u64,
+    output_bytes: u64,
+    started: Instant,
+    first_piece_ms: Option<u64>,
+    is_reported: bool,
+}
+
+impl CallMeter {
+    pub(super) fn start(
+        model: &ConfiguredModel,
+        request: &ModelRequest,
+        attempt: Arc<dyn AttemptLog>,
+    ) -> CallMeter {
+        CallMeter {
+            attempt,
+            model: model.name.clone(),
+            price: model.price,
+            input_bytes: request_bytes(request),
+            output_bytes: 0,
+            started: Instant::now(),
+            first_piece_ms: None,
+            is_reported: false,
+        }
+    }
+
+    /// Counts a piece and shows it.
+    pub(super) fn piece(&mut self, delta: &Delta) {
+        if self.first_piece_ms.is_none() {
+            self.first_piece_ms = u64::try_from(self.started.elapsed().as_millis()).ok();
+        }
+        let (Delta::Text(text)
+        | Delta::Reasoning(text)
+        | Delta::Arguments { text, .. }
+        | Delta::Call { name: text, .. }) = delta;
+        self.output_bytes += text.len() as u64;
+        self.attempt.model_delta(delta);
+    }
+
+    /// Reports the end of the call.
+    pub(super) fn end(mut self, called: &Result<Completion, ModelError>) {
+        self.is_reported = true;
+        let report = match called {
+            Ok(completion) => {
+                let usage = completion.usage;
+                let tokens = Tokens {
+                    input: usage.input.unwrap_or_else(|| estimate(self.input_bytes)),
+                    output: usage.output.unwrap_or_else(|| estimate(completion_bytes(completion))),
+                    cache_read: usage.cache_read.unwrap_or(0),
+                    cache_write: usage.cache_write.unwrap_or(0),
+                };
+                ModelCall {
+                    answered_by: completion.model.clone(),
+                    response_id: completion.response_id.clone(),
+                    ..self.report(completion.finish.as_str(), tokens)
+                }
+            }
+            Err(error) => {
+                // A provider that refuses a request charges nothing; one that answered, and badly, does.
+                let is_charged =
+                    self.first_piece_ms.is_some() || error.class == ModelErrorClass::InvalidOutput;
+                let tokens = if is_charged { self.so_far() } else { Tokens::default() };
+                self.report(error.class.as_str(), tokens)
+            }
+        };
+        self.attempt.model_called(report);
+    }
+
+    fn so_far(&self) -> Tokens {
+        Tokens { input: estimate(self.input_bytes), output: estimate(self.output_bytes), ..Tokens::default() }
+    }
+
+    fn report(&self, finish: &str, tokens: Tokens) -> ModelCall {
+        ModelCall {
+            model: self.model.clone(),
+            answered_by: None,
+            response_id: None,
+            finish: finish.to_owned(),
+            input_tokens: tokens.input,
+            output_tokens: tokens.output,
+            cached_tokens: tokens.cache_read,
+            nano_usd: self.price.map(|price| price.nano_usd(tokens)),
+            first_piece_ms: self.first_piece_ms,
+        }
+    }
+}
+
+impl Drop for CallMeter {
+    fn drop(&mut self) {
+        if !self.is_reported {
+            let report = self.report(CANCELLED, self.so_far());
+            self.attempt.model_called(report);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A model that answers from a script.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ostler_kernel::plan::HumanDuration;
+use ostler_kernel::port::{
+    BoxFuture, Completion, Delta, Finish, Model, ModelError, ModelErrorClass, ModelRequest, ToolCall, Usage,
+};
+use serde_json::Value;
+
+use super::script::{Answer, Script};
+use super::tokens::{completion_bytes, estimate, request_bytes};
+
+/// Maximum pieces of a text; a longer text comes in larger pieces.
+const PIECES_MAX: usize = 64;
+
+/// Answers from a script: by rule, else by role and ordinal. The same request gets the same answer each time.
+#[derive(Debug)]
+pub(super) struct ScriptedModel {
+    file: PathBuf,
+    script: Script,
+}
+
+impl ScriptedModel {
+    /// The model, and the bytes of its script.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no script.
+    pub(super) fn open(file: &Path) -> Result<(ScriptedModel, Vec<u8>), String> {
+        let (script, bytes) = Script::read(file)?;
+        Ok((ScriptedModel { file: file.to_owned(), script }, bytes))
+    }
+
+    async fn answer(
+        &self,
+        request: ModelRequest,
+        delta: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Completion, ModelError> {
+        if let Some(failures) = self.script.fails(&request.origin) {
+            wait(self.script.latency).await;
+            return Err(failed(failures.fail.0, "a random failure of the script".to_owned(), None));
+        }
+        let answer = self.script.answer(&request).map_err(|problem| {
+            let message = format!("script {}: {problem}", self.file.display());
+            failed(ModelErrorClass::InvalidRequest, message, None)
+        })?;
+        let latency = answer.latency.or(self.script.latency);
+        if let Some(class) = &answer.fail {
+            wait(latency).await;
+            return Err(failed(class.0, answer.message.clone().unwrap_or_default(), answer.retry_after));
+        }
+        let completion = completion(answer, &request);
+        show(&completion, latency, delta).await;
+        Ok(completion)
+    }
+}
+
+impl Model for ScriptedModel {
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest,
+        delta: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(self.answer(request, delta))
+    }
+}
+
+fn failed(class: ModelErrorClass, message: String, retry_after_s: Option<f64>) -> ModelError {
+    ModelError { class, status: None, message, retry_after_s }
+}
+
+fn completion(answer: &Answer, request: &ModelRequest) -> Completion {
+    let text = match (&answer.text, &answer.answer) {
+        (Some(text), _) => text.clone(),
+        (None, Some(value)) => value.to_string(),
+        (None, None) => String::new(),
+    };
+    let tool_calls = answer.calls.iter().enumerate().map(|(at, call)| ToolCall {
+        id: Some(format!("call_{at}")),
+        name: call.tool.clone(),
+        arguments: Ok(call.params.clone()),
+    });
+    let usual = if answer.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
+    let mut completion = Completion {
+        text,
+        reasoning: answer.reasoning.clone().unwrap_or_default(),
+        tool_calls: tool_calls.collect(),
+        finish: answer.finish.as_ref().map_or(usual, |finish| finish.0),
+        refusal: None,
+        usage: Usage::default(),
+        model: Some("scripted".to_owned()),
+        response_id: None,
+        provider_data: None,
+    };
+    let told = answer.tokens;
+    completion.usage = Usage {
+        input: told.and_then(|told| told.input).or(Some(estimate(request_bytes(request)))),
+        output: told.and_then(|told| told.output).or(Some(estimate(completion_bytes(&completion)))),
+        cache_read: told.and_then(|told| told.cache_read),
+        ..Usage::default()
+    };
+    completion
+}
+
+/// Shows the answer in pieces, the latency spread over them.
+async fn show(
+    completion: &Completion,
+    latency: Option<HumanDuration>,
+    delta: &mut (dyn FnMut(Delta) + Send),
+) {
+    if !completion.reasoning.is_empty() {
+        delta(Delta::Reasoning(completion.reasoning.clone()));
+    }
+    let pieces = pieces(&completion.text);
+    let each = duration(latency) / u32::try_from(pieces.len().max(1)).unwrap_or(u32::MAX);
+    if pieces.is_empty() {
+        tokio::time::sleep(each).await;
+    }
+    for piece in pieces {
+        tokio::time::sleep(each).await;
+        delta(Delta::Text(piece));
+    }
+    for (at, call) in completion.tool_calls.iter().enumerate() {
+        delta(Delta::Call { at, name: call.name.clone() });
+        if let Ok(arguments) = &call.arguments {
+            delta(Delta::Arguments { at, text: Value::Object(arguments.clone()).to_string() });
+        }
+    }
+}
+
+/// The words of a text with the space behind them, several in a piece if the text is long.
+fn pieces(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_inclusive(char::is_whitespace).collect();
+    words.chunks(words.len().div_ceil(PIECES_MAX).max(1)).map(<[&str]>::concat).collect()
+}
+
+async fn wait(latency: Option<HumanDuration>) {
+    tokio::time::sleep(duration(latency)).await;
+}
+
+fn duration(latency: Option<HumanDuration>) -> Duration {
+    let ms = latency.map_or(0, |latency| latency.ticks(1_000));
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}

@@ -1,0 +1,162 @@
+//! Configured models, called through the gate; what they show and report is kept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use ostler_drivers::model::{Models, ModelsConfig};
+use ostler_kernel::event::Failure;
+use ostler_kernel::event::StepKey;
+use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Scope, Verdict, decide};
+use ostler_kernel::id::Digest;
+use ostler_kernel::plan::Idempotency;
+use ostler_kernel::port::{
+    AttemptLog, AttemptLogError, BoxFuture, CallContext, CallOrigin, ChildRunResult, ChildRunSpec, Delta,
+    ModelCall, NoLog, StepStart, ToolResult,
+};
+use serde_json::Value;
+
+/// Keeps the pieces and the calls of an attempt.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) deltas: Mutex<Vec<Delta>>,
+    pub(crate) calls: Mutex<Vec<ModelCall>>,
+}
+
+impl AttemptLog for Kept {
+    fn model_delta(&self, delta: &Delta) {
+        self.deltas.lock().unwrap().push(delta.clone());
+    }
+
+    fn model_called(&self, call: ModelCall) {
+        self.calls.lock().unwrap().push(call);
+    }
+
+    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
+        NoLog.resume_token()
+    }
+
+    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
+        NoLog.progress(token)
+    }
+
+    fn heartbeat(&self) {}
+
+    fn heartbeat_ms(&self) -> Option<u64> {
+        None
+    }
+
+    fn begin<'a>(
+        &'a self,
+        step: &'a str,
+        key: StepKey,
+        acting: Option<Idempotency>,
+    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
+        NoLog.begin(step, key, acting)
+    }
+
+    fn end<'a>(
+        &'a self,
+        step: &'a str,
+        ended: Result<&'a Value, &'a Failure>,
+        durable: bool,
+    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
+        NoLog.end(step, ended, durable)
+    }
+
+    fn abandon(&self, step: &str) {
+        NoLog.abandon(step);
+    }
+
+    fn spawn<'a>(
+        &'a self,
+        step: &'a str,
+        child: ChildRunSpec,
+    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
+        NoLog.spawn(step, child)
+    }
+}
+
+/// Models of a configuration, relative to a temporary folder.
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) models: Models,
+    pub(crate) kept: Arc<Kept>,
+}
+
+impl World {
+    /// Builds the models of this TOML; `KEY` holds `secret`.
+    pub(crate) fn new(config: &str, files: &[(&str, &str)], secret: &str) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let config: ModelsConfig = toml::from_str(config).unwrap();
+        let env = |name: &str| (name == "KEY").then(|| secret.to_owned());
+        let models = Models::new(&config, folder.path(), &env).unwrap();
+        World { folder, models, kept: Arc::default() }
+    }
+
+    pub(crate) async fn call(&self, name: &str, params: Value) -> ToolResult {
+        self.call_as(name, params, CallOrigin::default()).await
+    }
+
+    pub(crate) async fn call_as(&self, name: &str, params: Value, origin: CallOrigin) -> ToolResult {
+        let name = format!("model.{name}");
+        let tool = self.models.tools().into_iter().find(|tool| tool.spec().name == name).unwrap();
+        let scope = Scope { tools: BTreeMap::from([(name.clone(), None)]) };
+        let policy = GatePolicy {
+            scopes: BTreeMap::from([("all".to_owned(), scope)]),
+            ceiling: 2,
+            epoch: 1,
+            limits: CallLimits { max_depth: 64, max_bytes: 64 << 20 },
+            egress: Egress::default(),
+        };
+        let gated = GatedTool::new(tool.clone()).unwrap();
+        let call = Call {
+            tool: Some(&gated),
+            name: &name,
+            params: params.as_object().unwrap().clone().into(),
+            floor: 0,
+            intent: 0,
+            scope: "all",
+            workspace: "/",
+        };
+        let permit = match decide(call, Digest([1; 32]), &policy) {
+            Verdict::Allowed { permit, .. } => permit,
+            Verdict::Denied(denial) => panic!("{}: {}", denial.code, denial.operator),
+        };
+        let mut context = CallContext::without_log(Arc::from(self.folder.path()), 60_000);
+        context.origin = origin;
+        context.attempt = self.kept.clone();
+        tool.call(permit, context).await
+    }
+
+    /// The result or failure on one line.
+    pub(crate) async fn shown(&self, name: &str, params: Value) -> String {
+        shown(self.call(name, params).await)
+    }
+
+    /// The reported calls, without their times.
+    pub(crate) fn calls(&self) -> Vec<ModelCall> {
+        let mut calls = std::mem::take(&mut *self.kept.calls.lock().unwrap());
+        calls.iter_mut().for_each(|call| call.first_piece_ms = call.first_piece_ms.map(|_| 0));
+        calls
+    }
+
+    /// The text shown so far.
+    pub(crate) fn text(&self) -> String {
+        let deltas = self.kept.deltas.lock().unwrap();
+        let text = deltas.iter().filter_map(|delta| match delta {
+            Delta::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        text.collect()
+    }
+}
+
+pub(crate) fn shown(result: ToolResult) -> String {
+    match result {
+        Ok(value) => value.to_string(),
+        Err(failure) => format!("{}: {}", failure.category, failure.message),
+    }
+}
