@@ -26,6 +26,7 @@ mod evaluations;
 mod event_json;
 mod events;
 mod extract;
+mod goals;
 mod graph;
 mod idempotency;
 mod market;

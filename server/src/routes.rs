@@ -13,7 +13,7 @@ use crate::idempotency::IdempotencyKeys;
 use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
-use crate::{agents, approvals, clients, evaluations, market, output, pipelines, runs, submit};
+use crate::{agents, approvals, clients, evaluations, goals, market, output, pipelines, runs, submit};
 
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -32,6 +32,7 @@ pub fn router(system: System) -> Router {
     let api = Api { system, idempotency_keys: Arc::default() };
     Router::new()
         .route("/v1/runs", get(runs::list).post(submit::submit))
+        .route("/v1/goals", post(goals::ask))
         .route("/v1/runs/{run}", get(runs::show))
         .route("/v1/runs/{run}/events", get(runs::events))
         .route("/v1/runs/{run}/output", get(output::output))

@@ -84,7 +84,7 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
     };
     let run = run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
     let budget = budget.map(NonZeroU64::get);
-    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget })
+    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget, goal: None })
 }
 
 /// Refuses a relative path: the client's working directory is unknown here.

@@ -4,11 +4,12 @@ use ostler_actors::{ApprovalId, RecoveryPreview, RunStatusView, RunView, System}
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
 use ostler_kernel::run::{NodeStatus, Run, RunStatus};
 
 use crate::problem::Problem;
-use crate::wire::{ParentView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word};
+use crate::wire::{AnswerView, ParentView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word};
 
 /// The summary of a run; the view holds its last record.
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
@@ -64,6 +65,8 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         reused: 0, // results are not reused across runs yet
         cost: report.cost,
         models: report.models,
+        goal: view.run.goal().map(|goal| goal.terms().goal.clone()),
+        answer: answer_of(&view.run),
         root_causes: root_causes.collect(),
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
@@ -79,6 +82,14 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         seq: view.last.0,
         past: false,
     }
+}
+
+fn answer_of(run: &Run) -> Option<AnswerView> {
+    // The time only decides about what is still to come.
+    let view = View::of(run, 0)?;
+    let FinalAnswer { source, answer, citations, .. } = view.final_answer()?;
+    let citations = citations.iter().map(ToString::to_string).collect();
+    Some(AnswerView { text: answer, source, citations, labels: view.labels() })
 }
 
 /// Bounds over the executed nodes; `None` if no node is executed or a contract states no precision.

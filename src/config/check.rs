@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
 use ostler_kernel::id::{NAME_RULE, is_name};
-use ostler_kernel::plan::Pointer;
+use ostler_kernel::plan::{Pointer, model_of_tool};
 
 use super::{Config, RetentionConfig, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::closest_name;
@@ -41,6 +41,10 @@ impl Config {
             }
         }
         self.check_weights(&mut wrong);
+        for fault in self.models_config().check() {
+            let place = fault.place.split('.').fold(Pointer::root(), |place, key| place.key(key));
+            wrong.push((place, format!("{}: {}", fault.place, fault.what), fault.help));
+        }
         for (scope, entry) in &self.scopes {
             for (tool, cap) in &entry.caps {
                 let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
@@ -105,12 +109,20 @@ impl Config {
         }
     }
 
+    fn has_model_tool(&self, tool: &str) -> bool {
+        model_of_tool(tool).is_some_and(|model| self.models.contains_key(model))
+    }
+
     /// Unknown tools in scopes, as place, problem and help.
     pub(super) fn unknown_tools(&self, tools: &BTreeSet<String>) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         for (scope, entry) in &self.scopes {
             let list = Pointer::root().key("scopes").key(scope).key("tools");
-            let unknown = entry.tools.iter().enumerate().filter(|(_, tool)| !tools.contains(*tool));
+            let unknown = entry
+                .tools
+                .iter()
+                .enumerate()
+                .filter(|(_, tool)| !tools.contains(*tool) && !self.has_model_tool(tool));
             for (at, tool) in unknown {
                 let help = match closest_name(tool, tools.iter().map(String::as_str)) {
                     Some(meant) => format!("did you mean {meant:?}?"),

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ostler_actors::ClientConfig;
+use ostler_drivers::model::{ConfigFault, ModelConfig, Models, ModelsConfig};
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
@@ -49,6 +50,19 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
 pub use read::{CONFIG_BYTES_MAX, CONFIG_NAME, ConfigError};
+
+/// Models that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelsError(pub Vec<ConfigFault>);
+
+impl fmt::Display for ModelsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&faults.join("\n"))
+    }
+}
+
+impl std::error::Error for ModelsError {}
 
 /// Scope of callers without a named scope: all tools, unless configured otherwise.
 pub use ostler_kernel::gate::SCOPE_DEFAULT;
@@ -75,7 +89,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [clients] and [evaluation]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [clients], [evaluation], [models] and [roles]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -92,6 +106,13 @@ pub struct Config {
     pub clients: BTreeMap<String, ClientEntry>,
     /// `[evaluation]`.
     pub evaluation: EvaluationConfig,
+    /// `[models.NAME]`: language models.
+    pub models: BTreeMap<String, ModelConfig>,
+    /// `[roles]`: names of models by role.
+    pub roles: BTreeMap<String, String>,
+    /// Folder of the file: files of models are found from here.
+    #[serde(skip)]
+    pub folder: PathBuf,
 }
 
 /// `[evaluation]`.
@@ -285,6 +306,21 @@ impl Config {
             limits: CallLimits::PLAN_FILE,
             egress: self.tools.http.egress_allow.clone(),
         }
+    }
+
+    /// The tables of models.
+    pub fn models_config(&self) -> ModelsConfig {
+        ModelsConfig { models: self.models.clone(), roles: self.roles.clone() }
+    }
+
+    /// Builds the configured models; keys come from the environment. Reads scripts and cassettes; blocks.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the tables, or else every file that cannot be used.
+    pub fn models(&self) -> Result<Models, ModelsError> {
+        let env = |name: &str| std::env::var(name).ok();
+        Models::new(&self.models_config(), &self.folder, &env).map_err(ModelsError)
     }
 
     /// Evaluation weights by domain.

@@ -99,7 +99,8 @@ impl Config {
     ///
     /// The file cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)
+        let config = Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)?;
+        Ok(Config { folder: folder_of(path), ..config })
     }
 
     /// Reads a file and rejects scopes with tools outside `tools`.
@@ -108,7 +109,9 @@ impl Config {
     ///
     /// The file cannot be read, or see [`Config::parse_for`].
     pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
-        Config::parse_for(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?, tools)
+        let config =
+            Config::parse_for(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?, tools)?;
+        Ok(Config { folder: folder_of(path), ..config })
     }
 
     /// The effective file: the named one, else the data folder's, else the workspace's; `None` without any. A
@@ -122,6 +125,10 @@ impl Config {
                 .find(|path| !is_missing(path)),
         }
     }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// Returns whether nothing has this path, not even a dangling link.

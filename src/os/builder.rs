@@ -14,7 +14,7 @@ use ostler_server::{ChildPrograms, ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store};
 
 use super::Ostler;
-use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
+use crate::config::{Config, ModelsError, StoreUrl, run_slots_default, slots_default};
 use crate::metrics::Meter;
 
 /// Default data folder.
@@ -70,6 +70,9 @@ pub enum StartError {
         /// Cause.
         error: std::io::Error,
     },
+    /// The configured models could not be set up. Nothing was opened.
+    #[error("models: {0}")]
+    Models(#[from] ModelsError),
     /// Open runs could not be resumed.
     #[error("open runs: cannot be resumed: {0}")]
     Resume(#[from] RunError),
@@ -170,6 +173,7 @@ impl OstlerBuilder {
             Some(StoreUrl::File(path)) => Some(path),
             None => Some(PathBuf::from(DATA_FOLDER)),
         };
+        let models = self.config.models()?;
         let meter = match self.metrics {
             Some(address) => {
                 let bound = Meter::bind(address).await;
@@ -194,6 +198,7 @@ impl OstlerBuilder {
             (folder, ended) = (Some(found), left);
         }
         let mut tools = builtin(&self.config.tools, folder.as_ref());
+        tools.extend(models.tools());
         tools.extend(self.tools);
         let system = System::start(SystemConfig {
             journal,

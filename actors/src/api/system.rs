@@ -133,6 +133,11 @@ impl System {
         self.services.kernel.settings()
     }
 
+    /// True if a tool has this name, whether or not a scope allows it.
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.services.gatekeeper.toolbox.version(name).is_some()
+    }
+
     /// Normalises and validates a plan with the settings of the system. A large plan takes long, so validation runs on
     /// threads of its own, at most [`PLANS_JUDGED_AT_ONCE_MAX`] at once.
     ///

@@ -6,7 +6,7 @@ use ostler_kernel::event::{Outcome, Output};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::json::{self, Json};
 use ostler_kernel::plan::Node;
-use ostler_kernel::policy::{self, CallEnd, FaultyAnswer, FinalAnswer, Judged, Role, Start, View};
+use ostler_kernel::policy::{self, CallEnd, FaultyAnswer, Judged, Role, Start, View};
 use ostler_kernel::port::{Finish, ModelCall};
 use ostler_kernel::run::{FailureCategory, NodeStatus, RefDigests};
 use serde_json::Value;
@@ -94,6 +94,15 @@ impl RunDriver {
         let now = self.services.journal.now();
         let call = self.run.goal().and_then(|goal| goal.call_of(&key.node, key.attempt));
         let is_current = self.run.is_current(&key.node, key.attempt);
+        if let (None, Outcome::Ok(output)) = (call, &ended.outcome)
+            && output.inline.is_none()
+        {
+            // A template over large results: known without a call, and too large to be inline by itself.
+            match self.services.results.load(output).await {
+                Ok(value) => self.keep_verdict(ended, &value),
+                Err(error) => ended.outcome = failed(FailureCategory::Transient, error.to_string()),
+            }
+        }
         if let Some(call) = call {
             let (faults, faulty) = match is_current {
                 true => self.judge_call(key, ended, calls).await,
@@ -147,12 +156,12 @@ impl RunDriver {
                 return (faults.len() as u32, Some(faulty));
             }
         };
-        self.keep_verdict(ended, &result.value()).await;
+        self.keep_verdict(ended, &result.value());
         (faults.len() as u32, None)
     }
 
-    async fn keep_verdict(&mut self, ended: &mut Ended, value: &Value) {
-        let kept = self.services.results.keep(value).await;
+    fn keep_verdict(&self, ended: &mut Ended, value: &Value) {
+        let kept = self.services.results.keep_in_record(value);
         ended.outcome = kept.map_or_else(Outcome::Failed, Outcome::Ok);
     }
 
@@ -161,11 +170,7 @@ impl RunDriver {
         let Ok(evidence) = self.evidence().await else { return };
         let Some(view) = View::of(&self.run, self.services.journal.now()) else { return };
         if let Some(answer) = view.stands_in(&key.node, &read(&evidence)) {
-            self.keep_verdict(ended, &answer_value(&answer)).await;
+            self.keep_verdict(ended, &answer.to_json().value());
         }
     }
-}
-
-fn answer_value(answer: &FinalAnswer) -> Value {
-    answer.to_json().value()
 }

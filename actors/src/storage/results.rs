@@ -20,6 +20,9 @@ use crate::storage::disk_space::DiskSpace;
 /// Largest result in bytes that is stored in its record; larger ones go to the artifact store.
 pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
 
+/// Largest result of a control node in bytes.
+pub(crate) const CONTROL_RESULT_BYTES_MAX: usize = 128 << 10;
+
 /// Small results go into their record, large ones into the artifact store.
 pub(crate) struct ResultStore {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
@@ -53,6 +56,15 @@ impl ResultStore {
                 stored => return Ok(stored?),
             }
         }
+    }
+
+    /// Keeps the result of a control node in its record, whatever its size up to [`CONTROL_RESULT_BYTES_MAX`]: decisions about the
+    /// plan read it.
+    pub(crate) fn keep_in_record(&self, value: &Value) -> Result<Output, Failure> {
+        let canonical = checked(value, CONTROL_RESULT_BYTES_MAX)?;
+        let content = canonical.as_str().as_bytes();
+        let (artifact, bytes) = (lineage::artifact(JSON, content), content.len() as u64);
+        Ok(Output { artifact, bytes, inline: Some(canonical), directive: None })
     }
 
     async fn store(&self, canonical: &Json) -> Result<Output, Unkept> {

@@ -6,6 +6,7 @@ mod agents;
 mod approvals;
 mod clients;
 mod evaluation;
+mod goals;
 mod graph;
 mod market;
 mod output;
@@ -22,6 +23,7 @@ pub use agents::*;
 pub use approvals::*;
 pub use clients::*;
 pub use evaluation::*;
+pub use goals::*;
 pub use graph::*;
 pub use market::*;
 pub use ostler_actors::{

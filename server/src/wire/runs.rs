@@ -8,6 +8,8 @@ use ostler_kernel::run::{ModelUsage, NodeState, RunOutcome, RunStatus, WaitReaso
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::AnswerView;
+
 /// The body of `POST /v1/runs`.
 ///
 /// A caller in the same process may hand over a plan that it has validated already: the request then has an empty body and
@@ -248,6 +250,12 @@ pub struct Summary {
     /// Tokens and price of model calls; absent without a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub models: Option<ModelUsage>,
+    /// The goal of a goal run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// The answer of a goal run; absent before there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerView>,
     /// Root causes of lost nodes.
     #[serde(rename = "culprits")]
     pub root_causes: Vec<RootCause>,

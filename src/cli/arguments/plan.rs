@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use ostler::config::{Config, run_slots_default};
 use ostler::finding::Finding;
 use ostler::plan_file::{Format, PLAN_FILE_BYTES_MAX, PlanFile};
 use ostler_actors::Toolbox;
+use ostler_drivers::model::Models;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::plan::{Plan, Settings};
+use ostler_kernel::port::Tool;
 
 use crate::cli::exit::Failure;
 
@@ -59,9 +62,16 @@ fn params_by_name(params: Vec<(String, String)>) -> Result<BTreeMap<String, Stri
     Ok(given)
 }
 
-/// Validates a plan with the built-in tools and the configured domains.
+/// The built-in tools, and those of the configured models. A model that cannot be set up is reported when the system starts.
+pub(crate) fn tools(config: &Config) -> Vec<Arc<dyn Tool>> {
+    let mut tools = builtin(&config.tools, None);
+    tools.extend(config.models().iter().flat_map(Models::tools));
+    tools
+}
+
+/// Validates a plan with the built-in tools, the configured models and the configured domains.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
-    let toolbox = Toolbox::new(builtin(&config.tools, None)).expect("the built-in tools go together");
+    let toolbox = Toolbox::new(tools(config)).expect("the built-in tools go together");
     let domains = config.domains();
     file.validate(&Settings { domains: Some(&domains), ..Settings::real(run_slots_default(), &toolbox) })
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use ostler::config::Config;
 use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
-use ostler_drivers::tool::builtin;
 use ostler_kernel::contract;
 use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatePolicy, GatedTool, preflight};
 use ostler_kernel::json::Object;
@@ -27,7 +26,7 @@ pub(crate) fn refusals(
     bounds: &Bounds,
     workspace: &Path,
 ) -> Vec<Finding> {
-    let tools = builtin(&config.tools, None);
+    let tools = crate::cli::arguments::plan::tools(config);
     let policy = config.gate(&tools);
     let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
     let tools = gated.map(|tool| (tool.name().to_owned(), tool)).collect();

@@ -1,0 +1,73 @@
+//! Goal runs.
+
+use std::num::NonZeroU64;
+
+use ostler_kernel::policy::{Aggregator, Label, Mode, Source};
+use serde::{Deserialize, Serialize};
+
+/// The body of `POST /v1/goals`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoalRequest {
+    /// The goal, as the user wrote it.
+    pub goal: String,
+    /// The execution mode, such as `reflect` or `nreflect:3`.
+    pub mode: Mode,
+    /// The model that writes the answer over the results; absent: the answer is put together from texts that exist.
+    #[serde(default)]
+    pub aggregator: Aggregator,
+    /// Configured model of planners, turns and reflections; absent: `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planner: Option<String>,
+    /// Configured model of observers and answers; absent: `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<String>,
+    /// Tools that the models are offered; absent: all of the scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// A person approves the first plan, or the first calls, before anything is done.
+    #[serde(default)]
+    pub confirm: bool,
+    /// Most model calls; absent: 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<NonZeroU64>,
+    /// Most tokens of all calls; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<NonZeroU64>,
+    /// The client that pays; ignored if an agent is named: then the agent's client pays.
+    #[serde(default = "super::default_client")]
+    pub client: String,
+    /// The agent; absent: one of the run's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Highest allowed impact, 0 to 2.
+    #[serde(default = "super::default_intent")]
+    pub intent: u8,
+    /// Name of the scope.
+    #[serde(default = "super::default_scope")]
+    pub scope: String,
+    /// The folder that the tools may touch, as an absolute path.
+    pub workspace: String,
+    /// Budget in credits, at least 1; absent: limited only by the client's credits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<NonZeroU64>,
+    /// Id of the run, a UUID of version 7, which makes the request idempotent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+/// Longest goal, in bytes.
+pub const GOAL_BYTES_MAX: usize = 32 << 10;
+
+/// The answer of a goal run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerView {
+    /// The text.
+    pub text: String,
+    /// Origin of the text.
+    pub source: Source,
+    /// Nodes whose results the text rests on.
+    pub citations: Vec<String>,
+    /// How far the answer carries.
+    pub labels: Vec<Label>,
+}
