@@ -59,6 +59,9 @@ pub(crate) trait View {
         Vec::new()
     }
 
+    /// Leaves the last state of the run on the screen: an interrupted run prints no report.
+    fn leave_state(&mut self, _out: &Out) {}
+
     fn end(&mut self, _out: &mut Out) {}
 
     /// Returns whether the printed output covers the states of all nodes.
@@ -148,6 +151,15 @@ impl View for Live {
     fn status_lines(&mut self, out: &Out) -> Vec<String> {
         let (columns, rows) = out.size();
         self.tree(out, columns, rows.saturating_sub(ROWS_OF_PROMPT))
+    }
+
+    fn leave_state(&mut self, out: &Out) {
+        // A prompt stands below a tree that is on the screen already.
+        if !self.ended && !self.paused && !self.model.nodes().is_empty() {
+            let (columns, rows) = out.size();
+            // The cursor and the line that follows need the last rows.
+            screen::leave(&self.tree(out, columns, rows.saturating_sub(ROWS_OF_PROMPT)));
+        }
     }
 
     fn end(&mut self, _out: &mut Out) {
