@@ -17,8 +17,9 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 45] = [
+    let cases: [(&[&str], &str); 46] = [
         (&[], "Usage:"),
+        (&[], "Run plans:"),
         (&["runn"], "'run'"),
         (&["rnu"], "'run'"),
         (&["client", "ls"], "tip: `ostler ps --clients` lists clients"),

@@ -259,8 +259,10 @@ enum Command {
     /// The pages contain the same text as this help. Store them in the folder man1 of a folder of $MANPATH.
     #[command(after_help = "Examples:\n  ostler man | man -l -\n  ostler man --out ~/.local/share/man/man1")]
     Man(man::ManArgs),
-    /// Explain a command, a code such as V04, or exit-codes, environment, runs
-    #[command(after_help = "Examples:\n  ostler help run\n  ostler help V04\n  ostler help exit-codes")]
+    /// Explain a command, a code such as V04, or a topic such as tools
+    #[command(
+        after_help = "Examples:\n  ostler help run\n  ostler help V04\n  ostler help tools\n  ostler help states"
+    )]
     Help(help::HelpArgs),
 }
 

@@ -10,6 +10,8 @@ pub(crate) mod plain;
 mod snapshots;
 mod waves;
 
+pub(crate) use model::DisplayState;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
