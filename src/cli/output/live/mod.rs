@@ -20,7 +20,7 @@ use ostler_server::wire::{ClientRow, EventLine, OutputRow};
 use crate::cli::output::cells::fit;
 use crate::cli::output::credits::deposit;
 use crate::cli::output::live::model::RunModel;
-use crate::cli::output::printed::output_lines;
+use crate::cli::output::printed::{OUTPUT_NAME_MAX, output_lines};
 use crate::cli::output::screen;
 use crate::cli::output::terminal::{Out, Style};
 use crate::cli::output::units::now_ms;
@@ -113,7 +113,7 @@ impl View for Live {
     }
 
     fn output(&mut self, row: &OutputRow, _out: &mut Out) {
-        self.printed.extend(output_lines(row));
+        self.printed.extend(output_lines(row, OUTPUT_NAME_MAX));
         let over = self.printed.len().saturating_sub(OUTPUT_ROWS);
         self.printed.drain(..over);
     }
