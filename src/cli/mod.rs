@@ -1,7 +1,7 @@
 //! The `ostler` command.
 //!
-//! `command_line` declares the commands, and `commands` has a module for each of them. Commands reach runs through the `/v1` API only:
-//! `session` connects to the data folder and follows runs, `output` formats results, and `arguments` parses shared options.
+//! `command_line` declares the commands, and `commands` has a module for each of them. Commands reach runs through the `/v1` API;
+//! `gc` and `doctor` also open the store itself, because they work on its files. `session` connects to the data folder and follows runs, `output` formats results, and `arguments` parses shared options.
 
 mod arguments;
 mod command_line;
