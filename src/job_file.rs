@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{FileKind, Format, ReadError, TypedFile, closest_name, read_text};
+use crate::plan_file::{FileKind, Format, ReadError, TypedFile, closest_name, format_of, read_text};
 
 /// Largest job file, in bytes.
 pub const JOB_FILE_BYTES_MAX: usize = 1 << 20;
@@ -133,7 +133,7 @@ impl JobFile {
     ///
     /// The file cannot be read, or the content is invalid.
     pub fn read(path: &Path, domains: &Domains) -> Result<JobFile, JobFileError> {
-        let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
+        let format = format_of(path)?;
         let text = read_text(path, JOB_FILE_BYTES_MAX)?;
         JobFile::parse_with(&path.display().to_string(), format, &text, Some(domains))
     }

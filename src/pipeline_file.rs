@@ -16,7 +16,7 @@ use std::path::Path;
 use ostler_kernel::pipeline::{PipelineSpec, SpecFault};
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{FileKind, Format, ReadError, TypedFile, read_text};
+use crate::plan_file::{FileKind, Format, ReadError, TypedFile, format_of, read_text};
 
 /// Largest pipeline file, in bytes.
 pub const PIPELINE_FILE_BYTES_MAX: usize = 1 << 20;
@@ -37,7 +37,7 @@ impl PipelineFile {
     /// The file is unreadable, no text, or of an unknown format. [`PipelineFile::validate`] reports errors in
     /// the content.
     pub fn read(path: &Path) -> Result<PipelineFile, ReadError> {
-        let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
+        let format = format_of(path)?;
         let text = read_text(path, PIPELINE_FILE_BYTES_MAX)?;
         Ok(PipelineFile::parse(&path.display().to_string(), format, &text))
     }

@@ -78,6 +78,18 @@ fn values_fit_the_schema_and_are_not_repeated() {
     "#]],
     );
     check(
+        "  - {id: a, tool: time.sleep, params: {ms: \"10\"}}",
+        expect![[r#"
+        V24 a 4:44 "\"10\"}}\n": time.sleep: params.ms: must be a whole number, found a text; remove the quotes
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: shell.run, params: {argv: [head, -1, notes.md]}}",
+        expect![[r#"
+        V24 a 4:52 "-1, note": shell.run: params.argv.1: must be a text, found a negative number; write it in quotes
+    "#]],
+    );
+    check(
         "  - {id: a, tool: time.sleep, params: {ms: -1}}",
         expect![[r#"
         V24 a 4:44 "-1}}\n": time.sleep: params.ms: must be 0 or more; give it 0 or more
@@ -93,7 +105,7 @@ fn values_fit_the_schema_and_are_not_repeated() {
     check(
         "  - {id: a, tool: shell.run, params: {argv: [git, 7]}}",
         expect![[r#"
-        V24 a 4:51 "7]}}\n": shell.run: params.argv.1: must be a text, found a whole number; give it a text
+        V24 a 4:51 "7]}}\n": shell.run: params.argv.1: must be a text, found a whole number; write it in quotes
     "#]],
     );
     check(

@@ -1,7 +1,7 @@
 //! The `ostler` command.
 //!
-//! `command_line` declares the commands, and `commands` has a module for each of them. Commands reach runs through the `/v1` API only:
-//! `session` connects to the data folder and follows runs, `output` formats results, and `arguments` parses shared options.
+//! `command_line` declares the commands, and `commands` has a module for each of them. Commands reach runs through the `/v1` API;
+//! `gc` and `doctor` also open the store itself, because they work on its files. `session` connects to the data folder and follows runs, `output` formats results, and `arguments` parses shared options.
 
 mod arguments;
 mod command_line;
@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::command_line::typo::with_suggestion;
-use crate::cli::command_line::{Cli, dispatch, root_command, without_empty_variables};
+use crate::cli::command_line::{Cli, dispatch, parse};
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::status_line;
@@ -72,10 +72,8 @@ pub(crate) fn main() -> ExitCode {
         let _within = runtime.enter();
         signals::ignore_file_size_signal();
     }
-    let parsed = without_empty_variables(root_command())
-        .try_get_matches()
-        .inspect(hints::remember_location)
-        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed =
+        parse().inspect(hints::remember_location).and_then(|matches| Cli::from_arg_matches(&matches));
     let ended = match parsed {
         Ok(cli) => {
             tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(|| StatusWriter).init();

@@ -41,7 +41,7 @@ pub use crate::finding::{Finding, Place, RenderStyle, Source};
 pub use data::PLAN_FILE_DEPTH_MAX;
 pub(crate) use file_kind::FileKind;
 pub use read::ReadError;
-pub(crate) use read::read_text;
+pub(crate) use read::{format_of, read_text};
 pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
 
 use cascade::CascadeFilter;
@@ -119,7 +119,7 @@ impl PlanFile {
     /// The file is unreadable, no text, or of an unknown format. [`PlanFile::validate`] reports errors in the
     /// content.
     pub fn read(path: &Path, params: &BTreeMap<String, String>) -> Result<PlanFile, ReadError> {
-        let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
+        let format = format_of(path)?;
         let text = read_text(path, PLAN_FILE_BYTES_MAX)?;
         Ok(PlanFile::parse(&path.display().to_string(), format, &text, params))
     }

@@ -5,6 +5,8 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::Format;
+
 /// Reason for not reading a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -21,6 +23,14 @@ pub enum ReadError {
     Format {
         /// The file.
         path: PathBuf,
+    },
+    /// A folder in the place of a plan, a job or a pipeline.
+    #[error("{} is a folder, expected a file; {}", path.display(), name_instead(.file.as_deref()))]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The first file in it, by name, of a known format.
+        file: Option<PathBuf>,
     },
     /// Not a regular file: reading might block or never end.
     #[error("{} is {what}, expected a file", path.display())]
@@ -46,6 +56,34 @@ pub enum ReadError {
         /// Offset of the first invalid byte.
         at: usize,
     },
+}
+
+fn name_instead(file: Option<&Path>) -> String {
+    match file {
+        Some(file) => format!("name a file in it, such as {}", file.display()),
+        None => "no name in it ends in .yaml, .yml, .json or .toml; name another place".to_owned(),
+    }
+}
+
+/// Entries of a folder that are searched for a file to name.
+const ENTRIES_SEARCHED_MAX: usize = 10_000;
+
+fn folder(path: &Path) -> ReadError {
+    let entries = std::fs::read_dir(path).into_iter().flatten().take(ENTRIES_SEARCHED_MAX).flatten();
+    let files = entries.map(|entry| entry.path()).filter(|file| Format::of(file).is_some() && file.is_file());
+    ReadError::Folder { path: path.to_owned(), file: files.min() }
+}
+
+/// Returns the format of a file by its name.
+///
+/// # Errors
+///
+/// The path is a folder, or its name has no known extension.
+pub(crate) fn format_of(path: &Path) -> Result<Format, ReadError> {
+    if path.is_dir() {
+        return Err(folder(path));
+    }
+    Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })
 }
 
 /// Reads a regular file as text.

@@ -113,6 +113,9 @@ impl de::Error for ShapeError {
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
+        if CONDITION_WORDS.contains(&found) && known.contains(&"dispatch") {
+            return ShapeError::new(format!("unknown key {found:?}"), INSTEAD_OF_A_CONDITION);
+        }
         ShapeError::unknown(format!("unknown key {found:?}"), found, known)
     }
 
@@ -134,6 +137,12 @@ const OTHER_WORDS: [(&str, &str); 5] = [
     ("after", "deps"),
     ("requires", "deps"),
 ];
+
+/// Keys for conditions of nodes in other tools. Plans have none, and a key of similar spelling would mislead.
+const CONDITION_WORDS: [&str; 5] = ["if", "when", "unless", "condition", "only_if"];
+
+const INSTEAD_OF_A_CONDITION: &str = "nodes have no conditions; a node with `join: any_of`, `dispatch: ordered` and `deps: [a, b]` starts b only \
+                                      if a fails, or if the contract of a refuses its result";
 
 /// Longest word repeated in a help text, in bytes.
 const WORD_BYTES_MAX: usize = 60;

@@ -58,6 +58,22 @@ fn faults_are_told_in_a_pipe_in_colours_where_these_are_asked_for() {
 }
 
 #[test]
+fn a_folder_in_the_place_of_a_file_is_told_so_with_a_file_to_name() {
+    let world = World::new();
+    let good = "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n";
+    std::fs::create_dir(world.path().join("plans")).unwrap();
+    world.file("plans/b.yaml", good).file("plans/c.yaml", good).file("plans/a.md", "# Plans\n");
+    std::fs::create_dir(world.path().join("empty")).unwrap();
+    std::fs::create_dir(world.path().join("plans/a.yaml")).unwrap();
+    for command in ["check", "run", "market post", "pipeline create"] {
+        let named = "plans is a folder, expected a file; name a file in it, such as plans/b.yaml";
+        refused(&world, &format!("{command} plans")).complains(named);
+        let none = "empty is a folder, expected a file; no name in it ends in .yaml, .yml, .json or .toml";
+        refused(&world, &format!("{command} empty")).complains(none);
+    }
+}
+
+#[test]
 fn what_is_no_regular_file_is_refused_at_once() {
     let world = World::new();
     let path = |name: &str| world.path().join(name);

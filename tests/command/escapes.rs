@@ -1,5 +1,6 @@
 //! Texts with escape sequences: no command prints them as such.
 
+use super::terminal::Terminal;
 use super::world::{Ended, World};
 
 /// A text with escape sequences.
@@ -92,6 +93,20 @@ fn nothing_that_a_terminal_obeys_is_printed_of_a_result_and_what_is_said_of_it()
     ] {
         check(&world, line, 0, shown);
     }
+}
+
+#[test]
+fn a_result_is_harmless_at_a_terminal_and_unchanged_in_a_pipe() {
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    let says =
+        format!("  - {{id: says, tool: text.render, params: {{template: \"{WRITTEN}\", values: {{}}}}}}\n");
+    terminal.world.file("says.yaml", &plan(&says));
+    terminal.keys("$OSTLER run says.yaml --workspace work --json > all; echo code $?");
+    terminal.until_says("code 0");
+    terminal.keys("$OSTLER artifact @last/says --path text > piped; $OSTLER artifact @last/says --path text");
+    let screen = terminal.until_says("a\u{fffd}[31mred\u{fffd}");
+    assert!(screen.lines().any(|line| line == "a\u{fffd}[31mred\u{fffd}"), "{screen}");
+    assert_eq!(std::fs::read_to_string(terminal.world.path().join("piped")).unwrap(), GIVEN);
 }
 
 #[test]

@@ -324,7 +324,10 @@ fn a_second_interrupt_leaves_no_program_running() {
         run.signal("INT");
         std::thread::yield_now();
     }
-    run.end().exits(130).complains("^C again kills them at once").complains("stopped at once, state is kept");
+    run.end()
+        .exits(130)
+        .complains("for act and bare, which change the world; ^C again kills them at once")
+        .complains("stopped at once, state is kept");
     until("its programs have ended", || !pids.iter().any(|pid| is_alive(pid)));
     world.ostler("resume").exits(3).says("in doubt act");
 }

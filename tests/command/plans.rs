@@ -291,6 +291,26 @@ fn runs_in_memory_leave_nothing() {
 }
 
 #[test]
+fn a_data_folder_and_a_store_in_memory_contradict_each_other() {
+    let world = world();
+    world.file("o.toml", "[store]\nurl = \"memory:\"\n");
+    let data = world.data();
+    for (line, given, omit) in [
+        (
+            "run report.yaml --workspace work --config o.toml",
+            format!("OSTLER_DATA={}", data.display()),
+            "unset",
+        ),
+        ("run report.yaml --workspace work --config o.toml --data d", "--data d".to_owned(), "omit --data"),
+        ("ps --config o.toml --data d", "--data d".to_owned(), "omit --data"),
+    ] {
+        let said = format!("{given} contradicts url = \"memory:\" in [store] of o.toml");
+        world.ostler(line).exits(2).complains(&said).complains(omit);
+    }
+    assert!(!data.exists() && !world.path().join("d").exists());
+}
+
+#[test]
 fn a_damaged_journal_is_refused_and_its_place_is_named() {
     let world = world();
     for _ in 0..2 {

@@ -17,8 +17,9 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 45] = [
+    let cases: [(&[&str], &str); 46] = [
         (&[], "Usage:"),
+        (&[], "Run plans:"),
         (&["runn"], "'run'"),
         (&["rnu"], "'run'"),
         (&["client", "ls"], "tip: `ostler ps --clients` lists clients"),
@@ -91,6 +92,38 @@ fn help_is_the_same_however_it_is_asked_for() {
     }
     assert!(printed(&["help", "runs"]).contains("@last"));
     assert!(printed(&["help", "v19"]).starts_with("# V19: "));
+}
+
+#[test]
+fn a_usage_line_does_not_depend_on_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("os");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ostler"), &link).unwrap();
+    for arguments in [
+        &[][..],
+        &["run"],
+        &["client", "add"],
+        &["credit", "--jsn"],
+        &["run", "--help"],
+        &["help", "pipeline"],
+        &["frobnicate"],
+    ] {
+        let told = |program: &std::path::Path, variables: &[(&str, &str)]| {
+            let mut command = Command::new(program);
+            command
+                .args(arguments)
+                .env_remove("OSTLER_DATA")
+                .env_remove("OSTLER_CONFIG")
+                .stdin(Stdio::null());
+            let output = command.envs(variables.iter().copied()).output().unwrap();
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        };
+        let plain = told(env!("CARGO_BIN_EXE_ostler").as_ref(), &[]);
+        assert!([&plain.0, &plain.1].iter().any(|text| text.contains("Usage: ostler")), "{plain:?}");
+        let variables =
+            [("OSTLER_DATA", "d"), ("OSTLER_CONFIG", "c"), ("OSTLER_LOG", "info"), ("COLUMNS", "30")];
+        assert_eq!(told(&link, &variables), plain, "{arguments:?}");
+    }
 }
 
 /// An unknown log level is reported, and the command continues.

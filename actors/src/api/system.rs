@@ -1,11 +1,12 @@
 //! The handle of a running system.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics::Recorder;
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::id::AgentId;
+use ostler_kernel::id::{AgentId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, Tool};
 use ostler_kernel::run::Planner;
@@ -213,6 +214,11 @@ impl System {
     /// Shutdown time for attempts acting on the world.
     pub fn drain(&self) -> Duration {
         self.drain
+    }
+
+    /// Nodes, of any run, whose attempt acts on the world: [`System::shutdown`] waits for them.
+    pub fn acting_nodes(&self) -> BTreeSet<NodeId> {
+        self.services.attempts.acting_nodes()
     }
 
     /// Number of driven runs.

@@ -4,7 +4,7 @@
 mod sweep;
 mod yielding;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -299,9 +299,18 @@ impl AttemptTable {
         });
     }
 
+    /// Nodes whose attempt acts on the world and has no recorded end, by name.
+    pub(crate) fn acting_nodes(&self) -> BTreeSet<NodeId> {
+        self.acting().into_iter().map(|key| key.node).collect()
+    }
+
+    fn acting(&self) -> Vec<AttemptKey> {
+        self.keys(|_, entry| entry.acts && entry.ordered.is_none())
+    }
+
     /// Cancels attempts that act on the world, and returns them together with ended attempts without a record.
     pub(crate) fn stop_acting(&self) -> Vec<InDoubt> {
-        let acting = self.keys(|_, entry| entry.acts && entry.ordered.is_none());
+        let acting = self.acting();
         acting.iter().for_each(|key| self.cancel(key));
         acting.into_iter().map(|AttemptKey { run, node, .. }| InDoubt { run, node }).collect()
     }

@@ -67,3 +67,54 @@ fn read(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolResu
     })?;
     Ok(json!({"path": path, "text": text, "bytes": length, "digest": digest}))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+    use crate::tool::walk::{WalkOptions, walk};
+
+    #[test]
+    fn a_link_swapped_after_the_check_never_leads_into_a_data_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for folder in ["plain/sub", ".ostler/journal/sub"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for file in [
+            ".ostler/format",
+            ".ostler/lock",
+            ".ostler/journal/sub/in.txt",
+            "plain/format",
+            "plain/sub/in.txt",
+        ] {
+            fs::write(at(file), "x").unwrap();
+        }
+        let workspace = Workspace::open(&Arc::from(root.path())).unwrap();
+        let cancel = CancelFlag::default();
+        let read = |path: &Path| workspace.read(path, 9, "", &cancel);
+        let list = |path: &Path| {
+            walk(&workspace, path, &WalkOptions { hidden: false, glob: None, files_max: 9 }, &cancel)
+        };
+        for (leads_to, file, folder) in [
+            ("", "link/format", "link"),
+            ("/journal", "link/sub/in.txt", "link/sub"),
+            ("/journal", "link/sub/in.txt", "link"),
+        ] {
+            symlink("plain", at("link")).unwrap();
+            let (file, folder) = (workspace.relative(file).unwrap(), workspace.relative(folder).unwrap());
+            assert!(read(&file).is_ok() && !list(&folder).unwrap().is_empty());
+            fs::remove_file(at("link")).unwrap();
+            symlink(format!(".ostler{leads_to}"), at("link")).unwrap();
+            for failure in [read(&file).unwrap_err(), list(&folder).unwrap_err()] {
+                assert!(failure.message.contains("lies in a data folder"), "{}", failure.message);
+            }
+            // The link is swapped even after its target was resolved.
+            assert!(workspace.open_real(&folder).is_err());
+            fs::remove_file(at("link")).unwrap();
+        }
+    }
+}

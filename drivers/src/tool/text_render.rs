@@ -1,6 +1,6 @@
 //! `text.render`: fills in a template.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
@@ -30,7 +30,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             "text.render",
             "Render a template (minijinja) over values.",
             object(
-                &["template", "values"],
+                &["template"],
                 json!({
                     "template": {"type": "string"},
                     "values": {"type": "object", "additionalProperties": true},
@@ -80,12 +80,15 @@ impl Tool for TextRender {
     }
 }
 
+/// The values of a call without `values`: its template names none.
+static NO_VALUES: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+
 fn parts(params: &Map<String, Value>) -> Result<(&str, &Map<String, Value>), Failure> {
     let template = params.get("template").and_then(Value::as_str);
-    let values = params.get("values").and_then(Value::as_object);
-    template
-        .zip(values)
-        .ok_or_else(|| structural("parameters: expected a text as template, and a map as values"))
+    let values = params.get("values").map_or(Some(&*NO_VALUES), Value::as_object);
+    template.zip(values).ok_or_else(|| {
+        structural("parameters: expected a text as template, and a map as values, if there are any")
+    })
 }
 
 /// True if rendering takes microseconds.

@@ -49,11 +49,15 @@ pub(super) fn walk(
     let mut found = Vec::new();
     let mut seen = 0;
     let start = if folder == Path::new(".") { PathBuf::new() } else { folder.to_owned() };
+    // Beneath it, no link is followed.
+    let real = workspace.resolved(folder)?;
     let mut open = vec![(start.clone(), IgnoreRules::above(workspace, &start, cancel)?)];
     while let Some((folder, above)) = open.pop() {
         let rules = IgnoreRules::of(workspace, &folder, above, cancel)?;
         let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
-        let entries = workspace.folder(shown)?.entries().map_err(|error| workspace.refused(shown, error))?;
+        let opened = workspace.open_real(&real.join(beneath(&folder, &start)));
+        let opened = opened.map_err(|refusal| workspace.refusal(shown, refusal))?;
+        let entries = opened.entries().map_err(|error| workspace.refused(shown, error))?;
         for entry in entries {
             cancel.check()?;
             let entry = entry.map_err(|error| workspace.refused(shown, error))?;

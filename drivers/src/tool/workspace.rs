@@ -87,20 +87,32 @@ impl Workspace {
     }
 
     /// Opens a folder for writing, and makes what is missing of it. `real` has no links.
-    ///
+    pub(super) fn open_or_make(&self, real: &Path) -> Result<Dir, OpenRefusal> {
+        self.open_each(real, true)
+    }
+
+    /// Opens a folder that exists. `real` has no links.
+    pub(super) fn open_real(&self, real: &Path) -> Result<Dir, OpenRefusal> {
+        self.open_each(real, false)
+    }
+
     /// Each folder on the way is opened from the one before without following a link, and checked after it is open: a link or a
     /// folder that is swapped meanwhile leads nowhere else.
-    pub(super) fn open_or_make(&self, real: &Path) -> Result<Dir, OpenRefusal> {
+    fn open_each(&self, real: &Path, makes_missing: bool) -> Result<Dir, OpenRefusal> {
         let mut options = OpenOptions::new();
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
         options.read(true).custom_flags(flags.bits().cast_signed());
         let mut folder = self.dir.open_dir(".")?;
         for name in real.components().filter(|component| matches!(component, Component::Normal(_))) {
             let opened = match folder.open_with(name, &options) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => match folder.create_dir(name) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
-                    _ => folder.open_with(name, &options)?,
-                },
+                Err(error) if makes_missing && error.kind() == io::ErrorKind::NotFound => {
+                    match folder.create_dir(name) {
+                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                            return Err(error.into());
+                        }
+                        _ => folder.open_with(name, &options)?,
+                    }
+                }
                 opened => opened?,
             };
             folder = Dir::from_std_file(opened.into_std());
@@ -158,9 +170,16 @@ impl Workspace {
 
     /// Opens a regular file for reading. Does not block on a pipe.
     pub(super) fn file(&self, path: &Path) -> Result<File, Failure> {
+        let real = self.resolved(path)?;
+        let (Some(name), folder) = (real.file_name(), real.parent().unwrap_or(Path::new(""))) else {
+            return Err(self.irregular(path, "a folder"));
+        };
+        let folder = self.open_real(folder).map_err(|refusal| self.refusal(path, refusal))?;
         let mut options = OpenOptions::new();
-        options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        let file = self.dir.open_with(path, &options).map_err(|error| self.refused(path, error))?;
+        // Links were resolved above. A link here was created since, and its target is unchecked.
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let file = folder.open_with(name, &options).map_err(|error| self.refused(path, error))?;
         let metadata = file.metadata().map_err(|error| self.refused(path, error))?;
         self.regular(path, &metadata)?;
         Ok(file)
@@ -170,8 +189,11 @@ impl Workspace {
         if found.is_file() {
             return Ok(());
         }
-        let kind = if found.is_dir() { "a folder" } else { "no regular file" };
-        Err(structural(format!("{} in {} is {kind}", path.display(), self.root.display())))
+        Err(self.irregular(path, if found.is_dir() { "a folder" } else { "no regular file" }))
+    }
+
+    fn irregular(&self, path: &Path, kind: &str) -> Failure {
+        structural(format!("{} in {} is {kind}", path.display(), self.root.display()))
     }
 
     /// Reads a regular file of at most `limit` bytes; `advice` completes the error message.
@@ -197,8 +219,14 @@ impl Workspace {
         }
     }
 
+    /// Opens a folder. Its links are resolved before, and none is followed while it is opened.
     pub(super) fn folder(&self, path: &Path) -> Result<Dir, Failure> {
-        self.dir.open_dir(path).map_err(|error| self.refused(path, error))
+        self.open_real(&self.resolved(path)?).map_err(|refusal| self.refusal(path, refusal))
+    }
+
+    /// The path of an existing file or folder without links.
+    pub(super) fn resolved(&self, path: &Path) -> Result<PathBuf, Failure> {
+        self.dir.canonicalize(path).map_err(|error| self.refused(path, error))
     }
 
     /// Failure for a file system error.
@@ -216,7 +244,7 @@ impl Workspace {
     }
 }
 
-/// Reasons against opening a folder for writing.
+/// Reasons against opening a folder.
 #[derive(Debug)]
 pub(super) enum OpenRefusal {
     DataFolder,

@@ -106,6 +106,13 @@ async fn templates_and_queries_work_on_values() {
         expect![[r#"{"text":"Hi you"}"#]],
     )
     .await;
+    check("text.render", json!({"template": "Hi you"}), expect![[r#"{"text":"Hi you"}"#]]).await;
+    check(
+        "text.render",
+        json!({"template": "Hi {{ who }}"}),
+        expect!["structural: template, line 1: who does not exist"],
+    )
+    .await;
     check(
         "text.render",
         json!({"template": "{% if %}", "values": {}}),

@@ -145,7 +145,10 @@ fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (Stri
     let be = |what: String| (format!("must be {what}"), format!("give it {what}"));
     let size = |what: String| (format!("must have {what}"), format!("give it {what}"));
     match kind {
-        ValidationErrorKind::Type { kind: TypeKind::Single(wanted) } => must(word(*wanted).to_owned()),
+        ValidationErrorKind::Type { kind: TypeKind::Single(wanted) } => {
+            let (what, help) = must(word(*wanted).to_owned());
+            (what, requoted(error.instance(), *wanted).unwrap_or(help))
+        }
         ValidationErrorKind::Type { kind: TypeKind::Multiple(wanted) } => {
             let words: Vec<&str> = wanted.iter().map(word).collect();
             must(words.join(" or "))
@@ -185,6 +188,25 @@ fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (Stri
         ),
         _ => (excerpt(error.masked()), "see the parameter schema of the tool".to_owned()),
     }
+}
+
+/// Help for a value that only lacks quotes, or has some that it must not have. Does not repeat the value, which may be
+/// a secret.
+fn requoted(found: &Value, wanted: JsonType) -> Option<String> {
+    let help = match (found, wanted) {
+        (Value::Number(_) | Value::Bool(_), JsonType::String) => "write it in quotes",
+        (Value::String(text), JsonType::Integer | JsonType::Number | JsonType::Boolean) => {
+            let bare: Value = serde_json::from_str(text).ok()?;
+            let fits = match wanted {
+                JsonType::Integer => bare.is_i64() || bare.is_u64(),
+                JsonType::Number => bare.is_number(),
+                _ => bare.is_boolean(),
+            };
+            fits.then_some("remove the quotes")?
+        }
+        _ => return None,
+    };
+    Some(help.to_owned())
 }
 
 fn word(wanted: JsonType) -> &'static str {

@@ -15,11 +15,12 @@ use crate::cli::exit::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
-    /// Data folder: journal, artifacts, control.sock [default: .ostler]
-    #[arg(long, global = true, env = "OSTLER_DATA", hide_env_values = true, value_name = "DIR")]
+    /// Data folder: journal, artifacts, control.sock [default: .ostler] [env: OSTLER_DATA]
+    // The help names the variable itself: clap's text is gone where the variable is ignored.
+    #[arg(long, global = true, env = "OSTLER_DATA", hide_env = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Configuration file [default: ostler.toml in the data folder, else in the workspace]
-    #[arg(long, global = true, env = "OSTLER_CONFIG", hide_env_values = true, value_name = "FILE")]
+    /// Configuration file [default: ostler.toml in the data folder, else in the workspace] [env: OSTLER_CONFIG]
+    #[arg(long, global = true, env = "OSTLER_CONFIG", hide_env = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print JSON, one object per line
     #[arg(long, global = true)]

@@ -2,7 +2,11 @@
 
 pub(crate) mod typo;
 
+use std::ffi::OsStr;
+use std::io::{IsTerminal, stdout};
+
 use clap::builder::Resettable;
+use clap::error::ContextKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use ostler_server::wire::Decision;
 
@@ -13,6 +17,7 @@ use crate::cli::commands::{
     run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
+use crate::cli::output::screen::size_of_stdout;
 
 /// Run plans: graphs of work that are gated, journaled, and survive a kill
 ///
@@ -22,10 +27,10 @@ use crate::cli::exit::Failure;
 #[derive(Debug, Parser)]
 #[command(
     name = "ostler",
+    bin_name = "ostler",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
-    max_term_width = 100
+    disable_help_subcommand = true
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -259,16 +264,27 @@ enum Command {
     /// The pages contain the same text as this help. Store them in the folder man1 of a folder of $MANPATH.
     #[command(after_help = "Examples:\n  ostler man | man -l -\n  ostler man --out ~/.local/share/man/man1")]
     Man(man::ManArgs),
-    /// Explain a command, a code such as V04, or exit-codes, environment, runs
-    #[command(after_help = "Examples:\n  ostler help run\n  ostler help V04\n  ostler help exit-codes")]
+    /// Explain a command, a code such as V04, or a topic such as tools
+    #[command(
+        after_help = "Examples:\n  ostler help run\n  ostler help V04\n  ostler help tools\n  ostler help states"
+    )]
     Help(help::HelpArgs),
 }
 
 pub(crate) fn root_command() -> clap::Command {
     let command = hide_json_where_rejected(Cli::command());
     let template = help::template(&command);
-    command.help_template(template).after_long_help(help::after_all())
+    command.term_width(help_width()).help_template(template).after_long_help(help::after_all())
 }
+
+/// Width of help texts: that of the terminal, up to a limit. Elsewhere `COLUMNS` would break the lines of a text that
+/// programs read.
+fn help_width() -> usize {
+    let terminal = stdout().is_terminal().then(|| size_of_stdout().0);
+    terminal.map_or(HELP_COLUMNS_MAX, |columns| columns.min(HELP_COLUMNS_MAX))
+}
+
+const HELP_COLUMNS_MAX: usize = 100;
 
 /// Commands that reject `--json`.
 pub(crate) const TEXT_ONLY: [&str; 3] = ["completions", "man", "help"];
@@ -283,14 +299,33 @@ fn hide_json_where_rejected(command: clap::Command) -> clap::Command {
         .fold(command, |command, name| command.mut_subcommand(name, |it| it.arg(json.clone().hide(true))))
 }
 
+/// Parses the command line.
+///
+/// # Errors
+///
+/// Help, the version, or a usage error. Its usage line does not name the options whose values come from the
+/// environment, which clap takes for part of the command line.
+pub(crate) fn parse() -> Result<clap::ArgMatches, clap::Error> {
+    without_empty_variables(root_command()).try_get_matches().map_err(|error| {
+        if error.get(ContextKind::Usage).is_none() {
+            return error;
+        }
+        without_variables(root_command(), |_| true).try_get_matches().err().unwrap_or(error)
+    })
+}
+
 /// Ignores environment variables that are set to the empty string.
-pub(crate) fn without_empty_variables(mut command: clap::Command) -> clap::Command {
-    let empty = |argument: &&clap::Arg| {
-        argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty())
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    without_variables(command, |value| value.is_empty())
+}
+
+fn without_variables(mut command: clap::Command, ignores: impl Fn(&OsStr) -> bool) -> clap::Command {
+    let ignored = |argument: &&clap::Arg| {
+        argument.get_env().and_then(std::env::var_os).is_some_and(|value| ignores(&value))
     };
-    let empty: Vec<clap::Id> =
-        command.get_arguments().filter(empty).map(|argument| argument.get_id().clone()).collect();
-    for id in empty {
+    let ignored: Vec<clap::Id> =
+        command.get_arguments().filter(ignored).map(|argument| argument.get_id().clone()).collect();
+    for id in ignored {
         command = command.mut_arg(id, |argument| argument.env(Resettable::Reset));
     }
     command

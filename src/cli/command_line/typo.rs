@@ -88,6 +88,11 @@ fn suggest(mut error: clap::Error, words: &[String]) -> clap::Error {
     let mut before = words[..at].iter().skip(1).filter_map(|word| root.find_subcommand(word));
     let among = before.find(|before| kind == ContextKind::InvalidArg || before.has_subcommands());
     let place = among.map_or("", clap::Command::get_name);
+    if let Some(meaning) = value_with_dash(words, at, among).filter(|_| kind == ContextKind::InvalidArg) {
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(meaning)]));
+        return error;
+    }
     let meant = MEANINGS.iter().find(|(of, words, _)| *of == place && words.contains(&name.as_str()));
     if let Some((.., meaning)) = meant {
         error.remove(ContextKind::SuggestedSubcommand);
@@ -103,6 +108,16 @@ fn suggest(mut error: clap::Error, words: &[String]) -> clap::Error {
         }
     }
     error
+}
+
+/// Advice for a word that begins with a dash after an option that takes a value: clap advises `--`, which gives the
+/// word to an argument instead.
+fn value_with_dash(words: &[String], at: usize, command: Option<&clap::Command>) -> Option<String> {
+    let (word, option) = (words.get(at)?, words.get(at.checked_sub(1)?)?);
+    let name = option.strip_prefix("--")?;
+    let is_it = |argument: &&clap::Arg| argument.get_long() == Some(name);
+    let takes_value = command?.get_arguments().find(is_it)?.get_action().takes_values();
+    takes_value.then(|| format!("to pass '{word}' as the value of '{option}', use '{option}={word}'"))
 }
 
 #[cfg(test)]
@@ -131,6 +146,8 @@ mod tests {
             ("ostler chekc", "'check'"),
             ("ostler artifcat", "'artifact'"),
             ("ostler run --intnet 2 p.yaml", "'--intent'"),
+            ("ostler check p.yaml --param -1", "use '--param=-1'"),
+            ("ostler check -1", "use '-- -1'"),
         ] {
             let said = said(line);
             assert!(said.contains(suggested), "{line}: {said}");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::{path_segment, read_body};
 use crate::cli::session::{AccessMode, Session};
@@ -67,10 +68,13 @@ async fn print_artifact(
         }));
         return Ok(());
     }
-    if out.is_screen() && !content.ends_with(b"\n") {
-        content.push(b'\n');
+    if out.is_terminal() {
+        // A terminal obeys the control characters of a result; a pipe or a file gets its bytes.
+        let text = harmless_lines(&String::from_utf8_lossy(&content));
+        out.line(text.strip_suffix('\n').unwrap_or(&text));
+    } else {
+        out.raw(&content);
     }
-    out.raw(&content);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::{positive_integer, run_name};
 use crate::cli::exit::{Failure, code};
-use crate::cli::output::cells::fit;
+use crate::cli::output::cells::{fit, fit_name, padded};
 use crate::cli::output::hints::with_location;
 use crate::cli::output::live::View;
 use crate::cli::output::terminal::{Out, status_line};
@@ -55,6 +55,9 @@ impl Table {
     }
 }
 
+/// Cells of the column of nodes.
+const NODE_COLUMNS: usize = 20;
+
 impl View for Table {
     fn record(&mut self, line: &EventLine, out: &mut Out) {
         self.add_nodes(&line.body["plan"]["nodes"]);
@@ -91,10 +94,11 @@ impl View for Table {
             }
         };
         let text = format!(
-            "{:>6}  {}  {:<24}  {node:<20}  {}",
+            "{:>6}  {}  {:<24}  {}  {}",
             line.seq,
             clock_time(line.at_ms),
             line.kind,
+            padded(&fit_name(node, out.name_width(NODE_COLUMNS)), NODE_COLUMNS),
             fit(&detail, 200)
         );
         out.line(text.trim_end());

@@ -11,7 +11,7 @@ use crate::cli::arguments::values::{node_name, positive_integer, run_name};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::hints;
-use crate::cli::output::printed::{left_out, output_lines};
+use crate::cli::output::printed::{OUTPUT_NAME_MAX, left_out, output_lines};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::output_reader::OutputReader;
@@ -93,7 +93,8 @@ async fn print_connected(
         } else if args.node.is_some() {
             print_bare(&row, out);
         } else {
-            output_lines(&row).iter().for_each(|line| out.line(line));
+            let name_max = out.name_width(OUTPUT_NAME_MAX);
+            output_lines(&row, name_max).iter().for_each(|line| out.line(line));
         }
         if out.is_closed() {
             break;

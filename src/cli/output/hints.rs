@@ -30,6 +30,12 @@ pub(crate) fn remember_location(matches: &ArgMatches) {
     let _ = LOCATION.set(options.collect());
 }
 
+/// Returns whether this command line names the data folder with `--data`; else the environment does, or nothing.
+pub(crate) fn has_data_option() -> bool {
+    // The options are in the order of `LOCATION_OPTIONS`.
+    location().starts_with(" --data")
+}
+
 fn location() -> &'static str {
     LOCATION.get().map_or("", String::as_str)
 }

@@ -129,6 +129,7 @@ impl Column {
         self
     }
 
+    /// Cuts longer cells, except in a pipe.
     pub(crate) const fn at_most(mut self, cells: usize) -> Column {
         self.max_width = cells;
         self
@@ -217,8 +218,11 @@ pub(crate) struct Table<const N: usize> {
 }
 
 impl<const N: usize> Table<N> {
-    /// Computes the layout for these rows in `room` cells.
-    pub(crate) fn new(columns: [Column; N], rows: &[[Cell; N]], room: usize) -> Table<N> {
+    /// Computes the layout for these rows in `room` cells; `usize::MAX`: a pipe, whose reader needs whole names.
+    pub(crate) fn new(mut columns: [Column; N], rows: &[[Cell; N]], room: usize) -> Table<N> {
+        if room == usize::MAX {
+            columns.iter_mut().for_each(|column| column.max_width = usize::MAX);
+        }
         let extents = |short_ids: bool| -> Vec<Extent> {
             let cells = |at: usize| rows.iter().map(move |row| &row[at]);
             columns.iter().enumerate().map(|(at, column)| column.extent(cells(at), short_ids)).collect()
@@ -327,6 +331,13 @@ pub(crate) mod tests {
             [table.head(), table.row(&rows[0], &Out::new())]
         };
         for (room, expected) in [
+            (
+                usize::MAX,
+                [
+                    "RUN            NAME                 SAYS   MANY",
+                    "01a20110-8ae5  render-chapter-0017  so        7",
+                ],
+            ),
             (40, ["RUN            NAME          SAYS   MANY", "01a20110-8ae5  render…-0017  so        7"]),
             (39, ["RUN   NAME          SAYS   MANY", "8ae5  render…-0017  so        7"]),
             (30, ["RUN   NAME          SAYS  MANY", "8ae5  render…-0017  so       7"]),

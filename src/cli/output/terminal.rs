@@ -93,6 +93,11 @@ impl Out {
         RenderStyle { colour: self.colour, width: self.terminal.then(|| text_width(self.size().0)) }
     }
 
+    /// Width at which to cut a name: at most `most` on a terminal, where columns stay aligned; a pipe gets whole names.
+    pub(crate) fn name_width(&self, most: usize) -> usize {
+        if self.terminal { most } else { usize::MAX }
+    }
+
     /// Line width: that of the terminal, else unlimited.
     pub(crate) fn columns(&self) -> usize {
         if self.terminal { self.size().0 } else { usize::MAX }

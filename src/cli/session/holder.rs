@@ -1,11 +1,13 @@
 //! The process that holds a data folder: this one, or another that listens at `control.sock`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use ostler::{InDoubt, Ostler};
+use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::HumanDuration;
 use ostler_server::wire::Health;
 use ostler_server::{ChildPrograms, ControlSocket, router, socket_path};
@@ -46,6 +48,31 @@ pub(crate) async fn shut_down(os: Ostler, listener: Option<Listener>) {
         let _ = listener.socket.close(); // a socket file that remains refuses connections and is replaced
         listener.socket.finish().await;
     }
+}
+
+/// Nodes that the announcement of the end names.
+const WAITED_FOR_SHOWN_MAX: usize = 3;
+
+/// Line that announces the end of this process: what it waits for, for how long, and what a second ^C does.
+pub(crate) fn stopping_text(acting: &BTreeSet<NodeId>, wait: Duration) -> String {
+    let mut names: Vec<String> = acting.iter().take(WAITED_FOR_SHOWN_MAX).map(ToString::to_string).collect();
+    let rest = acting.len() - names.len();
+    if rest > 0 {
+        names.push(format!("{rest} more"));
+    }
+    let Some(last) = names.pop() else {
+        return "stopping: no attempt changes the world, so none is waited for; ^C again ends this process at once"
+            .to_owned();
+    };
+    let (nodes, change, them) = match names.is_empty() {
+        true => (last, "changes", "it"),
+        false => (format!("{} and {last}", names.join(", ")), "change", "them"),
+    };
+    let wait = duration_exact(HumanDuration::Millis(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)));
+    format!(
+        "stopping: waits at most {wait} for {nodes}, which {change} the world; ^C again kills {them} at once and leaves \
+         {them} in doubt"
+    )
 }
 
 /// Reports attempts that were killed when the shutdown timeout expired.
@@ -131,4 +158,35 @@ pub(crate) async fn connect(data: &Path) -> Option<(Client, Health)> {
 
 pub(crate) async fn is_shutting_down(data: &Path) -> bool {
     connect(data).await.is_some_and(|(_, health)| health.leaving_within_ms.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_announcement_of_the_end_names_what_is_waited_for_and_for_how_long() {
+        for (nodes, wait_s, expected) in [
+            (
+                &[][..],
+                30,
+                "stopping: no attempt changes the world, so none is waited for; ^C again ends this process at once",
+            ),
+            (
+                &["act"],
+                30,
+                "stopping: waits at most 30s for act, which changes the world; ^C again kills it at once and leaves it in \
+                 doubt",
+            ),
+            (
+                &["a", "b", "c", "d", "e"],
+                120,
+                "stopping: waits at most 2m for a, b, c and 2 more, which change the world; ^C again kills them at once and \
+                 leaves them in doubt",
+            ),
+        ] {
+            let acting = nodes.iter().map(|name| NodeId::from(*name)).collect();
+            assert_eq!(stopping_text(&acting, Duration::from_secs(wait_s)), expected);
+        }
+    }
 }

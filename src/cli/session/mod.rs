@@ -231,6 +231,12 @@ impl Session {
         interrupted.map_or(Ok(()), |code| Err(Failure::silent(code)))
     }
 
+    /// Returns the line that announces the end of this process; `None`: another process executes the runs.
+    pub(crate) fn stopping_text(&self) -> Option<String> {
+        let system = self.held.as_ref()?.os.system();
+        Some(holder::stopping_text(&system.acting_nodes(), system.drain()))
+    }
+
     pub(crate) fn programs(&self) -> Option<&DataFolder> {
         self.held.as_ref()?.os.programs()
     }

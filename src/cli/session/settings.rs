@@ -11,8 +11,8 @@ use ostler_store::Store;
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;
 use crate::cli::output::cells::harmless_line;
-use crate::cli::output::findings;
 use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::{findings, hints};
 use crate::cli::session::open_errors::open_failure;
 
 /// Loads the configuration and returns the data folder; `None`: in memory.
@@ -24,16 +24,32 @@ pub(crate) fn load_settings(
     let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
     // The configuration may be in a data folder that cannot be read.
     data_folder_exists(&data)?;
-    let config = match Config::find(globals.config.as_deref(), &data, workspace) {
-        Some(path) => Config::read_for(&path, &tools()).map_err(|error| refused(error, globals))?,
+    let found = Config::find(globals.config.as_deref(), &data, workspace);
+    let config = match &found {
+        Some(path) => Config::read_for(path, &tools()).map_err(|error| refused(error, globals))?,
         None => Config::default(),
     };
     let data = match (named, &config.store.url) {
         (None, Some(StoreUrl::File(path))) => Some(path.clone()),
         (None, Some(StoreUrl::Memory)) => None,
-        _ => Some(data),
+        (Some(named), Some(StoreUrl::Memory)) => {
+            return Err(contradiction(&named, &found.unwrap_or_default()));
+        }
+        (Some(_), Some(StoreUrl::File(_)) | None) | (None, None) => Some(data),
     };
     Ok((config, data))
+}
+
+/// Failure for a data folder that is named although the configuration keeps the data in memory.
+fn contradiction(data: &Path, config: &Path) -> Failure {
+    let (given, omit) = match hints::has_data_option() {
+        true => (hints::option("data", data), "omit --data"),
+        false => (format!("OSTLER_DATA={}", data.display()), "unset OSTLER_DATA"),
+    };
+    Failure::invalid(format!(
+        "{given} contradicts url = \"memory:\" in [store] of {}, which keeps nothing; {omit}, or remove the url",
+        config.display()
+    ))
 }
 
 /// Names of all built-in tools, including those that a configuration can disable.

@@ -113,8 +113,8 @@ async fn hang_up_received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Returns whether the parent process had SIGHUP ignored. Without `/proc` response: status unknown, and the setting
-/// stays.
+/// Returns whether this process started with SIGHUP ignored, as under `nohup`. If `/proc` is not mounted, that is
+/// unknown; the signal then keeps the effect it had, so that a `nohup` is never undone.
 fn outlives_terminal() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return true };
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

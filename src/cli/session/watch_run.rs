@@ -73,7 +73,9 @@ pub(crate) async fn report_interrupt(session: Session, signals: &Signals, run: &
     } else {
         let resume = hints::resume(run);
         signals.kill_on_exit(session.programs());
-        status_line("stopping: attempts that change the world run to their end; ^C again kills them at once");
+        if let Some(stopping) = session.stopping_text() {
+            status_line(stopping);
+        }
         signals.set_exit_message(format!("stopped at once, state is kept: `{resume}` continues"));
         session.stop().await;
         status_line(format!("stopped, state is kept: `{resume}` continues"));
@@ -127,6 +129,9 @@ pub(crate) async fn watch_one(
     if !matches!(followed, Ok(Ok(()))) && prompt.as_ref().is_some_and(ApprovalPrompt::is_prompting) {
         // The next message starts a new line.
         status_line("");
+    }
+    if followed.is_err() {
+        view.leave_state(out);
     }
     view.end(out);
     match followed {

@@ -39,7 +39,10 @@ impl<'a> TemplateChecker<'a> {
                 })?
             }
             (Kind::Tool, Some(RENDER_TOOL)) => {
-                let values = literal(node, "values").filter(|values| values.is_object())?;
+                let none = Value::Object(serde_json::Map::new());
+                let is_referred = node.param_refs.contains_key("values");
+                let values = literal(node, "values").or((!is_referred).then_some(&none));
+                let values = values.filter(|values| values.is_object())?;
                 let missing_in_values = |path: &str| missing_in_values(values, path);
                 let missing =
                     self.first_unreachable(template, "add it to params.values", &missing_in_values)?;
@@ -245,6 +248,10 @@ mod tests {
         ] {
             check_template(told, "r", render(template));
         }
+        let without_values =
+            |template: &str| json!([{"id": "r", "tool": "text.render", "params": {"template": template}}]);
+        check_template(None, "r", without_values("no tag"));
+        check_template(Some("line 1: who"), "r", without_values("{{ who }}"));
         // Values from references may have the path, and another tool's `template` need not be a template.
         let params = json!({"template": "{{ x }}"});
         let values = json!({"values": {"from": "a", "path": "v"}});

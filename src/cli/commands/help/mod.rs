@@ -1,6 +1,7 @@
 //! `ostler help`, and the texts that help and manual pages share.
 
 mod error_pages;
+mod topics;
 
 use std::fmt::Write;
 
@@ -8,6 +9,7 @@ use clap::builder::Styles;
 use clap::{Args, Command};
 
 use crate::cli::arguments::Globals;
+use crate::cli::commands::help::topics::TOPICS;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, record_write_result};
 
@@ -39,14 +41,6 @@ they match one run only), or by @last, the newest run. `ostler ps` lists all run
 A node is named as the plan names it. A result is named RUN/NODE, such as @last/report.
 ";
 
-type Topic = (&'static str, fn() -> String);
-
-const TOPICS: [Topic; 3] = [
-    ("exit-codes", || listing(&EXIT_CODES)),
-    ("environment", || listing(&ENVIRONMENT)),
-    ("runs", || RUNS.to_owned()),
-];
-
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["check", "run", "resume", "checkpoint", "interject", "cancel"]),
     ("Inspect", &["ps", "show", "logs", "events", "artifact"]),
@@ -62,7 +56,7 @@ const OTHERS: &str = "More";
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
     /// A command, a code of a fault, advice or denied call such as V04, or one of the topics exit-codes,
-    /// environment and runs
+    /// environment, runs, states, tools, reliability and oversight
     #[arg(value_name = "COMMAND|CODE|TOPIC")]
     asked: Vec<String>,
 }
@@ -276,11 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn no_line_of_a_topic_is_too_long() {
-        for (name, text) in TOPICS {
-            let text = text();
-            assert!(text.ends_with('\n'));
-            assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}: {text}");
+    fn the_help_of_help_names_every_topic() {
+        let root = root_command();
+        let help = root.find_subcommand("help").unwrap();
+        let argument = help.get_positionals().next().unwrap().get_help().unwrap().to_string();
+        for (topic, _) in TOPICS {
+            assert!(argument.contains(topic), "{topic}: {argument}");
         }
     }
 }

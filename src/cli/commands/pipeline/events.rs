@@ -86,7 +86,8 @@ fn print_event(line: &[u8], globals: &Globals, out: &mut Out) -> Result<(), Fail
         return Ok(());
     }
     let data = fit(&line.data.to_string(), DATA_MAX);
-    let (stage, kind) = (fit_name(&line.stage, NAME_MAX), fit_name(&line.kind, NAME_MAX));
+    let name_max = out.name_width(NAME_MAX);
+    let (stage, kind) = (fit_name(&line.stage, name_max), fit_name(&line.kind, name_max));
     out.line(
         format!("{:>6}  {}  {stage:<12}  {kind:<20}  {data}", line.seq, clock_time(line.at_ms)).trim_end(),
     );

@@ -118,6 +118,10 @@ mod tests {
         for (columns, row) in [
             (
                 usize::MAX,
+                "auditor                               a-client-with-a-name-that-is-quite-long      100  quarantined  1",
+            ),
+            (
+                200,
                 "auditor                               a-client-with-a-…t-is-quite-long      100  quarantined  1",
             ),
             (80, "auditor                               a-clien…e-long      100  quarantined  1"),

@@ -10,6 +10,8 @@ pub(crate) mod plain;
 mod snapshots;
 mod waves;
 
+pub(crate) use model::DisplayState;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use ostler_server::wire::{ClientRow, EventLine, OutputRow};
 use crate::cli::output::cells::fit;
 use crate::cli::output::credits::deposit;
 use crate::cli::output::live::model::RunModel;
-use crate::cli::output::printed::output_lines;
+use crate::cli::output::printed::{OUTPUT_NAME_MAX, output_lines};
 use crate::cli::output::screen;
 use crate::cli::output::terminal::{Out, Style};
 use crate::cli::output::units::now_ms;
@@ -58,6 +60,9 @@ pub(crate) trait View {
     fn status_lines(&mut self, _out: &Out) -> Vec<String> {
         Vec::new()
     }
+
+    /// Leaves the last state of the run on the screen: an interrupted run prints no report.
+    fn leave_state(&mut self, _out: &Out) {}
 
     fn end(&mut self, _out: &mut Out) {}
 
@@ -108,7 +113,7 @@ impl View for Live {
     }
 
     fn output(&mut self, row: &OutputRow, _out: &mut Out) {
-        self.printed.extend(output_lines(row));
+        self.printed.extend(output_lines(row, OUTPUT_NAME_MAX));
         let over = self.printed.len().saturating_sub(OUTPUT_ROWS);
         self.printed.drain(..over);
     }
@@ -148,6 +153,15 @@ impl View for Live {
     fn status_lines(&mut self, out: &Out) -> Vec<String> {
         let (columns, rows) = out.size();
         self.tree(out, columns, rows.saturating_sub(ROWS_OF_PROMPT))
+    }
+
+    fn leave_state(&mut self, out: &Out) {
+        // A prompt stands below a tree that is on the screen already.
+        if !self.ended && !self.paused && !self.model.nodes().is_empty() {
+            let (columns, rows) = out.size();
+            // The cursor and the line that follows need the last rows.
+            screen::leave(&self.tree(out, columns, rows.saturating_sub(ROWS_OF_PROMPT)));
+        }
     }
 
     fn end(&mut self, _out: &mut Out) {

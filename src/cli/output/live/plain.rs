@@ -6,7 +6,7 @@ use crate::cli::output::cells::{fit, fit_name, harmless_line, padded, width};
 use crate::cli::output::labels::short_id;
 use crate::cli::output::live::View;
 use crate::cli::output::live::model::{DisplayState, NodeModel, RunModel, text};
-use crate::cli::output::printed::output_lines;
+use crate::cli::output::printed::{OUTPUT_NAME_MAX, output_lines};
 use crate::cli::output::terminal::{Out, style_of};
 use crate::cli::output::units::{clock_time, elapsed, now_ms, plural};
 use crate::cli::output::{credits, labels};
@@ -46,7 +46,7 @@ impl View for Plain {
     }
 
     fn output(&mut self, row: &OutputRow, out: &mut Out) {
-        for line in output_lines(row) {
+        for line in output_lines(row, out.name_width(OUTPUT_NAME_MAX)) {
             out.line(format!("{}{} {line}", self.label, clock_time(row.chunk.at_ms)));
         }
     }
@@ -85,13 +85,14 @@ impl Plain {
 
     fn record_text(&mut self, line: &EventLine, out: &Out) -> Option<String> {
         let (time, was_parked) = (clock_time(line.at_ms), self.model.parked);
+        let name_max = out.name_width(NAME_MAX);
         if let Some(node) = self.model.record(line) {
-            self.name_columns = self.name_columns.max(width(&node.name)).min(NAME_MAX);
+            self.name_columns = self.name_columns.max(width(&node.name)).min(name_max);
             return node_text(node, self.name_columns, out).map(|text| format!("{time} {text}"));
         }
         if matches!(line.kind.as_str(), "run_opened" | "plan_version") {
             let name_columns = self.model.nodes().iter().map(|node| width(&node.name));
-            self.name_columns = name_columns.max().unwrap_or(0).min(NAME_MAX);
+            self.name_columns = name_columns.max().unwrap_or(0).min(name_max);
         }
         match line.kind.as_str() {
             "run_opened" => {
@@ -143,7 +144,8 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
     };
     let parts: Vec<String> = [took, again, detail].into_iter().filter(|part| !part.is_empty()).collect();
     let word = out.styled(style_of(state), &padded(word, 9));
-    let text = format!("{}  {word} {}", padded(&node.name, name_columns), parts.join("  "));
+    let text =
+        format!("{}  {word} {}", padded(&fit_name(&node.name, name_columns), name_columns), parts.join("  "));
     Some(text.trim_end().to_owned())
 }
 

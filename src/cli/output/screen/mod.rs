@@ -246,6 +246,14 @@ pub(crate) fn close() {
     screen.closed = true;
 }
 
+/// Like [`close`], and leaves these lines above the cursor.
+pub(crate) fn leave(lines: &[String]) {
+    close();
+    if !in_background() {
+        write(&lines.iter().map(|line| format!("{line}\r\n")).collect::<String>());
+    }
+}
+
 pub(crate) fn open() {
     screen().closed = false;
 }

@@ -40,6 +40,8 @@ pub(crate) struct Page<'a> {
     out: &'a Out,
     columns: usize,
     rows: usize,
+    /// A terminal, where a long name is cut; in a pipe, its reader needs the whole.
+    cuts_names: bool,
 }
 
 impl<'a> Page<'a> {
@@ -47,9 +49,10 @@ impl<'a> Page<'a> {
     pub(crate) fn of(out: &'a Out) -> Page<'a> {
         if out.is_terminal() {
             let (columns, rows) = out.size();
-            Page { out, columns: columns.max(PLAN_MIN), rows: (rows.max(1) - 1).clamp(ROWS_MIN, ROWS_MAX) }
+            let rows = (rows.max(1) - 1).clamp(ROWS_MIN, ROWS_MAX);
+            Page { out, columns: columns.max(PLAN_MIN), rows, cuts_names: true }
         } else {
-            Page { out, columns: COLUMNS_ELSE, rows: ROWS_MAX }
+            Page { out, columns: COLUMNS_ELSE, rows: ROWS_MAX, cuts_names: false }
         }
     }
 
@@ -140,8 +143,15 @@ pub(crate) fn header_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
+/// Cells of a node's line beside its name and its detail.
+const BESIDE_NAME: usize = 2 + 2 + 9 + 1 + 9;
+
+const NAME_MIN: usize = 8;
+
 pub(crate) fn node_lines(page: &Page<'_>, graph: &GraphView) -> Vec<String> {
-    let names = graph.nodes.iter().map(|node| width(&node.id)).max().unwrap_or(0).min(NAME_MAX);
+    let longest = graph.nodes.iter().map(|node| width(&node.id)).max().unwrap_or(0);
+    let most = page.columns.saturating_sub(BESIDE_NAME).clamp(NAME_MIN, NAME_MAX);
+    let names = if page.cuts_names { longest.min(most) } else { longest };
     graph.nodes.iter().map(|node| node_line(page, node, names)).collect()
 }
 
@@ -159,7 +169,7 @@ fn node_line(page: &Page<'_>, node: &GraphNode, names: usize) -> String {
     };
     let paint = if node.interrupted { Style::Warning } else { style_of(&node.state) };
     let state = page.out.styled(paint, &padded(word, 9));
-    let name = padded(&node.id, names);
+    let name = padded(&fit_name(&node.id, names), names);
     let before = 2 + width(&name) + 2 + width(word).max(9) + 1 + width(&took).max(9) + 2;
     let detail = fit(&detail, page.columns.saturating_sub(before));
     format!("  {name}  {state} {took:>9}  {detail}").trim_end().to_owned()

@@ -120,7 +120,7 @@ fn page_of(summary: &Summary, nodes_shown: bool) -> Vec<String> {
     };
     let outputs: Vec<Output> = summary.outputs.keys().take(OUTPUTS_MAX).map(output).collect();
     let out = Out::new();
-    let page = Page { out: &out, columns: 80, rows: ROWS_MIN };
+    let page = Page { out: &out, columns: 80, rows: ROWS_MIN, cuts_names: true };
     let graph = graph(summary);
     let lines = layout(&page, summary, None, (!nodes_shown).then_some(&graph), &outputs, true);
     let rows: usize = lines.iter().map(|line| page.rows_of(line)).sum();
@@ -251,7 +251,11 @@ fn work_that_takes_no_time_that_is_measured_has_no_parallelism() {
         (0, 12, 0, 0.0, "makespan       12 ms  critical path -  parallelism -"),
     ] {
         let summary = Summary { dispatches, makespan_ms, critical_path_ms, parallelism, ..base.clone() };
-        let lines = figure_lines(&Page { out: &Out::new(), columns: 80, rows: ROWS_MIN }, &summary, true);
+        let lines = figure_lines(
+            &Page { out: &Out::new(), columns: 80, rows: ROWS_MIN, cuts_names: true },
+            &summary,
+            true,
+        );
         assert!(lines.iter().any(|line| line.trim() == told), "{lines:#?}");
     }
 }
@@ -271,7 +275,11 @@ fn figures_fit_a_narrow_terminal() {
         ((0..400).collect(), 400, 24, "rounds         0, 1, …"),
     ] {
         let summary = Summary { rounds, dispatches, ..summary(&[("executed", 3)]) };
-        let lines = figure_lines(&Page { out: &Out::new(), columns, rows: ROWS_MIN }, &summary, true);
+        let lines = figure_lines(
+            &Page { out: &Out::new(), columns, rows: ROWS_MIN, cuts_names: true },
+            &summary,
+            true,
+        );
         assert!(lines.iter().any(|line| line.trim() == told), "{columns}: {lines:#?}");
         assert!(lines.iter().all(|line| width(line) <= columns), "{columns}: {lines:#?}");
     }
@@ -281,7 +289,7 @@ fn figures_fit_a_narrow_terminal() {
 fn what_a_run_waits_behind_is_told_with_its_command() {
     let summary = Summary { blocked_by: Some(RUN.to_owned()), ..summary(&[("executed", 1)]) };
     for columns in [40, 80] {
-        let page = Page { out: &Out::new(), columns, rows: ROWS_MIN };
+        let page = Page { out: &Out::new(), columns, rows: ROWS_MIN, cuts_names: true };
         let lines = waiting_lines(&page, &summary, None, usize::MAX);
         assert!(lines[0].ends_with("waits for a person: ostler show 1a2b3c4d5e6f"), "{columns}: {lines:?}");
     }
@@ -300,4 +308,50 @@ fn any_plan_fits_a_screen() {
             }
         }
     }
+}
+
+#[test]
+fn a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe() {
+    let node = |id: &str, state: &str| GraphNode {
+        id: id.to_owned(),
+        kind: "tool".to_owned(),
+        uses: None,
+        level: 0,
+        state: state.to_owned(),
+        reason: None,
+        since_ms: 0,
+        attempts: 1,
+        interrupted: false,
+        busy_ms: Some(7),
+        failure: (state == "failed").then(|| "not done within 500 ms".to_owned()),
+        artifact: None,
+        bytes: None,
+    };
+    let graph = GraphView {
+        run: RUN.to_owned(),
+        plan: "p".to_owned(),
+        version: 1,
+        nodes: vec![node("a", "executed"), node("render-the-chapters-of-the-second-volume-0017", "failed")],
+        edges: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let out = Out::new();
+    let lines = |columns, cuts_names| {
+        let page = Page { out: &out, columns, rows: ROWS_MIN, cuts_names };
+        let lines = super::node_lines(&page, &graph);
+        lines.iter().for_each(|line| assert!(width(line) <= columns, "{line}"));
+        lines.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join("\n")
+    };
+    expect![[r#"
+          a                             executed       7 ms
+          render-the-cha…d-volume-0017  failed         7 ms  not done within 500 ms"#]]
+    .assert_eq(&lines(80, true));
+    expect![[r#"
+          a                  executed       7 ms
+          render-t…ume-0017  failed         7 ms"#]]
+    .assert_eq(&lines(40, true));
+    expect![[r#"
+          a                                              executed       7 ms
+          render-the-chapters-of-the-second-volume-0017  failed         7 ms  not done within 500 ms"#]]
+    .assert_eq(&lines(160, false));
 }
