@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{Answer, Approval, ApprovalId, ApprovalPage, System};
 use ostler_kernel::id::{Digest, RunId};
+use ostler_kernel::plan::Kind;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
 use crate::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, TestView, UnreadableRun, word,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, StepView, TestView, UnreadableRun, word,
 };
 
 /// Questions on one page.
@@ -151,6 +152,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         params: Value::Object(shown.params),
         workspace,
         tests: tests.collect(),
+        steps: value.as_ref().map(|value| steps(system, &shown.kind, value)).unwrap_or_default(),
         result: value,
         result_bytes,
         refusal,
@@ -161,4 +163,33 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         blocks: holds_up.iter().map(ToString::to_string).collect(),
         id: id.to_string(),
     }
+}
+
+/// The steps or calls that a model asks for in a goal run.
+fn steps(system: &System, kind: &Kind, result: &Value) -> Vec<StepView> {
+    if *kind != Kind::Model {
+        return Vec::new();
+    }
+    let written = result["steps"].as_array().or_else(|| result["calls"].as_array());
+    written.into_iter().flatten().filter_map(|step| self::step(system, step)).collect()
+}
+
+fn step(system: &System, step: &Value) -> Option<StepView> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let tool = text(&step["tool"])?;
+    let mut params = step["params"].as_object().cloned().unwrap_or_default();
+    params.retain(|_, value| !value.is_null());
+    let refs = step["refs"].as_array().into_iter().flatten().map(|reference| {
+        let part = |name: &str| reference[name].as_str().unwrap_or_default();
+        format!("{} from {}.{}", part("param"), part("from"), part("path"))
+    });
+    Some(StepView {
+        id: text(&step["id"]),
+        impact: system.class_of(&tool, &params).impact,
+        tool,
+        refs: refs.collect(),
+        after: step["after"].as_array().into_iter().flatten().filter_map(text).collect(),
+        params: Value::Object(params),
+        why: text(&step["why"]),
+    })
 }

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics::Recorder;
-use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::gate::{CallClass, GatePolicy};
 use ostler_kernel::id::{AgentId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, Tool};
 use ostler_kernel::run::Planner;
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
+use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
@@ -137,6 +138,11 @@ impl System {
     /// True if a tool has this name, whether or not a scope allows it.
     pub fn has_tool(&self, name: &str) -> bool {
         self.services.gatekeeper.toolbox.version(name).is_some()
+    }
+
+    /// Class of a call with these parameters; absent ones count as the worst. The worst of all for an unknown tool.
+    pub fn class_of(&self, tool: &str, params: &Map<String, Value>) -> CallClass {
+        self.services.gatekeeper.toolbox.class(tool, params)
     }
 
     /// Normalises and validates a plan with the settings of the system. A large plan takes long, so validation runs on

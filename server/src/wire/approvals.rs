@@ -60,6 +60,9 @@ pub struct ApprovalView {
     /// The result to publish; absent if it is larger than requested, or unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
+    /// Steps that a model asks for, if the result is a plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepView>,
     /// Bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
@@ -77,6 +80,29 @@ pub struct ApprovalView {
     /// Nodes that cannot start before the answer; the first hundred.
     #[serde(rename = "holds_up")]
     pub blocks: Vec<String>,
+}
+
+/// A step of a model's plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepView {
+    /// Id of the step; absent for a call of a turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// The parameters that are known.
+    pub params: Value,
+    /// Parameters from results, as `PARAM from STEP.PATH`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<String>,
+    /// Steps that must have ended before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// 0 observe, 1 operate, 2 control: the worst that the call may do.
+    pub impact: u8,
+    /// The model's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A test of a contract.

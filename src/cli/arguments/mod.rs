@@ -9,6 +9,7 @@ pub(crate) mod watch;
 use std::path::PathBuf;
 
 use clap::Args;
+use ostler_drivers::model::ModelConfig;
 
 use crate::cli::exit::Failure;
 
@@ -25,6 +26,16 @@ pub(crate) struct Globals {
     /// Print JSON, one object per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// A model for this command only.
+    #[arg(skip)]
+    pub(crate) extra_model: Option<ExtraModel>,
+}
+
+/// A model beside those of the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct ExtraModel {
+    pub(crate) name: String,
+    pub(crate) config: ModelConfig,
 }
 
 impl Globals {

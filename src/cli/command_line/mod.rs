@@ -12,9 +12,9 @@ use ostler_server::wire::Decision;
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
-    agents, approvals, approve, artifact, cancel, check, checkpoint, client, complete, completions, credit,
-    doctor, evaluate, events, gc, help, interject, logs, man, market, pipeline, ps, release, resolve, resume,
-    run, show, simulate, skip, spawn, top,
+    agents, approvals, approve, artifact, ask, cancel, check, checkpoint, client, complete, completions,
+    credit, doctor, evaluate, events, gc, help, interject, logs, man, market, models, pipeline, ps, release,
+    resolve, resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -57,6 +57,19 @@ enum Command {
         after_help = "Examples:\n  ostler check plan.yaml\n  ostler check plan.yaml --param version=1.2.0"
     )]
     Check(check::CheckArgs),
+    /// Reach a goal: models write the plan, judge results, and answer
+    ///
+    /// The goal becomes a run. A model writes its steps, which are shown first and start after your yes;
+    /// each is a call of a tool that passes the gate. Models judge results and ask for more steps, as the
+    /// mode says, and the answer names the results on which it rests. If this command stops, `ostler
+    /// resume` continues the run without asking a model twice for an answer that is recorded.
+    #[command(
+        after_help = "Examples:\n  ostler ask 'which files under docs mention the journal?'\n  ostler ask 'summarise README.md' --mode react --yes\n  ostler ask 'check the links in docs' --plan-only\n  ostler ask 'count the words' --model scripted:examples/models/demo.yaml --yes"
+    )]
+    Ask(ask::AskArgs),
+    /// List the configured models
+    #[command(after_help = "Examples:\n  ostler models\n  ostler models --json")]
+    Models(models::ModelsArgs),
     /// Resume a run, or all open runs
     ///
     /// Completed nodes are not repeated. An interrupted attempt is repeated if that is harmless, or sent
@@ -336,6 +349,8 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
     match command {
         Command::Run(args) => run::run(&globals, args).await,
         Command::Check(args) => check::check(&globals, args),
+        Command::Ask(args) => ask::ask(&globals, args).await,
+        Command::Models(args) => models::models(&globals, &args),
         Command::Resume(args) => resume::resume(&globals, args).await,
         Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,

@@ -23,7 +23,7 @@ const MEANINGS: [(&str, &[&str], &str); 15] = [
         &["validate", "lint", "verify", "plan", "dry-run", "test"],
         "`ostler check PLAN` judges a plan without running it",
     ),
-    ("", &["ask", "start", "exec", "execute", "submit", "apply", "up"], "`ostler run PLAN` runs a plan"),
+    ("", &["start", "exec", "execute", "submit", "apply", "up"], "`ostler run PLAN` runs a plan"),
     (
         "",
         &["stop", "kill", "abort", "rm", "down"],

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{EventLine, RunRef};
+use ostler_server::wire::RunRef;
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::commands::change_node::{post, stop_node};
 use crate::cli::exit::{Failure, code};
-use crate::cli::output::live::View;
+use crate::cli::output::live::NoView;
 use crate::cli::output::summary;
 use crate::cli::output::summary::Page;
 use crate::cli::output::terminal::Out;
@@ -44,7 +44,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
         Err(refused) => return session.stop_with(refused).await,
     };
     // Attempts that change the world run to their end.
-    let (mut nothing, mut after) = (Nothing, 0);
+    let (mut nothing, mut after) = (NoView, 0);
     let mut display = Display { view: &mut nothing, prompt: None, output: None, out: &mut out };
     let ended = tokio::select! {
         ended = follow_until(&mut session, &run, &mut after, "settled", FollowMode::Observe, &mut display) => Some(ended),
@@ -69,14 +69,4 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     session.close(&mut signals).await?;
     // A cancelled run is the requested result.
     Ok(if after.status.is_over() { code::SUCCEEDED } else { exit_code(&after, false) })
-}
-
-struct Nothing;
-
-impl View for Nothing {
-    fn record(&mut self, _line: &EventLine, _out: &mut Out) {}
-
-    fn has_shown_nodes(&self) -> bool {
-        true
-    }
 }

@@ -1,6 +1,6 @@
 //! Approval requests as text.
 
-use ostler_server::wire::ApprovalView;
+use ostler_server::wire::{ApprovalView, StepView};
 use serde_json::{Value, json};
 
 use crate::cli::output::cells::{fit, fit_name, harmless};
@@ -49,6 +49,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     let asked = match question.ask.as_str() {
         _ if is_expired(question.deadline_ms) => "deadline passed",
         "before" => "approve this action?",
+        "after" if !question.steps.is_empty() => "start these steps?",
         "after" => "approve this result?",
         _ => "asks",
     };
@@ -68,7 +69,11 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
         let argv = detail.line(&json!(test.argv).to_string());
         lines.push(format!("    followed by the test {argv}, impact {}", test.impact));
     }
+    if !question.steps.is_empty() {
+        step_lines(&question.steps, detail, &mut lines);
+    }
     match (&question.result, question.result_bytes) {
+        _ if !question.steps.is_empty() => {}
         (Some(result), _) => match text_of(result) {
             Some(text) => value_lines("result", &json!(text), detail, &mut lines),
             None => value_lines("result", result, detail, &mut lines),
@@ -88,6 +93,27 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();
     lines.push(format!("    digest {digest}{silence}{}", dependents(&question.blocks)));
     lines
+}
+
+/// The steps of a plan, one line each: what they call, with what, after what.
+fn step_lines(steps: &[StepView], detail: Detail, lines: &mut Vec<String>) {
+    for step in steps {
+        let id = step.id.as_deref().map(|id| format!("{id}: ")).unwrap_or_default();
+        let mut text = format!("{id}{}, impact {}", step.tool, step.impact);
+        for (name, value) in step.params.as_object().into_iter().flatten() {
+            text += &format!("  {name}: {value}");
+        }
+        for reference in &step.refs {
+            text += &format!("  {reference}");
+        }
+        if !step.after.is_empty() {
+            text += &format!("  after {}", step.after.join(", "));
+        }
+        lines.push(format!("    {}", detail.line(&text)));
+        if let Some(why) = &step.why {
+            lines.push(format!("      {}", detail.line(why)));
+        }
+    }
 }
 
 fn show_all_command() -> String {

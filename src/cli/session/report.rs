@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ostler_server::wire::{ClientRow, GraphView, Summary};
+use ostler_kernel::policy::ANSWER;
+use ostler_server::wire::{AnswerView, ClientRow, GraphView, Summary};
 use serde_json::Value;
 
 use crate::cli::output::approval::text_of;
+use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::credits::is_short;
 use crate::cli::output::summary::outputs::{OUTPUT_BYTES_MAX, OUTPUTS_MAX, Output};
 use crate::cli::output::summary::{Page, ReportParts, layout};
@@ -23,6 +25,24 @@ pub(crate) async fn print_report(client: &Client, summary: &Summary, parts: Repo
     let shown = graph.as_ref().filter(|_| parts.nodes);
     let lines = layout(&page, summary, short.as_ref(), shown, &outputs, parts.verbose);
     out.line(lines.join("\n"));
+    if let Some(answer) = &summary.answer {
+        answer_lines(answer).iter().for_each(|line| out.line(line));
+    }
+}
+
+/// The answer of a goal run: how far it carries, and the text as a whole.
+fn answer_lines(answer: &AnswerView) -> Vec<String> {
+    let labels: Vec<&str> = answer.labels.iter().map(|label| label.as_str()).collect();
+    let rests = match answer.citations.as_slice() {
+        [] => String::new(),
+        cited => format!(
+            "; rests on {}",
+            cited.iter().map(|node| fit_name(node, usize::MAX)).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let mut lines = vec![String::new(), format!("answer ({}{rests}):", labels.join(", "))];
+    lines.extend(answer.text.lines().map(harmless_line));
+    lines
 }
 
 pub(crate) async fn outputs(client: &Client, summary: &Summary, graph: &GraphView) -> Vec<Output> {
@@ -33,7 +53,10 @@ pub(crate) async fn outputs(client: &Client, summary: &Summary, graph: &GraphVie
         let bytes = sizes.get(node.as_str()).copied().flatten().unwrap_or(0);
         let value = if bytes <= OUTPUT_BYTES_MAX { value(client, &summary.run, node).await } else { None };
         let text = value.as_ref().and_then(text_of);
+        let is_answer = summary.answer.is_some() && node == ANSWER;
         let lines = match (text, &value) {
+            // Printed whole below.
+            _ if is_answer => Vec::new(),
             (Some(text), _) => text.lines().map(str::to_owned).collect(),
             (None, Some(value)) => vec![value.to_string()],
             (None, None) => Vec::new(),

@@ -25,10 +25,11 @@ pub(crate) fn load_settings(
     // The configuration may be in a data folder that cannot be read.
     data_folder_exists(&data)?;
     let found = Config::find(globals.config.as_deref(), &data, workspace);
-    let config = match &found {
+    let mut config = match &found {
         Some(path) => Config::read_for(path, &tools()).map_err(|error| refused(error, globals))?,
         None => Config::default(),
     };
+    config.models.extend(globals.extra_model.clone().map(|extra| (extra.name, extra.config)));
     let data = match (named, &config.store.url) {
         (None, Some(StoreUrl::File(path))) => Some(path.clone()),
         (None, Some(StoreUrl::Memory)) => None,

@@ -42,13 +42,13 @@ A node is named as the plan names it. A result is named RUN/NODE, such as @last/
 ";
 
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run plans", &["check", "run", "resume", "checkpoint", "interject", "cancel"]),
+    ("Run plans", &["ask", "check", "run", "resume", "checkpoint", "interject", "cancel"]),
     ("Inspect", &["ps", "show", "logs", "events", "artifact"]),
     ("Decide", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Stream events", &["pipeline"]),
     ("Evaluate", &["evaluate", "agents"]),
     ("Share resources", &["client", "credit", "top", "market"]),
-    ("Administer", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
+    ("Administer", &["spawn", "release", "models", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 
 const OTHERS: &str = "More";

@@ -70,6 +70,17 @@ pub(crate) trait View {
     fn has_shown_nodes(&self) -> bool;
 }
 
+/// Shows nothing: for commands that print the end only.
+pub(crate) struct NoView;
+
+impl View for NoView {
+    fn record(&mut self, _line: &EventLine, _out: &mut Out) {}
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}
+
 /// Lines of output shown under the tree.
 const OUTPUT_ROWS: usize = 8;
 

@@ -1,0 +1,106 @@
+//! `ostler models`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use ostler_drivers::model::{ConfiguredModel, Models, Price};
+use serde::Serialize;
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::output::terminal::{Out, status_line, tagged};
+use crate::cli::session::settings::load_settings;
+
+/// Roles that a configuration may give a model of their own.
+const ROLES: [&str; 3] = ["planner", "executor", "judge"];
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {}
+
+/// A configured model, as JSON.
+#[derive(Debug, Serialize)]
+struct ModelLine {
+    name: String,
+    provider: &'static str,
+    model: Option<String>,
+    /// True unless a key is needed whose variable is not set.
+    has_key: bool,
+    key_variable: Option<String>,
+    context_tokens: Option<u32>,
+    max_output_tokens: u32,
+    /// US dollars per million tokens of prompts; `null`: unknown.
+    usd_per_million_input: Option<f64>,
+    /// US dollars per million tokens of answers; `null`: unknown.
+    usd_per_million_output: Option<f64>,
+    roles: Vec<String>,
+}
+
+pub(crate) fn models(globals: &Globals, _: &ModelsArgs) -> Result<u8, Failure> {
+    let (config, _) = load_settings(globals, Path::new("."))?;
+    let models = config.models().map_err(|error| Failure::invalid(error.to_string()))?;
+    let lines: Vec<ModelLine> = models.iter().map(|model| line(&models, model)).collect();
+    let mut out = Out::new();
+    if globals.json {
+        lines.iter().for_each(|line| out.json(&tagged("model", line)));
+    } else if lines.is_empty() {
+        status_line("no model is configured: add [models.default] to ostler.toml; see docs/guide/models.md");
+    } else {
+        let rows: Vec<[Cell; 7]> = lines.iter().map(row).collect();
+        let table = Table::new(COLUMNS, &rows, out.columns());
+        out.line(table.head());
+        rows.iter().for_each(|row| out.line(table.row(row, &Out::new())));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn line(models: &Models, model: &Arc<ConfiguredModel>) -> ModelLine {
+    let ConfiguredModel { name, config, price, has_key, .. } = &**model;
+    let roles = ROLES.into_iter().filter(|role| models.of_role(role).is_some_and(|of| of.name == *name));
+    let usd = |part: fn(&Price) -> u64| price.as_ref().map(|price| part(price) as f64 / 1e9);
+    ModelLine {
+        name: name.clone(),
+        provider: config.provider.as_str(),
+        model: config.model.clone(),
+        has_key: *has_key,
+        key_variable: config.api_key_env.as_ref().and_then(|variable| variable.name()).map(str::to_owned),
+        context_tokens: config.context_tokens,
+        max_output_tokens: config.max_output_tokens,
+        usd_per_million_input: usd(|price| price.input),
+        usd_per_million_output: usd(|price| price.output),
+        roles: roles.map(str::to_owned).collect(),
+    }
+}
+
+const COLUMNS: [Column; 7] = [
+    Column::name("MODEL").at_least(8),
+    Column::text("PROVIDER").at_least(9).hide_rank(3),
+    Column::text("KNOWN AS").at_least(10).hide_rank(4),
+    Column::text("KEY").at_least(6).hide_rank(6),
+    Column::text("PRICE IN/OUT").at_least(12).hide_rank(5),
+    Column::number("ANSWER").at_least(6).hide_rank(1),
+    Column::text("ROLES").at_least(8).hide_rank(2),
+];
+
+fn row(line: &ModelLine) -> [Cell; 7] {
+    let key = match (&line.key_variable, line.has_key) {
+        (None, _) => "none needed".to_owned(),
+        (Some(_), true) => "set".to_owned(),
+        (Some(variable), false) => format!("{variable} is not set"),
+    };
+    let price = match (line.usd_per_million_input, line.usd_per_million_output) {
+        (Some(0.0), Some(0.0)) => "free".to_owned(),
+        (Some(input), Some(output)) => format!("${input}/${output}"),
+        _ => "unknown".to_owned(),
+    };
+    [
+        line.name.as_str().into(),
+        line.provider.into(),
+        Cell::optional(line.model.clone()),
+        key.as_str().into(),
+        price.as_str().into(),
+        line.max_output_tokens.to_string().into(),
+        line.roles.join(", ").into(),
+    ]
+}
