@@ -199,11 +199,7 @@ impl Node {
 
     /// Returns whether the node's tool is the one of its model.
     pub fn calls_model(&self) -> bool {
-        match self.kind {
-            Kind::Model => true,
-            Kind::Aggregator => self.model.is_some(),
-            _ => false,
-        }
+        self.kind == Kind::Model || self.model.is_some() && self.kind.may_call_model()
     }
 
     /// Name of the parameter with a template over the node's dependencies; `None` for a node without one.
@@ -263,6 +259,14 @@ impl Kind {
             Kind::Aggregator => "aggregator",
             Kind::HumanApproval => "human_approval",
             Kind::SubAgent => "sub_agent",
+        }
+    }
+
+    /// True if nodes of the kind may name a model, which their attempts call.
+    pub fn may_call_model(self) -> bool {
+        match self {
+            Kind::Model | Kind::Reflection | Kind::Observer | Kind::Interjection | Kind::Aggregator => true,
+            Kind::Tool | Kind::MicroPlanner | Kind::HumanApproval | Kind::SubAgent => false,
         }
     }
 

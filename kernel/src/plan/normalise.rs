@@ -177,7 +177,7 @@ impl NodeDraft {
             let written = written.and_then(|model| model.as_str().map(str::to_owned));
             self.model = Some(written.unwrap_or_else(|| MODEL_DEFAULT.to_owned()));
         }
-        if let (Kind::Model | Kind::Aggregator, Some(model)) = (kind, &self.model) {
+        if let Some(model) = self.model.as_ref().filter(|_| kind.may_call_model()) {
             self.tool.get_or_insert_with(|| model_tool(model));
         }
     }

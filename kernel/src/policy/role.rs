@@ -143,13 +143,18 @@ pub(super) fn control<'s>(
     sources: impl IntoIterator<Item = &'s NodeId>,
     terms: &GoalTerms,
 ) -> NodeDraft {
+    let model = terms.model_of(role).map(str::to_owned);
+    // An aggregator of a plan file renders a template; this one is prompted by the policy.
+    let params = (role == Role::Answer && model.is_some())
+        .then(|| Map::from_iter([("template".to_owned(), Value::from(""))]));
     let on_end = |source: &NodeId| DepDraft(Dep { n: source.clone(), on: On::Terminal });
     NodeDraft {
         kind: Some(role.kind()),
         deps: Some(sources.into_iter().map(on_end).collect()),
         contract: Some(vec![RuleDraft { method: Some(Method::Schema), p: None, spec: None }]),
         timeout: Some(terms.control_timeout),
-        model: terms.model_of(role).map(str::to_owned),
+        model,
+        params,
         retries: Some(role.retries()),
         patches: Some(0),
         ..NodeDraft::named(id)
