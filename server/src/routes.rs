@@ -59,6 +59,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/tree", get(agents::tree))
         .route("/v1/clients", get(clients::list))
         .route("/v1/clients/{client}", get(clients::one).post(clients::change))
+        .route("/v1/clients/{client}/remove", post(clients::remove))
         .route("/v1/queue", get(clients::queue))
         .route("/v1/pipelines", get(pipelines::list).post(pipelines::create))
         .route("/v1/pipelines/{pipeline}", get(pipelines::one))

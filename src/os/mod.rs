@@ -161,6 +161,16 @@ impl Ostler {
         self.system.change_client(client, change).await
     }
 
+    /// Removes the terms and credits of a client, which is unmetered from then on, and returns its last state. Its runs and
+    /// agents stay, and terms of the configuration. Durable on return. Dropping the future may or may not remove them.
+    ///
+    /// # Errors
+    ///
+    /// See [`ClientError`]: for example, a run or a job of the client is open. Nothing is removed then.
+    pub async fn remove_client(&self, client: &str) -> Result<ClientRow, ClientError> {
+        self.system.remove_client(client).await
+    }
+
     /// Creates a pipeline, or finds one with the same declaration. Stages start when their code is attached: see
     /// [`PipelineHandle::attach`] and [`PipelineHandle::on`]. Durable on return. Dropping the future may or may
     /// not create the pipeline.

@@ -92,6 +92,25 @@ impl System {
         Ok(())
     }
 
+    /// Removes the terms and credits of a client, which is unmetered from then on; its runs and agents stay, and terms of the
+    /// configuration. Returns its last state. Durable on return; dropping the future may or may not have removed them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], for example while a run or a job of the market is open; nothing has changed then.
+    pub async fn remove_client(&self, client: &str) -> Result<ClientRow, ClientError> {
+        if !is_name(client) {
+            return Err(ClientError::Name(client.to_owned()));
+        }
+        let client = ClientId::from(client);
+        let before = self.clients().await.into_iter().find(|row| row.client == client);
+        let before = before.ok_or_else(|| ClientError::Unknown(client.clone()))?;
+        let removed = self.ask_registry(|reply| RegistryMessage::RemoveClient { client, reply }).await;
+        let position = removed.ok_or(ClientError::Restarting)??;
+        self.services.journal.durable(position).await?;
+        Ok(before)
+    }
+
     /// All known clients, by name.
     pub async fn clients(&self) -> Vec<ClientRow> {
         let (_, queueing) = self.queue_shown().await.unwrap_or_default();

@@ -230,4 +230,10 @@ pub enum Event {
         /// Description of the violation; of bounded length.
         why: String,
     },
+    /// The terms and credits of a client were removed: from here on it is like a client without records. In the stream of the
+    /// client.
+    ClientRemoved {
+        /// The client.
+        client: ClientId,
+    },
 }

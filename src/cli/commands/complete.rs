@@ -281,6 +281,7 @@ mod tests {
             ("release a", Some(("release", NameKind::Agent, "a", None))),
             ("spawn ", Some(("spawn", NameKind::Agent, "", None))),
             ("credit ", Some(("credit", NameKind::Client, "", None))),
+            ("client remove ac", Some(("remove", NameKind::Client, "ac", None))),
             ("client add ac", Some(("add", NameKind::Client, "ac", None))),
             ("market offer ", Some(("offer", NameKind::Agent, "", None))),
             ("market offer jurist --client ", Some(("offer", NameKind::Client, "", None))),

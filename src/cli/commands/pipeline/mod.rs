@@ -25,8 +25,8 @@ use crate::cli::output::hints::with_location;
 use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::path_segment;
-use crate::cli::session::settings::{has_no_data_folder, load_settings, missing_folder_text};
-use crate::cli::session::{AccessMode, Session};
+use crate::cli::session::settings::has_no_data_folder;
+use crate::cli::session::{AccessMode, Session, open_existing};
 
 pub(crate) const NAME_MAX: usize = 32;
 
@@ -161,13 +161,7 @@ pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8
 
 /// Opens a session with a data folder that may have pipelines.
 pub(crate) async fn open(globals: &Globals, mode: AccessMode) -> Result<Session, Failure> {
-    let (_, data) = load_settings(globals, Path::new("."))?;
-    if let Some(data) = data
-        && let Some(nothing) = missing_folder_text("pipeline", Some(&data))?
-    {
-        return Err(Failure::invalid(nothing));
-    }
-    Session::open(globals, Path::new("."), mode).await
+    open_existing("pipeline", globals, mode).await
 }
 
 pub(crate) fn path(pipeline: &str) -> String {

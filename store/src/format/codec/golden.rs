@@ -180,6 +180,7 @@ pub(crate) fn samples() -> Vec<Event> {
             attempt: 0,
         }));
     }
+    samples.push(Event::ClientRemoved { client: ClientId::from("acme") });
     samples
 }
 
@@ -426,13 +427,14 @@ fn kind(event: &Event) -> u8 {
         Event::AgentOffered { .. } => 39,
         Event::Market { .. } => 40,
         Event::ContractBroken { .. } => 41,
+        Event::ClientRemoved { .. } => 42,
     }
 }
 
-const KINDS: u8 = 42;
+const KINDS: u8 = 43;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 4] = [117, 119, 123, 123];
+const KNOWN: [usize; 5] = [117, 119, 123, 123, 124];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
