@@ -52,6 +52,14 @@ pub(crate) async fn one(
     Ok(Json(row))
 }
 
+/// Answers with the last state of the removed pipeline.
+pub(crate) async fn remove(
+    State(api): State<Api>,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<PipelineRow>, Problem> {
+    Ok(Json(api.system.remove_pipeline(&id).await?))
+}
+
 /// The state of a pipeline, durable on return.
 async fn durable_row(pipeline: &PipelineHandle) -> Result<Json<PipelineRow>, Problem> {
     let row = pipeline.row();
@@ -238,6 +246,9 @@ impl From<PipelineError> for Problem {
             PipelineError::Moved { .. } => (StatusCode::CONFLICT, "cursor_moved"),
             PipelineError::NotStopped(_) => (StatusCode::CONFLICT, "stage_not_stopped"),
             PipelineError::NothingAcknowledged { .. } => (StatusCode::CONFLICT, "nothing_acknowledged"),
+            PipelineError::HasCode { .. } | PipelineError::HasEvents { .. } => {
+                (StatusCode::CONFLICT, "pipeline_in_use")
+            }
             PipelineError::NotThrough(_) => (StatusCode::CONFLICT, "stage_not_through"),
             PipelineError::Publish(refused) => match &**refused {
                 PublishError::Refused(PublishRefusal::UnauthorizedPublish { .. }) => {

@@ -63,6 +63,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/queue", get(clients::queue))
         .route("/v1/pipelines", get(pipelines::list).post(pipelines::create))
         .route("/v1/pipelines/{pipeline}", get(pipelines::one))
+        .route("/v1/pipelines/{pipeline}/remove", post(pipelines::remove))
         .route("/v1/pipelines/{pipeline}/events", get(pipelines::events).post(pipelines::publish))
         .route("/v1/pipelines/{pipeline}/stages/{stage}/events", get(pipelines::stage_events))
         .route("/v1/pipelines/{pipeline}/stages/{stage}/ack", post(pipelines::ack))

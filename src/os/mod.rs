@@ -209,6 +209,16 @@ impl Ostler {
         self.system.create_pipeline(spec).await
     }
 
+    /// Removes a pipeline that is not in use, with its events and the state of its stages, and returns its last state. Handles
+    /// of it become invalid. Durable on return. Dropping the future may or may not remove it.
+    ///
+    /// # Errors
+    ///
+    /// See [`PipelineError`]: a stage has code here, or events left. Nothing is removed then.
+    pub async fn remove_pipeline(&self, id: &str) -> Result<PipelineRow, PipelineError> {
+        self.system.remove_pipeline(id).await
+    }
+
     /// Returns an existing pipeline.
     ///
     /// # Errors

@@ -124,6 +124,25 @@ fn excerpt(text: &str) -> String {
     }
 }
 
+impl System {
+    /// Removes a pipeline, with its events and the state of its stages, and returns its last state. Handles of it become
+    /// invalid, and another pipeline may be declared under the name. Durable on return; dropping the future may or may not
+    /// have removed it.
+    ///
+    /// # Errors
+    ///
+    /// The pipeline is unknown; or a stage has code in the process, or events left. Nothing has changed then.
+    pub async fn remove_pipeline(&self, id: &str) -> Result<PipelineRow, PipelineError> {
+        let PipelineHandle { log, .. } = self.pipeline(id)?;
+        let row = log.row();
+        let pipelines = self.pipelines.actor.get().ok().ok_or(PipelineError::Restarting)?;
+        let removed = ask(&pipelines, |reply| PipelinesMessage::Remove { log, reply }).await;
+        let position = removed.ok_or(PipelineError::Restarting)??;
+        self.services.journal.durable(position).await?;
+        Ok(row)
+    }
+}
+
 impl PipelineHandle {
     /// The name.
     pub fn id(&self) -> &PipelineId {
@@ -239,12 +258,13 @@ impl PipelineHandle {
         self.system.pipelines.tell(PipelinesMessage::Start { log, stage });
     }
 
-    /// Follows the events after `after`, each as soon as it is durable, until the system ends.
+    /// Follows the events after `after`, each as soon as it is durable, until the system ends or the pipeline is removed.
     ///
     /// # Errors
     ///
     /// The event does not exist, or is no longer kept.
     pub fn events_after(&self, after: u64) -> Result<EventCursor, PipelineError> {
+        self.log.check_open()?;
         let PipelineRow { pipeline, head, oldest, .. } = self.log.row();
         if after > head {
             return Err(PipelineError::Beyond { pipeline, seq: after.saturating_add(1), head });
@@ -253,7 +273,7 @@ impl PipelineHandle {
             return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest });
         }
         let journal = Arc::clone(&self.system.services.journal);
-        Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
+        Ok(EventCursor::until(self.log.watch_closed(), journal, self.log.stream(), Seq(after)))
     }
 
     /// The event with a number, for example a dead-lettered one; `None` for a missing or removed event.
@@ -376,11 +396,12 @@ impl PipelineHandle {
     ///
     /// # Errors
     ///
-    /// The journal failed, or the system has ended.
+    /// The journal failed, the system has ended, or the pipeline was removed.
     pub async fn ended(&self) -> Result<PipelineEnd, PipelineError> {
         let mut changes = self.log.watch();
         let mut halts = self.system.services.journal.status.watch_halted();
         loop {
+            self.log.check_open()?;
             match self.log.is_over() {
                 Ok(true) => {
                     self.durable().await?;

@@ -288,6 +288,7 @@ mod tests {
             ("pipeline ps ", Some(("ps", NameKind::Pipeline, "", None))),
             ("pipeline --json events we", Some(("events", NameKind::Pipeline, "we", None))),
             ("pipeline catch-up web ", Some(("catch-up", NameKind::Stage("web"), "", None))),
+            ("pipeline remove we", Some(("remove", NameKind::Pipeline, "we", None))),
             ("pipeline publish web recon ", None),
             ("pipeline create ", None),
             ("pipeline ", None),

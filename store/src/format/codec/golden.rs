@@ -181,6 +181,7 @@ pub(crate) fn samples() -> Vec<Event> {
         }));
     }
     samples.push(Event::ClientRemoved { client: ClientId::from("acme") });
+    samples.push(Event::Pipeline(Box::new(PipelineRecord::Removed { upto: 9 })));
     samples
 }
 
@@ -434,7 +435,7 @@ fn kind(event: &Event) -> u8 {
 const KINDS: u8 = 43;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 5] = [117, 119, 123, 123, 124];
+const KNOWN: [usize; 5] = [117, 119, 123, 123, 125];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
