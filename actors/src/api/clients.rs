@@ -43,7 +43,7 @@ pub struct ClientRow {
     /// Credits held by running attempts.
     pub reserved: u64,
     /// Credits reserved for market jobs and not spent; part of `left`.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "ostler_kernel::json::is_zero")]
     pub for_jobs: u64,
     /// Credits left: `deposited - reserved - spent`; negative where attempts cost more than estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,10 +61,6 @@ pub struct ClientRow {
     pub charged: u64,
     /// Credits of the client behind its share; negative: ahead.
     pub lag: i64,
-}
-
-fn is_zero(credits: &u64) -> bool {
-    *credits == 0
 }
 
 impl System {

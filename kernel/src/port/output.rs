@@ -36,13 +36,8 @@ pub struct OutputChunk {
     /// The lines, separated by line feeds. Bytes that are not UTF-8 are replaced by U+FFFD.
     pub text: String,
     /// Bytes of the attempt's output that were left out before these lines.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::json::is_zero")]
     pub left_out: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // called by serde
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
 }
 
 /// Keeps the output of runs as chunks in lines of JSON ([`OutputChunk`]), one sequence of bytes a run.
