@@ -54,9 +54,10 @@ pub(crate) async fn queue(State(api): State<Api>) -> Result<Json<QueueView>, Pro
 
 async fn find(api: &Api, name: &str) -> Result<ClientRow, Problem> {
     let clients = api.system.clients().await;
-    clients.into_iter().find(|row| row.client.as_str() == name).ok_or_else(|| {
-        ClientError::Unknown(name.into()).into()
-    })
+    clients
+        .into_iter()
+        .find(|row| row.client.as_str() == name)
+        .ok_or_else(|| ClientError::Unknown(name.into()).into())
 }
 
 impl From<ClientError> for Problem {

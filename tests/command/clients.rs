@@ -58,7 +58,7 @@ fn a_removed_client_is_unmetered_and_one_in_use_is_not_removed() {
     let used = world.ostler("client remove acme").exits(2);
     used.complains("of client acme is open and uses its terms").complains("`ostler cancel ");
     world.ostler("cancel @last").exits(0);
-    run.end().exits(130);
+    run.end().exits(1);
 
     world.ostler("client remove acme").exits(0).says(" credits left of 100; it is not metered any more");
     world.ostler("credit acme").exits(0).says("acme: weight 100, marketplace, not metered");

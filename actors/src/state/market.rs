@@ -214,9 +214,8 @@ impl Market {
     /// An open job that the client pays for.
     pub(crate) fn open_job_of(&self, client: &ClientId) -> Option<RunId> {
         let book = lock(&self.book);
-        let is_paid_by = |entry: &Entry| {
-            !entry.standing.stage().is_over() && entry.standing.job().client == *client
-        };
+        let is_paid_by =
+            |entry: &Entry| !entry.standing.stage().is_over() && entry.standing.job().client == *client;
         book.jobs.iter().find(|(_, entry)| is_paid_by(entry)).map(|(job, _)| *job)
     }
 

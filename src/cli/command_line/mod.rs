@@ -129,9 +129,7 @@ enum Command {
     #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
     Reject(approve::AnswerArgs),
     /// Add a client that pays for runs, change its terms, or remove them
-    #[command(
-        after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client remove acme"
-    )]
+    #[command(after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client remove acme")]
     Client(client::ClientArgs),
     /// Deposit or withdraw credits of a client, or show its balance
     ///

@@ -37,7 +37,7 @@ enum ClientCommand {
         after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client add umbrella --weight 300 --tier contracted"
     )]
     Add(AddArgs),
-    /// Remove the weight, tier and credits of a client: it is not metered any more
+    /// Remove a client's weight, tier and credits: it is no longer metered
     ///
     /// For a deposit to the wrong client, and for clients that are gone. Remaining credits are lost. Runs
     /// and agents of the client stay; a later run has weight 100 in the marketplace, not metered. Refused
