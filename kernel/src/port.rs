@@ -20,7 +20,10 @@ pub use journal::{
     RunsPage, Seq, StreamBatch, StreamId, StreamKind,
 };
 pub use judge::{Judge, JudgedRun, Opinion};
-pub use output::{OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore, OutputStream};
+pub use output::{
+    OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore,
+    OutputStream,
+};
 pub use tool::{CALL_MARK, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
 
 /// A boxed future that can move between threads.

@@ -11,7 +11,11 @@ const NAME_MAX: usize = 28;
 pub(crate) fn output_lines(row: &OutputRow) -> Vec<String> {
     let (name, chunk) = (origin(&row.chunk), &row.chunk);
     let lines = chunk.lost.is_none().then(|| chunk.text.split('\n').map(harmless_line));
-    note(chunk).into_iter().chain(lines.into_iter().flatten()).map(|line| format!("{name} | {line}")).collect()
+    note(chunk)
+        .into_iter()
+        .chain(lines.into_iter().flatten())
+        .map(|line| format!("{name} | {line}"))
+        .collect()
 }
 
 /// The node, and the attempt if it is not the first.
