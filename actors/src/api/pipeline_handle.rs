@@ -7,11 +7,11 @@ use std::sync::Arc;
 use ostler_kernel::event::Published;
 use ostler_kernel::id::PipelineId;
 use ostler_kernel::json::Json;
-use ostler_kernel::pipeline::{Output, PipelineSpec, Topology};
+use ostler_kernel::pipeline::Output;
 use ostler_kernel::port::{JournalError, Position, Seq};
 use serde_json::Value;
 
-use crate::api::system::{System, ask};
+use crate::api::system::System;
 use crate::pipelines::batch_limits::{EVENTS_AT_ONCE, HEARD_BYTES_AT_ONCE};
 use crate::pipelines::count::FEW_AT_ONCE;
 use crate::pipelines::error::{PipelineError, PublishError};
@@ -26,7 +26,7 @@ use crate::storage::event_cursor::EventCursor;
 /// A pipeline. A clone is another handle of the same pipeline.
 #[derive(Clone)]
 pub struct PipelineHandle {
-    system: System,
+    pub(super) system: System,
     pub(super) log: Arc<Log>,
 }
 
@@ -67,53 +67,6 @@ pub enum PipelineEnd {
     },
 }
 
-impl System {
-    /// Creates a pipeline, or finds an equally declared one. Durable on return; dropping the future may or may
-    /// not have created it.
-    ///
-    /// # Errors
-    ///
-    /// [`PipelineError`] with all faults; nothing was created then.
-    pub async fn create_pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
-        let topology = spec.validate().or_else(|faults| match self.pipeline(&spec.id) {
-            // An existing pipeline was valid when it was created.
-            Ok(there) if there.log.topology().spec() == spec => spec.validate_recorded(),
-            _ => Err(faults),
-        });
-        let topology: Box<Topology> = Box::new(topology.map_err(PipelineError::Spec)?);
-        let pipelines = self.pipelines.actor.get().ok().ok_or(PipelineError::Restarting)?;
-        let made = ask(&pipelines, |reply| PipelinesMessage::Create { topology, reply }).await;
-        let (log, position) = made.ok_or(PipelineError::Restarting)??;
-        self.services.journal.durable(position).await?;
-        Ok(PipelineHandle { system: self.clone(), log })
-    }
-
-    /// Finds a pipeline.
-    ///
-    /// # Errors
-    ///
-    /// The pipeline is unknown or cannot be read.
-    pub fn pipeline(&self, id: &str) -> Result<PipelineHandle, PipelineError> {
-        let found = self.pipelines.find(id)?;
-        let log = found.ok_or_else(|| PipelineError::Unknown(id.chars().take(80).collect()))?;
-        Ok(PipelineHandle { system: self.clone(), log })
-    }
-
-    /// All pipelines by name, in a durable state.
-    ///
-    /// # Errors
-    ///
-    /// A pipeline cannot be read.
-    pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
-        let logs = self.pipelines.all()?;
-        let rows = logs.iter().map(|log| log.row()).collect();
-        if let Some(position) = logs.iter().map(|log| log.position()).max() {
-            self.services.journal.durable(position).await?;
-        }
-        Ok(rows)
-    }
-}
-
 /// Characters of a dead-lettered event that its row shows.
 const EXCERPT_CHARS_MAX: usize = 200;
 
@@ -121,25 +74,6 @@ fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
-    }
-}
-
-impl System {
-    /// Removes a pipeline, with its events and the state of its stages, and returns its last state. Handles of it become
-    /// invalid, and another pipeline may be declared under the name. Durable on return; dropping the future may or may not
-    /// have removed it.
-    ///
-    /// # Errors
-    ///
-    /// The pipeline is unknown; or a stage has code in the process, or events left. Nothing has changed then.
-    pub async fn remove_pipeline(&self, id: &str) -> Result<PipelineRow, PipelineError> {
-        let PipelineHandle { log, .. } = self.pipeline(id)?;
-        let row = log.row();
-        let pipelines = self.pipelines.actor.get().ok().ok_or(PipelineError::Restarting)?;
-        let removed = ask(&pipelines, |reply| PipelinesMessage::Remove { log, reply }).await;
-        let position = removed.ok_or(PipelineError::Restarting)??;
-        self.services.journal.durable(position).await?;
-        Ok(row)
     }
 }
 

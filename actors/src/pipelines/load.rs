@@ -50,7 +50,10 @@ pub(crate) fn records(journal: &dyn Journal, stream: StreamId) -> Result<Records
             (None, _) => return Err(illegal(name(), "its first record does not say what it is")),
             (Some(pipeline), told) => {
                 if let Err(error) = pipeline.apply(told) {
-                    return Err(PipelineError::Illegal { pipeline: pipeline.topology().id().to_string(), error });
+                    return Err(PipelineError::Illegal {
+                        pipeline: pipeline.topology().id().to_string(),
+                        error,
+                    });
                 }
                 if pipeline.is_removed() {
                     (removed_upto, read.pipeline) = (pipeline.head(), None);

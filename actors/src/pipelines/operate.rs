@@ -39,8 +39,7 @@ impl Log {
                 return Err(PipelineError::HasEvents { pipeline, stage: name, events, next: head + 1 });
             }
         }
-        let position =
-            self.append(&mut state, Vec::new(), vec![PipelineRecord::Removed { upto: head }])?;
+        let position = self.append(&mut state, Vec::new(), vec![PipelineRecord::Removed { upto: head }])?;
         self.close();
         let records = state.records;
         drop(state);

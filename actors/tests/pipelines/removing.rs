@@ -22,12 +22,7 @@ async fn a_pipeline_in_use_is_not_removed_and_a_removed_one_is_gone_and_its_name
     number(&pipeline, 2).await;
     let removed = async |id: &str| system.remove_pipeline(id).await.map(|row| row.head);
     assert_eq!(removed("other").await, Err(PipelineError::Unknown("other".into())));
-    let left = PipelineError::HasEvents {
-        pipeline: "sums".into(),
-        stage: "sum".into(),
-        events: 2,
-        next: 3,
-    };
+    let left = PipelineError::HasEvents { pipeline: "sums".into(), stage: "sum".into(), events: 2, next: 3 };
     assert_eq!(removed("sums").await, Err(left));
     assert_eq!(row(&pipeline, "sum").lag, 2, "nothing has changed");
     pipeline.ack("sum", 0, 2, None, Vec::new()).await.unwrap();
