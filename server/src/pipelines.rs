@@ -28,7 +28,12 @@ pub const STAGE_EVENTS_MAX: usize = 256;
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, Problem> {
     let mut pipelines = api.system.pipelines().await?;
     for row in &mut pipelines {
-        api.system.pipeline(row.pipeline.as_str())?.read_dead_letters(row)?;
+        match api.system.pipeline(row.pipeline.as_str()) {
+            Ok(pipeline) => pipeline.read_dead_letters(row)?,
+            // It was removed meanwhile.
+            Err(PipelineError::Unknown(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(Json(PipelineList { pipelines }))
 }
