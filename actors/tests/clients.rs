@@ -176,6 +176,57 @@ async fn what_a_change_leaves_out_stays_as_it_is() {
     system.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_removed_when_nothing_uses_it_and_then_unmetered_also_in_the_next_process() {
+    let (note, hold) = (Note::new(), Hold::new("hold", Effect::Read, Idempotency::Natural));
+    let journal = Arc::new(MemoryJournal::default());
+    let system = configured(journal.clone(), vec![note.clone(), hold.clone()], 1).await;
+    let removed = async |client: &str| system.remove_client(client).await.map(|row| row.left);
+    let unknown = |client: &str| Err(ClientError::Unknown(client.into()));
+    assert_eq!(removed("acme").await, unknown("acme"));
+    assert_eq!(removed("fixed").await, Err(ClientError::Configured("fixed".into())));
+    system.change_client("acme", credits(1_000)).await.unwrap();
+    let submission =
+        Submission::plan(plan(&system, json!({"id": "p", "nodes": [{"id": "h", "tool": "hold"}]})));
+    let run = system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
+    hold.started().await;
+    assert_eq!(removed("acme").await, Err(ClientError::HasRun { client: "acme".into(), run }));
+    assert_eq!(row(&system, "acme").await.deposited, Some(1_000), "nothing has changed");
+    hold.go(1);
+    system.outcome(run).await.unwrap();
+    let left = until(&system, "acme", |row| row.running == 0).await.left;
+    assert_eq!(removed("acme").await, Ok(left));
+    assert_eq!(removed("acme").await, Err(ClientError::NoAccount("acme".into())));
+    let is_default = |row: &ClientRow| {
+        (row.left, row.parked, row.weight, &*row.weight_from) == (None, false, 100, "default")
+    };
+    assert!(is_default(&row(&system, "acme").await));
+
+    // One that never ran is forgotten, and the credits of a configured one go without its terms.
+    system.change_client("passing", credits(5)).await.unwrap();
+    system.change_client("fixed", credits(5)).await.unwrap();
+    assert_eq!((removed("passing").await, removed("fixed").await), (Ok(Some(5)), Ok(Some(5))));
+    let names = async |system: &System| {
+        let rows = system.clients().await.into_iter();
+        rows.map(|row| (row.client.to_string(), row.left, row.weight)).collect::<Vec<_>>()
+    };
+    let both = vec![("acme".to_owned(), None, 100), ("fixed".to_owned(), None, 7)];
+    assert_eq!(names(&system).await, both);
+
+    // Whatever was left at a kill: it is removed here and there.
+    let left = common::left_by(&journal);
+    let next = configured(left, vec![note, hold], 1).await;
+    assert_eq!(names(&next).await, both);
+    next.change_client("acme", credits(50)).await.unwrap();
+    let acme = row(&next, "acme").await;
+    assert_eq!((acme.left, acme.spent), (Some(50), 0), "earlier costs stay free");
+    let audits = next.audit().unwrap();
+    assert!(audits.iter().all(|audit| audit.violations.is_empty()), "{audits:?}");
+    assert_eq!(audits.len(), 1);
+    next.shutdown().await;
+    system.shutdown().await;
+}
+
 /// Logs its calls in order.
 struct Note {
     spec: ToolSpec,

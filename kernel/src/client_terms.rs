@@ -97,6 +97,7 @@ impl ClientTerms {
                 *sum = sum.saturating_add(*credits);
                 self.days.retain(|earlier, _| *earlier > day - DEPOSIT_PERIOD_DAYS);
             }
+            Event::ClientRemoved { .. } => *self = ClientTerms::default(),
             _ => {}
         }
     }
@@ -191,6 +192,19 @@ mod tests {
         check(&[(0, deposit(CREDITS_MAX))], 0, CREDIT_WEIGHT_MAX);
         check(&[(0, set(7, true)), (0, deposit(CREDITS_MAX))], 0, 7);
         check(&[(0, set(7, true)), (0, deposit(3_000)), (0, set(0, false))], 0, 300);
+    }
+
+    #[test]
+    fn removed_terms_are_those_of_a_client_without_records() {
+        let removed = Event::ClientRemoved { client: "acme".into() };
+        let mut terms = ClientTerms::default();
+        for event in [set(7, true), deposit(3_000), removed] {
+            terms.apply(&event, 0);
+        }
+        assert_eq!(terms, ClientTerms::default());
+        // The next deposit makes earlier costs free again.
+        terms.apply(&Event::CreditDeposited { client: "acme".into(), credits: 10, spent: 70 }, 0);
+        assert_eq!((terms.left(75), terms.paid(75)), (Some(5), 5));
     }
 
     #[test]

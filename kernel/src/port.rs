@@ -25,7 +25,10 @@ pub use model::{
     CallOrigin, Completion, Delta, Finish, Message, Model, ModelCall, ModelError, ModelErrorClass,
     ModelRequest, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,
 };
-pub use output::{OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OutputChunk, OutputStore, OutputStream};
+pub use output::{
+    OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore,
+    OutputStream,
+};
 pub use tool::{CALL_MARK, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
 
 /// A boxed future that can move between threads.

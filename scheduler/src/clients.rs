@@ -118,6 +118,22 @@ impl<P> RunQueue<P> {
         Ok(())
     }
 
+    /// Makes the client unmetered: its jobs need no balance.
+    pub fn clear_balance(
+        &mut self,
+        client: ClientHandle,
+        events: &mut Vec<Event>,
+    ) -> Result<(), UnknownClient> {
+        self.find_client(client)?;
+        if self.clients[client.at].balance.take().is_some() {
+            self.changed.extend(&self.clients[client.at].agents);
+            self.refresh(events);
+            self.refresh_client(client.at, events);
+            self.tiers.reset_owed_if_idle();
+        }
+        Ok(())
+    }
+
     /// Sets the base weight and returns the effective weight, which reputation modifies. The client keeps its lag.
     pub fn set_weight(&mut self, client: ClientHandle, weight: u32) -> Result<u32, WeightError> {
         self.find_client(client)?;

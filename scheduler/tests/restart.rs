@@ -93,3 +93,15 @@ fn restoring_a_balance_parks_and_unparks() {
     queue.restore_client(client, 0, 0, Some(5000), 0, &mut events).unwrap();
     assert_eq!(events, [Event::Parked(client), Event::Unparked(client)]);
 }
+
+#[test]
+fn without_a_balance_a_parked_client_is_served() {
+    let mut queue = queue();
+    fill(&mut queue, [(1, 0, 0), (1, 1, 0)]);
+    let (client, mut events) = (queue.clients()[1].client, Vec::new());
+    queue.set_balance(client, -5, &mut events).unwrap();
+    queue.clear_balance(client, &mut events).unwrap();
+    assert_eq!(events, [Event::Parked(client), Event::Unparked(client)]);
+    assert_eq!(queue.clients()[1].balance, None);
+    assert_eq!(run(&mut queue, 1).0.len(), 2);
+}

@@ -36,6 +36,14 @@ pub(crate) async fn change(
     find(&api, &name).await.map(Json)
 }
 
+/// Answers with the last state of the removed account.
+pub(crate) async fn remove(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<ClientRow>, Problem> {
+    Ok(Json(api.system.remove_client(&name).await?))
+}
+
 pub(crate) async fn queue(State(api): State<Api>) -> Result<Json<QueueView>, Problem> {
     let restarting = || {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "restarting", "the scheduler is restarting: try again")
@@ -46,10 +54,10 @@ pub(crate) async fn queue(State(api): State<Api>) -> Result<Json<QueueView>, Pro
 
 async fn find(api: &Api, name: &str) -> Result<ClientRow, Problem> {
     let clients = api.system.clients().await;
-    clients.into_iter().find(|row| row.client.as_str() == name).ok_or_else(|| {
-        let what = format!("nothing is known of a client {name}: `ostler client add {name}` adds it");
-        Problem::new(StatusCode::NOT_FOUND, "client_unknown", what)
-    })
+    clients
+        .into_iter()
+        .find(|row| row.client.as_str() == name)
+        .ok_or_else(|| ClientError::Unknown(name.into()).into())
 }
 
 impl From<ClientError> for Problem {
@@ -60,6 +68,11 @@ impl From<ClientError> for Problem {
             ClientError::Weight(_) => (StatusCode::UNPROCESSABLE_ENTITY, "weight_out_of_range"),
             ClientError::Configured(_) => (StatusCode::CONFLICT, "client_configured"),
             ClientError::Credits { .. } => (StatusCode::CONFLICT, "credits_out_of_range"),
+            ClientError::Unknown(_) => (StatusCode::NOT_FOUND, "client_unknown"),
+            ClientError::NoAccount(_) => (StatusCode::CONFLICT, "client_without_account"),
+            ClientError::HasRun { .. } | ClientError::HasJob { .. } | ClientError::HasAttempts(_) => {
+                (StatusCode::CONFLICT, "client_in_use")
+            }
             ClientError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
             ClientError::Journal(error) => return error.clone().into(),
         };

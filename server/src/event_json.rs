@@ -86,6 +86,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::AgentReleased { agent } => ("agent_released", body!(agent)),
         E::ClientSet { client, weight, contracted } => ("client_set", body!(client, weight, contracted)),
         E::CreditDeposited { client, credits, spent } => ("credit_deposited", body!(client, credits, spent)),
+        E::ClientRemoved { client } => ("client_removed", body!(client)),
         E::Evaluated(evaluated) => ("evaluated", json!(evaluated)),
         E::Appraised(appraised) => ("appraised", json!(appraised)),
         E::Verdict(verdict) => ("verdict", json!(verdict)),

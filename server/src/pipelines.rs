@@ -28,7 +28,12 @@ pub const STAGE_EVENTS_MAX: usize = 256;
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, Problem> {
     let mut pipelines = api.system.pipelines().await?;
     for row in &mut pipelines {
-        api.system.pipeline(row.pipeline.as_str())?.read_dead_letters(row)?;
+        match api.system.pipeline(row.pipeline.as_str()) {
+            Ok(pipeline) => pipeline.read_dead_letters(row)?,
+            // It was removed meanwhile.
+            Err(PipelineError::Unknown(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(Json(PipelineList { pipelines }))
 }
@@ -50,6 +55,14 @@ pub(crate) async fn one(
     pipeline.read_dead_letters(&mut row)?;
     pipeline.durable().await?;
     Ok(Json(row))
+}
+
+/// Answers with the last state of the removed pipeline.
+pub(crate) async fn remove(
+    State(api): State<Api>,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<PipelineRow>, Problem> {
+    Ok(Json(api.system.remove_pipeline(&id).await?))
 }
 
 /// The state of a pipeline, durable on return.
@@ -238,6 +251,9 @@ impl From<PipelineError> for Problem {
             PipelineError::Moved { .. } => (StatusCode::CONFLICT, "cursor_moved"),
             PipelineError::NotStopped(_) => (StatusCode::CONFLICT, "stage_not_stopped"),
             PipelineError::NothingAcknowledged { .. } => (StatusCode::CONFLICT, "nothing_acknowledged"),
+            PipelineError::HasCode { .. } | PipelineError::HasEvents { .. } => {
+                (StatusCode::CONFLICT, "pipeline_in_use")
+            }
             PipelineError::NotThrough(_) => (StatusCode::CONFLICT, "stage_not_through"),
             PipelineError::Publish(refused) => match &**refused {
                 PublishError::Refused(PublishRefusal::UnauthorizedPublish { .. }) => {

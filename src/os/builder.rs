@@ -73,6 +73,13 @@ pub enum StartError {
     /// The configured models could not be set up. Nothing was opened.
     #[error("models: {0}")]
     Models(#[from] ModelsError),
+    /// The clock is beyond the year 9999, for which answers of the control socket and of the metrics endpoint have no date.
+    /// Nothing was opened.
+    #[error(
+        "the system clock is beyond the year 9999, for which HTTP answers have no date: set the clock, or start without socket and \
+         without metrics"
+    )]
+    Clock,
     /// Open runs could not be resumed.
     #[error("open runs: cannot be resumed: {0}")]
     Resume(#[from] RunError),
@@ -174,6 +181,9 @@ impl OstlerBuilder {
             None => Some(PathBuf::from(DATA_FOLDER)),
         };
         let models = self.config.models()?;
+        if self.metrics.is_some() || (data.is_some() && !self.without_socket) {
+            check_clock(SystemTime::now())?;
+        }
         let meter = match self.metrics {
             Some(address) => {
                 let bound = Meter::bind(address).await;
@@ -234,6 +244,15 @@ impl OstlerBuilder {
     }
 }
 
+/// The HTTP library panics at a time that has no date.
+fn check_clock(now: SystemTime) -> Result<(), StartError> {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    if since.as_secs() < YEAR_10000_SECONDS { Ok(()) } else { Err(StartError::Clock) }
+}
+
+/// Seconds from 1970 to the year 10000.
+const YEAR_10000_SECONDS: u64 = 253_402_300_800;
+
 type Stores = (Arc<dyn Journal>, Arc<dyn ArtifactStore>, Arc<dyn OutputStore>, Option<Opened>);
 
 fn in_memory() -> Stores {
@@ -266,4 +285,19 @@ async fn kill_orphans(path: &Path) -> Result<(DataFolder, usize), StartError> {
     let ended = tokio::task::spawn_blocking(move || looked.terminate_orphans()).await;
     let ended = ended.map_err(|error| unreadable(std::io::Error::other(error)))??;
     Ok((folder, ended))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_clock_beyond_the_year_9999_is_an_error() {
+        let check = |seconds| check_clock(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).is_ok();
+        assert_eq!([0, YEAR_10000_SECONDS - 1].map(check), [true; 2]);
+        assert_eq!([YEAR_10000_SECONDS, YEAR_10000_SECONDS * 1_000].map(check), [false; 2]);
+        assert!(check_clock(SystemTime::UNIX_EPOCH - Duration::from_secs(1)).is_ok());
+    }
 }

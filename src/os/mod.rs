@@ -161,6 +161,16 @@ impl Ostler {
         self.system.change_client(client, change).await
     }
 
+    /// Removes the terms and credits of a client, which is unmetered from then on, and returns its last state. Its runs and
+    /// agents stay, and terms of the configuration. Durable on return. Dropping the future may or may not remove them.
+    ///
+    /// # Errors
+    ///
+    /// See [`ClientError`]: for example, a run or a job of the client is open. Nothing is removed then.
+    pub async fn remove_client(&self, client: &str) -> Result<ClientRow, ClientError> {
+        self.system.remove_client(client).await
+    }
+
     /// Creates a pipeline, or finds one with the same declaration. Stages start when their code is attached: see
     /// [`PipelineHandle::attach`] and [`PipelineHandle::on`]. Durable on return. Dropping the future may or may
     /// not create the pipeline.
@@ -197,6 +207,16 @@ impl Ostler {
     /// ```
     pub async fn create_pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
         self.system.create_pipeline(spec).await
+    }
+
+    /// Removes a pipeline that is not in use, with its events and the state of its stages, and returns its last state. Handles
+    /// of it become invalid. Durable on return. Dropping the future may or may not remove it.
+    ///
+    /// # Errors
+    ///
+    /// See [`PipelineError`]: a stage has code here, or events left. Nothing is removed then.
+    pub async fn remove_pipeline(&self, id: &str) -> Result<PipelineRow, PipelineError> {
+        self.system.remove_pipeline(id).await
     }
 
     /// Returns an existing pipeline.

@@ -32,7 +32,8 @@ fn a_run_whose_client_is_out_of_credit_says_so_and_goes_on_when_there_is_some() 
 #[test]
 fn who_meters_a_client_by_a_deposit_is_told_so_once() {
     let world = World::new();
-    let told = "acme is metered from now on: its attempts stop when its credits are used up\n";
+    let told = "acme is metered from now on: its attempts stop when its credits are used up; \
+                `ostler client remove acme` ends that\n";
     world.ostler("client add acme").exits(0).says("not metered");
     let first = world.ostler("credit acme +500").exits(0).says("500 credits left of 500");
     assert_eq!(first.err, told);
@@ -43,6 +44,31 @@ fn who_meters_a_client_by_a_deposit_is_told_so_once() {
     world.ostler("client add other").exits(0);
     let first = world.ostler("credit other +5 --json").exits(0);
     assert_eq!((first.lines().len(), first.lines()[0]["left"].as_i64()), (1, Some(5)));
+}
+
+#[test]
+fn a_removed_client_is_unmetered_and_one_in_use_is_not_removed() {
+    let world = World::new();
+    world.file("two.yaml", TWO);
+    world.ostler("client remove acme").exits(2).complains("no client yet");
+    world.ostler("client add acme --credit 100").exits(0);
+    world.ostler("client remove other").exits(2).complains("`ostler client add other` adds it");
+    let mut run = world.start("run two.yaml --workspace work --client acme");
+    run.until("client acme: credits are used up");
+    let used = world.ostler("client remove acme").exits(2);
+    used.complains("of client acme is open and uses its terms").complains("`ostler cancel ");
+    world.ostler("cancel @last").exits(0);
+    run.end().exits(1);
+
+    world.ostler("client remove acme").exits(0).says(" credits left of 100; it is not metered any more");
+    world.ostler("credit acme").exits(0).says("acme: weight 100, marketplace, not metered");
+    world.ostler("run two.yaml --workspace work --client acme").exits(0).says("2 executed");
+    world.ostler("client remove acme").exits(2).complains("there is nothing to remove");
+    world.ostler("doctor").exits(0);
+    // A client that never ran is forgotten.
+    world.ostler("client add other --weight 5").exits(0);
+    world.ostler("client remove other").exits(0).says("other: removed, with weight 5, marketplace");
+    world.ostler("credit other").exits(2).complains("nothing is known of a client other");
 }
 
 #[test]

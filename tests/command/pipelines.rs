@@ -70,6 +70,34 @@ fn a_pipeline_is_declared_published_to_and_looked_at() {
 }
 
 #[test]
+fn a_pipeline_is_removed_when_no_stage_has_events_left() {
+    let world = World::new();
+    world.file("web.yaml", WEB);
+    world.ostler("pipeline remove web_testing").exits(2).complains("no pipeline yet");
+    world.ostler("pipeline create web.yaml").exits(0);
+    world.ostler("pipeline publish web_testing recon page_discovered {}").exits(0);
+    let skip = "pipeline catch-up web_testing behavior --from 2";
+    let used = world.ostler("pipeline remove web_testing").exits(2);
+    used.complains("its stage behavior has 1 event left").complains(&format!("`ostler {skip}`"));
+    world.ostler(skip).exits(0);
+    world
+        .ostler("pipeline remove web_testing")
+        .exits(0)
+        .says("pipeline web_testing is removed, with 1 event");
+    world.ostler("pipeline remove web_testing").exits(2).complains("there is no pipeline web_testing");
+    world.ostler("pipeline ps").exits(0).complains("no pipeline yet");
+    world.ostler("doctor").exits(0).says("nothing is broken");
+    world.file("web.yaml", &WEB.replace("events: 100000", "events: 9"));
+    world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing with 5 stages");
+    world
+        .ostler("pipeline publish web_testing recon page_discovered {}")
+        .exits(0)
+        .says("event 2 of web_testing");
+    let told = world.ostler("pipeline events web_testing --json").exits(0).lines();
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
 fn an_event_that_is_too_long_for_a_command_line_comes_from_stdin() {
     let world = World::new();
     world.file("web.yaml", WEB);

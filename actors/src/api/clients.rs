@@ -43,7 +43,7 @@ pub struct ClientRow {
     /// Credits held by running attempts.
     pub reserved: u64,
     /// Credits reserved for market jobs and not spent; part of `left`.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "ostler_kernel::json::is_zero")]
     pub for_jobs: u64,
     /// Credits left: `deposited - reserved - spent`; negative where attempts cost more than estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,10 +61,6 @@ pub struct ClientRow {
     pub charged: u64,
     /// Credits of the client behind its share; negative: ahead.
     pub lag: i64,
-}
-
-fn is_zero(credits: &u64) -> bool {
-    *credits == 0
 }
 
 impl System {
@@ -90,6 +86,25 @@ impl System {
             self.services.journal.durable(position).await?;
         }
         Ok(())
+    }
+
+    /// Removes the terms and credits of a client, which is unmetered from then on; its runs and agents stay, and terms of the
+    /// configuration. Returns its last state. Durable on return; dropping the future may or may not have removed them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], for example while a run or a job of the market is open; nothing has changed then.
+    pub async fn remove_client(&self, client: &str) -> Result<ClientRow, ClientError> {
+        if !is_name(client) {
+            return Err(ClientError::Name(client.to_owned()));
+        }
+        let client = ClientId::from(client);
+        let before = self.clients().await.into_iter().find(|row| row.client == client);
+        let before = before.ok_or_else(|| ClientError::Unknown(client.clone()))?;
+        let removed = self.ask_registry(|reply| RegistryMessage::RemoveClient { client, reply }).await;
+        let position = removed.ok_or(ClientError::Restarting)??;
+        self.services.journal.durable(position).await?;
+        Ok(before)
     }
 
     /// All known clients, by name.

@@ -8,6 +8,7 @@ pub(crate) mod evaluations;
 pub(crate) mod market;
 pub(crate) mod outcome;
 pub(crate) mod pipeline_handle;
+pub(crate) mod pipelines;
 pub(crate) mod publisher;
 pub(crate) mod resolve;
 pub(crate) mod run_control;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use ostler_kernel::event::Published;
 use ostler_kernel::id::PipelineId;
 use ostler_kernel::json::Json;
-use ostler_kernel::pipeline::{Output, PipelineSpec, Topology};
+use ostler_kernel::pipeline::Output;
 use ostler_kernel::port::{JournalError, Position, Seq};
 use serde_json::Value;
 
-use crate::api::system::{System, ask};
+use crate::api::system::System;
 use crate::pipelines::batch_limits::{EVENTS_AT_ONCE, HEARD_BYTES_AT_ONCE};
 use crate::pipelines::count::FEW_AT_ONCE;
 use crate::pipelines::error::{PipelineError, PublishError};
@@ -26,7 +26,7 @@ use crate::storage::event_cursor::EventCursor;
 /// A pipeline. A clone is another handle of the same pipeline.
 #[derive(Clone)]
 pub struct PipelineHandle {
-    system: System,
+    pub(super) system: System,
     pub(super) log: Arc<Log>,
 }
 
@@ -65,53 +65,6 @@ pub enum PipelineEnd {
         /// The reason.
         reason: String,
     },
-}
-
-impl System {
-    /// Creates a pipeline, or finds an equally declared one. Durable on return; dropping the future may or may
-    /// not have created it.
-    ///
-    /// # Errors
-    ///
-    /// [`PipelineError`] with all faults; nothing was created then.
-    pub async fn create_pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
-        let topology = spec.validate().or_else(|faults| match self.pipeline(&spec.id) {
-            // An existing pipeline was valid when it was created.
-            Ok(there) if there.log.topology().spec() == spec => spec.validate_recorded(),
-            _ => Err(faults),
-        });
-        let topology: Box<Topology> = Box::new(topology.map_err(PipelineError::Spec)?);
-        let pipelines = self.pipelines.actor.get().ok().ok_or(PipelineError::Restarting)?;
-        let made = ask(&pipelines, |reply| PipelinesMessage::Create { topology, reply }).await;
-        let (log, position) = made.ok_or(PipelineError::Restarting)??;
-        self.services.journal.durable(position).await?;
-        Ok(PipelineHandle { system: self.clone(), log })
-    }
-
-    /// Finds a pipeline.
-    ///
-    /// # Errors
-    ///
-    /// The pipeline is unknown or cannot be read.
-    pub fn pipeline(&self, id: &str) -> Result<PipelineHandle, PipelineError> {
-        let found = self.pipelines.find(id)?;
-        let log = found.ok_or_else(|| PipelineError::Unknown(id.chars().take(80).collect()))?;
-        Ok(PipelineHandle { system: self.clone(), log })
-    }
-
-    /// All pipelines by name, in a durable state.
-    ///
-    /// # Errors
-    ///
-    /// A pipeline cannot be read.
-    pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
-        let logs = self.pipelines.all()?;
-        let rows = logs.iter().map(|log| log.row()).collect();
-        if let Some(position) = logs.iter().map(|log| log.position()).max() {
-            self.services.journal.durable(position).await?;
-        }
-        Ok(rows)
-    }
 }
 
 /// Characters of a dead-lettered event that its row shows.
@@ -239,12 +192,13 @@ impl PipelineHandle {
         self.system.pipelines.tell(PipelinesMessage::Start { log, stage });
     }
 
-    /// Follows the events after `after`, each as soon as it is durable, until the system ends.
+    /// Follows the events after `after`, each as soon as it is durable, until the system ends or the pipeline is removed.
     ///
     /// # Errors
     ///
     /// The event does not exist, or is no longer kept.
     pub fn events_after(&self, after: u64) -> Result<EventCursor, PipelineError> {
+        self.log.check_open()?;
         let PipelineRow { pipeline, head, oldest, .. } = self.log.row();
         if after > head {
             return Err(PipelineError::Beyond { pipeline, seq: after.saturating_add(1), head });
@@ -253,7 +207,7 @@ impl PipelineHandle {
             return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest });
         }
         let journal = Arc::clone(&self.system.services.journal);
-        Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
+        Ok(EventCursor::until(self.log.watch_closed(), journal, self.log.stream(), Seq(after)))
     }
 
     /// The event with a number, for example a dead-lettered one; `None` for a missing or removed event.
@@ -376,11 +330,12 @@ impl PipelineHandle {
     ///
     /// # Errors
     ///
-    /// The journal failed, or the system has ended.
+    /// The journal failed, the system has ended, or the pipeline was removed.
     pub async fn ended(&self) -> Result<PipelineEnd, PipelineError> {
         let mut changes = self.log.watch();
         let mut halts = self.system.services.journal.status.watch_halted();
         loop {
+            self.log.check_open()?;
             match self.log.is_over() {
                 Ok(true) => {
                     self.durable().await?;

@@ -24,15 +24,11 @@ pub struct TreeRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<String>,
     /// Number of children.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "ostler_kernel::json::is_zero")]
     pub width: usize,
     /// The first of its children, in start order: a crash restarts a child and all after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeRow>,
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 /// Listed children of one supervisor or pool.

@@ -231,8 +231,9 @@ impl AttemptJournal {
         }
         self.write();
         self.over.store(true, Ordering::SeqCst);
-        if let Some(output) = lock(&self.output).take() {
-            self.executor.output.append(self.site.run, &output.finish(self.executor.journal.now()));
+        if let Some(mut output) = lock(&self.output).take() {
+            let rest = output.finish(self.executor.journal.now());
+            output.write(&self.executor.output, self.site.run, rest);
         }
         if let Some(notes) = self.notes.get().filter(|_| done) {
             notes.forget(&self.site.of);

@@ -2,7 +2,7 @@
 
 use ostler_kernel::client_terms::{ClientTerms, DepositError};
 use ostler_kernel::event::Event;
-use ostler_kernel::id::{ClientId, NAME_RULE};
+use ostler_kernel::id::{ClientId, NAME_RULE, RunId};
 use ostler_kernel::port::JournalError;
 use ostler_scheduler::WEIGHT_MAX;
 
@@ -50,6 +50,36 @@ pub enum ClientError {
         /// The reason.
         error: DepositError,
     },
+    /// Nothing is known of the client.
+    #[error("nothing is known of a client {0}: `ostler client add {0}` adds it")]
+    Unknown(ClientId),
+    /// The client has no terms and no credits, so there is nothing to remove.
+    #[error("client {0} has no terms and no credits of its own: there is nothing to remove")]
+    NoAccount(ClientId),
+    /// An open run uses the account.
+    #[error(
+        "run {run} of client {client} is open and uses its terms: remove the client when the run has ended; `ostler cancel {run}` ends \
+         it"
+    )]
+    HasRun {
+        /// The client.
+        client: ClientId,
+        /// An open run of the client.
+        run: RunId,
+    },
+    /// An open job of the market uses the account.
+    #[error(
+        "job {job} of the market is paid by client {client}: remove the client when the job has ended; `ostler market ls` shows it"
+    )]
+    HasJob {
+        /// The client.
+        client: ClientId,
+        /// An open job of the client.
+        job: RunId,
+    },
+    /// Attempts of closed runs still run, and their cost is not known yet.
+    #[error("attempts of client {0} are still running: try again when they have ended")]
+    HasAttempts(ClientId),
     /// The journal refused the record.
     #[error(transparent)]
     Journal(#[from] JournalError),

@@ -140,6 +140,11 @@ pub(crate) enum RegistryMessage {
         change: ClientChange,
         reply: RpcReplyPort<Result<Option<Position>, ClientError>>,
     },
+    /// Remove a client's terms and credits; the reply is the position of the record.
+    RemoveClient {
+        client: ClientId,
+        reply: RpcReplyPort<Result<Position, ClientError>>,
+    },
     /// Record a verdict; the reply is the position of the record.
     Judge {
         row: RunRow,

@@ -49,6 +49,13 @@ impl Actor for Pipelines {
             PipelinesMessage::Create { topology, reply } => {
                 let _ = reply.send(this.map.create(*topology));
             }
+            PipelinesMessage::Remove { log, reply } => {
+                let removed = this.map.remove(&log);
+                if removed.is_ok() {
+                    end_actors(this, &log).await;
+                }
+                let _ = reply.send(removed);
+            }
             PipelinesMessage::Start { log, stage } => start(this, &log, stage),
             PipelinesMessage::PoolUp => {
                 for log in this.map.opened() {
@@ -87,6 +94,15 @@ fn start(this: &PipelinesArguments, log: &Arc<Log>, stage: usize) {
             Err(error) => map.tell(PipelinesMessage::Down { child: name, reason: error.to_string() }),
         }
     });
+}
+
+/// Ends the actors of ended stages: a later pipeline of the name needs their places.
+async fn end_actors(this: &PipelinesArguments, log: &Log) {
+    let Some((pool, _)) = this.mailboxes.pool() else { return };
+    for stage in 0..log.topology().len() {
+        // Most stages have no actor.
+        let _ = pool.terminate_child(child(log, stage)).await;
+    }
 }
 
 fn child(log: &Log, stage: usize) -> String {

@@ -74,6 +74,33 @@ pub enum PipelineError {
         "stage {0} still has events to deal with: it ends when those before it have ended and it has dealt with all"
     )]
     NotThrough(StageId),
+    /// A stage has code in the process, so the pipeline cannot be removed.
+    #[error(
+        "pipeline {pipeline}: the process that holds the data folder runs its stage {stage}; remove the pipeline when that process has \
+         ended"
+    )]
+    HasCode {
+        /// The pipeline.
+        pipeline: PipelineId,
+        /// The stage.
+        stage: StageId,
+    },
+    /// A stage has events left, so the pipeline cannot be removed.
+    #[error(
+        "pipeline {pipeline}: its stage {stage} has {events} event{} left; process them, or skip them with `ostler pipeline catch-up \
+         {pipeline} {stage} --from {next}`, then remove the pipeline",
+        if *events == 1 { "" } else { "s" }
+    )]
+    HasEvents {
+        /// The pipeline.
+        pipeline: PipelineId,
+        /// The stage.
+        stage: StageId,
+        /// Number of the events.
+        events: u64,
+        /// Number after the last event.
+        next: u64,
+    },
     /// The acknowledgement is empty: repeated, it would publish twice.
     #[error(
         "stage {stage} acknowledges nothing: upto is after, {after}, so it takes nothing to publish; publish what belongs to no event as \

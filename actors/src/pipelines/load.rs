@@ -2,8 +2,8 @@
 
 use futures::FutureExt;
 use ostler_kernel::event::{Event, PipelineRecord};
-use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec, Topology};
-use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
+use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec};
+use ostler_kernel::port::{Journal, Position, Seq, StreamId};
 
 use super::count::event_of;
 use super::log::LogState;
@@ -17,40 +17,66 @@ fn illegal(pipeline: impl Into<String>, what: impl Into<String>) -> PipelineErro
     PipelineError::Illegal { pipeline: pipeline.into(), error: IllegalRecord(what.into()) }
 }
 
-/// The pipeline of a stream; `None` if the stream is empty.
-pub(crate) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option<Topology>, PipelineError> {
-    let name = || format!("{:032x}", u128::from_be_bytes(stream.key));
-    let first = journal.read(stream, Seq(0), 1)?;
-    let Some(Recorded { event, .. }) = first.into_iter().next() else { return Ok(None) };
-    let spec = match &event {
-        Event::Pipeline(record) => match &**record {
-            PipelineRecord::Created { spec } => serde_json::from_str::<PipelineSpec>(spec.as_str()).ok(),
-            _ => None,
-        },
-        _ => None,
-    };
-    let spec = spec.ok_or_else(|| illegal(name(), "its first record does not say what it is"))?;
-    let topology = spec.validate_recorded();
-    topology.map(Some).map_err(|faults| illegal(spec.id.as_str(), format!("{}", faults[0])))
+/// The records of a pipeline's stream.
+pub(crate) struct Records {
+    /// Number of the last record; 0 for an empty stream.
+    pub(crate) last: Seq,
+    position: Position,
+    /// `None`: never declared, or removed.
+    pipeline: Option<Pipeline>,
 }
 
-/// State of a pipeline from its records. Reading starts at the end of the last complete section, or at the cursor of
-/// the farthest stage, if earlier.
-pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogState, PipelineError> {
-    let id = || topology.id().to_string();
-    let stream = StreamId::pipeline(topology.id());
-    let mut pipeline = Pipeline::new(topology.clone());
-    let (mut records, mut position) = (Seq(0), Position::default());
+/// Reads the records of a stream, which may have had several pipelines of one name, one after the other.
+pub(crate) fn records(journal: &dyn Journal, stream: StreamId) -> Result<Records, PipelineError> {
+    let mut read = Records { last: Seq(0), position: Position::default(), pipeline: None };
+    let mut removed_upto = 0;
+    let name = || format!("{:032x}", u128::from_be_bytes(stream.key));
     run_reader::each(journal, stream, None, |record| -> Result<(), PipelineError> {
-        (records, position) = (record.seq, position.max(record.position));
-        match &record.event {
-            Event::Pipeline(_) if record.seq == Seq(1) => Ok(()),
-            Event::Pipeline(told) => {
-                pipeline.apply(told).map_err(|error| PipelineError::Illegal { pipeline: id(), error })
+        (read.last, read.position) = (record.seq, read.position.max(record.position));
+        let Event::Pipeline(told) = &record.event else {
+            return Err(illegal(name(), "a record of another kind"));
+        };
+        match (&mut read.pipeline, &**told) {
+            (None, PipelineRecord::Created { spec }) => {
+                let spec = serde_json::from_str::<PipelineSpec>(spec.as_str()).ok();
+                let spec = spec.ok_or_else(|| illegal(name(), "its first record does not say what it is"))?;
+                let topology = spec.validate_recorded();
+                let topology =
+                    topology.map_err(|faults| illegal(spec.id.as_str(), format!("{}", faults[0])))?;
+                read.pipeline = Some(Pipeline::after_removed(topology, removed_upto));
             }
-            _ => Err(illegal(id(), "a record of another kind")),
+            // Compaction leaves nothing but this record of a removed pipeline.
+            (None, PipelineRecord::Removed { upto }) => removed_upto = *upto,
+            (None, _) => return Err(illegal(name(), "its first record does not say what it is")),
+            (Some(pipeline), told) => {
+                if let Err(error) = pipeline.apply(told) {
+                    return Err(PipelineError::Illegal {
+                        pipeline: pipeline.topology().id().to_string(),
+                        error,
+                    });
+                }
+                if pipeline.is_removed() {
+                    (removed_upto, read.pipeline) = (pipeline.head(), None);
+                }
+            }
         }
+        Ok(())
     })?;
+    Ok(read)
+}
+
+/// State of a pipeline from its records; `None` if there is none. Reading of events starts at the end of the last complete
+/// section, or at the cursor of the farthest stage, if earlier.
+pub(crate) fn state(
+    journal: &dyn Journal,
+    stream: StreamId,
+    records: Records,
+) -> Result<Option<LogState>, PipelineError> {
+    let Records { last: records, mut position, pipeline: Some(mut pipeline) } = records else {
+        return Ok(None);
+    };
+    let topology = pipeline.topology().clone();
+    let id = || topology.id().to_string();
     let known = pipeline.chunked_upto();
     let hearing: Vec<usize> = (0..topology.len()).filter(|stage| !topology.is_source(*stage)).collect();
     let farthest = hearing.iter().map(|stage| pipeline.stage(*stage).cursor).min().unwrap_or(known);
@@ -81,14 +107,21 @@ pub(crate) fn state(journal: &dyn Journal, topology: &Topology) -> Result<LogSta
     }
     let seen = vec![0; topology.len()];
     // Stages read the events themselves; a log that is only shown holds none.
-    Ok(LogState { pipeline, records, position, tail: RecentEvents::default(), live, woken: Vec::new(), seen })
+    let (tail, woken) = (RecentEvents::default(), Vec::new());
+    Ok(Some(LogState { pipeline, records, position, tail, live, woken, seen }))
 }
 
 impl Log {
-    /// Reads everything again. Only the running code of stages is kept.
-    pub(crate) fn reload(&self) -> Result<(), PipelineError> {
+    /// Reads everything again. Only the running code of stages is kept. `false` if the pipeline's declaration was rolled
+    /// back: the log is closed then.
+    pub(crate) fn reload(&self) -> Result<bool, PipelineError> {
         let mut now = self.state();
-        let mut read = state(&*self.journal, &self.topology)?;
+        let read = state(&*self.journal, self.stream, records(&*self.journal, self.stream)?)?;
+        let Some(mut read) = read.filter(|read| read.pipeline.topology().spec() == self.topology.spec())
+        else {
+            self.close();
+            return Ok(false);
+        };
         for (read, known) in read.live.iter_mut().zip(&mut now.live) {
             (read.life, read.consumers) = (known.life + 1, known.consumers + 1);
             read.handler = known.handler.take();
@@ -99,7 +132,7 @@ impl Log {
             read.position = read.position.max(now.position);
         }
         *now = read;
-        Ok(())
+        Ok(true)
     }
 }
 

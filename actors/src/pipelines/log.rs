@@ -36,6 +36,8 @@ pub(crate) struct Log {
     pub(crate) trying: Vec<AtomicU64>,
     pub(crate) state: Mutex<LogState>,
     pub(crate) changed: watch::Sender<u64>,
+    /// The pipeline was removed: the log takes no records, and its followers end.
+    closed: watch::Sender<bool>,
 }
 
 /// State of the log: a cache of the journal, except for `live`.
@@ -145,6 +147,7 @@ impl Log {
             hearers,
             state: Mutex::new(state),
             changed: watch::Sender::new(0),
+            closed: watch::Sender::new(false),
         }
     }
 
@@ -156,12 +159,34 @@ impl Log {
         &self.topology
     }
 
+    /// The number of a stage of a pipeline that is not removed.
     pub(crate) fn stage(&self, name: &str) -> Result<usize, PipelineError> {
+        self.check_open()?;
         self.topology.find(name).ok_or_else(|| PipelineError::UnknownStage {
             pipeline: self.topology.id().clone(),
             stage: name.chars().take(80).collect(),
             stages: self.topology.spec().stages.iter().map(|stage| stage.name.clone()).collect(),
         })
+    }
+
+    /// # Errors
+    ///
+    /// The pipeline was removed.
+    pub(crate) fn check_open(&self) -> Result<(), PipelineError> {
+        match *self.closed.borrow() {
+            true => Err(PipelineError::Unknown(self.topology.id().to_string())),
+            false => Ok(()),
+        }
+    }
+
+    /// Closes the log for good, after the record of its removal or the loss of its declaration.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Becomes `true` when the log is closed.
+    pub(crate) fn watch_closed(&self) -> watch::Receiver<bool> {
+        self.closed.subscribe()
     }
 
     pub(crate) fn stream(&self) -> StreamId {
@@ -186,6 +211,10 @@ impl Log {
         events: Vec<Published>,
         mut records: Vec<PipelineRecord>,
     ) -> Result<Position, JournalError> {
+        // A handle may outlive its pipeline, and another one of the name may write to the stream.
+        if *self.closed.borrow() {
+            return Err(JournalError::Refused(format!("pipeline {} was removed", self.topology.id())));
+        }
         records.extend(state.pipeline.chunk_records(&events));
         records.extend(state.pipeline.skip_records(&records, |stage| self.seen(state, stage)));
         let (at_ms, head) = (self.clock.now(), state.pipeline.head());

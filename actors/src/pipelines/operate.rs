@@ -2,7 +2,7 @@
 
 use ostler_kernel::event::PipelineRecord;
 use ostler_kernel::json::Json;
-use ostler_kernel::port::Position;
+use ostler_kernel::port::{Position, Seq};
 
 use super::log::{Done, LogState};
 use super::stage::Gap;
@@ -22,6 +22,29 @@ impl Log {
         }
         live.handler = Some(handler);
         Ok(())
+    }
+
+    /// Removes the pipeline, unless a stage has code here or events left. Returns the position and the number of the record.
+    pub(crate) fn remove(&self) -> Result<(Position, Seq), PipelineError> {
+        self.check_open()?;
+        let mut state = self.state();
+        let head = state.pipeline.head();
+        for stage in 0..self.topology.len() {
+            let (pipeline, name) = (self.topology.id().clone(), self.topology.name(stage).clone());
+            if state.live[stage].is_live() && !state.pipeline.stage(stage).ended {
+                return Err(PipelineError::HasCode { pipeline, stage: name });
+            }
+            let events = self.lag_of(&state, stage);
+            if events > 0 {
+                return Err(PipelineError::HasEvents { pipeline, stage: name, events, next: head + 1 });
+            }
+        }
+        let position = self.append(&mut state, Vec::new(), vec![PipelineRecord::Removed { upto: head }])?;
+        self.close();
+        let records = state.records;
+        drop(state);
+        self.tell();
+        Ok((position, records))
     }
 
     /// The code of a stage, unless its actor failed too often.

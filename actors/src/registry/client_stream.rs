@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ostler_kernel::agent::Profile;
+use ostler_kernel::client_terms::ClientTerms;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::market::{MarketStep, Offer};
-use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamBatch, StreamId};
 use ostler_scheduler::AGENT_WEIGHT;
 use ractor::ActorProcessingErr;
 
@@ -136,6 +137,37 @@ impl RegistryState {
         self.services.scheduler.renew_terms(client);
         self.credits(client.clone());
         Ok(Some(position))
+    }
+
+    /// Removes the terms and credits of a client that no open run and no open job uses.
+    pub(super) fn remove_client(&mut self, client: &ClientId) -> Result<Position, ClientError> {
+        let ledger = &self.services.ledger;
+        let terms = ledger.find(client).ok_or_else(|| ClientError::Unknown(client.clone()))?.terms();
+        if ledger.is_configured(client) && terms.deposited().is_none() {
+            return Err(ClientError::Configured(client.clone()));
+        }
+        if terms == ClientTerms::default() {
+            return Err(ClientError::NoAccount(client.clone()));
+        }
+        let client = || client.clone();
+        if let Some(job) = self.services.market.open_job_of(&client()) {
+            return Err(ClientError::HasJob { client: client(), job });
+        }
+        // A quarantined run never goes on, and cannot be closed.
+        let open = self.services.journal.runs(true)?.into_iter().find(|row| {
+            row.client == client() && matches!(row.status, RunRowStatus::Open | RunRowStatus::Parked(_))
+        });
+        if let Some(RunRow { run, .. }) = open {
+            return Err(ClientError::HasRun { client: client(), run });
+        }
+        let held = self.services.scheduler.held(&client()).ok_or(ClientError::Restarting)?;
+        let is_charged = |(whose, ..): &(ClientId, RunId, u64)| *whose == client();
+        if held > 0 || self.services.attempts.unrecorded().iter().any(is_charged) {
+            return Err(ClientError::HasAttempts(client()));
+        }
+        let position = self.append(&client(), vec![Event::ClientRemoved { client: client() }])?;
+        self.services.scheduler.renew_terms(&client());
+        Ok(position)
     }
 
     pub(super) fn register(

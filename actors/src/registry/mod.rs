@@ -119,6 +119,9 @@ impl Actor for Registry {
             RegistryMessage::ChangeClient { client, change, reply } => {
                 let _ = reply.send(state.change_client(&client, &change));
             }
+            RegistryMessage::RemoveClient { client, reply } => {
+                let _ = reply.send(state.remove_client(&client));
+            }
             RegistryMessage::Judge { row, said, reply } => {
                 let _ = reply.send(state.judge(&row, *said));
             }

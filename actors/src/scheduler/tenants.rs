@@ -180,8 +180,9 @@ impl Tenants {
         if let Some(reputation) = book.reputation_pm() {
             queue.set_reputation(handle, reputation)?;
         }
-        if let Some(left) = book.left() {
-            queue.set_balance(handle, left - queue.held(handle)? as i64, events)?;
+        match book.left() {
+            Some(left) => queue.set_balance(handle, left - queue.held(handle)? as i64, events)?,
+            None => queue.clear_balance(handle, events)?,
         }
         Ok(())
     }

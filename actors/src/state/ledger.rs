@@ -188,7 +188,19 @@ impl Ledger {
             Event::ClientSet { client, .. } | Event::CreditDeposited { client, .. } => {
                 lock(&self.client(client).terms).apply(event, at_ms);
             }
+            Event::ClientRemoved { client } => self.remove(client),
             _ => {}
+        }
+    }
+
+    /// Resets the terms of a client. A client without any account is forgotten, as after a restart.
+    fn remove(&self, client: &ClientId) {
+        let mut clients = lock(&self.clients);
+        let Some(book) = clients.get(client) else { return };
+        *lock(&book.terms) = self.configured.get(client).cloned().unwrap_or_default();
+        book.park(false);
+        if !self.is_configured(client) && book.spent() == 0 && lock(&book.agents).is_empty() {
+            clients.remove(client);
         }
     }
 

@@ -211,6 +211,14 @@ impl Market {
         open.map(|(job, _)| *job).collect()
     }
 
+    /// An open job that the client pays for.
+    pub(crate) fn open_job_of(&self, client: &ClientId) -> Option<RunId> {
+        let book = lock(&self.book);
+        let is_paid_by =
+            |entry: &Entry| !entry.standing.stage().is_over() && entry.standing.job().client == *client;
+        book.jobs.iter().find(|(_, entry)| is_paid_by(entry)).map(|(job, _)| *job)
+    }
+
     pub(crate) fn count(&self) -> Vec<(&'static str, usize)> {
         let mut counts = Stage::ALL.map(|stage| (stage.as_str(), 0));
         for entry in lock(&self.book).jobs.values() {

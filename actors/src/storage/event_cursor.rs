@@ -7,21 +7,35 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{JournalError, Recorded, RunRowStatus, Seq, StreamId, StreamKind};
 
+use tokio::sync::watch;
+
 use crate::storage::journal_client::JournalClient;
 use crate::storage::run_reader::READ_AT_ONCE;
 
-/// A position in the records of a run.
+/// A position in the records of a run, or in the events of a pipeline.
 pub struct EventCursor {
     journal: Arc<JournalClient>,
     stream: StreamId,
     after: Seq,
     read: VecDeque<Recorded>,
     over: bool,
+    /// Becomes `true` when nothing more comes; of a run, its closing record says that.
+    closed: Option<watch::Receiver<bool>>,
 }
 
 impl EventCursor {
     pub(crate) fn new(journal: Arc<JournalClient>, stream: StreamId, after: Seq) -> EventCursor {
-        EventCursor { journal, stream, after, read: VecDeque::new(), over: false }
+        EventCursor { journal, stream, after, read: VecDeque::new(), over: false, closed: None }
+    }
+
+    /// A cursor that ends when `closed` becomes `true`.
+    pub(crate) fn until(
+        closed: watch::Receiver<bool>,
+        journal: Arc<JournalClient>,
+        stream: StreamId,
+        after: Seq,
+    ) -> EventCursor {
+        EventCursor { closed: Some(closed), ..EventCursor::new(journal, stream, after) }
     }
 
     /// Returns the next record as soon as it is durable; `None` after the closing record, or when the system has ended
@@ -75,10 +89,22 @@ impl EventCursor {
         let found = journal.read(self.stream, self.after, READ_AT_ONCE)?;
         match found.last() {
             None if is_last => return Ok(false),
-            None => tokio::select! {
-                () = journal.changed(self.stream, self.after) => {}
-                _ = halted.changed() => {}
-            },
+            None => {
+                let mut closed = self.closed.clone();
+                let is_closed = async {
+                    if let Some(closed) = &mut closed
+                        && closed.wait_for(|closed| *closed).await.is_ok()
+                    {
+                        return;
+                    }
+                    std::future::pending().await
+                };
+                tokio::select! {
+                    () = journal.changed(self.stream, self.after) => {}
+                    _ = halted.changed() => {}
+                    () = is_closed => {}
+                }
+            }
             Some(last) => match journal.durable(last.position).await {
                 Ok(()) => self.read = found.into(),
                 // A full disk rolled the records back.
@@ -89,14 +115,14 @@ impl EventCursor {
         Ok(true)
     }
 
-    /// True if the cursor follows a closed run.
+    /// True if the cursor follows a closed run or a removed pipeline.
     ///
     /// # Errors
     ///
     /// The journal cannot be read.
     pub fn is_closed(&self) -> Result<bool, JournalError> {
         if self.stream.kind != StreamKind::Run {
-            return Ok(false);
+            return Ok(self.closed.as_ref().is_some_and(|closed| *closed.borrow()));
         }
         let row = self.journal.run(RunId(uuid::Uuid::from_bytes(self.stream.key)))?;
         Ok(row.is_some_and(|row| matches!(row.status, RunRowStatus::Closed(_))))

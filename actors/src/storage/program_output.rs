@@ -23,20 +23,20 @@ impl ProgramOutput {
         ProgramOutput { store, changes: watch::Sender::new(0) }
     }
 
-    /// Appends output. A failure costs the output, never the attempt.
-    pub(crate) fn append(&self, run: RunId, chunks: &[OutputChunk]) {
-        if chunks.is_empty() {
-            return;
-        }
-        let mut bytes = Vec::new();
-        for chunk in chunks {
-            serde_json::to_writer(&mut bytes, chunk).expect("texts and numbers are JSON");
-            bytes.push(b'\n');
-        }
-        if let Err(error) = self.store.append(run, &bytes) {
-            tracing::warn!(%error, %run, "output of a program is not kept");
-        }
+    /// Appends output. A failure costs the output, never the attempt; [`ProgramOutput::note_loss`] tells readers.
+    pub(crate) fn append(&self, run: RunId, chunks: &[OutputChunk]) -> io::Result<()> {
+        let appended = self.store.append(run, &lines(chunks));
         self.changes.send_modify(|count| *count += 1);
+        appended
+    }
+
+    /// Appends a chunk that tells why output is lost. `false` if that failed too.
+    pub(crate) fn note_loss(&self, run: RunId, note: &OutputChunk) -> bool {
+        let noted = self.store.append_note(run, &lines(std::slice::from_ref(note)));
+        let why = note.lost.as_deref().unwrap_or_default();
+        tracing::warn!(why, %run, node = %note.node, "output of a program is not kept");
+        self.changes.send_modify(|count| *count += 1);
+        noted.is_ok()
     }
 
     /// Reads chunks from an offset; none at the end.
@@ -59,4 +59,13 @@ impl ProgramOutput {
     pub(crate) fn watch_changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
+}
+
+fn lines(chunks: &[OutputChunk]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for chunk in chunks {
+        serde_json::to_writer(&mut bytes, chunk).expect("texts and numbers are JSON");
+        bytes.push(b'\n');
+    }
+    bytes
 }

@@ -227,7 +227,9 @@ pub(crate) fn left_by(journal: &MemoryJournal) -> Arc<MemoryJournal> {
     let runs = rows
         .iter()
         .flat_map(|row| [StreamId::run(&row.client, row.run), StreamId::attempts(&row.client, row.run)]);
-    for stream in runs.chain(journal.clients().unwrap()) {
+    let pipelines = journal.streams(StreamKind::Pipeline).unwrap();
+    let pipelines = pipelines.into_iter().flat_map(|stream| [stream, stream.log()]);
+    for stream in runs.chain(journal.clients().unwrap()).chain(pipelines) {
         for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
             let (expected, events) = (Seq(record.seq.0 - 1), vec![record.event]);
             left.append(vec![StreamBatch { stream, expected, at_ms: record.at_ms, events }]).unwrap();

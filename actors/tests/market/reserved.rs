@@ -1,5 +1,6 @@
 //! Reservations of jobs: not available to others, and usable to the last credit.
 
+use ostler_actors::ClientError;
 use ostler_kernel::run::RunStatus;
 
 use super::*;
@@ -15,6 +16,8 @@ async fn what_is_reserved_for_a_job_is_not_for_others() {
     let posted = system.post(job(500, holds)).await.unwrap();
     hold.started().await;
     assert_eq!(system.clients().await[0].left.map(|left| left > 0), Some(true));
+    let used = ClientError::HasJob { client: "acme".into(), job: posted };
+    assert_eq!(system.remove_client("acme").await, Err(used));
     let plan = common::plan(&system, says("a"));
     let other = system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
     until(async || system.view(other, None).await.unwrap().out_of_credit).await;
@@ -25,6 +28,9 @@ async fn what_is_reserved_for_a_job_is_not_for_others() {
     system.outcome(other).await.unwrap();
     let (free, reserved, _) = credits(&system);
     assert!(free > 0 && reserved == 0);
+    until(async || system.clients().await[0].running == 0).await;
+    system.remove_client("acme").await.unwrap();
+    assert_eq!(system.audit().unwrap(), []);
 }
 
 #[tokio::test]

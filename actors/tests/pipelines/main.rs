@@ -6,6 +6,7 @@ mod common;
 mod failing;
 mod kept;
 mod pace;
+mod removing;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

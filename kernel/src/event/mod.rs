@@ -262,4 +262,10 @@ pub enum Event {
         /// The answer, if it was faulty: the next try is shown it. Of bounded length.
         faulty: Option<FaultyAnswer>,
     },
+    /// The terms and credits of a client were removed: from here on it is like a client without records. In the stream of the
+    /// client.
+    ClientRemoved {
+        /// The client.
+        client: ClientId,
+    },
 }

@@ -83,6 +83,12 @@ pub enum PipelineRecord {
         /// The failure.
         reason: String,
     },
+    /// The pipeline was removed. A later declaration under its name continues the stream with `Created`, and starts without
+    /// events.
+    Removed {
+        /// Number of the last event; a pipeline of the same name numbers its events from the next one on.
+        upto: u64,
+    },
 }
 
 /// Record of [`Event::Published`](super::Event::Published).

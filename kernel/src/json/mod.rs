@@ -30,6 +30,11 @@ pub const MAX_DEPTH: usize = 128;
 /// Maximum magnitude of an integer: 2^53. Doubles represent every integer up to here.
 pub const MAX_INTEGER: u64 = 1 << 53;
 
+/// True for 0: fields with this number are left out of JSON (`skip_serializing_if`).
+pub fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
+}
+
 /// Canonical JSON text. Only [`canonical`], [`canonical_map`], [`to_canonical`] and [`parse`] construct one, so equal values
 /// have equal bytes.
 ///  

@@ -20,6 +20,9 @@ impl Pipeline {
     /// The record contradicts the records before it; the pipeline is unchanged.
     pub fn apply(&mut self, record: &PipelineRecord) -> Result<(), IllegalRecord> {
         use PipelineRecord as P;
+        if self.removed {
+            return Err(IllegalRecord("it was removed before".into()));
+        }
         match record {
             P::Created { .. } => Err(IllegalRecord("it is created a second time".into())),
             P::Acked { stage, upto, state } => {
@@ -76,6 +79,7 @@ impl Pipeline {
                 self.stage_state(stage)?.failed = Some(failed);
                 Ok(())
             }
+            P::Removed { upto } => self.remove(*upto),
         }
     }
 
@@ -100,6 +104,17 @@ impl Pipeline {
                 reopened.extend(self.topology.downstreams(stage));
             }
         }
+        Ok(())
+    }
+
+    fn remove(&mut self, upto: u64) -> Result<(), IllegalRecord> {
+        // During recovery the head is that of the last chunk, so the record may name later events.
+        if upto < self.head {
+            return Err(IllegalRecord(format!("it has {} events and is removed after {upto}", self.head)));
+        }
+        (self.head, self.oldest, self.removed) = (upto, upto + 1, true);
+        (self.chunked_bytes, self.open_bytes) = (0, 0);
+        self.chunks.clear();
         Ok(())
     }
 
@@ -136,5 +151,42 @@ impl StageState {
             0 => self.ended = true,
             seq => self.cursor = self.cursor.max(seq),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::canonical;
+    use crate::pipeline::{Keep, PipelineSpec, StageSpec, Topology};
+
+    fn topology() -> Topology {
+        let spec = PipelineSpec::new("p").stage(StageSpec::new("a").publishes(["x"]));
+        let spec = spec.stage(StageSpec::new("b").subscribes(["x"])).keep(Keep { events: 8, bytes: 1 << 20 });
+        spec.validate().unwrap()
+    }
+
+    #[test]
+    fn a_pipeline_after_a_removed_one_numbers_on_and_owes_nothing() {
+        let publish = |pipeline: &mut Pipeline| {
+            let event =
+                Published { stage: "a".into(), kind: "x".into(), data: canonical(&1.into()).unwrap() };
+            let records = pipeline.chunk_records(std::slice::from_ref(&event));
+            pipeline.publish(&event);
+            records.iter().for_each(|record| pipeline.apply(record).unwrap());
+        };
+        let mut first = Pipeline::new(topology());
+        for _ in 0..20 {
+            publish(&mut first);
+        }
+        assert!(first.apply(&PipelineRecord::Removed { upto: 19 }).is_err());
+        first.apply(&PipelineRecord::Removed { upto: 20 }).unwrap();
+        assert_eq!((first.is_removed(), first.bytes(), first.oldest()), (true, 0, 21));
+        assert!(first.apply(&PipelineRecord::Ended { stage: "a".into() }).is_err());
+
+        let mut next = Pipeline::after_removed(topology(), 20);
+        assert_eq!((next.head(), next.oldest(), next.missed_gap(1)), (20, 21, None));
+        publish(&mut next);
+        assert_eq!((next.head(), next.oldest(), next.chunked_upto()), (21, 21, 21));
     }
 }

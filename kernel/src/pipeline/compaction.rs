@@ -7,12 +7,14 @@ use crate::id::StageId;
 
 /// Collects obsolete records from a pipeline's records in order.
 ///  
-/// Two kinds become obsolete:
+/// Three kinds become obsolete:
 ///  
 /// - An acknowledgement, once a later one of the same stage supersedes its cursor. An acknowledgement with a state is also
 ///   superseded by the next one with a state, but not by one without: the state is still the newest.
 /// - A log chunk, once the whole chunk lies before the oldest retained event.
 ///  
+/// - Everything before the record of a removal, which alone tells where the numbers of a later pipeline of the name begin.
+///
 /// Any other record of a stage (failure, dead letter, move, gap, end) is a barrier. Its meaning may depend on the cursor at
 /// that point, so acknowledgements in front of the barrier stay.
 ///  
@@ -29,6 +31,8 @@ use crate::id::StageId;
 /// ```
 #[derive(Debug, Default)]
 pub struct Compaction {
+    /// Number of the first record; 0 before it.
+    first: u64,
     oldest: u64,
     obsolete: Vec<u64>,
     last: BTreeMap<StageId, LastAcks>,
@@ -48,6 +52,9 @@ impl Compaction {
     /// Adds the record with this sequence number.
     pub fn apply(&mut self, number: u64, record: &PipelineRecord) {
         use PipelineRecord as P;
+        if self.first == 0 {
+            self.first = number;
+        }
         match record {
             P::Acked { stage, state, .. } => {
                 let last = self.last.entry(stage.clone()).or_default();
@@ -71,6 +78,10 @@ impl Compaction {
             | P::Lagged { stage, .. }
             | P::Ended { stage }
             | P::Failed { stage, .. } => drop(self.last.remove(stage)),
+            P::Removed { upto } => {
+                let (first, oldest, obsolete) = (self.first, upto + 1, (self.first..number).collect());
+                *self = Compaction { first, oldest, obsolete, ..Compaction::default() };
+            }
             P::Created { .. } => {}
         }
     }
@@ -83,5 +94,33 @@ impl Compaction {
     /// Sequence numbers of the obsolete records, unordered.
     pub fn obsolete(&self) -> &[u64] {
         &self.obsolete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_removed_pipeline_only_the_removal_is_needed() {
+        use PipelineRecord as P;
+        let created = || P::Created { spec: crate::json::Json::null() };
+        let acked = |upto| P::Acked { stage: "b".into(), upto, state: None };
+        let records = [
+            created(),
+            acked(3),
+            acked(5),
+            P::Removed { upto: 7 },
+            created(),
+            acked(9),
+            P::Ended { stage: "b".into() },
+            P::Removed { upto: 9 },
+            created(),
+        ];
+        let mut compaction = Compaction::default();
+        for (number, record) in (1..).zip(&records) {
+            compaction.apply(number, record);
+        }
+        assert_eq!((compaction.obsolete(), compaction.oldest()), (&[1, 2, 3, 4, 5, 6, 7][..], 10));
     }
 }

@@ -51,6 +51,7 @@ pub struct Pipeline {
     /// Bytes of the events behind the last closed chunk.
     pub(super) open_bytes: u64,
     pub(super) stages: Vec<StageState>,
+    pub(super) removed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +189,21 @@ impl Pipeline {
             chunked_bytes: 0,
             open_bytes: 0,
             stages,
+            removed: false,
         }
+    }
+
+    /// A pipeline declared under the name of a removed one with events up to `upto`.
+    pub fn after_removed(topology: Topology, upto: u64) -> Pipeline {
+        let mut pipeline = Pipeline::new(topology);
+        (pipeline.head, pipeline.oldest) = (upto, upto + 1);
+        pipeline.stages.iter_mut().for_each(|stage| stage.cursor = upto);
+        pipeline
+    }
+
+    /// True after the record of its removal: no other record follows.
+    pub fn is_removed(&self) -> bool {
+        self.removed
     }
 
     /// The subscription graph.

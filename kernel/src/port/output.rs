@@ -12,6 +12,9 @@ pub const OUTPUT_CHUNK_BYTES_MAX: usize = 16 << 10;
 /// Maximum bytes of the output of a run that a store keeps; appending more is an error.
 pub const OUTPUT_RUN_BYTES_MAX: u64 = 64 << 20;
 
+/// Maximum bytes of notes on lost output that a store keeps for a run beyond [`OUTPUT_RUN_BYTES_MAX`].
+pub const OUTPUT_RUN_NOTES_BYTES_MAX: u64 = 256 << 10;
+
 /// Origin of output: a stream of a program, or a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,13 +41,12 @@ pub struct OutputChunk {
     /// The lines, separated by line feeds. Bytes that are not UTF-8 are replaced by U+FFFD.
     pub text: String,
     /// Bytes of the attempt's output that were left out before these lines.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::json::is_zero")]
     pub left_out: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // called by serde
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
+    /// Reason why the attempt's output from here on is lost; the text is empty then. Later lines of the attempt, if any, tell in
+    /// `left_out` how much was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
 }
 
 /// Keeps the output of runs as chunks in lines of JSON ([`OutputChunk`]), one sequence of bytes a run.
@@ -59,6 +61,14 @@ pub trait OutputStore: Send + Sync + 'static {
     /// The run has [`OUTPUT_RUN_BYTES_MAX`] already ([`io::ErrorKind::FileTooLarge`]), the disk is nearly full
     /// ([`io::ErrorKind::StorageFull`]: records and results need the rest), or the store cannot write.
     fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()>;
+
+    /// Appends a chunk that says that output is lost. The limits that [`OutputStore::append`] keeps do not count: a note is short,
+    /// and there is one for an attempt.
+    ///
+    /// # Errors
+    ///
+    /// The run has [`OUTPUT_RUN_NOTES_BYTES_MAX`] beyond its output, or the store cannot write.
+    fn append_note(&self, run: RunId, note: &[u8]) -> io::Result<()>;
 
     /// Returns at most `bytes_max` bytes from offset `after`; none at the end, and none for a run without output.
     ///

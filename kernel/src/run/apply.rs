@@ -123,6 +123,7 @@ impl Run {
             | Event::Parked { .. }
             | Event::ClientSet { .. }
             | Event::CreditDeposited { .. }
+            | Event::ClientRemoved { .. }
             | Event::OutOfCredit { .. }
             | Event::Evaluated(_)
             | Event::AttemptProgress(_)

@@ -173,6 +173,7 @@ fn agent_and_client_records() -> Vec<Event> {
         Event::AgentReleased { agent: agent() },
         Event::ClientSet { client: client(), weight: 0, contracted: true },
         Event::CreditDeposited { client: client(), credits: -3, spent: 4 },
+        Event::ClientRemoved { client: client() },
         Event::Evaluated(evaluated),
         Event::Appraised(Box::new(Appraised {
             domain: "code".to_owned(),

@@ -144,7 +144,7 @@ pub struct RunLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
     /// Nodes that failed.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "ostler_kernel::json::is_zero")]
     pub failed: u32,
     /// Nodes that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -158,11 +158,6 @@ pub struct RunLine {
     /// The records cannot be read; nothing goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // called by serde
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 impl RunLine {

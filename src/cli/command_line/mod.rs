@@ -146,13 +146,13 @@ enum Command {
     /// patches.
     #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
     Reject(approve::AnswerArgs),
-    /// Add a client that pays for runs, or change its terms
-    #[command(after_help = "Example:\n  ostler client add acme --credit 5000")]
+    /// Add a client that pays for runs, change its terms, or remove them
+    #[command(after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client remove acme")]
     Client(client::ClientArgs),
     /// Deposit or withdraw credits of a client, or show its balance
     ///
-    /// A credit is a millisecond of a slot. The first deposit makes a client metered, permanently: when its
-    /// credits are used up, none of its attempts start until credits are deposited.
+    /// A credit is a millisecond of a slot. The first deposit makes a client metered: when its credits are
+    /// used up, none of its attempts start until credits are deposited. `ostler client remove` ends that.
     #[command(
         after_help = "Examples:\n  ostler credit acme +1000\n  ostler credit acme -200\n  ostler credit acme"
     )]

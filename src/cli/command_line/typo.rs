@@ -11,7 +11,7 @@ const LETTERS_COMPARED_MAX: usize = 100_000;
 
 /// Words of other tools, with the command that does the same here. The first text is the command before the word; empty: the
 /// word follows `ostler` itself.
-const MEANINGS: [(&str, &[&str], &str); 15] = [
+const MEANINGS: [(&str, &[&str], &str); 17] = [
     ("", &["list", "ls", "status", "jobs", "runs"], "`ostler ps` lists runs, `ostler show RUN` shows one"),
     (
         "",
@@ -56,6 +56,16 @@ const MEANINGS: [(&str, &[&str], &str); 15] = [
         "client",
         &["ls", "list", "ps", "show"],
         "`ostler ps --clients` lists clients, `ostler credit CLIENT` shows one",
+    ),
+    (
+        "client",
+        &["delete", "rm", "drop", "reset"],
+        "`ostler client remove CLIENT` removes a client's weight, tier and credits",
+    ),
+    (
+        "pipeline",
+        &["delete", "rm", "drop", "destroy"],
+        "`ostler pipeline remove PIPELINE` removes a pipeline that is not in use",
     ),
     (
         "run",

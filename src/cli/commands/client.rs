@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ostler_kernel::client_terms::CREDITS_MAX;
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_server::wire::{ClientRequest, ClientRow, ClientTier, WeightName, WeightRequest};
+use serde_json::json;
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::{Failure, code};
@@ -14,7 +15,7 @@ use crate::cli::output::hints;
 use crate::cli::output::labels::tier;
 use crate::cli::output::terminal::{Out, tagged};
 use crate::cli::session::api_client::{ApiError, path_segment};
-use crate::cli::session::{AccessMode, Session};
+use crate::cli::session::{AccessMode, Session, open_existing};
 
 #[derive(Debug, Args)]
 pub(crate) struct ClientArgs {
@@ -36,6 +37,19 @@ enum ClientCommand {
         after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client add umbrella --weight 300 --tier contracted"
     )]
     Add(AddArgs),
+    /// Remove a client's weight, tier and credits: it is no longer metered
+    ///
+    /// For a deposit to the wrong client, and for clients that are gone. Remaining credits are lost. Runs
+    /// and agents of the client stay; a later run has weight 100 in the marketplace, not metered. Refused
+    /// while a run or a market job of the client is open.
+    #[command(after_help = "Example:\n  ostler client remove acme")]
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, Args)]
+struct RemoveArgs {
+    /// Client, as `ostler ps --clients` lists it
+    client: String,
 }
 
 #[derive(Debug, Args)]
@@ -78,7 +92,10 @@ pub(crate) fn credits(text: &str) -> Result<i64, String> {
 }
 
 pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Failure> {
-    let ClientCommand::Add(AddArgs { client, weight, tier, credit }) = args.command;
+    let AddArgs { client, weight, tier, credit } = match args.command {
+        ClientCommand::Add(args) => args,
+        ClientCommand::Remove(args) => return remove(globals, &args).await,
+    };
     let tier = tier.map(|tier| match tier {
         TierArg::Contracted => ClientTier::Contracted,
         TierArg::Marketplace => ClientTier::Marketplace,
@@ -101,6 +118,32 @@ async fn add(session: &mut Session, path: &str, mut request: ClientRequest) -> R
         Err(refused) => return Err(refused),
     }
     session.post(path, &request).await
+}
+
+async fn remove(globals: &Globals, args: &RemoveArgs) -> Result<u8, Failure> {
+    let path = format!("{}/remove", path(&args.client)?);
+    let mut session = open_existing("client", globals, AccessMode::Execute).await?;
+    let removed: Result<ClientRow, ApiError> = session.post(&path, &json!({})).await;
+    session.stop().await;
+    let removed = removed?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&tagged("client_removed", &removed));
+    } else {
+        out.line(removed_text(&removed));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn removed_text(line: &ClientRow) -> String {
+    let ClientRow { client, weight, .. } = line;
+    match line.left {
+        None => format!("{client}: removed, with weight {weight}, {}", tier(line.tier)),
+        Some(left) => {
+            let deposited = line.deposited.unwrap_or(0);
+            format!("{client}: removed, with {left} credits left of {deposited}; it is not metered any more")
+        }
+    }
 }
 
 const UNKNOWN: &str = "client_unknown";
@@ -158,6 +201,15 @@ pub(crate) fn client_text(line: &ClientRow) -> String {
 mod tests {
     use super::*;
     use crate::cli::output::credits::tests::line;
+
+    #[test]
+    fn a_removed_client_is_told_with_what_it_had() {
+        let text = removed_text(&line(300, false));
+        assert!(text.starts_with("acme: removed, with 300 credits left of "), "{text}");
+        let unmetered = ClientRow { left: None, deposited: None, ..line(0, false) };
+        let text = removed_text(&unmetered);
+        assert!(text.starts_with("acme: removed, with weight "), "{text}");
+    }
 
     #[test]
     fn who_is_still_out_of_credit_is_told_how_much_it_takes() {

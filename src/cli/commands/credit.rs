@@ -54,7 +54,8 @@ pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Fa
     if begins {
         let client = &args.client;
         status_line(format!(
-            "{client} is metered from now on: its attempts stop when its credits are used up"
+            "{client} is metered from now on: its attempts stop when its credits are used up; \
+             `ostler client remove {client}` ends that"
         ));
     }
     Ok(code)

@@ -11,7 +11,7 @@ use crate::cli::arguments::values::{node_name, positive_integer, run_name};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::hints;
-use crate::cli::output::printed::{OUTPUT_NAME_MAX, left_out, output_lines};
+use crate::cli::output::printed::{OUTPUT_NAME_MAX, note, output_lines};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::output_reader::OutputReader;
@@ -105,8 +105,11 @@ async fn print_connected(
 
 /// Prints lines as the program did; at a terminal without control characters.
 fn print_bare(row: &OutputRow, out: &mut Out) {
-    if let Some(note) = left_out(&row.chunk) {
+    if let Some(note) = note(&row.chunk) {
         out.line(note);
+    }
+    if row.chunk.lost.is_some() {
+        return;
     }
     match out.is_terminal() {
         true => out.line(harmless_lines(&row.chunk.text)),

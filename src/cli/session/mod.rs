@@ -37,7 +37,7 @@ use crate::cli::session::holder::{
     shut_down,
 };
 use crate::cli::session::open_errors::{holder_stopping, open_failure, start_failure};
-use crate::cli::session::settings::{load_settings, no_runs_text};
+use crate::cli::session::settings::{load_settings, missing_folder_text, no_runs_text};
 use crate::cli::session::signals::Signals;
 
 /// How long to wait for a holder that does not answer, and may be starting or exiting.
@@ -70,6 +70,21 @@ pub(crate) struct Session {
     globals: Globals,
     workspace: PathBuf,
     mode: AccessMode,
+}
+
+/// Opens a session with a data folder that may have things of a kind; fails if there is no folder.
+pub(crate) async fn open_existing(
+    what: &str,
+    globals: &Globals,
+    mode: AccessMode,
+) -> Result<Session, Failure> {
+    let (_, data) = load_settings(globals, Path::new("."))?;
+    if let Some(data) = data
+        && let Some(nothing) = missing_folder_text(what, Some(&data))?
+    {
+        return Err(Failure::invalid(nothing));
+    }
+    Session::open(globals, Path::new("."), mode).await
 }
 
 impl Session {

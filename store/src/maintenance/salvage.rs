@@ -94,6 +94,7 @@ fn client_of(event: &Event) -> Option<ClientId> {
         Event::AgentRegistered { client, .. }
         | Event::ClientSet { client, .. }
         | Event::CreditDeposited { client, .. }
+        | Event::ClientRemoved { client }
         | Event::AgentProfiled { client, .. }
         | Event::AgentOffered { client, .. } => Some(client.clone()),
         Event::Market { step, .. } => match &**step {

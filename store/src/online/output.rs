@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::{OUTPUT_RUN_BYTES_MAX, OutputStore};
+use ostler_kernel::port::{OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputStore};
 
 use crate::data_folder::output_files::output_file;
 use crate::disk::free_bytes;
@@ -16,6 +16,8 @@ use crate::disk::safe_open::{make_folder, open_regular};
 
 /// Free space that output leaves to records and results, in bytes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
+
+const WITH_NOTES_BYTES_MAX: u64 = OUTPUT_RUN_BYTES_MAX + OUTPUT_RUN_NOTES_BYTES_MAX;
 
 /// Output in files `RUN.jsonl` of a folder, made with the first chunk.
 pub struct FolderOutput(PathBuf);
@@ -27,8 +29,8 @@ impl FolderOutput {
     }
 }
 
-impl OutputStore for FolderOutput {
-    fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()> {
+impl FolderOutput {
+    fn append_up_to(&self, run: RunId, chunks: &[u8], run_bytes_max: u64, free_min: u64) -> io::Result<()> {
         let path = output_file(&self.0, run);
         let mut options = File::options();
         options.append(true).create(true).mode(0o600);
@@ -39,13 +41,23 @@ impl OutputStore for FolderOutput {
             }
             opened => opened?,
         };
-        if free_bytes(&self.0).is_some_and(|free| free < FREE_BYTES_MIN) {
+        if free_bytes(&self.0).is_some_and(|free| free < free_min) {
             return Err(ErrorKind::StorageFull.into());
         }
         let mut file = opened.ok_or_else(|| io::Error::other("not a regular file"))?;
-        check_room(file.metadata()?.len(), chunks)?;
+        check_room(file.metadata()?.len(), chunks, run_bytes_max)?;
         // One write, so that chunks of several attempts never mix.
         file.write_all(chunks)
+    }
+}
+
+impl OutputStore for FolderOutput {
+    fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()> {
+        self.append_up_to(run, chunks, OUTPUT_RUN_BYTES_MAX, FREE_BYTES_MIN)
+    }
+
+    fn append_note(&self, run: RunId, note: &[u8]) -> io::Result<()> {
+        self.append_up_to(run, note, WITH_NOTES_BYTES_MAX, 0)
     }
 
     fn read(&self, run: RunId, after: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
@@ -69,13 +81,23 @@ impl OutputStore for FolderOutput {
 #[derive(Default)]
 pub struct MemoryOutput(Mutex<HashMap<RunId, Vec<u8>>>);
 
-impl OutputStore for MemoryOutput {
-    fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()> {
+impl MemoryOutput {
+    fn append_up_to(&self, run: RunId, chunks: &[u8], run_bytes_max: u64) -> io::Result<()> {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = runs.entry(run).or_default();
-        check_room(kept.len() as u64, chunks)?;
+        check_room(kept.len() as u64, chunks, run_bytes_max)?;
         kept.extend_from_slice(chunks);
         Ok(())
+    }
+}
+
+impl OutputStore for MemoryOutput {
+    fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()> {
+        self.append_up_to(run, chunks, OUTPUT_RUN_BYTES_MAX)
+    }
+
+    fn append_note(&self, run: RunId, note: &[u8]) -> io::Result<()> {
+        self.append_up_to(run, note, WITH_NOTES_BYTES_MAX)
     }
 
     fn read(&self, run: RunId, after: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
@@ -86,8 +108,8 @@ impl OutputStore for MemoryOutput {
     }
 }
 
-fn check_room(kept: u64, chunks: &[u8]) -> io::Result<()> {
-    match kept.saturating_add(chunks.len() as u64) > OUTPUT_RUN_BYTES_MAX {
+fn check_room(kept: u64, chunks: &[u8], run_bytes_max: u64) -> io::Result<()> {
+    match kept.saturating_add(chunks.len() as u64) > run_bytes_max {
         true => Err(ErrorKind::FileTooLarge.into()),
         false => Ok(()),
     }
@@ -113,6 +135,12 @@ mod tests {
         }
         let full = store.append(run, &piece).unwrap_err();
         assert_eq!(full.kind(), ErrorKind::FileTooLarge);
+        store.append(run, &vec![b'x'; piece.len() - 14]).unwrap();
+        let mut notes = 0;
+        while store.append_note(run, &piece[..1 << 10]).is_ok() {
+            notes += 1_u64 << 10;
+        }
+        assert_eq!(notes, OUTPUT_RUN_NOTES_BYTES_MAX);
         store.append(other, b"has room\n").unwrap();
     }
 

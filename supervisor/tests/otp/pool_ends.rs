@@ -1,10 +1,11 @@
 //! Ends reported by a pool: each once, and after the child is gone.
 
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use ostler_supervisor::{
-    ChildRef, ChildSpec, ChildState, Exit, PoolSpec, Restart, Shutdown, StartChildError, Strategy,
+    ChildEvent, ChildRef, ChildSpec, ChildState, Event, Exit, Pool, PoolSpec, Restart, Shutdown,
+    StartChildError, Strategy,
 };
 
 use crate::world::*;
@@ -67,6 +68,60 @@ async fn a_restart_that_is_overtaken_by_its_end_is_not_taken_for_one_of_the_next
     let listed = pool.which_children().await;
     assert_eq!((listed[0].generation, listed[0].restarts), (1, 0));
     world.end_pool(&pool).await;
+}
+
+/// The start of a child is recorded after its hook. A termination in between finds it unrecorded, and its end may be handled
+/// while the hook still runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_end_of_a_child_that_is_terminated_before_its_start_is_recorded_is_told_after_the_start() {
+    for ends_itself in [false, true] {
+        let (world, told) = (World::new(), Arc::new(Mutex::new(Vec::new())));
+        let observer = {
+            let told = told.clone();
+            move |event: &Event<'_>| {
+                let word = match event.kind {
+                    ChildEvent::Started { .. } => "started",
+                    ChildEvent::Exited { .. } => "exited",
+                    _ => "other",
+                };
+                told.lock().unwrap().push(word);
+            }
+        };
+        let pool = Pool::start_observed(world.pool_spec(1), Arc::new(observer)).await.unwrap();
+        let (tell, hooked) = channel::<ChildRef>();
+        let (go, let_go) = channel::<()>();
+        let let_go = Mutex::new(let_go);
+        let slow = world.probe("a").on_start(move |child| {
+            tell.send(child.clone()).unwrap();
+            tokio::task::block_in_place(|| let_go.lock().unwrap().recv().unwrap());
+        });
+        let starting = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.start_child(slow).await }
+        });
+        let child = hooked.recv().unwrap().actor::<Probe>().unwrap();
+        let terminating = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.terminate_child("a").await }
+        });
+        if ends_itself {
+            child.send_message(Msg::StopSelf).unwrap();
+            world.until("a1 dropped").await;
+            drain().await;
+        } else {
+            while !matches!(pool.which_children().await[0].state, ChildState::Stopping) {
+                tokio::task::yield_now().await;
+            }
+        }
+        go.send(()).unwrap();
+        in_time(starting).await.unwrap().unwrap_err();
+        in_time(terminating).await.unwrap().unwrap();
+        while told.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        in_time(pool.stop()).await;
+        assert_eq!(*told.lock().unwrap(), ["started", "exited"], "ends itself: {ends_itself}");
+    }
 }
 
 #[tokio::test]

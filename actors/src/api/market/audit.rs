@@ -179,6 +179,11 @@ fn client_moves(journal: &dyn Journal, client: &ClientId) -> Result<ClientMoves,
     let mut told: BTreeMap<RunId, u64> = BTreeMap::new();
     run_reader::each(journal, StreamId::client(client), None, |record| -> Result<(), JournalError> {
         let moved = match &record.event {
+            // The next deposit opens the account anew, after all earlier costs.
+            Event::ClientRemoved { .. } => {
+                moves.clear();
+                None
+            }
             Event::CreditDeposited { credits, spent, .. } => {
                 Some(Move::Deposit { credits: *credits, spent: *spent })
             }

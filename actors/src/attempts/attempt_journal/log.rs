@@ -66,7 +66,7 @@ impl AttemptLog for AttemptJournal {
         let kept = output.get_or_insert_with(|| Box::new(AttemptOutput::new(node.clone(), *attempt)));
         let chunks = kept.push(stream, bytes, self.executor.journal.now());
         // Under the lock, so that the chunks are kept in the order of their output.
-        self.executor.output.append(self.site.run, &chunks);
+        kept.write(&self.executor.output, self.site.run, chunks);
     }
 
     fn model_delta(&self, delta: &Delta) {

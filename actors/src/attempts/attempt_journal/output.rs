@@ -1,9 +1,12 @@
 //! The output of an attempt as chunks of whole lines: the beginning as it comes, the end once the attempt has ended.
 
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 
-use ostler_kernel::id::{NodeId, Ticks};
-use ostler_kernel::port::{OUTPUT_CHUNK_BYTES_MAX, OutputChunk, OutputStream};
+use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::port::{OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OutputChunk, OutputStream};
+
+use crate::storage::program_output::ProgramOutput;
 
 /// Bytes kept from the beginning of an attempt's output.
 pub(crate) const OUTPUT_HEAD_BYTES: usize = 1 << 20;
@@ -20,6 +23,10 @@ pub(super) struct AttemptOutput {
     tail: VecDeque<OutputChunk>,
     tail_bytes: usize,
     left_out: u64,
+    /// Bytes that the store refused since the last chunk that it took.
+    lost: u64,
+    /// The output has a note on the present loss.
+    is_loss_noted: bool,
 }
 
 impl AttemptOutput {
@@ -32,6 +39,25 @@ impl AttemptOutput {
             tail: VecDeque::new(),
             tail_bytes: 0,
             left_out: 0,
+            lost: 0,
+            is_loss_noted: false,
+        }
+    }
+
+    /// Writes chunks to the store, or a note that output is lost if the store refuses them.
+    pub(super) fn write(&mut self, to: &ProgramOutput, run: RunId, mut chunks: Vec<OutputChunk>) {
+        let Some(first) = chunks.first_mut() else { return };
+        first.left_out += self.lost;
+        let Err(error) = to.append(run, &chunks) else {
+            (self.lost, self.is_loss_noted) = (0, false);
+            return;
+        };
+        self.lost = chunks.iter().map(|chunk| chunk.left_out + size(chunk) as u64).sum();
+        if !self.is_loss_noted {
+            let OutputChunk { at_ms, node, attempt, stream, .. } = chunks.swap_remove(0);
+            let (text, lost) = (String::new(), Some(reason(&error)));
+            let note = OutputChunk { at_ms, node, attempt, stream, text, left_out: 0, lost };
+            self.is_loss_noted = to.note_loss(run, &note);
         }
     }
 
@@ -56,7 +82,7 @@ impl AttemptOutput {
     }
 
     /// Returns the rest: the end of a long output, and lines without an end.
-    pub(super) fn finish(mut self, now: Ticks) -> Vec<OutputChunk> {
+    pub(super) fn finish(&mut self, now: Ticks) -> Vec<OutputChunk> {
         let mut chunks = Vec::new();
         for stream in [OutputStream::Stdout, OutputStream::Stderr, OutputStream::Model] {
             let partial = std::mem::take(&mut self.partial[stream as usize]);
@@ -67,14 +93,14 @@ impl AttemptOutput {
         if let Some(first) = self.tail.front_mut() {
             first.left_out = self.left_out;
         }
-        chunks.into_iter().chain(self.tail).collect()
+        chunks.into_iter().chain(std::mem::take(&mut self.tail)).collect()
     }
 
     /// Makes a chunk of lines. Once the head is full, the chunk becomes part of the tail.
     fn keep(&mut self, stream: OutputStream, lines: &[u8], now: Ticks) -> Option<OutputChunk> {
         let text = String::from_utf8_lossy(lines.strip_suffix(b"\n").unwrap_or(lines)).into_owned();
         let (node, attempt) = (self.node.clone(), self.attempt);
-        let chunk = OutputChunk { at_ms: now, node, attempt, stream, text, left_out: 0 };
+        let chunk = OutputChunk { at_ms: now, node, attempt, stream, text, left_out: 0, lost: None };
         let size = size(&chunk);
         if size <= self.head_left {
             self.head_left -= size;
@@ -92,15 +118,30 @@ impl AttemptOutput {
     }
 }
 
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::FileTooLarge => {
+            format!("the run has {} MiB of output, the most that is kept", OUTPUT_RUN_BYTES_MAX >> 20)
+        }
+        ErrorKind::StorageFull => "the disk is nearly full".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
 fn size(chunk: &OutputChunk) -> usize {
     chunk.text.len() + 1
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use OutputStream::{Stderr, Stdout};
+    use ostler_kernel::port::OutputStore;
+    use ostler_store::MemoryOutput;
+
+    use super::*;
 
     fn texts(chunks: &[OutputChunk]) -> Vec<&str> {
         chunks.iter().map(|chunk| chunk.text.as_str()).collect()
@@ -117,6 +158,65 @@ mod tests {
         let rest = output.finish(8);
         assert_eq!(texts(&rest), ["or"]);
         assert_eq!(rest[0].stream, Stderr);
+    }
+
+    /// Refuses output while it is full, and notes while the disk has no byte left.
+    #[derive(Default)]
+    struct Refusing {
+        kept: MemoryOutput,
+        refuses: Mutex<Option<ErrorKind>>,
+        has_no_byte: AtomicBool,
+    }
+
+    impl OutputStore for Refusing {
+        fn append(&self, run: RunId, chunks: &[u8]) -> io::Result<()> {
+            match *self.refuses.lock().unwrap() {
+                Some(kind) => Err(kind.into()),
+                None => self.kept.append(run, chunks),
+            }
+        }
+
+        fn append_note(&self, run: RunId, note: &[u8]) -> io::Result<()> {
+            match self.has_no_byte.load(Ordering::SeqCst) {
+                true => Err(ErrorKind::StorageFull.into()),
+                false => self.kept.append_note(run, note),
+            }
+        }
+
+        fn read(&self, run: RunId, after: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
+            self.kept.read(run, after, bytes_max)
+        }
+    }
+
+    #[test]
+    fn what_the_store_refuses_is_told_once_with_the_reason_and_counted_when_it_takes_more() {
+        let (store, run) = (Arc::new(Refusing::default()), RunId(uuid::Uuid::from_u128(1)));
+        let kept = ProgramOutput::new(store.clone());
+        let mut output = AttemptOutput::new("n".into(), 1);
+        let mut print = |text: &[u8]| {
+            let chunks = output.push(Stdout, text, 1);
+            output.write(&kept, run, chunks);
+        };
+        print(b"one\n");
+        *store.refuses.lock().unwrap() = Some(ErrorKind::StorageFull);
+        store.has_no_byte.store(true, Ordering::SeqCst);
+        print(b"lost\n");
+        store.has_no_byte.store(false, Ordering::SeqCst);
+        print(b"two\n");
+        print(b"three\n");
+        *store.refuses.lock().unwrap() = None;
+        print(b"four\n");
+        *store.refuses.lock().unwrap() = Some(ErrorKind::FileTooLarge);
+        print(b"five\n");
+        let page = kept.read(run, 0).unwrap();
+        let told = page.iter().map(|(_, chunk)| (&*chunk.text, chunk.left_out, chunk.lost.as_deref()));
+        let expected = [
+            ("one", 0, None),
+            ("", 0, Some("the disk is nearly full")),
+            ("four", "lost two three ".len() as u64, None),
+            ("", 0, Some("the run has 64 MiB of output, the most that is kept")),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
     #[test]

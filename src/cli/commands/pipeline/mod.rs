@@ -25,8 +25,8 @@ use crate::cli::output::hints::with_location;
 use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::path_segment;
-use crate::cli::session::settings::{has_no_data_folder, load_settings, missing_folder_text};
-use crate::cli::session::{AccessMode, Session};
+use crate::cli::session::settings::has_no_data_folder;
+use crate::cli::session::{AccessMode, Session, open_existing};
 
 pub(crate) const NAME_MAX: usize = 32;
 
@@ -87,6 +87,19 @@ enum PipelineCommand {
     /// Later stages end when they have processed all events.
     #[command(after_help = "Example:\n  ostler pipeline end web_testing recon")]
     End(StageArgs),
+    /// Remove a pipeline, with its events and the state of its stages
+    ///
+    /// Refused while the process that holds the data folder runs one of its stages, or while a stage has
+    /// events left; `ostler pipeline catch-up` skips them. Another declaration may then take the name; its
+    /// events are numbered on from the last one.
+    #[command(after_help = "Example:\n  ostler pipeline remove web_testing")]
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, Args)]
+struct RemoveArgs {
+    /// Pipeline
+    pipeline: String,
 }
 
 #[derive(Debug, Args)]
@@ -156,18 +169,13 @@ pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8
             let done = format!("stage {stage} is ended");
             steer(globals, &pipeline, &stage, "end", &json!({}), &done).await
         }
+        PipelineCommand::Remove(args) => remove(globals, &args).await,
     }
 }
 
 /// Opens a session with a data folder that may have pipelines.
 pub(crate) async fn open(globals: &Globals, mode: AccessMode) -> Result<Session, Failure> {
-    let (_, data) = load_settings(globals, Path::new("."))?;
-    if let Some(data) = data
-        && let Some(nothing) = missing_folder_text("pipeline", Some(&data))?
-    {
-        return Err(Failure::invalid(nothing));
-    }
-    Session::open(globals, Path::new("."), mode).await
+    open_existing("pipeline", globals, mode).await
 }
 
 pub(crate) fn path(pipeline: &str) -> String {
@@ -246,6 +254,22 @@ async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
         out.json(&tagged("published", &numbered));
     } else {
         out.line(format!("event {} of {}", numbered.seq, numbered.pipeline));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+async fn remove(globals: &Globals, args: &RemoveArgs) -> Result<u8, Failure> {
+    let mut session = open(globals, AccessMode::Execute).await?;
+    let path = format!("{}/remove", path(&args.pipeline));
+    let removed: Result<PipelineRow, _> = session.post(&path, &json!({})).await;
+    session.stop().await;
+    let removed = removed?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&tagged("pipeline_removed", &removed));
+    } else {
+        let events = (removed.head + 1).saturating_sub(removed.oldest) as usize;
+        out.line(format!("pipeline {} is removed, with {}", removed.pipeline, plural(events, "event")));
     }
     Ok(code::SUCCEEDED)
 }

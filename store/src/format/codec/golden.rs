@@ -184,6 +184,8 @@ pub(crate) fn samples() -> Vec<Event> {
     }
     samples.push(model_call());
     goal(&mut samples);
+    samples.push(Event::ClientRemoved { client: ClientId::from("acme") });
+    samples.push(Event::Pipeline(Box::new(PipelineRecord::Removed { upto: 9 })));
     samples
 }
 
@@ -465,13 +467,14 @@ fn kind(event: &Event) -> u8 {
         Event::GoalOpened { .. } => 43,
         Event::CallBegun { .. } => 44,
         Event::CallEnded { .. } => 45,
+        Event::ClientRemoved { .. } => 46,
     }
 }
 
-const KINDS: u8 = 46;
+const KINDS: u8 = 47;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 5] = [117, 119, 123, 123, 131];
+const KNOWN: [usize; 5] = [117, 119, 123, 123, 133];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
