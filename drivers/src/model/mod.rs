@@ -16,6 +16,7 @@ mod model_tool;
 mod models;
 mod openai;
 mod price;
+mod price_table;
 mod profile;
 mod schema;
 mod script;
@@ -34,7 +35,8 @@ pub use config_check::{ConfigFault, FALLBACKS_MAX, MODEL_NAME_BYTES_MAX, MODELS_
 pub use key::PROVIDER_MESSAGE_BYTES_MAX;
 pub use model_tool::ModelTool;
 pub use models::{ConfiguredModel, Models, tools};
-pub use price::{Price, PriceConfig, PriceOrigin, Tokens, UsdPerMillion};
+pub use price::{LongPrompt, Price, PriceConfig, PriceOrigin, Rates, Tokens, UsdPerMillion};
+pub use price_table::{PriceTable, price_table};
 pub use profile::Profile;
 pub use script::SCRIPT_BYTES_MAX;
 pub use tool_params::{FEEDBACK_MAX, MESSAGES_MAX, OFFERS_MAX};

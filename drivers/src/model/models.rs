@@ -14,7 +14,8 @@ use super::config_check::ConfigFault;
 use super::http_model::HttpModel;
 use super::key::Key;
 use super::model_tool::ModelTool;
-use super::price::{self, Price, PriceOrigin};
+use super::price::{Price, PriceOrigin};
+use super::price_table::price_of;
 use super::scripted::ScriptedModel;
 
 /// The configured models.
@@ -147,7 +148,7 @@ fn configured(
         }
         _ => (Arc::new(HttpModel::new(name, config, key)?), Vec::new()),
     };
-    let (price, price_origin) = price::of(config);
+    let (price, price_origin) = price_of(config);
     let version = version(config, &script);
     Ok(ConfiguredModel {
         name: name.to_owned(),

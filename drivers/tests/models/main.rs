@@ -5,5 +5,7 @@
     reason = "a failed unwrap fails the test, and a skip says why"
 )]
 
+mod failures;
 mod scripted;
+mod server;
 mod world;
