@@ -5,6 +5,8 @@
 
 mod answer;
 mod anthropic;
+mod cassette;
+mod cassette_miss;
 mod config;
 mod config_check;
 pub mod decode;
@@ -17,6 +19,7 @@ mod models;
 mod openai;
 mod price;
 mod price_table;
+mod probe;
 mod profile;
 mod schema;
 mod script;
@@ -27,6 +30,7 @@ mod tool_params;
 mod transport;
 mod wire;
 
+pub use cassette::CASSETTE_BYTES_MAX;
 pub use config::{
     CassetteMode, Dialect, IDLE_TIMEOUT_DEFAULT, KeyVariable, MAX_OUTPUT_TOKENS_DEFAULT, MODEL_DEFAULT,
     MODEL_TIMEOUT_MAX, ModelConfig, ModelsConfig, Provider, TIMEOUT_DEFAULT,
@@ -37,6 +41,7 @@ pub use model_tool::ModelTool;
 pub use models::{ConfiguredModel, Models, tools};
 pub use price::{LongPrompt, Price, PriceConfig, PriceOrigin, Rates, Tokens, UsdPerMillion};
 pub use price_table::{PriceTable, price_table};
+pub use probe::{Probe, ProbeCheck, probe};
 pub use profile::Profile;
 pub use script::SCRIPT_BYTES_MAX;
 pub use tool_params::{FEEDBACK_MAX, MESSAGES_MAX, OFFERS_MAX};

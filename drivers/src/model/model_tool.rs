@@ -38,7 +38,8 @@ impl ModelTool {
         let described = first.config.model.as_deref().unwrap_or(provider);
         let spec = ToolSpec {
             name: format!("model.{}", first.name),
-            version: first.version.clone(),
+            // An answer of a fallback is a result of this tool as well.
+            version: models.iter().map(|model| model.version.as_str()).collect::<Vec<_>>().join("-"),
             description: format!(
                 "Ask the language model {described}. The result is text, or a value of `schema`, or calls of `tools`."
             ),

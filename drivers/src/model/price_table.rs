@@ -6,7 +6,7 @@ use ostler_kernel::id::Digest;
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::config::{ModelConfig, Provider};
+use super::config::{CassetteMode, ModelConfig, Provider};
 use super::price::{LongPrompt, Price, PriceOrigin, UsdPerMillion};
 
 /// Reduced data of the project genai-prices; source, licence and date stand inside.
@@ -72,6 +72,9 @@ pub(super) fn price_of(config: &ModelConfig) -> (Option<Price>, PriceOrigin) {
         (Some(price), _) => (Some(price.price()), PriceOrigin::Config),
         // Calls no provider.
         (None, Provider::Scripted) => (Some(Price::FREE), PriceOrigin::Config),
+        (None, Provider::Cassette) if config.mode == CassetteMode::Play => {
+            (Some(Price::FREE), PriceOrigin::Config)
+        }
         (None, Provider::Openai | Provider::Anthropic | Provider::Cassette) => {
             let url = Url::parse(config.base_url()).ok();
             let host = url.as_ref().and_then(Url::host_str);

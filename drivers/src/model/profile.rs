@@ -1,12 +1,12 @@
 //! Deviations of OpenAI-compatible servers from OpenAI's API.
 
 use reqwest::Url;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::config_check::is_loopback;
 
 /// An OpenAI-compatible server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// OpenAI.

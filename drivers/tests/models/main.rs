@@ -5,7 +5,9 @@
     reason = "a failed unwrap fails the test, and a skip says why"
 )]
 
+mod cassettes;
 mod failures;
+mod real;
 mod scripted;
 mod server;
 mod world;
