@@ -5,6 +5,7 @@
 
 mod answer;
 mod anthropic;
+mod call_ids;
 mod cassette;
 mod cassette_miss;
 mod config;

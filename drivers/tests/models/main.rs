@@ -8,6 +8,7 @@
 mod cassettes;
 mod failures;
 mod real;
+mod requests;
 mod scripted;
 mod server;
 mod world;
