@@ -17,6 +17,7 @@ pub(super) enum Exchange {
 }
 
 /// The body of a response. Dropping it closes the connection, and records nothing.
+#[expect(clippy::large_enum_variant, reason = "one lives on the stack of each call")]
 pub(super) enum Body<'a> {
     Http { response: reqwest::Response, transport: &'a Transport, tape: Option<Tape<'a>> },
     Played(VecDeque<Vec<u8>>),

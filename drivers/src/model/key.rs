@@ -84,7 +84,9 @@ impl Key {
     pub(super) fn clean(&self, text: &str) -> String {
         let mut text = self.remove(text).replace(char::is_control, " ");
         if text.len() > PROVIDER_MESSAGE_BYTES_MAX {
-            text.truncate(text.floor_char_boundary(PROVIDER_MESSAGE_BYTES_MAX));
+            let is_end = |at: &usize| text.is_char_boundary(*at);
+            let end = (0..=PROVIDER_MESSAGE_BYTES_MAX).rev().find(is_end).unwrap_or(0);
+            text.truncate(end);
             text.push_str(" […]");
         }
         text

@@ -6,7 +6,9 @@
 )]
 
 mod cassettes;
+mod config;
 mod failures;
+mod guide;
 mod real;
 mod requests;
 mod scripted;

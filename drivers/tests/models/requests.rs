@@ -14,7 +14,7 @@ fn lines(request: &str) -> String {
     let hidden = |line: &&str| !line.starts_with("host") && !line.starts_with("content-length");
     let head: Vec<&str> = head.lines().filter(hidden).collect();
     let body: Value = serde_json::from_str(body).unwrap();
-    format!("{}\n\n{}\n", head.join("\n"), serde_json::to_string_pretty(&body).unwrap())
+    format!("{}\n\n{body}\n", head.join("\n"))
 }
 
 /// The request for these parameters, and the result of an answer.
@@ -51,68 +51,7 @@ async fn openai_gets_strict_schemas() {
         accept: */*
         user-agent: ostler/0.1.0
 
-        {
-          "max_completion_tokens": 2048,
-          "messages": [
-            {
-              "content": "Be brief.",
-              "role": "system"
-            },
-            {
-              "content": "Hi 1",
-              "role": "user"
-            },
-            {
-              "content": "{\"a\":1}",
-              "role": "assistant"
-            },
-            {
-              "content": "This answer is not acceptable:\n- b is missing\nAnswer again, in full, without these faults.",
-              "role": "user"
-            }
-          ],
-          "model": "m",
-          "response_format": {
-            "json_schema": {
-              "name": "answer",
-              "schema": {
-                "additionalProperties": false,
-                "properties": {
-                  "a": {
-                    "anyOf": [
-                      {
-                        "type": "integer"
-                      },
-                      {
-                        "type": "null"
-                      }
-                    ]
-                  },
-                  "b": {
-                    "type": "string"
-                  }
-                },
-                "required": [
-                  "a",
-                  "b"
-                ],
-                "type": "object"
-              },
-              "strict": true
-            },
-            "type": "json_schema"
-          },
-          "seed": 7,
-          "stop": [
-            "END"
-          ],
-          "stream": true,
-          "stream_options": {
-            "include_usage": true
-          },
-          "temperature": 0.5,
-          "top_p": 0.9
-        }
+        {"max_completion_tokens":2048,"messages":[{"content":"Be brief.","role":"system"},{"content":"Hi 1","role":"user"},{"content":"{\"a\":1}","role":"assistant"},{"content":"This answer is not acceptable:\n- b is missing\nAnswer again, in full, without these faults.","role":"user"}],"model":"m","response_format":{"json_schema":{"name":"answer","schema":{"additionalProperties":false,"properties":{"a":{"anyOf":[{"type":"integer"},{"type":"null"}]},"b":{"type":"string"}},"required":["a","b"],"type":"object"},"strict":true},"type":"json_schema"},"seed":7,"stop":["END"],"stream":true,"stream_options":{"include_usage":true},"temperature":0.5,"top_p":0.9}
     "#]]).await;
     assert_eq!(shown, r#"{"b":"x"}"#, "the null that strict mode needs is dropped");
 }
@@ -135,50 +74,7 @@ async fn tools_have_names_that_providers_accept() {
             accept: */*
             user-agent: ostler/0.1.0
 
-            {
-              "max_tokens": 2048,
-              "messages": [
-                {
-                  "content": "Hi",
-                  "role": "user"
-                }
-              ],
-              "model": "m",
-              "stream": true,
-              "tool_choice": "any",
-              "tools": [
-                {
-                  "function": {
-                    "description": "Reads.",
-                    "name": "fs_read",
-                    "parameters": {
-                      "properties": {
-                        "path": {
-                          "type": "string"
-                        }
-                      },
-                      "type": "object"
-                    }
-                  },
-                  "type": "function"
-                },
-                {
-                  "function": {
-                    "description": "Another.",
-                    "name": "fs_read_2",
-                    "parameters": {
-                      "properties": {
-                        "path": {
-                          "type": "string"
-                        }
-                      },
-                      "type": "object"
-                    }
-                  },
-                  "type": "function"
-                }
-              ]
-            }
+            {"max_tokens":2048,"messages":[{"content":"Hi","role":"user"}],"model":"m","stream":true,"tool_choice":"any","tools":[{"function":{"description":"Reads.","name":"fs_read","parameters":{"properties":{"path":{"type":"string"}},"type":"object"}},"type":"function"},{"function":{"description":"Another.","name":"fs_read_2","parameters":{"properties":{"path":{"type":"string"}},"type":"object"}},"type":"function"}]}
         "#]],
     )
     .await;
@@ -196,27 +92,7 @@ async fn what_a_server_cannot_enforce_is_said_in_words() {
         accept: */*
         user-agent: ostler/0.1.0
 
-        {
-          "max_tokens": 2048,
-          "messages": [
-            {
-              "content": "Answer with one JSON value that this JSON Schema describes, and with nothing else, no Markdown:\n{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"}},\"required\":[\"b\"],\"type\":\"object\"}",
-              "role": "system"
-            },
-            {
-              "content": "Hi",
-              "role": "user"
-            }
-          ],
-          "model": "m",
-          "response_format": {
-            "type": "json_object"
-          },
-          "stream": true,
-          "stream_options": {
-            "include_usage": true
-          }
-        }
+        {"max_tokens":2048,"messages":[{"content":"Answer with one JSON value that this JSON Schema describes, and with nothing else, no Markdown:\n{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"}},\"required\":[\"b\"],\"type\":\"object\"}","role":"system"},{"content":"Hi","role":"user"}],"model":"m","response_format":{"type":"json_object"},"stream":true,"stream_options":{"include_usage":true}}
     "#]]).await;
     assert_eq!(shown, r#"{"b":"x"}"#);
 }
@@ -239,94 +115,15 @@ async fn anthropic_answers_with_a_tool() {
         response("200 OK", "", &body.to_string()),
         params,
         expect![[r#"
-        POST /v1/messages HTTP/1.1
-        x-api-key: a-key
-        content-type: application/json
-        anthropic-version: 2023-06-01
-        accept: */*
-        user-agent: ostler/0.1.0
+            POST /v1/messages HTTP/1.1
+            x-api-key: a-key
+            content-type: application/json
+            anthropic-version: 2023-06-01
+            accept: */*
+            user-agent: ostler/0.1.0
 
-        {
-          "max_tokens": 2048,
-          "messages": [
-            {
-              "content": [
-                {
-                  "text": "Hi",
-                  "type": "text"
-                }
-              ],
-              "role": "user"
-            },
-            {
-              "content": [
-                {
-                  "id": "c1",
-                  "input": {
-                    "path": "a"
-                  },
-                  "name": "fs_read",
-                  "type": "tool_use"
-                }
-              ],
-              "role": "assistant"
-            },
-            {
-              "content": [
-                {
-                  "content": "text of a",
-                  "tool_use_id": "c1",
-                  "type": "tool_result"
-                },
-                {
-                  "text": "Go on",
-                  "type": "text"
-                }
-              ],
-              "role": "user"
-            }
-          ],
-          "model": "m",
-          "stop_sequences": [
-            "END"
-          ],
-          "stream": true,
-          "system": [
-            {
-              "cache_control": {
-                "type": "ephemeral"
-              },
-              "text": "Be brief.",
-              "type": "text"
-            }
-          ],
-          "temperature": 1.0,
-          "tool_choice": {
-            "name": "answer",
-            "type": "tool"
-          },
-          "tools": [
-            {
-              "description": "Gives the final answer.",
-              "input_schema": {
-                "properties": {
-                  "a": {
-                    "type": "integer"
-                  },
-                  "b": {
-                    "type": "string"
-                  }
-                },
-                "required": [
-                  "b"
-                ],
-                "type": "object"
-              },
-              "name": "answer"
-            }
-          ]
-        }
-    "#]],
+            {"max_tokens":2048,"messages":[{"content":[{"text":"Hi","type":"text"}],"role":"user"},{"content":[{"id":"c1","input":{"path":"a"},"name":"fs_read","type":"tool_use"}],"role":"assistant"},{"content":[{"content":"text of a","tool_use_id":"c1","type":"tool_result"},{"text":"Go on","type":"text"}],"role":"user"}],"model":"m","stop_sequences":["END"],"stream":true,"system":[{"cache_control":{"type":"ephemeral"},"text":"Be brief.","type":"text"}],"temperature":1.0,"tool_choice":{"name":"answer","type":"tool"},"tools":[{"description":"Gives the final answer.","input_schema":{"properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["b"],"type":"object"},"name":"answer"}]}
+        "#]],
     )
     .await;
     assert_eq!(shown, r#"{"b":"x"}"#);
@@ -344,62 +141,15 @@ async fn anthropic_offers_tools() {
         response("200 OK", "", &body.to_string()),
         params,
         expect![[r#"
-        POST /v1/messages HTTP/1.1
-        x-api-key: a-key
-        content-type: application/json
-        anthropic-version: 2023-06-01
-        accept: */*
-        user-agent: ostler/0.1.0
+            POST /v1/messages HTTP/1.1
+            x-api-key: a-key
+            content-type: application/json
+            anthropic-version: 2023-06-01
+            accept: */*
+            user-agent: ostler/0.1.0
 
-        {
-          "max_tokens": 2048,
-          "messages": [
-            {
-              "content": [
-                {
-                  "text": "Hi",
-                  "type": "text"
-                }
-              ],
-              "role": "user"
-            }
-          ],
-          "model": "m",
-          "stream": true,
-          "tool_choice": {
-            "type": "auto"
-          },
-          "tools": [
-            {
-              "description": "Reads.",
-              "input_schema": {
-                "properties": {
-                  "path": {
-                    "type": "string"
-                  }
-                },
-                "type": "object"
-              },
-              "name": "fs_read"
-            },
-            {
-              "cache_control": {
-                "type": "ephemeral"
-              },
-              "description": "Another.",
-              "input_schema": {
-                "properties": {
-                  "path": {
-                    "type": "string"
-                  }
-                },
-                "type": "object"
-              },
-              "name": "fs_read_2"
-            }
-          ]
-        }
-    "#]],
+            {"max_tokens":2048,"messages":[{"content":[{"text":"Hi","type":"text"}],"role":"user"}],"model":"m","stream":true,"tool_choice":{"type":"auto"},"tools":[{"description":"Reads.","input_schema":{"properties":{"path":{"type":"string"}},"type":"object"},"name":"fs_read"},{"cache_control":{"type":"ephemeral"},"description":"Another.","input_schema":{"properties":{"path":{"type":"string"}},"type":"object"},"name":"fs_read_2"}]}
+        "#]],
     )
     .await;
     assert_eq!(shown, r#"{"calls":[{"params":{"path":"a"},"tool":"fs.read"}],"text":"I read."}"#);
