@@ -177,6 +177,8 @@ impl HttpModel {
             _ => error,
         };
         if error.status.is_some_and(|status| (300..400).contains(&status)) {
+            // The same request is redirected again.
+            error.class = ModelErrorClass::InvalidRequest;
             let place = &self.place;
             error.message = format!(
                 "the server redirects, which is not followed; set base_url of {place} to the final address"

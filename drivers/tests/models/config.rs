@@ -56,35 +56,62 @@ fn every_fault_is_found_at_once() {
 #[test]
 fn values_of_the_wrong_kind_say_what_is_right() {
     let table = |line: &str| format!("[models.default]\nprovider = \"openai\"\nmodel = \"m\"\n{line}");
-    check(&table("timeout = 30"), expect![[r#"
+    check(
+        &table("timeout = 30"),
+        expect![[r#"
         invalid type: integer `30`, expected a number with a unit, such as 500ms, 30s, 10m, 12h or 30d, in quotes
-    "#]]);
-    check(&table("timeout = \"0s\""), expect![[r#"
+    "#]],
+    );
+    check(
+        &table("timeout = \"0s\""),
+        expect![[r#"
         expected a number with a unit, such as 500ms, 30s, 10m, 12h or 30d, in quotes, above zero and at most 24h, found "0s"
-    "#]]);
-    check(&table("price = \"cheap\""), expect![[r#"
+    "#]],
+    );
+    check(
+        &table("price = \"cheap\""),
+        expect![[r#"
         invalid value: string "cheap", expected prices in US dollars per million tokens, such as {input = 0.15, output = 0.6}, or "free"
-    "#]]);
-    check(&table("price = {input = 1}"), expect![[r#"
+    "#]],
+    );
+    check(
+        &table("price = {input = 1}"),
+        expect![[r#"
         missing field `output`
-    "#]]);
-    check(&table("colour = 1"), expect![[r#"
+    "#]],
+    );
+    check(
+        &table("colour = 1"),
+        expect![[r#"
         unknown field `colour`, expected one of `provider`, `base_url`, `model`, `api_key_env`, `profile`, `context_tokens`, `max_output_tokens`, `timeout`, `idle_timeout`, `price`, `requests_per_minute`, `tokens_per_minute`, `fallback`, `file`, `mode`, `dialect`
-    "#]]);
-    check("[models.default]\nprovider = \"opnai\"", expect![[r#"
+    "#]],
+    );
+    check(
+        "[models.default]\nprovider = \"opnai\"",
+        expect![[r#"
         unknown variant `opnai`, expected one of `openai`, `anthropic`, `scripted`, `cassette`
-    "#]]);
-    check(&table("api_key_env = \"gsk_canary0123\""), expect![[r#"
+    "#]],
+    );
+    check(
+        &table("api_key_env = \"gsk_canary0123\""),
+        expect![[r#"
         models.default.api_key_env: not the name of an environment variable (the value is not shown, as it could be a key); write the name of the variable that holds the key, such as OPENAI_API_KEY
-    "#]]);
-    check(&table("base_url = \"ftp://x/\""), expect![[r#"
+    "#]],
+    );
+    check(
+        &table("base_url = \"ftp://x/\""),
+        expect![[r#"
         models.default.base_url: neither http nor https; write an address such as http://127.0.0.1:11434/v1
-    "#]]);
+    "#]],
+    );
     check(&table("base_url = \"http://localhost:1/v1\"\napi_key_env = \"KEY\""), expect![""]);
     check(&table("base_url = \"http://[::1]:1/v1\"\napi_key_env = \"KEY\""), expect![""]);
-    check(&table("base_url = \"http://localhost.example.com/v1\"\napi_key_env = \"KEY\""), expect![[r#"
+    check(
+        &table("base_url = \"http://localhost.example.com/v1\"\napi_key_env = \"KEY\""),
+        expect![[r#"
         models.default.base_url: plain http would send the key unencrypted to another host; use https, or remove api_key_env
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

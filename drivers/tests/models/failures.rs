@@ -127,7 +127,7 @@ async fn a_redirect_is_not_followed_and_shows_no_target() {
         let (mut server, world) = world(Reply::Bytes(response(status, &location, "moved")), "").await;
         let shown = world.shown("default", json!({"prompt": "x"})).await;
         let told = "the server redirects, which is not followed; set base_url of models.default";
-        assert!(shown.starts_with("transient") && shown.contains(told), "{shown}");
+        assert!(shown.starts_with("structural") && shown.contains(told), "{shown}");
         assert!(!shown.contains("token") && !shown.contains(&target.port.to_string()), "{shown}");
         let asked = server.asked.recv().await.unwrap();
         assert!(asked.contains(&format!("authorization: Bearer {SECRET}")), "{asked}");

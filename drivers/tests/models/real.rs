@@ -79,7 +79,7 @@ async fn a_real_server_reports_its_limits() {
         "schema": {"type": "object", "required": ["list"], "properties": {"list": {"type": "array", "items": {"type": "string"}, "minItems": 50}}}});
     check("default", cut, "invalid_output: cut at 2 tokens; raise max_output_tokens").await;
     let unknown = json!({"prompt": "x", "schema": {"type": "no such type"}});
-    check("default", unknown, "structural: model default: invalid_request (status 400)").await;
+    check("default", unknown, "structural: schema: no JSON Schema at \"/type\"").await;
 }
 
 #[tokio::test]
