@@ -131,7 +131,11 @@ impl HttpModel {
         let pairs = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut decoder = Decoder::with_limits(protocol, head.status, pairs, self.limits);
         let mut restore = Restore::of(names, answer_tool);
-        let mut show = |piece| restore.delta(piece).into_iter().for_each(&mut *delta);
+        let mut is_shown = false;
+        let mut show = |piece| {
+            is_shown = true;
+            restore.delta(piece).into_iter().for_each(&mut *delta);
+        };
         // A connection that broke after the last byte of the answer does no harm; the decoder knows.
         let cut = self.read(&mut response, &mut decoder, deadline, &mut show).await.err();
         if cut.is_none() {
@@ -141,6 +145,10 @@ impl HttpModel {
             Ok(mut completion) => {
                 restore.completion(&mut completion);
                 self.clean(&mut completion);
+                // Some servers answer a request for a stream with one document.
+                if !is_shown && !completion.text.is_empty() {
+                    delta(Delta::Text(completion.text.clone()));
+                }
                 Ok(completion)
             }
             Err(error) => Err(self.explain(error, cut)),

@@ -59,9 +59,15 @@ impl Key {
 
     /// The text without the key.
     pub(super) fn remove(&self, text: &str) -> String {
-        match &self.secret {
-            Some(secret) if secret.len() >= KEY_BYTES_MIN => text.replace(secret.as_str(), KEY_REMOVED),
-            _ => text.to_owned(),
+        let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
+            return text.to_owned();
+        };
+        let text = text.replace(secret.as_str(), KEY_REMOVED);
+        // The form inside of JSON, where it is another.
+        let quoted = serde_json::Value::from(secret.as_str()).to_string();
+        match quoted.trim_matches('"') {
+            escaped if escaped == secret => text,
+            escaped => text.replace(escaped, KEY_REMOVED),
         }
     }
 

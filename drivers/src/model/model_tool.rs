@@ -55,7 +55,10 @@ impl ModelTool {
         let (request, schema) = params.request(context.origin.clone())?;
         let wanted = match schema {
             Some(schema) => Wanted::Json(schema),
-            None if offers => Wanted::Calls,
+            None if offers => {
+                let schemas = request.tools.iter().map(|offer| (offer.name.clone(), offer.params.clone()));
+                Wanted::Calls(schemas.collect())
+            }
             None => Wanted::Text,
         };
         let mut last = None;

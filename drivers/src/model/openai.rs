@@ -37,7 +37,7 @@ pub(super) fn request(model: &str, request: &ModelRequest, max_tokens: u32, quir
     set("response_format", format.and_then(|(format, _)| format));
     // Some servers write calls as text if they see tools that must not be called.
     if !request.tools.is_empty() && request.tool_choice != ToolChoice::None {
-        set("tools", Some(tools(request, &names)));
+        set("tools", Some(tools(request, &names, quirks)));
         let choice = if request.tool_choice == ToolChoice::Required { quirks.required } else { "auto" };
         set("tool_choice", Some(choice.into()));
     }
@@ -66,13 +66,18 @@ fn format(schema: &Value, quirks: Quirks) -> (Option<Value>, Option<String>) {
     }
 }
 
-fn tools(request: &ModelRequest, names: &ToolNames) -> Value {
+fn tools(request: &ModelRequest, names: &ToolNames, quirks: Quirks) -> Value {
     let tools = request.tools.iter().map(|tool| {
-        json!({"type": "function", "function": {
+        let strict = if quirks.strict_tools { schema::strict(&tool.params) } else { None };
+        let mut function = json!({
             "name": names.sent(&tool.name),
             "description": tool.description,
-            "parameters": tool.params,
-        }})
+            "parameters": strict.as_ref().unwrap_or(&tool.params),
+        });
+        if strict.is_some() {
+            function["strict"] = true.into();
+        }
+        json!({"type": "function", "function": function})
     });
     tools.collect()
 }

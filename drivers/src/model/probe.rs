@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::models::ConfiguredModel;
 use super::price::Tokens;
-use super::tokens::{completion_bytes, estimate, request_bytes};
+use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
 /// Maximum tokens of each answer; models that reason need some before the first word.
 const PROBE_TOKENS_MAX: u32 = 256;
@@ -153,8 +153,8 @@ fn call(answer: &Completion, _: usize) -> Result<String, String> {
 fn tokens(completion: &Completion, request_bytes: u64) -> Tokens {
     let usage = completion.usage;
     Tokens {
-        input: usage.input.unwrap_or_else(|| estimate(request_bytes)),
-        output: usage.output.unwrap_or_else(|| estimate(completion_bytes(completion))),
+        input: usage.input.unwrap_or_else(|| estimate_tokens(request_bytes)),
+        output: usage.output.unwrap_or_else(|| estimate_tokens(completion_bytes(completion))),
         cache_read: usage.cache_read.unwrap_or(0),
         cache_write: usage.cache_write.unwrap_or(0),
     }

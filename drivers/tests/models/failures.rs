@@ -307,6 +307,17 @@ async fn no_server_says_where_it_was_sought() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_not_set_is_named() {
+    let mut server = Server::answering("200 OK", "", "").await;
+    let config = server.config("openai", "").replace("\"KEY\"", "\"OTHER_KEY\"");
+    let world = World::new(&config, &[], SECRET);
+    assert!(!world.models.get("default").unwrap().has_key);
+    let shown = world.shown("default", json!({"prompt": "x"})).await;
+    expect!["structural: model default: auth: environment variable OTHER_KEY is not set; set it to the provider's key and start again"].assert_eq(&shown);
+    assert!(server.asked.try_recv().is_err(), "it was asked");
+}
+
+#[tokio::test]
 async fn a_dropped_call_closes_the_connection_and_is_reported() {
     let (mut server, world) = world(Reply::Holds(stream(&[HELLO])), "").await;
     let shown = world.kept.shown.notified();

@@ -82,6 +82,25 @@ async fn tools_have_names_that_providers_accept() {
 }
 
 #[tokio::test]
+async fn strict_tools_lose_the_nulls_of_optional_parameters() {
+    let call = json!({"choices": [{"delta": {"tool_calls": [
+        {"index": 0, "id": "c", "function": {"name": "fs_read", "arguments": "{\"path\":null}"}}]},
+        "finish_reason": "tool_calls"}]});
+    let params = json!({"prompt": "Hi", "tools": tools()});
+    let shown =
+        check("openai", "profile = \"azure\"", stream(&[&call.to_string()]), params, expect![[r#"
+            POST /v1/chat/completions HTTP/1.1
+            api-key: a-key
+            content-type: application/json
+            accept: */*
+            user-agent: ostler/0.1.0
+
+            {"max_completion_tokens":2048,"messages":[{"content":"Hi","role":"user"}],"model":"m","stream":true,"stream_options":{"include_usage":true},"tool_choice":"auto","tools":[{"function":{"description":"Reads.","name":"fs_read","parameters":{"additionalProperties":false,"properties":{"path":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["path"],"type":"object"},"strict":true},"type":"function"},{"function":{"description":"Another.","name":"fs_read_2","parameters":{"additionalProperties":false,"properties":{"path":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["path"],"type":"object"},"strict":true},"type":"function"}]}
+        "#]]).await;
+    assert_eq!(shown, r#"{"calls":[{"params":{},"tool":"fs.read"}],"text":null}"#);
+}
+
+#[tokio::test]
 async fn what_a_server_cannot_enforce_is_said_in_words() {
     let reply = stream(&[&STOP.replace("\"ok\"", r#""```json\n{\"b\":\"x\"}\n```""#), "[DONE]"]);
     let params = json!({"prompt": "Hi", "schema": schema()});
