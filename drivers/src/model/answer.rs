@@ -1,5 +1,7 @@
 //! The result of a model's tool, from a completion.
 
+use std::collections::BTreeMap;
+
 use ostler_kernel::event::Failure;
 use ostler_kernel::port::{Completion, Finish, ToolCall};
 use ostler_kernel::run::FailureCategory;
@@ -13,7 +15,8 @@ pub(super) enum Wanted {
     Text,
     /// A JSON value of this schema.
     Json(Value),
-    Calls,
+    /// Calls of tools, with the schemas of their parameters by name.
+    Calls(BTreeMap<String, Value>),
 }
 
 /// The result: the JSON value, `{text, calls}`, or `{text}`. Whether a value satisfies its schema is for the contract of the
@@ -30,7 +33,7 @@ pub(super) fn result(completion: Completion, wanted: &Wanted, max_tokens: u32) -
         Finish::Length if !matches!(wanted, Wanted::Text) => {
             return Err(invalid(format!("cut at {max_tokens} tokens; raise max_output_tokens")));
         }
-        Finish::Unknown if matches!(wanted, Wanted::Calls) && !completion.tool_calls.is_empty() => {
+        Finish::Unknown if matches!(wanted, Wanted::Calls(_)) && !completion.tool_calls.is_empty() => {
             return Err(invalid("the provider does not say that the answer is complete".to_owned()));
         }
         Finish::Stop | Finish::Length | Finish::ToolCalls | Finish::StopSequence | Finish::Unknown => {}
@@ -42,18 +45,27 @@ pub(super) fn result(completion: Completion, wanted: &Wanted, max_tokens: u32) -
             drop_added_nulls(&mut value, schema);
             Ok(value)
         }
-        Wanted::Calls => {
-            let calls: Vec<Value> =
-                completion.tool_calls.into_iter().map(call).collect::<Result<_, Failure>>()?;
+        Wanted::Calls(schemas) => {
+            let calls = completion.tool_calls.into_iter().map(|call| self::call(call, schemas));
+            let calls: Vec<Value> = calls.collect::<Result<_, Failure>>()?;
             let text = Some(completion.text).filter(|text| !text.is_empty());
             Ok(json!({"text": text, "calls": calls}))
         }
     }
 }
 
-fn call(ToolCall { name, arguments, .. }: ToolCall) -> Result<Value, Failure> {
+fn call(
+    ToolCall { name, arguments, .. }: ToolCall,
+    schemas: &BTreeMap<String, Value>,
+) -> Result<Value, Failure> {
     match arguments {
-        Ok(params) => Ok(json!({"tool": name, "params": params})),
+        Ok(params) => {
+            let mut params = Value::Object(params);
+            if let Some(schema) = schemas.get(&name) {
+                drop_added_nulls(&mut params, schema);
+            }
+            Ok(json!({"tool": name, "params": params}))
+        }
         Err(text) => {
             Err(invalid(format!("the arguments of a call of {name} are no JSON object: {}", excerpt(&text))))
         }

@@ -3,6 +3,7 @@
 use ostler_kernel::port::{Message, ModelRequest, ToolCall, ToolChoice};
 use serde_json::{Map, Value, json};
 
+use super::call_ids;
 use super::schema;
 use super::tool_names::ToolNames;
 use super::wire::WireRequest;
@@ -87,16 +88,15 @@ fn tools(request: &ModelRequest, answer: Option<&Value>, names: &ToolNames) -> V
 /// The conversation. Neighbours of the same role become one message, as the provider wants roles to alternate.
 fn messages(messages: &[Message], names: &ToolNames) -> Value {
     let mut all: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in messages {
+    call_ids::walk(messages, |message, ids| {
         let (role, blocks) = match message {
-            Message::System(_) => continue,
+            Message::System(_) => return,
             Message::User(text) => ("user", text_block(text)),
             Message::Assistant { text, calls, provider_data } => {
-                ("assistant", assistant(text, calls, provider_data.as_ref(), names))
+                ("assistant", assistant(text, calls, &ids, provider_data.as_ref(), names))
             }
-            Message::Tool { call, name, content } => {
-                let id = call.clone().unwrap_or_else(|| names.sent(name));
-                ("user", vec![json!({"type": "tool_result", "tool_use_id": id, "content": content})])
+            Message::Tool { content, .. } => {
+                ("user", vec![json!({"type": "tool_result", "tool_use_id": ids.first(), "content": content})])
             }
         };
         match all.last_mut() {
@@ -104,21 +104,25 @@ fn messages(messages: &[Message], names: &ToolNames) -> Value {
             _ if blocks.is_empty() => {}
             _ => all.push((role, blocks)),
         }
-    }
+    });
     all.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
 }
 
-fn assistant(text: &str, calls: &[ToolCall], data: Option<&Value>, names: &ToolNames) -> Vec<Value> {
+fn assistant(
+    text: &str,
+    calls: &[ToolCall],
+    ids: &[String],
+    data: Option<&Value>,
+    names: &ToolNames,
+) -> Vec<Value> {
     // Signed thinking counts only in its place among the blocks, so the provider gets its own blocks back.
     let own = data.and_then(|data| data.get("anthropic")).and_then(|data| data.get("content"));
     if let Some(blocks) = own.and_then(Value::as_array) {
         return blocks.clone();
     }
     let mut blocks = text_block(text);
-    for call in calls {
-        let ToolCall { id, name, arguments } = call;
+    for (ToolCall { name, arguments, .. }, id) in calls.iter().zip(ids) {
         let input = arguments.as_ref().map_or_else(|text| json!({"invalid": text}), |input| json!(input));
-        let id = id.clone().unwrap_or_else(|| names.sent(name));
         blocks.push(json!({"type": "tool_use", "id": id, "name": names.sent(name), "input": input}));
     }
     blocks

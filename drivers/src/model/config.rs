@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
-use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
+use serde::{Deserialize, Serialize};
 
 use super::price::PriceConfig;
 use super::profile::Profile;
@@ -87,7 +87,7 @@ pub struct ModelConfig {
     /// Plays or records a cassette.
     #[serde(default)]
     pub mode: CassetteMode,
-    /// Dialect of a cassette.
+    /// Dialect that a cassette records.
     #[serde(default)]
     pub dialect: Dialect,
 }
@@ -168,7 +168,7 @@ impl Provider {
 }
 
 /// Dialects of HTTP APIs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// `POST /chat/completions`.

@@ -58,7 +58,8 @@ impl ModelsConfig {
         }
         for (role, model) in &self.roles {
             // Without any model, `default` names the one that a person configures next.
-            if !self.models.contains_key(model) && !(self.models.is_empty() && model == MODEL_DEFAULT) {
+            let is_next = self.models.is_empty() && model == MODEL_DEFAULT;
+            if !is_next && !self.models.contains_key(model) {
                 faults.push(unknown_model(&format!("roles.{role}"), model));
             }
         }

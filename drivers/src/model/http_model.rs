@@ -1,10 +1,12 @@
 //! A model behind an HTTP API: sends requests in its dialect, and decodes the response while it arrives.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ostler_kernel::port::{BoxFuture, Completion, Delta, Model, ModelError, ModelErrorClass, ModelRequest};
 use tokio::time::{Instant, timeout_at};
 
+use super::cassette::{Header, Player, Recorder};
 use super::config::{Dialect, ModelConfig};
 use super::config_check::{ConfigFault, endpoint};
 use super::decode::{Decoder, Limits, Protocol};
@@ -31,36 +33,69 @@ pub(super) struct HttpModel {
 }
 
 impl HttpModel {
-    /// The model of a table `[models.NAME]`.
+    /// A model that calls its provider. `record`: the cassette that keeps the exchanges.
     ///
     /// # Errors
     ///
-    /// The address is invalid.
-    pub(super) fn new(name: &str, config: &ModelConfig, key: Key) -> Result<HttpModel, ConfigFault> {
-        let place = format!("models.{name}");
-        let base = endpoint(config).map_err(|(what, help)| ConfigFault {
-            place: format!("{place}.base_url"),
-            what,
-            help,
-        })?;
+    /// The address is invalid, or the cassette cannot be written.
+    pub(super) fn calling(
+        name: &str,
+        config: &ModelConfig,
+        key: Key,
+        record: Option<&Path>,
+    ) -> Result<HttpModel, ConfigFault> {
+        let fault =
+            |field: &str, what, help| ConfigFault { place: format!("models.{name}.{field}"), what, help };
+        let base = endpoint(config).map_err(|(what, help)| fault("base_url", what, help))?;
         let dialect = config.dialect().unwrap_or_default();
-        let quirks = config.profile.unwrap_or_else(|| Profile::of_host(&base)).quirks();
-        let header = match (dialect, quirks.key_header) {
+        let profile = config.profile.unwrap_or_else(|| Profile::of_host(&base));
+        let header = match (dialect, profile.quirks().key_header) {
             (Dialect::Anthropic, _) => KeyHeader::Plain("x-api-key"),
             (Dialect::Openai, Some(name)) => KeyHeader::Plain(name),
             (Dialect::Openai, None) => KeyHeader::Bearer,
         };
-        let transport = Transport::new(place.clone(), base, key.clone(), header);
-        let exchange = Exchange::Http(transport);
-        Ok(HttpModel::over(place, config, quirks, key, exchange))
+        let transport = Transport::new(format!("models.{name}"), base, key.clone(), header);
+        let model = config.model.clone().unwrap_or_default();
+        let form = Header::new(dialect, profile, &model);
+        let exchange = match record {
+            None => Exchange::Http(transport),
+            Some(file) => {
+                let recorder = Recorder::open(file, &form, key.clone()).map_err(|problem| {
+                    let what = format!("{}: {problem}", file.display());
+                    fault("file", what, "name another file, or remove this one".to_owned())
+                })?;
+                Exchange::Record(transport, recorder)
+            }
+        };
+        Ok(HttpModel::over(name, config, &form, key, exchange))
     }
 
-    fn over(place: String, config: &ModelConfig, quirks: Quirks, key: Key, exchange: Exchange) -> HttpModel {
+    /// A model that a cassette answers for; returns the bytes of the cassette too.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no cassette.
+    pub(super) fn played(
+        name: &str,
+        config: &ModelConfig,
+        file: &Path,
+    ) -> Result<(HttpModel, Vec<u8>), String> {
+        let (mut form, player, bytes) = Player::open(file)?;
+        if let Some(profile) = config.profile {
+            form.profile = profile;
+        }
+        if let Some(model) = &config.model {
+            form.model.clone_from(model);
+        }
+        Ok((HttpModel::over(name, config, &form, Key::default(), Exchange::Play(player)), bytes))
+    }
+
+    fn over(name: &str, config: &ModelConfig, form: &Header, key: Key, exchange: Exchange) -> HttpModel {
         HttpModel {
-            place,
-            model: config.model.clone().unwrap_or_default(),
-            dialect: config.dialect().unwrap_or_default(),
-            quirks,
+            place: format!("models.{name}"),
+            model: form.model.clone(),
+            dialect: form.dialect,
+            quirks: form.profile.quirks(),
             max_output_tokens: config.max_output_tokens,
             timeout: config.timeout,
             idle_timeout: config.idle_timeout,
@@ -96,13 +131,24 @@ impl HttpModel {
         let pairs = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut decoder = Decoder::with_limits(protocol, head.status, pairs, self.limits);
         let mut restore = Restore::of(names, answer_tool);
-        let mut show = |piece| restore.delta(piece).into_iter().for_each(&mut *delta);
+        let mut is_shown = false;
+        let mut show = |piece| {
+            is_shown = true;
+            restore.delta(piece).into_iter().for_each(&mut *delta);
+        };
         // A connection that broke after the last byte of the answer does no harm; the decoder knows.
         let cut = self.read(&mut response, &mut decoder, deadline, &mut show).await.err();
+        if cut.is_none() {
+            response.keep().await?;
+        }
         match decoder.end() {
             Ok(mut completion) => {
                 restore.completion(&mut completion);
                 self.clean(&mut completion);
+                // Some servers answer a request for a stream with one document.
+                if !is_shown && !completion.text.is_empty() {
+                    delta(Delta::Text(completion.text.clone()));
+                }
                 Ok(completion)
             }
             Err(error) => Err(self.explain(error, cut)),
@@ -139,6 +185,8 @@ impl HttpModel {
             _ => error,
         };
         if error.status.is_some_and(|status| (300..400).contains(&status)) {
+            // The same request is redirected again.
+            error.class = ModelErrorClass::InvalidRequest;
             let place = &self.place;
             error.message = format!(
                 "the server redirects, which is not followed; set base_url of {place} to the final address"

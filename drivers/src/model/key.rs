@@ -10,6 +10,9 @@ pub const PROVIDER_MESSAGE_BYTES_MAX: usize = 2_048;
 /// A shorter key is not searched in messages: it would match ordinary words.
 const KEY_BYTES_MIN: usize = 4;
 
+/// Stands where a key was.
+const KEY_REMOVED: &str = "[key removed]";
+
 /// The key of a model, by the name of its environment variable.
 #[derive(Clone, Default)]
 pub(super) struct Key {
@@ -54,16 +57,42 @@ impl Key {
         }
     }
 
-    /// Removes the key from a text of the provider, and cuts the text. In this order: a cut key would not be found.
-    pub(super) fn clean(&self, text: &str) -> String {
-        let mut text = match &self.secret {
-            Some(secret) if secret.len() >= KEY_BYTES_MIN && text.contains(secret.as_str()) => {
-                text.replace(secret.as_str(), "[key removed]")
-            }
-            _ => text.to_owned(),
+    /// The text without the key.
+    pub(super) fn remove(&self, text: &str) -> String {
+        let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
+            return text.to_owned();
         };
+        let text = text.replace(secret.as_str(), KEY_REMOVED);
+        // The form inside of JSON, where it is another.
+        let quoted = serde_json::Value::from(secret.as_str()).to_string();
+        match quoted.trim_matches('"') {
+            escaped if escaped == secret => text,
+            escaped => text.replace(escaped, KEY_REMOVED),
+        }
+    }
+
+    /// Bytes that are no text, without the key.
+    pub(super) fn remove_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
+            return bytes.to_vec();
+        };
+        let (mut kept, mut from) = (Vec::with_capacity(bytes.len()), 0);
+        for at in memchr::memmem::find_iter(bytes, secret.as_bytes()) {
+            kept.extend_from_slice(&bytes[from..at]);
+            kept.extend_from_slice(KEY_REMOVED.as_bytes());
+            from = at + secret.len();
+        }
+        kept.extend_from_slice(&bytes[from..]);
+        kept
+    }
+
+    /// A text of the provider without the key, on one line, and cut. In this order: a cut key would not be found.
+    pub(super) fn clean(&self, text: &str) -> String {
+        let mut text = self.remove(text).replace(char::is_control, " ");
         if text.len() > PROVIDER_MESSAGE_BYTES_MAX {
-            text.truncate(text.floor_char_boundary(PROVIDER_MESSAGE_BYTES_MAX));
+            let is_end = |at: &usize| text.is_char_boundary(*at);
+            let end = (0..=PROVIDER_MESSAGE_BYTES_MAX).rev().find(is_end).unwrap_or(0);
+            text.truncate(end);
             text.push_str(" […]");
         }
         text

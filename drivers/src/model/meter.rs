@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::models::ConfiguredModel;
 use super::price::{Price, Tokens};
-use super::tokens::{completion_bytes, estimate, request_bytes};
+use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
 /// Reason of a call that its caller dropped.
 const CANCELLED: &str = "cancelled";
@@ -64,8 +64,8 @@ impl CallMeter {
             Ok(completion) => {
                 let usage = completion.usage;
                 let tokens = Tokens {
-                    input: usage.input.unwrap_or_else(|| estimate(self.input_bytes)),
-                    output: usage.output.unwrap_or_else(|| estimate(completion_bytes(completion))),
+                    input: usage.input.unwrap_or_else(|| estimate_tokens(self.input_bytes)),
+                    output: usage.output.unwrap_or_else(|| estimate_tokens(completion_bytes(completion))),
                     cache_read: usage.cache_read.unwrap_or(0),
                     cache_write: usage.cache_write.unwrap_or(0),
                 };
@@ -87,7 +87,11 @@ impl CallMeter {
     }
 
     fn so_far(&self) -> Tokens {
-        Tokens { input: estimate(self.input_bytes), output: estimate(self.output_bytes), ..Tokens::default() }
+        Tokens {
+            input: estimate_tokens(self.input_bytes),
+            output: estimate_tokens(self.output_bytes),
+            ..Tokens::default()
+        }
     }
 
     fn report(&self, finish: &str, tokens: Tokens) -> ModelCall {

@@ -5,6 +5,9 @@
 
 mod answer;
 mod anthropic;
+mod call_ids;
+mod cassette;
+mod cassette_miss;
 mod config;
 mod config_check;
 pub mod decode;
@@ -16,6 +19,8 @@ mod model_tool;
 mod models;
 mod openai;
 mod price;
+mod price_table;
+mod probe;
 mod profile;
 mod schema;
 mod script;
@@ -26,6 +31,7 @@ mod tool_params;
 mod transport;
 mod wire;
 
+pub use cassette::CASSETTE_BYTES_MAX;
 pub use config::{
     CassetteMode, Dialect, IDLE_TIMEOUT_DEFAULT, KeyVariable, MAX_OUTPUT_TOKENS_DEFAULT, MODEL_DEFAULT,
     MODEL_TIMEOUT_MAX, ModelConfig, ModelsConfig, Provider, TIMEOUT_DEFAULT,
@@ -34,7 +40,10 @@ pub use config_check::{ConfigFault, FALLBACKS_MAX, MODEL_NAME_BYTES_MAX, MODELS_
 pub use key::PROVIDER_MESSAGE_BYTES_MAX;
 pub use model_tool::ModelTool;
 pub use models::{ConfiguredModel, Models, tools};
-pub use price::{Price, PriceConfig, PriceOrigin, Tokens, UsdPerMillion};
+pub use price::{LongPrompt, Price, PriceConfig, PriceOrigin, Rates, Tokens, UsdPerMillion};
+pub use price_table::{PriceTable, price_table};
+pub use probe::{Probe, ProbeCheck, probe};
 pub use profile::Profile;
 pub use script::SCRIPT_BYTES_MAX;
+pub use tokens::estimate_tokens;
 pub use tool_params::{FEEDBACK_MAX, MESSAGES_MAX, OFFERS_MAX};

@@ -38,7 +38,8 @@ impl ModelTool {
         let described = first.config.model.as_deref().unwrap_or(provider);
         let spec = ToolSpec {
             name: format!("model.{}", first.name),
-            version: first.version.clone(),
+            // An answer of a fallback is a result of this tool as well.
+            version: models.iter().map(|model| model.version.as_str()).collect::<Vec<_>>().join("-"),
             description: format!(
                 "Ask the language model {described}. The result is text, or a value of `schema`, or calls of `tools`."
             ),
@@ -54,7 +55,10 @@ impl ModelTool {
         let (request, schema) = params.request(context.origin.clone())?;
         let wanted = match schema {
             Some(schema) => Wanted::Json(schema),
-            None if offers => Wanted::Calls,
+            None if offers => {
+                let schemas = request.tools.iter().map(|offer| (offer.name.clone(), offer.params.clone()));
+                Wanted::Calls(schemas.collect())
+            }
             None => Wanted::Text,
         };
         let mut last = None;

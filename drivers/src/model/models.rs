@@ -14,7 +14,8 @@ use super::config_check::ConfigFault;
 use super::http_model::HttpModel;
 use super::key::Key;
 use super::model_tool::ModelTool;
-use super::price::{self, Price, PriceOrigin};
+use super::price::{Price, PriceOrigin};
+use super::price_table::price_of;
 use super::scripted::ScriptedModel;
 
 /// The configured models.
@@ -138,16 +139,19 @@ fn configured(
             let (model, bytes) = ScriptedModel::open(file).map_err(|problem| unusable(file, problem))?;
             (Arc::new(model), bytes)
         }
-        (Provider::Cassette, _) => {
-            return Err(ConfigFault {
-                place: format!("models.{name}.provider"),
-                what: "cassettes are not supported".to_owned(),
-                help: "use openai, anthropic or scripted".to_owned(),
-            });
+        (Provider::Cassette, Some(file)) if config.mode == CassetteMode::Play => {
+            let (model, bytes) =
+                HttpModel::played(name, config, file).map_err(|problem| unusable(file, problem))?;
+            (Arc::new(model), bytes)
         }
-        _ => (Arc::new(HttpModel::new(name, config, key)?), Vec::new()),
+        (Provider::Cassette, file) => {
+            (Arc::new(HttpModel::calling(name, config, key, file.as_deref())?), Vec::new())
+        }
+        (Provider::Openai | Provider::Anthropic | Provider::Scripted, _) => {
+            (Arc::new(HttpModel::calling(name, config, key, None)?), Vec::new())
+        }
     };
-    let (price, price_origin) = price::of(config);
+    let (price, price_origin) = price_of(config);
     let version = version(config, &script);
     Ok(ConfiguredModel {
         name: name.to_owned(),
@@ -168,7 +172,6 @@ fn version(config: &ModelConfig, script: &[u8]) -> String {
         "model": config.model,
         "profile": config.profile.map(|profile| format!("{profile:?}")),
         "max_output_tokens": config.max_output_tokens,
-        "fallback": config.fallback,
         "script": blake3::hash(script).to_hex().as_str(),
         "records": config.mode == CassetteMode::Record,
     });

@@ -3,6 +3,7 @@
 use ostler_kernel::port::{Message, ModelRequest, ToolCall, ToolChoice};
 use serde_json::{Map, Value, json};
 
+use super::call_ids;
 use super::profile::{Quirks, SchemaMode};
 use super::schema;
 use super::tool_names::ToolNames;
@@ -20,7 +21,7 @@ pub(super) fn request(model: &str, request: &ModelRequest, max_tokens: u32, quir
     if let Some((_, Some(instruction))) = &format {
         messages.push(json!({"role": "system", "content": instruction}));
     }
-    messages.extend(request.messages.iter().map(|message| self::message(message, &names)));
+    call_ids::walk(&request.messages, |message, ids| messages.push(self::message(message, &ids, &names)));
     let mut body = Map::from_iter([
         ("model".to_owned(), json!(model)),
         ("messages".to_owned(), messages.into()),
@@ -36,7 +37,7 @@ pub(super) fn request(model: &str, request: &ModelRequest, max_tokens: u32, quir
     set("response_format", format.and_then(|(format, _)| format));
     // Some servers write calls as text if they see tools that must not be called.
     if !request.tools.is_empty() && request.tool_choice != ToolChoice::None {
-        set("tools", Some(tools(request, &names)));
+        set("tools", Some(tools(request, &names, quirks)));
         let choice = if request.tool_choice == ToolChoice::Required { quirks.required } else { "auto" };
         set("tool_choice", Some(choice.into()));
     }
@@ -65,18 +66,23 @@ fn format(schema: &Value, quirks: Quirks) -> (Option<Value>, Option<String>) {
     }
 }
 
-fn tools(request: &ModelRequest, names: &ToolNames) -> Value {
+fn tools(request: &ModelRequest, names: &ToolNames, quirks: Quirks) -> Value {
     let tools = request.tools.iter().map(|tool| {
-        json!({"type": "function", "function": {
+        let strict = if quirks.strict_tools { schema::strict(&tool.params) } else { None };
+        let mut function = json!({
             "name": names.sent(&tool.name),
             "description": tool.description,
-            "parameters": tool.params,
-        }})
+            "parameters": strict.as_ref().unwrap_or(&tool.params),
+        });
+        if strict.is_some() {
+            function["strict"] = true.into();
+        }
+        json!({"type": "function", "function": function})
     });
     tools.collect()
 }
 
-fn message(message: &Message, names: &ToolNames) -> Value {
+fn message(message: &Message, ids: &[String], names: &ToolNames) -> Value {
     match message {
         Message::System(text) => json!({"role": "system", "content": text}),
         Message::User(text) => json!({"role": "user", "content": text}),
@@ -94,33 +100,27 @@ fn message(message: &Message, names: &ToolNames) -> Value {
             fields.insert("content".to_owned(), content);
             if !calls.is_empty() {
                 let extras = data.and_then(|data| data.get("calls")).and_then(Value::as_array);
-                let calls = calls
-                    .iter()
-                    .enumerate()
-                    .map(|(at, call)| self::call(at, call, extras.and_then(|extras| extras.get(at)), names));
+                let calls = calls.iter().zip(ids).enumerate().map(|(at, (call, id))| {
+                    self::call(call, id, extras.and_then(|extras| extras.get(at)), names)
+                });
                 fields.insert("tool_calls".to_owned(), calls.collect());
             }
             Value::Object(fields)
         }
-        Message::Tool { call, name, content } => json!({
-            "role": "tool",
-            "tool_call_id": call.clone().unwrap_or_else(|| names.sent(name)),
-            "content": content,
-        }),
+        Message::Tool { content, .. } => {
+            json!({"role": "tool", "tool_call_id": ids.first(), "content": content})
+        }
     }
 }
 
-fn call(at: usize, call: &ToolCall, extra: Option<&Value>, names: &ToolNames) -> Value {
-    let ToolCall { id, name, arguments } = call;
+fn call(call: &ToolCall, id: &str, extra: Option<&Value>, names: &ToolNames) -> Value {
+    let ToolCall { name, arguments, .. } = call;
     let arguments = match arguments {
         Ok(arguments) => Value::Object(arguments.clone()).to_string(),
         // Servers refuse a history with arguments that are no JSON.
         Err(text) => json!({"invalid": text}).to_string(),
     };
     let mut fields = extra.and_then(Value::as_object).cloned().unwrap_or_default();
-    let id = id
-        .clone()
-        .unwrap_or_else(|| if at == 0 { names.sent(name) } else { format!("{}_{at}", names.sent(name)) });
     fields.insert("id".to_owned(), id.into());
     fields.insert("type".to_owned(), "function".into());
     fields.insert("function".to_owned(), json!({"name": names.sent(name), "arguments": arguments}));

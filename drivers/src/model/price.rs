@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::config::{ModelConfig, Provider};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor, value::MapAccessDeserializer};
 
@@ -55,13 +54,16 @@ impl PriceConfig {
 }
 
 impl UsdPerMillion {
-    fn price(self) -> Price {
+    pub(super) fn price(self) -> Price {
         let nano = |usd: f64| (usd.clamp(0.0, USD_MAX) * 1e9).round() as u64;
         Price {
-            input: nano(self.input),
-            output: nano(self.output),
-            cache_read: nano(self.cache_read.unwrap_or(self.input)),
-            cache_write: nano(self.cache_write.unwrap_or(self.input)),
+            usual: Rates {
+                input: nano(self.input),
+                output: nano(self.output),
+                cache_read: nano(self.cache_read.unwrap_or(self.input)),
+                cache_write: nano(self.cache_write.unwrap_or(self.input)),
+            },
+            long_prompt: None,
         }
     }
 }
@@ -96,6 +98,24 @@ impl<'de> Deserialize<'de> for PriceConfig {
 /// Prices in billionths of a US dollar per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
+    /// Rates of a usual call.
+    pub usual: Rates,
+    /// Rates of a call with a long prompt, for all of its tokens; `None`: the same.
+    pub long_prompt: Option<LongPrompt>,
+}
+
+/// Rates of calls with a long prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongPrompt {
+    /// A prompt with more tokens is long.
+    pub above: u64,
+    /// The rates.
+    pub rates: Rates,
+}
+
+/// Billionths of a US dollar per million tokens of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
     /// Tokens of the prompt.
     pub input: u64,
     /// Tokens of the answer.
@@ -121,7 +141,8 @@ pub struct Tokens {
 
 impl Price {
     /// Costs nothing.
-    pub const FREE: Price = Price { input: 0, output: 0, cache_read: 0, cache_write: 0 };
+    pub const FREE: Price =
+        Price { usual: Rates { input: 0, output: 0, cache_read: 0, cache_write: 0 }, long_prompt: None };
 
     /// The cost in billionths of a US dollar, rounded up.
     ///
@@ -135,12 +156,16 @@ impl Price {
     /// ```
     pub fn nano_usd(&self, tokens: Tokens) -> u64 {
         let Tokens { input, output, cache_read, cache_write } = tokens;
+        let rates = match self.long_prompt {
+            Some(LongPrompt { above, rates }) if input > above => rates,
+            _ => self.usual,
+        };
         let plain = input.saturating_sub(cache_read.saturating_add(cache_write));
-        let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        let sum = cost(plain, self.input)
-            .saturating_add(cost(output, self.output))
-            .saturating_add(cost(cache_read, self.cache_read))
-            .saturating_add(cost(cache_write, self.cache_write));
+        let cost = |tokens: u64, rate: u64| u128::from(tokens) * u128::from(rate);
+        let sum = cost(plain, rates.input)
+            .saturating_add(cost(output, rates.output))
+            .saturating_add(cost(cache_read, rates.cache_read))
+            .saturating_add(cost(cache_write, rates.cache_write));
         u64::try_from(sum.div_ceil(TOKENS)).unwrap_or(u64::MAX)
     }
 }
@@ -148,20 +173,10 @@ impl Price {
 /// Where a price comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriceOrigin {
-    /// The configuration.
+    /// The configuration, or a script, which costs nothing.
     Config,
     /// The table that ships.
     Shipped,
     /// Nowhere: the price is unknown.
     Unknown,
-}
-
-/// The price of a configured model.
-pub(super) fn of(config: &ModelConfig) -> (Option<Price>, PriceOrigin) {
-    match (config.price, config.provider) {
-        (Some(price), _) => (Some(price.price()), PriceOrigin::Config),
-        // Neither calls a provider.
-        (None, Provider::Scripted) => (Some(Price::FREE), PriceOrigin::Config),
-        (None, _) => (None, PriceOrigin::Unknown),
-    }
 }

@@ -1,12 +1,12 @@
 //! Deviations of OpenAI-compatible servers from OpenAI's API.
 
 use reqwest::Url;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::config_check::is_loopback;
 
 /// An OpenAI-compatible server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// OpenAI.
@@ -48,6 +48,8 @@ pub(super) enum SchemaMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Quirks {
     pub(super) schema: SchemaMode,
+    /// The server enforces strict schemas of the parameters of tools.
+    pub(super) strict_tools: bool,
     /// Name of the field for the maximum tokens of the answer.
     pub(super) max_tokens: &'static str,
     /// Name of the field for the seed.
@@ -92,6 +94,7 @@ impl Profile {
     pub(super) fn quirks(self) -> Quirks {
         let usual = Quirks {
             schema: SchemaMode::Plain,
+            strict_tools: false,
             max_tokens: "max_tokens",
             seed: "seed",
             required: "required",
@@ -99,13 +102,11 @@ impl Profile {
             key_header: None,
         };
         match self {
-            Profile::OpenAi => {
-                Quirks { schema: SchemaMode::Strict, max_tokens: "max_completion_tokens", ..usual }
-            }
-            Profile::Azure => Quirks {
+            Profile::OpenAi | Profile::Azure => Quirks {
                 schema: SchemaMode::Strict,
+                strict_tools: true,
                 max_tokens: "max_completion_tokens",
-                key_header: Some("api-key"),
+                key_header: (self == Profile::Azure).then_some("api-key"),
                 ..usual
             },
             Profile::OpenRouter | Profile::Groq => Quirks { schema: SchemaMode::Strict, ..usual },

@@ -31,6 +31,10 @@ const STRICT_KEYWORDS: [&str; 22] = [
     "type",
 ];
 
+/// Formats that strict mode takes.
+const STRICT_FORMATS: [&str; 9] =
+    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
+
 /// Keywords without effect on what is valid, or checked again by the contract of the node.
 const DROPPED_KEYWORDS: [&str; 7] =
     ["$schema", "$id", "$comment", "default", "examples", "maxLength", "minLength"];
@@ -50,6 +54,8 @@ fn strict_part(schema: &Value, depth: usize) -> Option<Value> {
             name if DROPPED_KEYWORDS.contains(&name) => continue,
             name if !STRICT_KEYWORDS.contains(&name) => return None,
             "required" => continue,
+            // Other formats, such as `path`, are refused; the gate knows them.
+            "format" if !value.as_str().is_some_and(|format| STRICT_FORMATS.contains(&format)) => continue,
             "additionalProperties" if *value != json!(false) => return None,
             "properties" => properties(value, schema.get("required"), depth)?,
             "$defs" | "definitions" => each(value, depth)?,
@@ -156,7 +162,7 @@ mod tests {
     #[test]
     fn an_optional_property_may_be_null_and_is_dropped_again() {
         let schema = json!({"type": "object", "required": ["a"], "properties": {
-            "a": {"type": "string", "maxLength": 5},
+            "a": {"type": "string", "maxLength": 5, "format": "path"},
             "b": {"type": "integer"},
             "c": {"type": ["string", "null"]},
             "d": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "number"}}}},

@@ -10,7 +10,7 @@ use ostler_kernel::port::{
 use serde_json::Value;
 
 use super::script::{Answer, Script};
-use super::tokens::{completion_bytes, estimate, request_bytes};
+use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
 /// Maximum pieces of a text; a longer text comes in larger pieces.
 const PIECES_MAX: usize = 64;
@@ -96,8 +96,8 @@ fn completion(answer: &Answer, request: &ModelRequest) -> Completion {
     };
     let told = answer.tokens;
     completion.usage = Usage {
-        input: told.and_then(|told| told.input).or(Some(estimate(request_bytes(request)))),
-        output: told.and_then(|told| told.output).or(Some(estimate(completion_bytes(&completion)))),
+        input: told.and_then(|told| told.input).or(Some(estimate_tokens(request_bytes(request)))),
+        output: told.and_then(|told| told.output).or(Some(estimate_tokens(completion_bytes(&completion)))),
         cache_read: told.and_then(|told| told.cache_read),
         ..Usage::default()
     };

@@ -5,8 +5,8 @@ use ostler_kernel::port::{Completion, Message, ModelRequest};
 /// Bytes of a token, on average.
 const TOKEN_BYTES: u64 = 4;
 
-/// Estimated tokens of a text.
-pub(super) fn estimate(bytes: u64) -> u64 {
+/// Estimated tokens of a text of so many bytes, where no provider has counted.
+pub fn estimate_tokens(bytes: u64) -> u64 {
     bytes.div_ceil(TOKEN_BYTES)
 }
 

@@ -1,5 +1,6 @@
 //! Parameters of the tools `model.NAME`, as a request.
 
+use ostler_kernel::contract::{SchemaError, check_schema};
 use ostler_kernel::event::Failure;
 use ostler_kernel::port::{
     CallOrigin, Message, ModelRequest, ParamProblem, Sampling, ToolCall, ToolChoice, ToolOffer,
@@ -160,6 +161,20 @@ pub(super) fn check(params: &Map<String, Value>) -> Vec<ParamProblem> {
     if let Some(error) = prompt.and_then(|prompt| template::check_template(prompt).err()) {
         let TemplateError { what, help, line } = error.into();
         problems.push(ParamProblem { name: "prompt".to_owned(), what, help, line });
+    }
+    let offers = params.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let schemas = params.get("schema").map(|schema| ("schema", schema)).into_iter();
+    for (name, schema) in
+        schemas.chain(offers.iter().filter_map(|offer| Some(("tools", offer.get("params")?))))
+    {
+        if let Err(error) = check_schema(schema) {
+            let what = match &error {
+                // The reason quotes the schema, and a problem repeats no value.
+                SchemaError::Invalid { place, .. } => format!("no JSON Schema at {place:?}"),
+                error => error.to_string(),
+            };
+            problems.push(problem(name, &what, error.help()));
+        }
     }
     problems
 }

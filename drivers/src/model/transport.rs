@@ -13,6 +13,9 @@ use crate::tool::tls;
 /// Connection timeout.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// Time that an idle connection stays open for the next call.
+const IDLE: Duration = Duration::from_secs(15);
+
 /// Sends requests below one URL: no redirects, no proxy, no retries. The key goes to this URL's origin only.
 #[derive(Debug)]
 pub(super) struct Transport {
@@ -125,6 +128,8 @@ impl Transport {
             .retry(reqwest::retry::never())
             .referer(false)
             .no_proxy()
+            // Servers close idle connections, and a request on a closed one fails.
+            .pool_idle_timeout(IDLE)
             .connect_timeout(CONNECT);
         builder.build().map_err(|error| self.connection(format!("cannot set a client up: {error}")))
     }

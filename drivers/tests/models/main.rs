@@ -5,5 +5,12 @@
     reason = "a failed unwrap fails the test, and a skip says why"
 )]
 
+mod cassettes;
+mod config;
+mod failures;
+mod guide;
+mod real;
+mod requests;
 mod scripted;
+mod server;
 mod world;

@@ -116,6 +116,10 @@ async fn parameters_that_cannot_work_are_found_early() {
     };
     assert!(problems(json!({"prompt": "{{ a"})).starts_with("prompt: line 1"));
     assert_eq!(problems(json!({"prompt": "a", "messages": []})), "messages: excluded by prompt");
+    assert_eq!(
+        problems(json!({"prompt": "a", "schema": {"type": "txt"}})),
+        "schema: no JSON Schema at \"/type\""
+    );
     assert_eq!(problems(json!({"prompt": "{{ a }}", "values": {"a": 1}})), "");
     expect!["structural: prompt: template, line 1: a does not exist"]
         .assert_eq(&world.shown("default", json!({"prompt": "{{ a }}"})).await);

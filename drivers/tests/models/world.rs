@@ -14,17 +14,21 @@ use ostler_kernel::port::{
     ModelCall, NoLog, StepStart, ToolResult,
 };
 use serde_json::Value;
+use tokio::sync::Notify;
 
 /// Keeps the pieces and the calls of an attempt.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) deltas: Mutex<Vec<Delta>>,
     pub(crate) calls: Mutex<Vec<ModelCall>>,
+    /// Notified after each piece.
+    pub(crate) shown: Notify,
 }
 
 impl AttemptLog for Kept {
     fn model_delta(&self, delta: &Delta) {
         self.deltas.lock().unwrap().push(delta.clone());
+        self.shown.notify_one();
     }
 
     fn model_called(&self, call: ModelCall) {

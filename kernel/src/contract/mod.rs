@@ -24,7 +24,7 @@ pub(crate) use patterns::PATTERNS_HELP;
 pub use reliability::{Reliability, precision, reliability};
 use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
-pub use schema::{SCHEMA_BYTES_MAX, SchemaError};
+pub use schema::{SCHEMA_BYTES_MAX, SchemaError, check_schema};
 pub use schema_cost::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
 pub(crate) use schema_graph::{Subschema, schema_graph};
 pub use spec_error::{SpecError, describe_kind, regex_error};

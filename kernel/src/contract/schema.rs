@@ -60,7 +60,8 @@ pub enum SchemaError {
 }
 
 impl SchemaError {
-    pub(super) fn help(&self) -> &'static str {
+    /// The remedy, as a sentence without a full stop.
+    pub fn help(&self) -> &'static str {
         match self {
             SchemaError::TooLarge { .. } | SchemaError::NotCanonical(_) | SchemaError::Invalid { .. } => {
                 "use a JSON Schema, such as {type: object}"
@@ -84,6 +85,15 @@ pub(crate) struct Schema {
     pub(super) cost: SchemaCost,
     /// Accounted size of the compiled patterns, in bytes.
     pub(super) pattern_bytes: usize,
+}
+
+/// Checks a schema as the contracts of nodes do, for schemas that stand in parameters.
+///
+/// # Errors
+///
+/// See [`SchemaError`].
+pub fn check_schema(schema: &Value) -> Result<(), SchemaError> {
+    compile(schema).map(drop)
 }
 
 /// Compiles a schema. External references are rejected, patterns match in linear time, and the number of

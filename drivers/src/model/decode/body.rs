@@ -41,7 +41,9 @@ pub struct Decoder {
 
 /// The form of the body, as far as its bytes tell.
 enum Reading {
-    /// Too few bytes to tell, or a document: the body so far.
+    /// Too few bytes to tell: the body so far, and its length without anything but blanks.
+    Start(Vec<u8>, usize),
+    /// The body so far.
     Document(Vec<u8>),
     Stream(SseSplitter),
     /// The stream has ended; further bytes are not read.
@@ -85,7 +87,7 @@ impl Decoder {
             Protocol::Anthropic => Message::Anthropic(Anthropic::new(limits)),
         };
         let retry_after_s = retry_after::seconds(headers);
-        Decoder { status, retry_after_s, limits, bytes: 0, message, reading: Reading::Document(Vec::new()) }
+        Decoder { status, retry_after_s, limits, bytes: 0, message, reading: Reading::Start(Vec::new(), 0) }
     }
 
     /// Takes more bytes of the body; returns the pieces of the answer that they complete.
@@ -105,14 +107,22 @@ impl Decoder {
 
     fn read(&mut self, bytes: &[u8], is_success: bool, deltas: &mut Vec<Delta>) {
         match &mut self.reading {
-            Reading::Document(body) => {
+            Reading::Start(body, blanks) => {
                 body.extend_from_slice(bytes);
-                if is_success && let Some(start) = stream_start(body) {
-                    let body = mem::take(body);
-                    self.reading = Reading::Stream(SseSplitter::new(self.limits.line_bytes));
-                    self.stream(&body[start..], deltas);
-                }
+                let start = if is_success { start(body, blanks) } else { Start::Document };
+                let (body, at) = match start {
+                    Start::Unknown => return,
+                    Start::Document => (mem::take(body), None),
+                    Start::Stream(at) => (mem::take(body), Some(at)),
+                };
+                let Some(at) = at else {
+                    self.reading = Reading::Document(body);
+                    return;
+                };
+                self.reading = Reading::Stream(SseSplitter::new(self.limits.line_bytes));
+                self.stream(&body[at..], deltas);
             }
+            Reading::Document(body) => body.extend_from_slice(bytes),
             Reading::Stream(_) => self.stream(bytes, deltas),
             Reading::Ended | Reading::Failed(_) => {}
         }
@@ -124,7 +134,7 @@ impl Decoder {
             Reading::Document(body) => {
                 !(200..300).contains(&self.status) && body.len() >= ERROR_BODY_BYTES_MAX
             }
-            Reading::Stream(_) => false,
+            Reading::Start(..) | Reading::Stream(_) => false,
             Reading::Ended | Reading::Failed(_) => true,
         }
     }
@@ -137,7 +147,7 @@ impl Decoder {
     pub fn end(mut self) -> Result<Completion, ModelError> {
         let retry_after_s = self.retry_after_s;
         let result = match mem::replace(&mut self.reading, Reading::Ended) {
-            Reading::Document(body) => self.document(&body),
+            Reading::Start(body, _) | Reading::Document(body) => self.document(&body),
             Reading::Stream(splitter) => self.stream_end(splitter),
             Reading::Ended => self.message.finish(),
             Reading::Failed(failure) => Err(failure),
@@ -254,13 +264,32 @@ impl Message {
     }
 }
 
-/// Offset of the first event of a stream; `None` for a document, or with too few bytes.
-fn stream_start(body: &[u8]) -> Option<usize> {
-    let skipped = if body.starts_with(BOM) { BOM.len() } else { 0 };
-    let blanks =
-        body[skipped..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count();
-    let start = skipped + blanks;
-    STREAM_STARTS.iter().any(|prefix| body[start..].starts_with(prefix)).then_some(start)
+/// What the first bytes of a body tell.
+enum Start {
+    Unknown,
+    Document,
+    /// Offset of the first event.
+    Stream(usize),
+}
+
+/// Tells a stream from a document. `blanks` is the length known to be blank, so that each byte is looked at once.
+fn start(body: &[u8], blanks: &mut usize) -> Start {
+    if *blanks == 0 && BOM.starts_with(&body[..body.len().min(BOM.len())]) {
+        if body.len() < BOM.len() {
+            return Start::Unknown;
+        }
+        *blanks = BOM.len();
+    }
+    let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    *blanks += body[*blanks..].iter().take_while(is_blank).count();
+    let rest = &body[*blanks..];
+    if STREAM_STARTS.iter().any(|prefix| rest.starts_with(prefix)) {
+        Start::Stream(*blanks)
+    } else if STREAM_STARTS.iter().any(|prefix| prefix.starts_with(rest)) {
+        Start::Unknown
+    } else {
+        Start::Document
+    }
 }
 
 fn is_done(data: &str) -> bool {

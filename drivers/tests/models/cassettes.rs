@@ -1,0 +1,96 @@
+//! Recording and playing real HTTP exchanges.
+
+use expect_test::expect;
+use serde_json::json;
+
+use crate::server::{Reply, Server, response, stream};
+use crate::world::World;
+
+const SECRET: &str = "sk-canary-0123456789";
+const CHUNK: &str = r#"{"id":"r1","choices":[{"delta":{"content":"hello"},"finish_reason":"stop"}]}"#;
+
+/// Records these replies, one call each, and returns the cassette.
+async fn record(replies: Vec<Reply>, prompts: &[&str]) -> String {
+    let server = Server::start(replies).await;
+    let config = server.config("cassette", "dialect = \"openai\"\nmode = \"record\"\nfile = \"tape.jsonl\"");
+    let world = World::new(&config, &[], SECRET);
+    for prompt in prompts {
+        let _ = world.call("default", json!({"prompt": prompt})).await;
+    }
+    std::fs::read_to_string(world.folder.path().join("tape.jsonl")).unwrap()
+}
+
+fn player(tape: &str) -> World {
+    World::new(
+        "[models.default]\nprovider = \"cassette\"\nfile = \"tape.jsonl\"\n",
+        &[("tape.jsonl", tape)],
+        "",
+    )
+}
+
+#[tokio::test]
+async fn a_recorded_exchange_plays_without_a_network_or_a_key() {
+    let headers =
+        format!("content-type: text/event-stream\r\nset-cookie: session={SECRET}\r\nx-key: {SECRET}\r\n");
+    let body = format!("data: {CHUNK}\n\n: {SECRET}\n\ndata: [DONE]\n\n");
+    let echo = Reply::Echoes("401 No".to_owned());
+    let tape = record(vec![Reply::Bytes(response("200 OK", &headers, &body)), echo], &["a", SECRET]).await;
+    assert!(!tape.contains("canary") && !tape.contains("cookie") && !tape.contains("x-key"), "{tape}");
+    assert_eq!(tape.lines().count(), 3, "{tape}");
+    let world = player(&tape);
+    assert_eq!(world.shown("default", json!({"prompt": "a"})).await, r#"{"text":"hello"}"#);
+    assert_eq!(world.text(), "hello");
+    assert_eq!(world.calls()[0].nano_usd, Some(0));
+    let again = world.shown("default", json!({"prompt": "a"})).await;
+    assert_eq!(again, r#"{"text":"hello"}"#, "the last equal exchange answers again");
+    let failed = world.shown("default", json!({"prompt": "[key removed]"})).await;
+    assert!(
+        failed.starts_with("structural: model default: auth (status 401): bad request: POST"),
+        "{failed}"
+    );
+}
+
+#[tokio::test]
+async fn equal_requests_play_in_their_order() {
+    let answer = |text: &str| Reply::Bytes(stream(&[&CHUNK.replace("hello", text), "[DONE]"]));
+    let tape = record(vec![answer("one"), answer("two")], &["a", "a"]).await;
+    let world = player(&tape);
+    for expected in ["one", "two", "two"] {
+        assert_eq!(world.call("default", json!({"prompt": "a"})).await.unwrap()["text"], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_broken_exchange_is_not_recorded() {
+    let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\ndata: ".to_vec();
+    assert_eq!(record(vec![Reply::Bytes(cut)], &["a"]).await.lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_miss_shows_the_difference() {
+    let tape =
+        record(vec![Reply::Bytes(stream(&[CHUNK, "[DONE]"]))], &["Tell me about the weather in Oslo"]).await;
+    let world = player(&tape);
+    let params = json!({"prompt": "Tell me about the weather in Rome", "temperature": 0.5});
+    let shown = world.shown("default", params).await.replace(world.folder.path().to_str().unwrap(), "FOLDER");
+    expect![[r#"structural: model default: invalid_request: cassette FOLDER/tape.jsonl: no recorded request equals this one; the nearest, exchange 1, differs in body.messages[0].content from character 30: recorded "bout the weather in Oslo", now "bout the weather in Rome", body.temperature: not recorded, now 0.5; correct the request, or record it with mode = "record""#]].assert_eq(&shown);
+}
+
+#[test]
+fn a_file_that_is_no_cassette_is_refused() {
+    for (tape, told) in [
+        ("", "an empty file"),
+        ("{}", "line 1: no header"),
+        ("{\"cassette\":9,\"dialect\":\"openai\",\"profile\":\"generic\",\"model\":\"m\"}", "version 9"),
+        (
+            "{\"cassette\":1,\"dialect\":\"openai\",\"profile\":\"generic\",\"model\":\"m\"}\n{}",
+            "line 2: missing field",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("t"), tape).unwrap();
+        let config = toml::from_str("[models.default]\nprovider = \"cassette\"\nfile = \"t\"").unwrap();
+        let faults = ostler_drivers::model::Models::new(&config, folder.path(), &|_| None).unwrap_err();
+        assert!(faults[0].to_string().contains(told), "{}", faults[0]);
+    }
+}
