@@ -1,4 +1,4 @@
-//! The micro-planner: patches of failed nodes, written by a model (KAIJU §4.6; recovery level 2 of SGH §5.2).
+//! The micro-planner: patches of failed nodes, written by a model (KAIJU §4.6; level 2 of SGH §6.2).
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ pub fn ask(view: View<'_>, node: &NodeId, category: FailureCategory) -> Option<C
 pub enum JudgedPatch {
     /// The new configuration of the node.
     Patch(Box<Patch>),
-    /// No patch can help: nobody is asked about this cause again.
+    /// No patch can help: the run asks no more about this cause.
     Skip,
     /// The answer is faulty. There is no second try: no patch.
     Faulty(Vec<Fault>),

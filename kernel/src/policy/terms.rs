@@ -13,7 +13,7 @@ use super::Role;
 use crate::id::Ticks;
 use crate::plan::{Effect, HumanDuration, Idempotency, ParamRef};
 
-/// Execution mode of a goal run: who looks at results, and when (KAIJU §4; SGH §5).
+/// Execution mode of a goal run: which models see results, and when (KAIJU §5; SGH §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A reflection behind each level of a planner's steps; the next level waits for it.
@@ -182,7 +182,7 @@ pub struct GoalTerms {
     pub base: BaseTokens,
     /// Timeout of an attempt of a control node.
     pub control_timeout: HumanDuration,
-    /// Wait for a person who has to approve a step of a tainted author.
+    /// Wait for a person's approval of a step by a tainted author.
     pub human_timeout: HumanDuration,
     /// Time at which the run was opened.
     pub opened_at: Ticks,

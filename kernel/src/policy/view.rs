@@ -86,7 +86,7 @@ impl<'a> View<'a> {
         self.cover(node).filter(move |source| self.run.instance(source).is_some_and(is_evidence))
     }
 
-    /// Evidence in the cover of no reflection, whatever became of the reflection.
+    /// Evidence in the cover of no reflection. Reflections that failed or were skipped cover too.
     pub(super) fn uncovered(self) -> Vec<&'a NodeId> {
         let covered: BTreeSet<&NodeId> =
             self.of_role(Role::Reflect).flat_map(|(node, _)| self.cover(node)).collect();

@@ -6,7 +6,7 @@ use ostler_kernel::run::Run;
 
 use super::simulated_goal::SimulatedGoal;
 
-/// What a journal holds of a goal run.
+/// A record of a goal run's journal.
 #[derive(Debug, Clone)]
 pub(super) enum Record {
     Event(Box<Event>),
