@@ -150,6 +150,7 @@ pages! {
     first_plan: "docs/guide/first-plan.md",
     install: "docs/guide/install.md",
     market: "docs/guide/market.md",
+    modes: "docs/guide/modes.md",
     operating: "docs/guide/operating.md",
     pipelines: "docs/guide/pipelines.md",
     plan_reference: "docs/guide/plan-reference.md",

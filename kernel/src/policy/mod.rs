@@ -56,7 +56,7 @@ pub use goal::{Conclusion, Goal, opening_plan};
 pub use judge::{Judged, describe, judge};
 pub use labels::Label;
 pub use micro::{
-    CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, is_awaited, judge_patch, normalised,
+    CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, awaited_advice, judge_patch, normalised,
 };
 pub use role::{ANSWER, Role};
 pub use start::{Start, interjection, start};

@@ -232,3 +232,21 @@ pub trait GoalTools: fmt::Debug + Send + Sync {
     /// Tokens of the index of all tools, as planners and turns see it.
     fn index_tokens(&self) -> u64;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_reads_back_what_it_prints() {
+        for text in ["reflect", "nreflect:3", "orchestrator", "react", "auto", "sgh"] {
+            let mode: Mode = text.parse().unwrap();
+            assert_eq!(mode.to_string(), text);
+            let json = serde_json::to_string(&mode).unwrap();
+            assert_eq!(serde_json::from_str::<Mode>(&json).unwrap(), mode);
+        }
+        for text in ["", "nreflect", "nreflect:0", "nreflect:-1", "Reflect"] {
+            assert!(text.parse::<Mode>().is_err(), "{text}");
+        }
+    }
+}

@@ -99,7 +99,8 @@ impl<'a> View<'a> {
         ended.flat_map(|(node, _)| self.covered_evidence(node)).collect()
     }
 
-    /// The answer of an executed control node; `None` if it was executed without a call.
+    /// The answer of an executed control node; `None` if it was executed without a call. The policy reads answers from the
+    /// records alone, so the results of control nodes are always inline, at any size.
     pub(super) fn answer(self, node: &NodeId) -> Option<Answer> {
         let output = self.run.instance(node)?.result()?;
         Answer::read(self.role(node)?, output.inline.as_ref()?)

@@ -99,7 +99,7 @@ impl SimulatedGoal<'_> {
     pub(super) fn advised(&mut self, call: usize, answer: AnswerScript) {
         let AnswerScript { ok, fail, tokens, finish, outcomes, .. } = answer;
         let Some(intent) = self.intent(call) else { return };
-        if !policy::is_awaited(self.view(), &intent.node) {
+        if !policy::awaited_advice(self.view()).contains(&call) {
             return;
         }
         let judged = match fail {
