@@ -340,9 +340,14 @@ fn a_store_that_is_held_by_who_does_not_answer_is_told_so() {
 
 #[test]
 fn cases_are_lived_through_and_compared() {
+    for (kind, cases) in [("graph", "graph_cases.jsonl"), ("modes", "mode_cases.jsonl")] {
+        check_cases(kind, &format!("{}/kernel/tests/data/{cases}", env!("CARGO_MANIFEST_DIR")));
+    }
+}
+
+fn check_cases(kind: &str, cases: &str) {
     let world = World::new();
-    let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/kernel/tests/data/graph_cases.jsonl");
-    let ended = world.ostler(&format!("simulate graph {cases} --check")).exits(0);
+    let ended = world.ostler(&format!("simulate {kind} {cases} --check")).exits(0);
     assert!(ended.out.ends_with(" passed, 0 failed\n"), "{}", ended.out);
     let first = std::fs::read_to_string(cases)
         .unwrap()
@@ -354,12 +359,13 @@ fn cases_are_lived_through_and_compared() {
         first.replacen("\"makespan\":", "\"makespan\":9", 1).replacen("\"id\":\"", "\"id\":\"again-", 1);
     assert_ne!(first, wrong);
     world.file("wrong.jsonl", &format!("{first}\n{wrong}\n"));
-    world.ostler("simulate graph wrong.jsonl --check").exits(1).says("1 passed, 1 failed").says("makespan");
-    let lived = world.ostler("simulate graph wrong.jsonl").exits(0).lines();
+    let compared = world.ostler(&format!("simulate {kind} wrong.jsonl --check")).exits(1);
+    compared.says("1 passed, 1 failed").says("makespan");
+    let lived = world.ostler(&format!("simulate {kind} wrong.jsonl")).exits(0).lines();
     let case: Value = serde_json::from_str(&first).unwrap();
     assert_eq!(lived[0], serde_json::json!({"id": case["id"], "expect": case["expect"]}));
     world.file("none.jsonl", "{\"id\": 1}\n");
-    world.ostler("simulate graph none.jsonl").exits(2).complains("none.jsonl:1");
+    world.ostler(&format!("simulate {kind} none.jsonl")).exits(2).complains("none.jsonl:1");
 }
 
 #[test]

@@ -151,6 +151,7 @@ pages! {
     install: "docs/guide/install.md",
     market: "docs/guide/market.md",
     models: "docs/guide/models.md",
+    modes: "docs/guide/modes.md",
     operating: "docs/guide/operating.md",
     pipelines: "docs/guide/pipelines.md",
     plan_reference: "docs/guide/plan-reference.md",

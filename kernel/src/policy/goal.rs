@@ -25,13 +25,13 @@ pub enum Conclusion {
 pub struct Goal {
     pub(super) terms: Arc<GoalTerms>,
     pub(super) tools: Arc<dyn GoalTools>,
-    /// Control nodes. A node that an operator's delta added is work, whatever its id.
+    /// Control nodes. A node that an operator's delta added is work under any id.
     pub(super) roles: BTreeMap<NodeId, Role>,
     /// Cause of the version that added a node; nodes of version 1 have none.
     pub(super) added_by: BTreeMap<NodeId, ChangeCause>,
     /// Nodes with an accepted delta.
     pub(super) accepted: BTreeSet<NodeId>,
-    /// Nodes with a refused delta: whatever their answers ask for is passed over.
+    /// Nodes with a refused delta: everything that their answers ask for is passed over.
     pub(super) refused: BTreeSet<NodeId>,
     /// Families of nodes that the mode itself tried to add in vain.
     pub(super) refused_families: BTreeSet<Role>,
@@ -81,6 +81,13 @@ impl Goal {
     /// Every call so far, in the order made.
     pub fn calls(&self) -> &[Call] {
         &self.calls
+    }
+
+    /// Number of the call that this attempt has begun and not ended. An attempt that is repeated after a crash makes this call
+    /// again instead of a new one.
+    pub fn open_call(&self, node: &NodeId, attempt: u32) -> Option<usize> {
+        let is_open = |call: &Call| call.is_by(node) && call.intent.attempt == attempt && call.end.is_none();
+        self.calls.iter().rposition(is_open)
     }
 
     /// Role of a control node; `None` for work.
@@ -137,7 +144,7 @@ impl Goal {
             if let Some(role) = role {
                 self.roles.insert(node.clone(), role);
             }
-            // Whoever asked the planner: it sees the failures of this moment (SGH §5.3).
+            // Every later planner is shown the failures of this moment (one replan for all of them, SGH §6.2).
             if role == Some(Role::Planner) {
                 let work = version.failed.iter().filter(|node| !self.roles.contains_key(*node));
                 self.asked_about.extend(work.cloned());

@@ -25,7 +25,7 @@ pub enum Judged {
 
 /// Judges the answer of a control node whose attempt is running. `is_cut`: the model stopped at its limit of output.
 ///
-/// Call before the attempt's result is decided, and only for the current attempt: nobody waits for another one.
+/// Call before the attempt's result is decided, and only for the current attempt: the run does not wait for any other.
 pub fn judge(view: View<'_>, node: &NodeId, answer: &Value, is_cut: bool) -> Judged {
     let (Some(role), Some(known)) = (view.role(node), view.run.node(node)) else {
         return Judged::Faulty(Faults::one(FaultCode::F02, WHOLE));

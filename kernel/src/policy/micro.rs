@@ -1,4 +1,4 @@
-//! The micro-planner: patches of failed nodes, written by a model (KAIJU §4.6; recovery level 2 of SGH §5.2).
+//! The micro-planner: patches of failed nodes, written by a model (KAIJU §4.6; level 2 of SGH §6.2).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::taint::Proposal;
 use super::{CallIntent, Context, Fault, Reach, Role, Signature, View};
 use crate::id::NodeId;
 use crate::plan::{Approval, Impact, Node, NodeFields, On, ParamRef, is_path};
-use crate::run::{FailureCategory, NodeState, Patch};
+use crate::run::{FailureCategory, Patch};
 
 /// Calls of the micro-planner about one cause. Many nodes may fail for one cause.
 pub const CALLS_PER_SIGNATURE_MAX: usize = 3;
@@ -72,7 +72,7 @@ pub fn ask(view: View<'_>, node: &NodeId, category: FailureCategory) -> Option<C
 pub enum JudgedPatch {
     /// The new configuration of the node.
     Patch(Box<Patch>),
-    /// No patch can help: nobody is asked about this cause again.
+    /// No patch can help: the run asks no more about this cause.
     Skip,
     /// The answer is faulty. There is no second try: no patch.
     Faulty(Vec<Fault>),
@@ -186,7 +186,12 @@ fn fields(view: View<'_>, node: &Node, advice: &Advice, is_tainted: bool) -> Nod
     }
 }
 
-/// True if the run waits for the micro-planner's answer about this node.
-pub fn is_awaited(view: View<'_>, node: &NodeId) -> bool {
-    view.state(node) == Some(NodeState::FailedRetryable) && view.run.open_patch_request(node).is_some()
+/// Numbers of the calls of the micro-planner whose answers the run waits for. After a crash, make these calls again.
+pub fn awaited_advice(view: View<'_>) -> Vec<usize> {
+    let waits = |node: &NodeId| view.run.open_patch_request(node).is_some();
+    let calls = view.goal.calls.iter().enumerate();
+    calls
+        .filter(|(_, call)| call.intent.role == Role::Micro && call.end.is_none() && waits(&call.intent.node))
+        .map(|(number, _)| number)
+        .collect()
 }

@@ -1,8 +1,8 @@
 //! Execution modes of goal runs: pure policies over the graph of a run.
 //!
 //! A goal run starts from a text. Version 1 of its plan is one node, whose model writes steps; further models watch results, ask
-//! for more steps, or conclude. Whatever a model writes is the result of a node, and what follows from it is a change of the
-//! plan that the usual rules judge. A mode is two functions of a [`View`]: [`effects`] says what the answers given so far ask
+//! for more steps, or conclude. Everything a model writes is the result of a node, and its consequences are changes of the
+//! plan, which the usual rules judge. A mode is two functions of a [`View`]: [`effects`] says what the answers given so far ask
 //! for, [`extend`] what the mode itself wants. `Run::decide` asks them between the steps of nodes, so simulated and real runs
 //! take the same walk.
 //!
@@ -60,7 +60,7 @@ pub use goal::{Conclusion, Goal, opening_plan};
 pub use judge::{Judged, describe, judge};
 pub use labels::Label;
 pub use micro::{
-    CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, is_awaited, judge_patch, normalised,
+    CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, awaited_advice, judge_patch, normalised,
 };
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
 pub use role::{ANSWER, Role};

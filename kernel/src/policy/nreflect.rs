@@ -1,4 +1,4 @@
-//! Mode nreflect: a reflection over every so many results (KAIJU §4.3). Reflections hold nothing back.
+//! Mode nreflect: a reflection over every so many results (KAIJU §5). Reflections hold nothing back.
 
 use super::{Role, View};
 use crate::plan::Delta;

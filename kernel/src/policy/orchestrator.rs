@@ -1,4 +1,4 @@
-//! Mode orchestrator: an observer beside each step (KAIJU §4.4). Consumers of a step do not wait for its observer.
+//! Mode orchestrator: an observer beside each step (KAIJU §5). Consumers of a step do not wait for its observer.
 
 use std::collections::BTreeMap;
 

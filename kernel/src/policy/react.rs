@@ -1,4 +1,4 @@
-//! Mode react: a model calls tools, and the next turn reads every result (ReAct, as KAIJU §2 compares it).
+//! Mode react: a model calls tools, and the next turn reads every result (ReAct, as KAIJU §3 describes it).
 
 use super::answer::Step;
 use super::room::Room;
@@ -13,7 +13,7 @@ pub(super) fn next_turn(view: View<'_>, steps: &[&Step], room: &mut Room<'_>, de
     }
 }
 
-/// True if a turn could read the results of so many steps. Steps that nobody would read are not run.
+/// True if a turn could read the results of so many steps. Steps without a reader are not run.
 pub(super) fn is_readable(view: View<'_>, steps: usize) -> bool {
     Room::new(view, steps).fits(Role::Think)
 }

@@ -1,4 +1,4 @@
-//! Mode reflect: steps run in levels, with a reflection behind each level (KAIJU §4.2).
+//! Mode reflect: steps run in levels, with a reflection behind each level (KAIJU §5).
 //!
 //! The edges between a level and its reflection, and between the reflection and the next level, are terminal: a reflection that
 //! fails, or that cannot be had, never stops planned work.

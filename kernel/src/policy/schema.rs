@@ -118,3 +118,50 @@ fn check(shape: &Shape, value: &Value, path: &str, found: &mut BTreeSet<String>)
         found.insert(path.to_owned());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(role: Role, answer: Value, expected: &[&str]) {
+        let found: Vec<String> = violations(role, &answer).into_iter().collect();
+        assert_eq!(found, expected, "{role:?} {answer}");
+    }
+
+    #[test]
+    fn every_field_is_required_and_none_is_unknown() {
+        let step = json!({"id": "a", "tool": "t", "params": {}, "refs": [], "after": [], "why": null});
+        check(Role::Planner, json!({"answer": null, "missing": null, "steps": [step]}), &[]);
+        check(
+            Role::Planner,
+            json!({"answer": 1, "steps": [{"id": "a"}], "intent": 2}),
+            &[
+                "answer",
+                "intent",
+                "missing",
+                "steps.0.after",
+                "steps.0.params",
+                "steps.0.refs",
+                "steps.0.tool",
+                "steps.0.why",
+            ],
+        );
+        let refs = json!([{"param": "x", "from": "a", "path": null, "template": null}]);
+        check(
+            Role::Micro,
+            json!({"decision": "retry", "tool": null, "params": null, "refs": refs}),
+            &["refs.0.path"],
+        );
+        check(Role::Think, json!({"text": "", "calls": [{"tool": "t", "params": []}]}), &["calls.0.params"]);
+        check(Role::Answer, json!({"answer": "A", "citations": ["a", 1]}), &["citations.1"]);
+        check(
+            Role::Reflect,
+            json!({"decision": "stop", "verdict": null, "next": null, "cancel": []}),
+            &["decision"],
+        );
+        check(Role::Observe, json!("text"), &[WHOLE]);
+        check(Role::Observe, json!({"decision": "cancel", "next": null, "cancel": "b"}), &["cancel"]);
+    }
+}

@@ -1,4 +1,4 @@
-//! Mode sgh: steps alone. After failures, once nothing can move, a planner rewrites the rest of the plan (SGH §5.3).
+//! Mode sgh: steps alone. After failures, once nothing can move, a planner rewrites the rest of the plan (SGH §6.2).
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing here refuses a step or tells a model about it: a refusal would show an injected text where the border is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -31,13 +31,19 @@ pub(super) struct Proposal<'a> {
 }
 
 impl View<'_> {
-    /// True if the result of this work, or the message of its failure, is tainted.
+    /// True if the result of this work, or the message of its failure, is tainted: its tool is not trusted, its author is
+    /// tainted, or a source of its references is.
     pub(super) fn is_tainted(self, node: &NodeId) -> bool {
-        let Some(known) = self.run.node(node) else { return false };
-        let terms = known.tool.as_deref().and_then(|tool| self.goal.tools.terms(tool));
-        terms.is_some_and(|terms| !terms.trusted)
-            || self.is_written_tainted(node)
-            || known.param_refs.values().any(|reference| self.is_tainted(&reference.from))
+        let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
+        while let Some(id) = open.pop() {
+            let Some(known) = self.run.node(id).filter(|known| seen.insert(&known.id)) else { continue };
+            let terms = known.tool.as_deref().and_then(|tool| self.goal.tools.terms(tool));
+            if terms.is_some_and(|terms| !terms.trusted) || self.is_written_tainted(id) {
+                return true;
+            }
+            open.extend(known.param_refs.values().map(|reference| &reference.from));
+        }
+        false
     }
 
     /// True if the last call of this node showed something tainted.

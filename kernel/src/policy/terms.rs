@@ -14,7 +14,7 @@ use crate::id::Ticks;
 use crate::plan::{Effect, HumanDuration, Idempotency, ParamRef};
 use crate::port::ToolOffer;
 
-/// Execution mode of a goal run: who looks at results, and when (KAIJU §4; SGH §5).
+/// Execution mode of a goal run: which models see results, and when (KAIJU §5; SGH §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A reflection behind each level of a planner's steps; the next level waits for it.
@@ -183,7 +183,7 @@ pub struct GoalTerms {
     pub base: BaseTokens,
     /// Timeout of an attempt of a control node.
     pub control_timeout: HumanDuration,
-    /// Wait for a person who has to approve a step of a tainted author.
+    /// Wait for a person's approval of a step by a tainted author.
     pub human_timeout: HumanDuration,
     /// Time at which the run was opened.
     pub opened_at: Ticks,
@@ -293,5 +293,23 @@ impl GoalTools for NoTools {
 
     fn index_tokens(&self) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_reads_back_what_it_prints() {
+        for text in ["reflect", "nreflect:3", "orchestrator", "react", "auto", "sgh"] {
+            let mode: Mode = text.parse().unwrap();
+            assert_eq!(mode.to_string(), text);
+            let json = serde_json::to_string(&mode).unwrap();
+            assert_eq!(serde_json::from_str::<Mode>(&json).unwrap(), mode);
+        }
+        for text in ["", "nreflect", "nreflect:0", "nreflect:-1", "Reflect"] {
+            assert!(text.parse::<Mode>().is_err(), "{text}");
+        }
     }
 }

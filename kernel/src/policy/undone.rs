@@ -39,7 +39,7 @@ fn lacks_final_review(view: View<'_>) -> bool {
     view.goal.terms.mode.reviews() && !view.uncovered().is_empty() && !has_conclusion(view)
 }
 
-/// True if a reflection or an interjection concluded the run. The wall is nobody's conclusion.
+/// True if a reflection or an interjection concluded the run. The end of the time does not count as one.
 pub(super) fn has_conclusion(view: View<'_>) -> bool {
     view.answers().iter().any(
         |answered| matches!(&answered.answer, Answer::Reflected(answer) if answer.decision == Decision::Conclude),

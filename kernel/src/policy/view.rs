@@ -92,7 +92,7 @@ impl<'a> View<'a> {
         self.cover(node).filter(move |source| self.run.instance(source).is_some_and(is_evidence))
     }
 
-    /// Evidence in the cover of no reflection, whatever became of the reflection.
+    /// Evidence in the cover of no reflection. Reflections that failed or were skipped cover too.
     pub(super) fn uncovered(self) -> Vec<&'a NodeId> {
         let covered: BTreeSet<&NodeId> =
             self.of_role(Role::Reflect).flat_map(|(node, _)| self.cover(node)).collect();
@@ -105,7 +105,8 @@ impl<'a> View<'a> {
         ended.flat_map(|(node, _)| self.covered_evidence(node)).collect()
     }
 
-    /// The answer of an executed control node; `None` if it was executed without a call.
+    /// The answer of an executed control node; `None` if it was executed without a call. The policy reads answers from the
+    /// records alone, so the results of control nodes are always inline, at any size.
     pub(super) fn answer(self, node: &NodeId) -> Option<Answer> {
         let output = self.run.instance(node)?.result()?;
         Answer::read(self.role(node)?, output.inline.as_ref()?)

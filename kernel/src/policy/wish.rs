@@ -127,6 +127,7 @@ pub fn extend(view: View<'_>) -> Option<Wish> {
     })
 }
 
+/// The final reflection, while evidence is uncovered (KAIJU §4.4).
 fn last_review(view: View<'_>) -> Option<Delta> {
     let uncovered = view.uncovered();
     let is_due = view.goal.terms.mode.reviews() && !uncovered.is_empty() && view.fits(Role::Reflect);

@@ -138,8 +138,12 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
-    /// Refuses all open requests to the planner, whose work died with its process.
+    /// Refuses all open requests to the planner, whose work died with its process. A goal run keeps its requests: the journal has
+    /// the calls of the micro-planner, and the engine makes them again.
     fn drop_open_planner_requests(&mut self) {
+        if self.run.goal().is_some() {
+            return;
+        }
         let patched =
             |status: &NodeStatus| matches!(status, NodeStatus::FailedRetryable { retry_at: None, .. });
         let nodes = self.run.instances().filter(|(_, instance)| patched(&instance.status));

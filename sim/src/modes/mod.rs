@@ -1,6 +1,7 @@
 //! `ostler simulate modes`: runs a goal with scripted models and tools in virtual time, with the decisions of real runs.
 
 mod case;
+mod models;
 mod outside;
 mod replay;
 mod simulated_goal;

@@ -1,6 +1,10 @@
 //! Replay of a goal run: the records applied again give the same run, and every wish is asked for again at its place.
 
+use std::collections::BTreeSet;
+
 use ostler_kernel::event::{ChangeCause, Event, PlanVersion};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::plan::{Node, Revision};
 use ostler_kernel::policy::{View, effects, extend};
 use ostler_kernel::run::Run;
 
@@ -35,10 +39,13 @@ fn is_asked_for(run: &Run, at: i64, version: &PlanVersion) -> bool {
     }
     let Some(view) = View::of(run, at) else { return false };
     let Some(wish) = effects(view).or_else(|| extend(view)) else { return false };
-    let revision = version.revision.value();
+    let revision: Revision =
+        serde_json::from_str(version.revision.as_str()).expect("the run has applied the revision");
     let wished = wish.delta.unwrap_or_default();
-    let adds = |id: &str| {
-        revision["nodes"].as_array().is_some_and(|nodes| nodes.iter().any(|node| node["id"] == id))
-    };
-    wish.cause == version.cause && wished.add.iter().all(|node| adds(node.id.as_str()))
+    let is_new = |node: &&Node| run.node(&node.id).is_none();
+    let made: BTreeSet<&NodeId> = revision.nodes.iter().filter(is_new).map(|node| &node.id).collect();
+    wish.cause == version.cause
+        && wished.add.iter().map(|node| &node.id).collect::<BTreeSet<_>>() == made
+        && wished.cancel.iter().collect::<BTreeSet<_>>() == revision.cancel.iter().collect()
+        && (revision.outputs.is_none() || revision.outputs == wished.outputs)
 }

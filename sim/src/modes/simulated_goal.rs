@@ -3,24 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ostler_kernel::event::{
-    AttemptResult, ChangeCause, Event, Failure, HumanRequest, Outcome, Output, TimerKind,
-};
+use ostler_kernel::event::{AttemptResult, ChangeCause, Event, HumanRequest, Outcome, TimerKind};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::json::{self, Json};
-use ostler_kernel::lineage;
+use ostler_kernel::json;
 use ostler_kernel::plan::{Kind, Plan, PolicyDraft, Settings, normalise};
-use ostler_kernel::policy::{
-    self, CallEnd, CallIntent, Goal, GoalTerms, Judged, JudgedPatch, Start, View, opening_plan,
-};
-use ostler_kernel::port::JSON;
+use ostler_kernel::policy::{self, Goal, GoalTerms, View, opening_plan};
 use ostler_kernel::run::{
-    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, NodeStatus, Operation, Patch,
-    Run, RunInput,
+    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, Operation, Run, RunInput,
 };
-use serde_json::Value;
 
-use super::case::{AnswerScript, Case, ControlScript, Finish, WorkScript};
+use super::case::{AnswerScript, Case, ControlScript, WorkScript};
+use super::models::{failed, good, result, result_of, value_of};
 use super::outside::{ScriptedWorld, Toolbox};
 use super::trace::Trace;
 use crate::graph::CaseError;
@@ -30,14 +23,14 @@ use crate::graph::script::{ControlKind, HumanScript};
 const TOKEN_BYTES: u64 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+pub(super) enum Rank {
     Result,
     Human,
     Timer,
     Operator,
 }
 
-enum Entry {
+pub(super) enum Entry {
     Work {
         node: NodeId,
         attempt: u32,
@@ -84,12 +77,12 @@ pub(super) struct SimulatedGoal<'s> {
     pub(super) goal: Goal,
     settings: &'s Settings<'s>,
     tools: Arc<Toolbox>,
-    world: ScriptedWorld,
+    pub(super) world: ScriptedWorld,
     pub(super) now: i64,
     entries: BTreeMap<(i64, Rank, NodeId, u64), Entry>,
     arrivals: u64,
     /// Calls that the journal has.
-    recorded: usize,
+    pub(super) recorded: usize,
 }
 
 /// The settings of simulated goal runs with these tools.
@@ -103,7 +96,7 @@ impl<'s> SimulatedGoal<'s> {
         let wall = terms.budgets.wall;
         let mut draft = opening_plan(&terms);
         draft.policy = Some(case.terms.policy());
-        // Valid by construction, whatever the limits are.
+        // Valid by construction under any limits.
         let first = Arc::new(normalise(draft, settings).plan().clone());
         let goal = Goal::new(Arc::new(terms), Arc::clone(&tools) as _);
         let run = Run::with_goal(Arc::clone(&first), 0, 0, goal.clone());
@@ -147,12 +140,12 @@ impl<'s> SimulatedGoal<'s> {
         }
     }
 
-    fn schedule(&mut self, at: i64, rank: Rank, node: NodeId, entry: Entry) {
+    pub(super) fn schedule(&mut self, at: i64, rank: Rank, node: NodeId, entry: Entry) {
         self.arrivals += 1;
         self.entries.insert((at, rank, node, self.arrivals), entry);
     }
 
-    fn view(&self) -> View<'_> {
+    pub(super) fn view(&self) -> View<'_> {
         View::of(&self.run, self.now).expect("the run has a goal")
     }
 
@@ -168,7 +161,7 @@ impl<'s> SimulatedGoal<'s> {
         }
     }
 
-    fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
+    pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
         let mut cx = DecisionContext {
             run_id: RunId::default(),
             now: self.now,
@@ -178,7 +171,7 @@ impl<'s> SimulatedGoal<'s> {
         act(&mut self.run, &mut cx)
     }
 
-    fn decide(&mut self, input: RunInput) {
+    pub(super) fn decide(&mut self, input: RunInput) {
         let events = self.within(|run, cx| run.decide(cx, input));
         self.observe(&events);
     }
@@ -215,7 +208,7 @@ impl<'s> SimulatedGoal<'s> {
     }
 
     /// Ends an attempt. The answer of the run never fails: the template stands in for a model.
-    fn end(&mut self, node: NodeId, attempt: u32, outcome: Outcome) {
+    pub(super) fn end(&mut self, node: NodeId, attempt: u32, outcome: Outcome) {
         let category = match &outcome {
             Outcome::Failed(failure) => Some(failure.category),
             Outcome::Ok(_) => None,
@@ -240,75 +233,6 @@ impl<'s> SimulatedGoal<'s> {
         let tool = self.run.node(node).and_then(|node| node.tool.as_deref());
         let tokens = size.unwrap_or_else(|| self.tools.size(tool));
         Ok(result(value, tokens.saturating_mul(TOKEN_BYTES)))
-    }
-
-    /// Judges the answer of a model or a person, if the run still waits for it.
-    fn answered(&mut self, node: NodeId, attempt: u32, call: Option<usize>, answer: AnswerScript) {
-        let AnswerScript { ok, fail, tokens, finish, .. } = answer;
-        let is_current = self.run.is_current(&node, attempt);
-        let judged = match fail {
-            Some(category) => Err(failed(category, "")),
-            None if !is_current => Err(failed(FailureCategory::InvalidOutput, "")),
-            None => Ok(policy::judge(self.view(), &node, &ok, finish == Finish::Length)),
-        };
-        let (outcome, faults) = match judged {
-            Err(outcome) => (outcome, Vec::new()),
-            Ok(Judged::Good(value)) => (good(value), Vec::new()),
-            Ok(Judged::Forgiven(value, faults)) => (good(value), faults),
-            Ok(Judged::Faulty(faults)) => {
-                (failed(FailureCategory::InvalidOutput, &policy::describe(&faults)), faults)
-            }
-        };
-        if !faults.is_empty() {
-            self.trace.add_faults(self.now, &node, attempt, &faults);
-        }
-        if let Some(call) = call {
-            let faults = faults.len() as u32;
-            self.settle_call(call, CallEnd { output_tokens: tokens, faults, is_skip: false });
-        }
-        self.end(node, attempt, outcome);
-    }
-
-    fn settle_call(&mut self, call: usize, end: CallEnd) {
-        let ended = self.run.end_call(self.now, call as u32, end, None);
-        self.journal.push((self.now, ended));
-    }
-
-    /// Judges the answer of the micro-planner, if its node still waits for it.
-    fn advised(&mut self, call: usize, answer: AnswerScript) {
-        let AnswerScript { ok, fail, tokens, finish, outcomes, .. } = answer;
-        let Some(intent) = self.intent(call) else { return };
-        if !policy::is_awaited(self.view(), &intent.node) {
-            return;
-        }
-        let judged = match fail {
-            Some(_) => JudgedPatch::Faulty(Vec::new()),
-            None => policy::judge_patch(self.view(), call, &ok, finish == Finish::Length),
-        };
-        let mut end = CallEnd { output_tokens: tokens, faults: 0, is_skip: judged == JudgedPatch::Skip };
-        let patch: Option<Box<Patch>> = match judged {
-            JudgedPatch::Patch(patch) => Some(patch),
-            JudgedPatch::Skip => None,
-            JudgedPatch::Faulty(faults) => {
-                end.faults = faults.len() as u32;
-                if !faults.is_empty() {
-                    self.trace.add_faults(self.now, &intent.node, intent.attempt, &faults);
-                }
-                None
-            }
-        };
-        self.settle_call(call, end);
-        let patches = |run: &Run| run.instance(&intent.node).map_or(0, |instance| instance.patch_count);
-        let before = patches(&self.run);
-        let events = self.within(|run, cx| run.decide(cx, RunInput::Patched(intent.node.clone(), patch)));
-        if patches(&self.run) > before {
-            self.world.adopt_patch(&intent.node, outcomes);
-        }
-        self.observe(&events);
-    }
-
-    fn intent(&self, call: usize) -> Option<CallIntent> {
-        Some(self.run.goal()?.calls().get(call)?.intent.clone())
     }
 
     fn operate(&mut self, control: ControlScript) -> Result<(), CaseError> {
@@ -347,7 +271,7 @@ impl<'s> SimulatedGoal<'s> {
     }
 
     /// Adds records to the course and schedules the reaction of the scripted outside.
-    fn observe(&mut self, events: &[Event]) {
+    pub(super) fn observe(&mut self, events: &[Event]) {
         self.journal.extend(events.iter().map(|event| (self.now, event.clone())));
         self.ask_micro_planner();
         for event in events {
@@ -377,56 +301,7 @@ impl<'s> SimulatedGoal<'s> {
         }
     }
 
-    /// Schedules the answers of the micro-planner to the calls that a decision made.
-    fn ask_micro_planner(&mut self) {
-        let calls = self.run.goal().map_or(0, |goal| goal.calls().len());
-        for call in self.recorded..calls {
-            let (Some(intent), Some(answer)) = (self.intent(call), self.world.answer_of(&self.run, call))
-            else {
-                continue;
-            };
-            let (node, due) = (intent.node.clone(), self.now.saturating_add(answer.dur));
-            self.schedule(due, Rank::Timer, node, Entry::Advised { call, answer: Box::new(answer) });
-        }
-        self.recorded = calls;
-    }
-
-    fn start(&mut self, node: NodeId, attempt: u32) {
-        let start = policy::start(self.view(), &node, &|id| result_of(&self.run, id));
-        let ended = |outcome| Entry::Ended { node: node.clone(), attempt, outcome: Box::new(outcome) };
-        match start {
-            None => self.start_work(node, attempt),
-            Some(Start::Result(value)) => {
-                let entry = ended(good(value));
-                self.schedule(self.now, Rank::Result, node, entry);
-            }
-            Some(Start::Exhausted) => {
-                let entry = ended(failed(FailureCategory::ResourceExhaustion, ""));
-                self.schedule(self.now, Rank::Result, node, entry);
-            }
-            Some(Start::Person) => {
-                let answer = self.world.person(&node);
-                self.await_answer(node, attempt, None, answer);
-            }
-            Some(Start::Call(intent)) => {
-                let answer = self.world.answer(&self.run, &intent);
-                let Some((call, begun)) = self.run.begin_call(self.now, &intent, answer.tokens) else {
-                    return;
-                };
-                self.journal.push((self.now, begun));
-                self.recorded = call as usize + 1;
-                self.await_answer(node, attempt, Some(call as usize), answer);
-            }
-        }
-    }
-
-    fn await_answer(&mut self, node: NodeId, attempt: u32, call: Option<usize>, answer: AnswerScript) {
-        let due = answer.dur;
-        let answered = Entry::Answered { node: node.clone(), attempt, call, answer: Box::new(answer) };
-        self.await_end(node, attempt, due, answered);
-    }
-
-    fn start_work(&mut self, id: NodeId, attempt: u32) {
+    pub(super) fn start_work(&mut self, id: NodeId, attempt: u32) {
         let node = self.run.node(&id).expect("a node that moved exists").clone();
         match run::resolve(&self.run, &node, &|source| Arc::new(value_of(&self.run, source))) {
             Err(_) => {
@@ -448,7 +323,7 @@ impl<'s> SimulatedGoal<'s> {
         self.await_end(id.clone(), attempt, due, Entry::Work { node: id, attempt, outcome });
     }
 
-    fn await_end(&mut self, node: NodeId, attempt: u32, due: i64, entry: Entry) {
+    pub(super) fn await_end(&mut self, node: NodeId, attempt: u32, due: i64, entry: Entry) {
         let timeout = self.run.node(&node).map_or(i64::MAX, |node| node.timeout);
         if due > timeout {
             let timed_out = Entry::Timeout { node: node.clone(), attempt };
@@ -474,30 +349,4 @@ impl<'s> SimulatedGoal<'s> {
         };
         self.schedule(at, Rank::Human, node.clone(), Entry::Human { node, request: number, approve });
     }
-}
-
-fn value_of(run: &Run, node: &NodeId) -> Value {
-    let instance = run.instance(node).filter(|instance| instance.status == NodeStatus::Executed);
-    let inline = instance.and_then(|instance| instance.output.as_ref()?.inline.as_ref());
-    inline.map_or(Value::Null, Json::value)
-}
-
-fn result_of(run: &Run, node: &NodeId) -> Json {
-    let output = run.instance(node).and_then(|instance| instance.result());
-    output.and_then(|output| output.inline.clone()).unwrap_or_else(Json::null)
-}
-
-fn result(value: Json, bytes: u64) -> Outcome {
-    let artifact = lineage::artifact(JSON, value.as_str().as_bytes());
-    Outcome::Ok(Output { artifact, bytes, inline: Some(value), directive: None })
-}
-
-/// The result of a control node. Nothing shows it, so its size does not count.
-fn good(value: Json) -> Outcome {
-    let bytes = value.as_str().len() as u64;
-    result(value, bytes)
-}
-
-fn failed(category: FailureCategory, message: &str) -> Outcome {
-    Outcome::Failed(Failure::new(category, message))
 }

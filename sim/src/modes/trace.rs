@@ -68,8 +68,9 @@ impl Trace {
         if !revision.cancel.is_empty() {
             row["cancel"] = json!(revision.cancel);
         }
-        let said = self.operator_outputs.take().filter(|_| version.cause == ChangeCause::Operator);
-        if let Some(mut outputs) = said.or(revision.outputs) {
+        let said = self.operator_outputs.take();
+        let outputs = if version.cause == ChangeCause::Operator { said } else { revision.outputs };
+        if let Some(mut outputs) = outputs {
             outputs.sort();
             row["outputs"] = json!(outputs);
         }

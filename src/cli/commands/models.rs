@@ -67,8 +67,8 @@ fn line(models: &Models, model: &Arc<ConfiguredModel>) -> ModelLine {
         key_variable: config.api_key_env.as_ref().and_then(|variable| variable.name()).map(str::to_owned),
         context_tokens: config.context_tokens,
         max_output_tokens: config.max_output_tokens,
-        usd_per_million_input: usd(|price| price.input),
-        usd_per_million_output: usd(|price| price.output),
+        usd_per_million_input: usd(|price| price.usual.input),
+        usd_per_million_output: usd(|price| price.usual.output),
         roles: roles.map(str::to_owned).collect(),
     }
 }

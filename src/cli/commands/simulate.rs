@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use ostler_drivers::model::decode::decode_case;
-use ostler_sim::{graph, queue};
+use ostler_sim::{graph, modes, queue};
 use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
@@ -57,6 +57,19 @@ enum What {
         after_help = "Examples:\n  ostler simulate model responses.jsonl\n  ostler simulate model responses.jsonl --check"
     )]
     Model(FileArgs),
+    /// Simulate goals with scripted models and tools, one JSON object per line
+    ///
+    /// A line is a case: an `id`, a `goal`, a `mode` (reflect, nreflect:N, orchestrator, react, auto or
+    /// sgh), `tools`, and scripted answers of models in order: `plans`, `reflections`, `thoughts`,
+    /// `answers` and `interjections`, and `observations` and `micro` by node. An answer is {"ok": ANSWER}
+    /// or {"fail": "transient"}, with its duration in ticks as `dur` and its length as `tokens`. `script`,
+    /// `human` and `policy` are those of `simulate graph`; `controls` lists commands of an operator, and
+    /// `budgets` limits nodes, versions, depth, model_calls, tokens, replans and wall. The result is
+    /// printed in the format of `expect`, which a case may contain too.
+    #[command(
+        after_help = "Examples:\n  ostler simulate modes cases.jsonl\n  ostler simulate modes cases.jsonl --check"
+    )]
+    Modes(FileArgs),
 }
 
 #[derive(Debug, Args)]
@@ -92,6 +105,7 @@ pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Fail
         What::Graph(args) => cases(&args, globals.json, &mut Out::new(), graph_case),
         What::Queue(args) => queue_trace(&args, globals.json, &mut Out::new()),
         What::Model(args) => cases(&args, globals.json, &mut Out::new(), model_case),
+        What::Modes(args) => cases(&args, globals.json, &mut Out::new(), mode_case),
     }
 }
 
@@ -123,6 +137,12 @@ struct CaseResult {
 
 fn graph_case(line: &str) -> Result<CaseResult, String> {
     let result = graph::run_case(line).map_err(|error| error.to_string())?;
+    let (has_expect, difference) = (result.expected.is_some(), result.difference());
+    Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
+}
+
+fn mode_case(line: &str) -> Result<CaseResult, String> {
+    let result = modes::run_case(line).map_err(|error| error.to_string())?;
     let (has_expect, difference) = (result.expected.is_some(), result.difference());
     Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
 }

@@ -49,7 +49,8 @@ mod tests {
             }))
             .unwrap(),
         };
-        let check = |row: OutputRow, expected: &[&str]| assert_eq!(output_lines(&row, OUTPUT_NAME_MAX), expected);
+        let check =
+            |row: OutputRow, expected: &[&str]| assert_eq!(output_lines(&row, OUTPUT_NAME_MAX), expected);
         check(row("a\nb", 0, None), &["n | a", "n | b"]);
         check(row("a", 7, None), &["n | [7 bytes left out]", "n | a"]);
         check(
