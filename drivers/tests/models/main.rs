@@ -11,6 +11,7 @@ mod failures;
 mod guide;
 mod probes;
 mod real;
+mod recorded;
 mod requests;
 mod scripted;
 mod server;

@@ -32,13 +32,17 @@ roles:
     - answer: {sum: 5}
     - calls: [{tool: math.add, params: {a: 2, b: 3}}]
 "#;
-    check(&scripted(script), expect![[r#"
+    check(
+        &scripted(script),
+        expect![[r#"
         reachable true, nano-USD Some(0)
         text: Ok("6 bytes"), first piece true
         stream: Ok("3 pieces"), first piece true
         schema: Ok("{\"sum\":5}"), first piece true
         tool: Ok("{\"a\":2,\"b\":3}"), first piece true
-    "#]]).await;
+    "#]],
+    )
+    .await;
     let script = r#"
 roles:
   probe:
@@ -47,23 +51,45 @@ roles:
     - text: five
     - text: no call
 "#;
-    check(&scripted(script), expect![[r#"
+    check(
+        &scripted(script),
+        expect![[r#"
         reachable true, nano-USD Some(0)
         text: Err("an empty text (finish length)"), first piece false
         stream: Err("the whole answer came in one piece"), first piece true
         schema: Err("no JSON: expected ident at line 1 column 2"), first piece true
         tool: Err("no call of the tool"), first piece true
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_probe_without_a_provider_ends_at_once() {
     let hello = r#"{"choices":[{"delta":{"content":"hello"},"finish_reason":"stop"}]}"#;
     for (reply, expected) in [
-        (Reply::Bytes(Vec::new()), expect![[r#"reachable false; text: Err("connection: no response from http://127.0.0.1:PORT: connection closed before message completed")"#]]),
-        (Reply::Bytes(response("401 No", "", "{\"error\":{\"message\":\"wrong key\"}}")), expect![[r#"reachable true; text: Err("auth (status 401): wrong key")"#]]),
-        (Reply::Bytes(response("503 Busy", "", "")), expect![[r#"reachable true; text: Err("overloaded (status 503)"); stream: Err("overloaded (status 503)"); schema: Err("overloaded (status 503)"); tool: Err("overloaded (status 503)")"#]]),
-        (Reply::Bytes(stream(&[hello, "[DONE]"])), expect![[r#"reachable true; text: Ok("5 bytes"); stream: Err("the whole answer came in one piece"); schema: Err("no JSON: expected value at line 1 column 1"); tool: Err("no call of the tool")"#]]),
+        (
+            Reply::Bytes(Vec::new()),
+            expect![[
+                r#"reachable false; text: Err("connection: no response from http://127.0.0.1:PORT: connection closed before message completed")"#
+            ]],
+        ),
+        (
+            Reply::Bytes(response("401 No", "", "{\"error\":{\"message\":\"wrong key\"}}")),
+            expect![[r#"reachable true; text: Err("auth (status 401): wrong key")"#]],
+        ),
+        (
+            Reply::Bytes(response("503 Busy", "", "")),
+            expect![[
+                r#"reachable true; text: Err("overloaded (status 503)"); stream: Err("overloaded (status 503)"); schema: Err("overloaded (status 503)"); tool: Err("overloaded (status 503)")"#
+            ]],
+        ),
+        (
+            Reply::Bytes(stream(&[hello, "[DONE]"])),
+            expect![[
+                r#"reachable true; text: Ok("5 bytes"); stream: Err("the whole answer came in one piece"); schema: Err("no JSON: expected value at line 1 column 1"); tool: Err("no call of the tool")"#
+            ]],
+        ),
     ] {
         let server = Server::start(vec![reply]).await;
         let config = server.config("openai", "");
