@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +23,9 @@ use super::transport::Head;
 
 /// Maximum bytes of a cassette.
 pub const CASSETTE_BYTES_MAX: u64 = 256 << 20;
+
+/// Maximum bytes of a header that is read.
+const HEADER_BYTES_MAX: u64 = 64 << 10;
 
 /// Version of the format.
 const VERSION: u32 = 1;
@@ -167,33 +170,41 @@ impl Response {
 #[derive(Debug, Clone)]
 pub(super) struct Recorder {
     file: Arc<PathBuf>,
+    header: Header,
     key: Key,
     /// Held while a line is appended.
     appending: Arc<Mutex<()>>,
 }
 
 impl Recorder {
-    /// Begins a cassette, or goes on with one of the same header.
+    /// Records to a cassette, a new one or one of the same header. Writes nothing before the first exchange.
     ///
     /// # Errors
     ///
-    /// The file cannot be written, or is another cassette.
-    pub(super) fn open(file: &Path, own: &Header, key: Key) -> Result<Recorder, String> {
-        let recorder = Recorder { file: Arc::new(file.to_owned()), key, appending: Arc::default() };
-        let is_new = fs::metadata(file).map_or(true, |found| found.len() == 0);
-        if is_new {
-            recorder.append(&serde_json::to_string(own).map_err(|error| error.to_string())?)?;
-        } else {
-            let text = read(file)?;
-            let found = header(text.lines().next().unwrap_or_default())?;
-            if (found.dialect, found.profile, &found.model) != (own.dialect, own.profile, &own.model) {
-                return Err(format!(
-                    "a cassette of model {:?}; remove it to record {:?}",
-                    found.model, own.model
-                ));
-            }
+    /// The file is another cassette.
+    pub(super) fn open(file: &Path, own: Header, key: Key) -> Result<Recorder, String> {
+        let recorder =
+            Recorder { file: Arc::new(file.to_owned()), header: own, key, appending: Arc::default() };
+        match File::open(file) {
+            Ok(found) => recorder.check_header(&found)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.to_string()),
         }
         Ok(recorder)
+    }
+
+    /// Checks that a file is empty or begins with the header of this recorder.
+    fn check_header(&self, file: &File) -> Result<(), String> {
+        let mut line = String::new();
+        let read = BufReader::new(file).take(HEADER_BYTES_MAX).read_line(&mut line);
+        if read.map_err(|error| error.to_string())? == 0 {
+            return Ok(());
+        }
+        let (found, own) = (header(&line)?, &self.header);
+        if (found.dialect, found.profile, &found.model) == (own.dialect, own.profile, &own.model) {
+            return Ok(());
+        }
+        Err(format!("a cassette of model {:?}; remove it to record {:?}", found.model, own.model))
     }
 
     /// Keeps an exchange. Blocks.
@@ -221,16 +232,24 @@ impl Recorder {
     }
 
     fn append(&self, line: &str) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("cannot write: {error}");
         let _appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        let append = || {
-            let mut file = OpenOptions::new().create(true).append(true).open(&*self.file)?;
-            if file.metadata()?.len() + line.len() as u64 > CASSETTE_BYTES_MAX {
-                return Err(std::io::Error::other(format!("more than {CASSETTE_BYTES_MAX} bytes")));
-            }
-            // One write, so that a process that dies leaves whole lines.
-            file.write_all(format!("{line}\n").as_bytes())
-        };
-        append().map_err(|error| format!("cannot write: {error}"))
+        let mut file =
+            OpenOptions::new().create(true).read(true).append(true).open(&*self.file).map_err(failed)?;
+        self.check_header(&file)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let mut lines = String::new();
+        if size == 0 {
+            lines.push_str(&serde_json::to_string(&self.header).map_err(|error| error.to_string())?);
+            lines.push('\n');
+        }
+        lines.push_str(line);
+        lines.push('\n');
+        if size + lines.len() as u64 > CASSETTE_BYTES_MAX {
+            return Err(format!("more than {CASSETTE_BYTES_MAX} bytes; begin another cassette"));
+        }
+        // One write, so that a process that dies leaves whole lines.
+        file.write_all(lines.as_bytes()).map_err(failed)
     }
 
     pub(super) fn file(&self) -> &Path {

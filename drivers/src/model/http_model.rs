@@ -60,7 +60,7 @@ impl HttpModel {
         let exchange = match record {
             None => Exchange::Http(transport),
             Some(file) => {
-                let recorder = Recorder::open(file, &form, key.clone()).map_err(|problem| {
+                let recorder = Recorder::open(file, form.clone(), key.clone()).map_err(|problem| {
                     let what = format!("{}: {problem}", file.display());
                     fault("file", what, "name another file, or remove this one".to_owned())
                 })?;

@@ -17,7 +17,7 @@ async fn record(replies: Vec<Reply>, prompts: &[&str]) -> String {
     for prompt in prompts {
         let _ = world.call("default", json!({"prompt": prompt})).await;
     }
-    std::fs::read_to_string(world.folder.path().join("tape.jsonl")).unwrap()
+    std::fs::read_to_string(world.folder.path().join("tape.jsonl")).unwrap_or_default()
 }
 
 fn player(tape: &str) -> World {
@@ -63,7 +63,7 @@ async fn equal_requests_play_in_their_order() {
 #[tokio::test]
 async fn a_broken_exchange_is_not_recorded() {
     let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\ndata: ".to_vec();
-    assert_eq!(record(vec![Reply::Bytes(cut)], &["a"]).await.lines().count(), 1);
+    assert_eq!(record(vec![Reply::Bytes(cut)], &["a"]).await, "");
 }
 
 #[tokio::test]
@@ -93,4 +93,18 @@ fn a_file_that_is_no_cassette_is_refused() {
         let faults = ostler_drivers::model::Models::new(&config, folder.path(), &|_| None).unwrap_err();
         assert!(faults[0].to_string().contains(told), "{}", faults[0]);
     }
+}
+
+#[test]
+fn a_cassette_of_another_model_is_not_recorded_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = "{\"cassette\":1,\"dialect\":\"openai\",\"profile\":\"generic\",\"model\":\"other\"}\n";
+    std::fs::write(folder.path().join("t"), tape).unwrap();
+    let config = "[models.default]\nprovider = \"cassette\"\nmode = \"record\"\nfile = \"t\"\nmodel = \"mine\"\n\
+        base_url = \"https://example.com\"\n";
+    let config = toml::from_str(config).unwrap();
+    let faults = ostler_drivers::model::Models::new(&config, folder.path(), &|_| None).unwrap_err();
+    let shown = faults[0].to_string();
+    assert!(shown.contains("a cassette of model \"other\"; remove it to record \"mine\""), "{shown}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("t")).unwrap(), tape);
 }

@@ -124,3 +124,45 @@ async fn parameters_that_cannot_work_are_found_early() {
     expect!["structural: prompt: template, line 1: a does not exist"]
         .assert_eq(&world.shown("default", json!({"prompt": "{{ a }}"})).await);
 }
+
+#[tokio::test]
+async fn random_failures_are_the_same_each_time() {
+    let script = "failures: {percent: 30, fail: overloaded, seed: 7}\nroles: {a: [{text: ok, repeat: true}]}";
+    let failures = async || {
+        let world = world(script);
+        let mut failed = Vec::new();
+        for ordinal in 1..=50 {
+            let params = json!({"prompt": "x", "role": "a", "ordinal": ordinal});
+            if world.call("default", params).await.is_err() {
+                failed.push(ordinal);
+            }
+        }
+        failed
+    };
+    let first = failures().await;
+    assert!((5..=25).contains(&first.len()), "{first:?}");
+    assert_eq!(first, failures().await);
+}
+
+#[test]
+fn a_broken_script_names_the_place() {
+    for (script, told) in [
+        ("roles: {a: [{text: x, answer: 1}]}", "roles.a[0]: `answer` and `text` exclude each other"),
+        ("roles: {a: [{}]}", "roles.a[0]: no answer"),
+        ("roles: {a: [{fail: overloaded, text: x}]}", "roles.a[0]: `fail` stands alone"),
+        ("roles: {a: [{fail: late}]}", "unknown class \"late\"; use one of rate_limited,"),
+        ("roles: {a: [{text: x, finish: late}]}", "unknown reason \"late\"; use one of stop,"),
+        ("roles: {a: [{text: x, repeat: true}, {text: y}]}", "roles.a[0]: `repeat` hides"),
+        ("roles: {a: [{text: x, when: {}}]}", "roles.a[0]: `when` is for rules"),
+        ("rules: [{text: x}]", "rules[0]: `when` is missing"),
+        ("rules: [{when: {place: x}, text: x}]", "unknown field `place`"),
+        ("failures: {percent: 101, fail: server}", "failures.percent: more than 100"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("script.yaml"), script).unwrap();
+        let config = toml::from_str(CONFIG).unwrap();
+        let faults = ostler_drivers::model::Models::new(&config, folder.path(), &|_| None).unwrap_err();
+        let shown = faults[0].to_string();
+        assert!(shown.starts_with("models.default.file: ") && shown.contains(told), "{shown}");
+    }
+}

@@ -5,46 +5,6 @@ use serde_json::Value;
 
 use super::json::{self, Object, Parsed};
 
-/// The class of an error name that providers use; `invalid_request_error` is none, since it comes with many causes.
-fn named(name: &str) -> Option<ModelErrorClass> {
-    Some(match name {
-        "rate_limit_error"
-        | "rate_limit_exceeded"
-        | "rate_limited"
-        | "too_many_requests"
-        | "resource_exhausted" => ModelErrorClass::RateLimited,
-        "overloaded_error"
-        | "overloaded"
-        | "engine_overloaded"
-        | "service_unavailable"
-        | "unavailable_error"
-        | "unavailable" => ModelErrorClass::Overloaded,
-        "context_length_exceeded" | "exceed_context_size_error" | "request_too_large" => {
-            ModelErrorClass::ContextTooLong
-        }
-        "authentication_error"
-        | "permission_error"
-        | "invalid_api_key"
-        | "forbidden"
-        | "permission_denied"
-        | "unauthenticated"
-        | "insufficient_quota"
-        | "billing_error" => ModelErrorClass::Auth,
-        "not_found_error" | "model_not_found" | "invalid_model" | "not_found" => ModelErrorClass::NotFound,
-        "content_filter" | "content_policy_violation" | "responsibleaipolicyviolation" => {
-            ModelErrorClass::Refused
-        }
-        "api_error"
-        | "server_error"
-        | "internal_error"
-        | "internal_server_error"
-        | "internal"
-        | "timeout_error"
-        | "deadline_exceeded" => ModelErrorClass::Server,
-        _ => return None,
-    })
-}
-
 /// An answer beyond a limit of the decoder.
 pub(super) fn beyond(what: &str, max: usize) -> ModelError {
     ModelError {
@@ -161,4 +121,44 @@ fn class(status: Option<u16>, error: &Object, message: &str) -> ModelErrorClass 
         Some(400..=499) => ModelErrorClass::InvalidRequest,
         Some(_) => ModelErrorClass::Server,
     }
+}
+
+/// The class of an error name that providers use; `invalid_request_error` is none, since it comes with many causes.
+fn named(name: &str) -> Option<ModelErrorClass> {
+    Some(match name {
+        "rate_limit_error"
+        | "rate_limit_exceeded"
+        | "rate_limited"
+        | "too_many_requests"
+        | "resource_exhausted" => ModelErrorClass::RateLimited,
+        "overloaded_error"
+        | "overloaded"
+        | "engine_overloaded"
+        | "service_unavailable"
+        | "unavailable_error"
+        | "unavailable" => ModelErrorClass::Overloaded,
+        "context_length_exceeded" | "exceed_context_size_error" | "request_too_large" => {
+            ModelErrorClass::ContextTooLong
+        }
+        "authentication_error"
+        | "permission_error"
+        | "invalid_api_key"
+        | "forbidden"
+        | "permission_denied"
+        | "unauthenticated"
+        | "insufficient_quota"
+        | "billing_error" => ModelErrorClass::Auth,
+        "not_found_error" | "model_not_found" | "invalid_model" | "not_found" => ModelErrorClass::NotFound,
+        "content_filter" | "content_policy_violation" | "responsibleaipolicyviolation" => {
+            ModelErrorClass::Refused
+        }
+        "api_error"
+        | "server_error"
+        | "internal_error"
+        | "internal_server_error"
+        | "internal"
+        | "timeout_error"
+        | "deadline_exceeded" => ModelErrorClass::Server,
+        _ => return None,
+    })
 }
