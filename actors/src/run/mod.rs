@@ -2,6 +2,7 @@
 //! decisions, asks the run queue for slots, and starts attempts. Its state is a cache of the journal.
 
 mod advance;
+mod advice;
 pub(crate) mod arguments;
 mod arrivals;
 mod ask;
@@ -142,6 +143,7 @@ impl AgentState {
             AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
             AgentMessage::Due => drive.fire_due_timers(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
+            AgentMessage::Advised(advice) => drive.advised(*advice),
             AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
@@ -263,6 +265,7 @@ impl AgentState {
             | AgentMessage::OutOfCredit { .. }
             | AgentMessage::Due
             | AgentMessage::Judged { .. }
+            | AgentMessage::Advised(_)
             | AgentMessage::ContractJudged { .. } => {}
         }
     }
