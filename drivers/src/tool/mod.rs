@@ -4,6 +4,7 @@ mod atomic_file;
 mod blocking_tool;
 mod config;
 mod data_folder;
+mod fs_edit;
 mod fs_list;
 mod fs_read;
 mod fs_write;
@@ -33,6 +34,7 @@ use ostler_kernel::port::Tool;
 pub use atomic_file::ATOMIC_FILES_MAX;
 pub use config::{HostConfig, HostPort, HostPortError, HttpConfig, ShellConfig, ToolConfig};
 pub use data_folder::{DataFolder, TerminateError};
+pub use fs_edit::{EDIT_BYTES_MAX, EDIT_COUNT_MAX, EDIT_LINES_MAX};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
 pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 pub use fs_write::WRITE_BYTES_MAX;
@@ -54,6 +56,7 @@ pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_EN
 /// folder, so that the next process to open the folder finds and kills orphans ([`DataFolder::terminate_orphans`]).
 pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
+        fs_edit::tool(),
         fs_list::tool(),
         fs_read::tool(),
         fs_write::tool(),

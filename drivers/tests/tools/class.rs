@@ -21,12 +21,12 @@ fn check(tool: &str, params: Value, expected: Expect) {
 }
 
 #[test]
-fn there_are_ten_tools_and_no_shell_where_it_is_not_enabled() {
+fn shell_run_is_absent_where_it_is_not_enabled() {
     let names = |config: &str| {
         let config: ToolConfig = toml::from_str(config).unwrap();
         builtin(&config, None).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>().join(" ")
     };
-    expect!["fs.list fs.read fs.write http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
+    expect!["fs.edit fs.list fs.read fs.write http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
     assert!(!names("[shell]\nenabled = false").contains("shell.run"));
 }
 
@@ -47,6 +47,7 @@ fn writing_is_repeatable_unless_it_appends() {
     check("fs.write", json!({"mode": "replace"}), expect!["1, Write, Natural"]);
     check("fs.write", json!({"mode": "append"}), expect!["1, Write, None"]);
     check("fs.write", json!({}), expect!["1, Write, None"]);
+    check("fs.edit", json!({}), expect!["1, Write, None"]);
 }
 
 #[test]

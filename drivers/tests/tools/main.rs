@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod class;
+mod edit;
 mod fs;
 mod http;
 mod shell;
