@@ -9,6 +9,9 @@ mod fs_list;
 mod fs_read;
 mod fs_write;
 mod git;
+mod html;
+mod http_client;
+mod http_fetch;
 mod http_request;
 mod json_query;
 mod pid_files;
@@ -38,7 +41,10 @@ pub use fs_edit::{EDIT_BYTES_MAX, EDIT_COUNT_MAX, EDIT_LINES_MAX};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
 pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 pub use fs_write::WRITE_BYTES_MAX;
-pub use http_request::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS, HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
+pub use html::{PAGE_LINKS_MAX, PAGE_TITLE_BYTES_MAX};
+pub use http_client::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS};
+pub use http_fetch::{FETCH_BYTES_DEFAULT, FETCH_BYTES_MAX, FETCH_REDIRECTS_MAX};
+pub use http_request::{HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
 pub use json_query::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_RESULT_BYTES_MAX, QUERY_STEPS_MAX};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
 pub use progress::{PROGRESS, RESUME_TOKEN};
@@ -60,6 +66,7 @@ pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn To
         fs_list::tool(),
         fs_read::tool(),
         fs_write::tool(),
+        Arc::new(http_fetch::HttpFetch::new(&config.http)),
         Arc::new(http_request::HttpRequest::new(&config.http)),
         json_query::tool(),
     ];

@@ -3,6 +3,7 @@
 
 mod class;
 mod edit;
+mod fetch;
 mod fs;
 mod http;
 mod shell;
