@@ -9,6 +9,7 @@ mod fs_list;
 mod fs_read;
 mod fs_write;
 mod git;
+mod host_facts;
 mod html;
 mod http_client;
 mod http_fetch;
@@ -41,6 +42,7 @@ pub use fs_edit::{EDIT_BYTES_MAX, EDIT_COUNT_MAX, EDIT_LINES_MAX};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
 pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 pub use fs_write::WRITE_BYTES_MAX;
+pub use host_facts::{FACTS_FILE_BYTES_MAX, FACTS_ITEMS_MAX, FACTS_PROCESSES_MAX};
 pub use html::{PAGE_LINKS_MAX, PAGE_TITLE_BYTES_MAX};
 pub use http_client::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS};
 pub use http_fetch::{FETCH_BYTES_DEFAULT, FETCH_BYTES_MAX, FETCH_REDIRECTS_MAX};
@@ -66,6 +68,7 @@ pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn To
         fs_list::tool(),
         fs_read::tool(),
         fs_write::tool(),
+        host_facts::tool(),
         Arc::new(http_fetch::HttpFetch::new(&config.http)),
         Arc::new(http_request::HttpRequest::new(&config.http)),
         json_query::tool(),

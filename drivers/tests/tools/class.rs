@@ -26,7 +26,7 @@ fn shell_run_is_absent_where_it_is_not_enabled() {
         let config: ToolConfig = toml::from_str(config).unwrap();
         builtin(&config, None).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>().join(" ")
     };
-    expect!["fs.edit fs.list fs.read fs.write http.fetch http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
+    expect!["fs.edit fs.list fs.read fs.write host.facts http.fetch http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
     assert!(!names("[shell]\nenabled = false").contains("shell.run"));
 }
 
@@ -35,6 +35,7 @@ fn looking_is_impact_0() {
     check("fs.list", json!({}), expect!["0, Read, Natural"]);
     check("fs.read", json!({}), expect!["0, Read, Natural"]);
     check("http.fetch", json!({}), expect!["0, Read, Natural"]);
+    check("host.facts", json!({}), expect!["0, Read, Natural"]);
     check("text.search", json!({}), expect!["0, Read, Natural"]);
     check("text.stats", json!({}), expect!["0, Read, Natural"]);
     check("text.render", json!({}), expect!["0, None, Natural"]);
@@ -81,7 +82,9 @@ fn a_program_is_what_the_table_says_and_the_worst_if_it_says_nothing() {
 #[test]
 fn what_comes_from_the_web_comes_from_strangers() {
     let world = World::with(CONFIG);
-    for (tool, expected) in [("http.fetch", true), ("http.request", true), ("fs.read", false)] {
+    for (tool, expected) in
+        [("http.fetch", true), ("http.request", true), ("fs.read", false)]
+    {
         assert_eq!(world.tool(tool).reads_strangers(), expected, "{tool}");
     }
 }
@@ -90,7 +93,7 @@ fn what_comes_from_the_web_comes_from_strangers() {
 async fn what_is_not_a_parameter_is_refused_by_the_schema() {
     for tool in builtin(&ToolConfig::default(), None) {
         let name = tool.spec().name.clone();
-        let shown = World::new().shown(&name, json!({"surprise": 1})).await;
+        let shown = World::with(CONFIG).shown(&name, json!({"surprise": 1})).await;
         assert!(shown.starts_with("gate_denied: PARAM_SCHEMA"), "{name}: {shown}");
     }
 }

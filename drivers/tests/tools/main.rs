@@ -3,6 +3,7 @@
 
 mod class;
 mod edit;
+mod facts;
 mod fetch;
 mod fs;
 mod http;

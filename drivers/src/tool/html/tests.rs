@@ -97,8 +97,8 @@ fn links_carry_their_addresses() {
     check(
         "<base href=http://c.example/d/><ul><li><a href=e>e</a><li><a href=f>f<a href=g>g",
         expect![[r#"
-        - e (http://c.example/d/e)
-        - f (http://c.example/d/f)g"#]],
+            - e (http://c.example/d/e)
+            - f (http://c.example/d/f)g (http://c.example/d/g)"#]],
     );
     let links = page("<p>x <a href=b>a\n b</a> <a href=b>c</a><ul><li><a href=d>&amp;lt;</a>", 1_000).links;
     expect![[r#"[Link { text: "a b", url: "http://a.example/dir/b" }, Link { text: "&lt;", url: "http://a.example/dir/d" }]"#]].assert_eq(&format!("{links:?}"));
@@ -124,7 +124,7 @@ fn what_surrounds_the_content_is_dropped() {
 fn invisible_characters_are_dropped_and_references_read() {
     check(
         "a\u{200b}b\u{202e}c\u{e0041}d\u{1b}[0m &shy;e&nbsp;&nbsp;f &#x200b;&amp;amp;",
-        expect!["abcd[0m &shy;e f &amp;"],
+        expect!["abcd[0m e f &amp;"],
     );
 }
 
@@ -160,10 +160,10 @@ fn links_are_listed_up_to_the_limit() {
     check(&long, expect!["x"]);
 }
 
-/// Texts on which a careless reader takes quadratic time: each would take hours.
+/// Texts on which a careless reader takes quadratic time: each takes minutes then.
 #[test]
 fn no_page_takes_more_than_linear_time() {
-    const BYTES: usize = 1 << 20;
+    const BYTES: usize = 1 << 18;
     for part in [
         "<",
         "</",
@@ -197,7 +197,7 @@ fn no_page_takes_more_than_linear_time() {
         "<table><tr>",
     ] {
         let html = part.repeat(BYTES / part.len());
-        for bytes_max in [100, 1 << 20] {
+        for bytes_max in [100, 1 << 18] {
             assert!(page(&html, bytes_max).text.len() <= bytes_max, "{part}");
         }
     }
