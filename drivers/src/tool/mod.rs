@@ -29,6 +29,7 @@ mod time_sleep;
 pub(crate) mod tls;
 pub(crate) mod tool_spec;
 mod walk;
+mod web_search;
 mod workspace;
 
 use std::sync::Arc;
@@ -36,7 +37,10 @@ use std::sync::Arc;
 use ostler_kernel::port::Tool;
 
 pub use atomic_file::ATOMIC_FILES_MAX;
-pub use config::{HostConfig, HostPort, HostPortError, HttpConfig, ShellConfig, ToolConfig};
+pub use config::{
+    HostConfig, HostPort, HostPortError, HttpConfig, SearchConfig, SearchUrl, SearchUrlError, ShellConfig,
+    ToolConfig,
+};
 pub use data_folder::{DataFolder, TerminateError};
 pub use fs_edit::{EDIT_BYTES_MAX, EDIT_COUNT_MAX, EDIT_LINES_MAX};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
@@ -59,8 +63,10 @@ pub use text_search::{
 };
 pub use time_sleep::SLEEP_MS_MAX;
 pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
+pub use web_search::{WEB_SEARCH_DEFAULT, WEB_SEARCH_MAX, WEB_SEARCH_QUERY_CHARS_MAX};
 
-/// The built-in tools for `config`, sorted by name. Contains `shell.run` only if enabled. Programs are marked with the data
+/// The built-in tools for `config`, sorted by name. Contains `shell.run` only if enabled, and `web.search` only with
+/// a server. Programs are marked with the data
 /// folder, so that the next process to open the folder finds and kills orphans ([`DataFolder::terminate_orphans`]).
 pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -80,5 +86,8 @@ pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn To
     tools.push(text_search::tool());
     tools.push(text_stats::tool());
     tools.push(Arc::new(time_sleep::TimeSleep::new()));
+    if let Some(server) = &config.search.url {
+        tools.push(Arc::new(web_search::WebSearch::new(server)));
+    }
     tools
 }

@@ -7,6 +7,7 @@ mod facts;
 mod fetch;
 mod fs;
 mod http;
+mod search;
 mod shell;
 mod text;
 mod world;
