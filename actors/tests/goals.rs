@@ -97,6 +97,13 @@ async fn decided(system: &System, run: RunId) -> (RunOutcome, String) {
     (outcome, format!("v{} {}\n{answer} {labels:?}", view.run.plan().version, nodes.join(", ")))
 }
 
+/// Numbers of records after which a process may die: behind each append but the opening.
+fn deaths(journal: &MemoryJournal, run: RunId) -> Vec<usize> {
+    let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
+    let ends = records.windows(2).enumerate();
+    ends.filter(|(_, pair)| pair[0].position != pair[1].position).map(|(at, _)| at + 1).collect()
+}
+
 fn cut(journal: &MemoryJournal, run: RunId, records: usize) -> Arc<MemoryJournal> {
     let left = Arc::new(MemoryJournal::default());
     for stream in journal.clients().unwrap() {
@@ -127,11 +134,9 @@ async fn whenever_the_process_dies_a_goal_run_takes_the_same_decisions() {
         let whole = decided(&first, run).await;
         assert_eq!(whole.0, RunOutcome::Succeeded, "{mode}: {}", whole.1);
         first.shutdown().await;
-        let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
-        let opening = records.iter().take_while(|record| {
-            matches!(record.event, Event::RunOpened(_) | Event::RunTerms(_) | Event::GoalOpened { .. })
-        });
-        for records in opening.count()..records.len() {
+        let deaths = deaths(&journal, run);
+        assert!(deaths.len() > 2, "there are places to die at: {deaths:?}");
+        for records in deaths {
             let left = cut(&journal, run, records);
             let second = common::system(left, model(folder.path(), SCRIPT)).await;
             second.resume_all().await.unwrap();
@@ -167,8 +172,7 @@ async fn a_failed_step_gets_a_patch_of_the_micro_planner_even_if_the_process_die
     let expected = "v4 answer(read) executed, plan.1() executed, read() executed, reflect.1(read) executed\nthere is one note [\"grounded\"]";
     assert_eq!(whole, (RunOutcome::Succeeded, expected.to_owned()));
     first.shutdown().await;
-    let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
-    for records in 2..records.len() {
+    for records in deaths(&journal, run) {
         let left = cut(&journal, run, records);
         let second = common::system(left, model(folder.path(), PATCHED)).await;
         second.resume_all().await.unwrap();
