@@ -68,6 +68,7 @@ async fn ask(system: &System, folder: &std::path::Path, terms: GoalTerms) -> Run
         max_nodes: limit,
         max_versions: limit,
         max_depth: limit,
+        max_replans: Some(0),
         backoff_base: Some(HumanDuration::Whole(0)),
         ..PolicyDraft::default()
     };

@@ -48,7 +48,8 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
         max_nodes: limit,
         max_versions: limit,
         max_depth: limit,
-        max_replans: Some(terms.budgets.replans),
+        // Recovery ends with the micro-planner; replans are steps of the mode.
+        max_replans: Some(0),
         ..PolicyDraft::default()
     };
     let draft = PlanDraft { title: Some(title(&request.goal)), policy: Some(policy), ..opening_plan(&terms) };

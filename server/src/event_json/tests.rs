@@ -10,6 +10,7 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::plan::Idempotency;
+use ostler_kernel::policy::Conclusion;
 use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 
@@ -116,6 +117,8 @@ fn node_records() -> Vec<Event> {
         Event::Operator(OperatorAct::StopDenied),
         Event::Operator(OperatorAct::StopLate),
         Event::Operator(OperatorAct::StopUnwanted),
+        Event::Operator(OperatorAct::Conclude(Conclusion::Node("reflect.1".into()))),
+        Event::Operator(OperatorAct::Conclude(Conclusion::Wall)),
     ]
 }
 
@@ -249,6 +252,8 @@ fn records_of_nodes_have_stable_json() {
         operator {"act":"stop_denied"}
         operator {"act":"stop_late"}
         operator {"act":"stop_unwanted"}
+        operator {"act":"conclude","node":"reflect.1"}
+        operator {"act":"conclude"}
     "#]].assert_eq(&lines(&node_records()));
 }
 
