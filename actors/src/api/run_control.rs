@@ -313,7 +313,7 @@ impl System {
     async fn operated(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
         // A refused request must not start a run that rests.
         let view = self.view(run, None).await?;
-        view.run.check_operation(&operation, &self.services.kernel.settings())?;
+        view.run.check_operation(&operation, &self.services.kernel.settings_of(&view.run))?;
         self.lifecycle_by(&view).accepts_operation()?;
         if self.rests(run) {
             // Recorded before the run is loaded, which would start the node otherwise.

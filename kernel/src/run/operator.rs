@@ -9,6 +9,7 @@ use super::input::{Canceller, Operation};
 use crate::event::{ChangeCause, Event, OperatorAct};
 use crate::id::NodeId;
 use crate::plan::{Change, Delta, Diagnostic, HumanDuration, Kind, Method, NodeDraft, RuleDraft, Settings};
+use crate::policy::{self, View};
 use crate::run::{NodeState, TransitionReason};
 
 /// An operator's request that cannot be carried out.
@@ -75,10 +76,16 @@ impl Run {
         }
     }
 
-    /// The request to hold this run: an interjection node `interjection-N` shows `text` to a person and waits `wait`
+    /// The request to hold this run. In a goal run a model considers `text`, and goes on, concludes or asks for other work
+    /// (KAIJU §4). In a run of a plan file an interjection node `interjection-N` shows `text` to a person and waits `wait`
     /// milliseconds for the answer. Nothing else starts meanwhile; running attempts go on. A yes releases the run; a no or a
     /// timeout cancels the run.
     pub fn interjection(&self, text: &str, wait: i64) -> (NodeId, Operation) {
+        // Of the time nothing depends here.
+        if let Some(view) = View::of(self, 0) {
+            let (id, delta) = policy::interjection(view, text, false);
+            return (id, Operation::Interject(Box::new(delta)));
+        }
         let is_new = |id: &NodeId| self.position(id).is_none();
         let numbered = |number: usize| NodeId::from(format!("interjection-{number}").as_str());
         let id = (1..).map(numbered).find(is_new).expect("a plan has finitely many nodes");

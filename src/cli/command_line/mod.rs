@@ -68,7 +68,10 @@ enum Command {
     )]
     Ask(ask::AskArgs),
     /// List the configured models
-    #[command(after_help = "Examples:\n  ostler models\n  ostler models --json")]
+    ///
+    /// The list says for each model whether its key is set, its price per million tokens and its roles. With
+    /// `probe`, four tiny calls to one of them tell what works: text, a stream, a schema, a tool.
+    #[command(after_help = "Examples:\n  ostler models\n  ostler models probe default")]
     Models(models::ModelsArgs),
     /// Resume a run, or all open runs
     ///
@@ -88,7 +91,8 @@ enum Command {
     /// Hold a run until a person approves that it continues
     ///
     /// No further node starts; attempts in progress run to their end. `ostler approve` continues the run;
-    /// `ostler reject` and an expired deadline cancel it.
+    /// `ostler reject` and an expired deadline cancel it. In a goal run, a model considers the text instead,
+    /// as a wish of yours: it goes on, concludes, or asks for other work.
     #[command(
         after_help = "Examples:\n  ostler interject @last 'the customer has called: go on?'\n  ostler interject @last 'wait for the audit' --within 2d"
     )]
@@ -350,7 +354,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(args) => run::run(&globals, args).await,
         Command::Check(args) => check::check(&globals, args),
         Command::Ask(args) => ask::ask(&globals, args).await,
-        Command::Models(args) => models::models(&globals, &args),
+        Command::Models(args) => models::models(&globals, args).await,
         Command::Resume(args) => resume::resume(&globals, args).await,
         Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,

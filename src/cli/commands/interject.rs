@@ -23,7 +23,7 @@ pub(crate) struct InterjectArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
-    /// Question to the person
+    /// Question to the person; in a goal run, what the model is to consider
     #[arg(allow_hyphen_values = true)]
     text: String,
     /// Time for the answer; afterwards the run is cancelled
@@ -52,11 +52,13 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         Err(refused) => return session.stop_with(refused).await,
     };
     let (run, of) = (&before.run, [before.run.as_str(), &node]);
-    let text = format!(
+    let considered = format!("run {run} considers it in node {node}: nothing more starts until then");
+    let held = format!(
         "run {run} is held by node {node}; `{}` continues it, `{}` cancels it",
         hints::command("approve", &of, ""),
         hints::command("reject", &of, "")
     );
+    let text = if before.goal.is_some() { considered } else { held };
     let done = Done { node: &node, word: "held".to_owned(), text };
     go_on(session, &mut signals, globals, before.clone(), done, &mut out).await
 }

@@ -3,21 +3,40 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::Args;
-use ostler_drivers::model::{ConfiguredModel, Models, Price};
+use clap::{Args, Subcommand};
+use ostler_drivers::model::{ConfiguredModel, Models, Price, probe};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::harmless_line;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
+use crate::cli::output::units::elapsed;
 use crate::cli::session::settings::load_settings;
 
 /// Roles that a configuration may give a model of their own.
 const ROLES: [&str; 3] = ["planner", "executor", "judge"];
 
 #[derive(Debug, Args)]
-pub(crate) struct ModelsArgs {}
+pub(crate) struct ModelsArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Make four tiny calls to a model, and say what works
+    #[command(after_help = "Example:\n  ostler models probe default")]
+    Probe(ProbeArgs),
+}
+
+#[derive(Debug, Args)]
+struct ProbeArgs {
+    /// Name of the model in the configuration
+    name: String,
+}
 
 /// A configured model, as JSON.
 #[derive(Debug, Serialize)]
@@ -37,10 +56,48 @@ struct ModelLine {
     roles: Vec<String>,
 }
 
-pub(crate) fn models(globals: &Globals, _: &ModelsArgs) -> Result<u8, Failure> {
+pub(crate) async fn models(globals: &Globals, args: ModelsArgs) -> Result<u8, Failure> {
     let (config, _) = load_settings(globals, Path::new("."))?;
     let models = config.models().map_err(|error| Failure::invalid(error.to_string()))?;
-    let lines: Vec<ModelLine> = models.iter().map(|model| line(&models, model)).collect();
+    match args.what {
+        Some(What::Probe(args)) => probe_one(globals, &models, &args.name).await,
+        None => Ok(list(globals, &models)),
+    }
+}
+
+async fn probe_one(globals: &Globals, models: &Models, name: &str) -> Result<u8, Failure> {
+    let Some(model) = models.get(name) else {
+        let known: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(Failure::invalid(format!("no model {name:?} is configured; there is {known}")));
+    };
+    let mut out = Out::new();
+    let probed = probe(model).await;
+    for check in &probed.checks {
+        let ms = check.duration.as_millis() as i64;
+        let (works, told) = match &check.outcome {
+            Ok(told) => (true, told),
+            Err(why) => (false, why),
+        };
+        if globals.json {
+            let (what, first_ms) = (check.name, check.first_piece.map(|first| first.as_millis() as u64));
+            out.json(&json!({
+                "type": "probe", "model": name, "what": what, "works": works, "told": told, "ms": ms,
+                "first_piece_ms": first_ms,
+            }));
+            continue;
+        }
+        let state = if works { "works" } else { "fails" };
+        out.line(
+            format!("{:<7} {state}  {:>9}  {}", check.name, elapsed(ms), harmless_line(told)).trim_end(),
+        );
+    }
+    let works = probed.checks.iter().all(|check| check.outcome.is_ok());
+    Ok(if works { code::SUCCEEDED } else { code::FAILED })
+}
+
+fn list(globals: &Globals, models: &Models) -> u8 {
+    let lines: Vec<ModelLine> = models.iter().map(|model| line(models, model)).collect();
     let mut out = Out::new();
     if globals.json {
         lines.iter().for_each(|line| out.json(&tagged("model", line)));
@@ -52,7 +109,7 @@ pub(crate) fn models(globals: &Globals, _: &ModelsArgs) -> Result<u8, Failure> {
         out.line(table.head());
         rows.iter().for_each(|row| out.line(table.row(row, &Out::new())));
     }
-    Ok(code::SUCCEEDED)
+    code::SUCCEEDED
 }
 
 fn line(models: &Models, model: &Arc<ConfiguredModel>) -> ModelLine {
