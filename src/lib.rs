@@ -43,11 +43,11 @@ pub mod plan_file;
 
 pub use os::{Agent, DATA_FOLDER, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
-    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError,
+    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ApprovalId, Chat, ClientChange, ClientError,
     ClientRow, EvaluationError, EventCursor, Gap, Heard, InDoubt, JobRequest, JobRow, Mapping, MarketError,
     OfferRefused, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, Program,
-    ProgramContext, PublishError, Publisher, ReleaseError, ResolveHow, RunError, RunEvaluation, Settled,
-    SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow,
+    ProgramContext, ProgramModel, PublishError, Publisher, ReleaseError, ResolveHow, RunError, RunEvaluation,
+    Settled, SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow,
     VerdictRequest, Weight,
 };
 pub use ostler_kernel as kernel;

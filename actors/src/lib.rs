@@ -54,7 +54,7 @@ pub use api::submission::new_run_id;
 pub use api::supervision::{TREE_CHILDREN_MAX, TreeRow};
 pub use api::system::{StartError, System, SystemConfig};
 pub use api::view::{ReadResult, RecoveryPreview, RunView};
-pub use attempts::program::{Mapping, Program, ProgramContext, Step, StepError};
+pub use attempts::program::{Chat, Mapping, Program, ProgramContext, ProgramModel, Step, StepError};
 pub use base::error::RunError;
 pub use base::limits::{
     AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_BYTES_MAX, CONTRACTS_KEPT_MAX, HISTORIES_MAX, JOBS_KEPT_MAX,

@@ -10,6 +10,7 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{Artifact, Seq};
 use ostler_kernel::run::Patch;
+use serde::de::DeserializeOwned;
 
 /// A handle of an agent.
 #[derive(Clone)]
@@ -102,6 +103,17 @@ impl Run {
     /// The node has no result, or see [`RunError`].
     pub async fn artifact(&self, node: &str) -> Result<Artifact, RunError> {
         self.system.artifact(self.id, &NodeId::from(node)).await
+    }
+
+    /// Returns the result of a node as a value of type `T`.
+    ///
+    /// # Errors
+    ///
+    /// The node has no result, the result is no `T` ([`RunError::Said`]), or see [`RunError`].
+    pub async fn output<T: DeserializeOwned>(&self, node: &str) -> Result<T, RunError> {
+        let artifact = self.artifact(node).await?;
+        serde_json::from_slice(&artifact.content)
+            .map_err(|error| RunError::Said(format!("the result of {node} has another type: {error}")))
     }
 
     /// Cancels the run. Durable on return.

@@ -143,6 +143,7 @@ pages! {
     the_index: "docs/guide/README.md",
     agents: "docs/guide/agents.md",
     approvals: "docs/guide/approvals.md",
+    ask: "docs/guide/ask.md",
     clients: "docs/guide/clients.md",
     contracts: "docs/guide/contracts.md",
     embedding: "docs/guide/embedding.md",

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attempts::attempt_journal::{AttemptJournal, Closing, Late, Silent};
 use crate::attempts::executor::Executor;
-use crate::base::attempt_end::failed;
+use crate::base::attempt_end::{failed, structural};
 use crate::base::limits::TEST_MS_MAX;
 use crate::state::caller::Caller;
 use crate::storage::results::invalid;
@@ -213,8 +213,4 @@ pub(crate) fn slept() -> Outcome {
 
 fn crash(message: String) -> Failure {
     Failure { category: FailureCategory::Crash, message }
-}
-
-fn structural(message: String) -> Failure {
-    Failure { category: FailureCategory::Structural, message }
 }

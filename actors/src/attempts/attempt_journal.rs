@@ -24,6 +24,7 @@ use self::steps::Steps;
 use crate::attempts::executor::Executor;
 use crate::base::lock::lock;
 use crate::base::paused_time::{PausedTime, SPACE_RETRY};
+use crate::state::caller::Caller;
 use crate::storage::step_logs::RunStepLog;
 
 tokio::task_local! {
@@ -43,6 +44,8 @@ pub(crate) struct Site {
     pub(crate) heartbeat_ms: Option<u64>,
     /// Highest allowed impact, 0 to 2.
     pub(crate) impact: u8,
+    /// The rights of the run.
+    pub(crate) caller: Arc<Caller>,
 }
 
 pub(crate) struct AttemptJournal {

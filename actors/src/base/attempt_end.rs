@@ -38,6 +38,11 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Outcome {
     failed(FailureCategory::Crash, format!("the tool panicked: {}", panic_message(panic)))
 }
 
+/// A failure that no retry mends.
+pub(crate) fn structural(message: String) -> Failure {
+    Failure { category: FailureCategory::Structural, message }
+}
+
 pub(crate) fn failed(category: FailureCategory, message: String) -> Outcome {
     Outcome::Failed(Failure { category, message })
 }

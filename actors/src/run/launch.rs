@@ -218,6 +218,7 @@ impl RunDriver {
             key,
             heartbeat_ms: node.heartbeat_timeout.and_then(|span| u64::try_from(span).ok()),
             impact: node.reach().impact,
+            caller: Arc::clone(&self.caller),
         }
     }
 

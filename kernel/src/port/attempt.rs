@@ -1,16 +1,18 @@
 //! The log of an attempt: heartbeats, progress, and finished steps.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ArtifactError, BoxFuture, Delta, JournalError, ModelCall, OutputStream};
+use super::{ArtifactError, BoxFuture, Delta, JournalError, ModelCall, OutputStream, Tool};
 use crate::event::{Failure, StepKey};
+use crate::gate::Permit;
 use crate::id::{Digest, RunId};
-use crate::json::JsonError;
+use crate::json::{JsonError, Object};
 use crate::plan::{Idempotency, PlanDraft};
-use crate::run::RunOutcome;
+use crate::run::{FailureCategory, RunOutcome};
 use crate::step_history::{StepLimitError, StepMismatch};
 
 /// Longest resume token, in bytes of canonical JSON.
@@ -56,6 +58,16 @@ pub trait AttemptLog: Send + Sync + 'static {
 
     /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.
     fn heartbeat_ms(&self) -> Option<u64>;
+
+    /// Asks the gate for a call amid the attempt, under the rights of its run. The default permits nothing.
+    ///
+    /// # Errors
+    ///
+    /// The gate denies the call, or there is no such tool.
+    fn permit(&self, tool: &str, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Failure> {
+        let _ = (tool, params, key);
+        Err(Failure::new(FailureCategory::GateDenied, "a call outside of any attempt"))
+    }
 
     /// Begins a step: returns its recorded result, or permission to call it. `acting` is the reaction to a lost result, for
     /// a step that acts on the world; permission for such a step is durable.

@@ -1,18 +1,21 @@
 //! Records that the code of an attempt makes: steps, progress, child runs.
 
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{AttemptRef, Event, Failure, Outcome, StepIntent, StepKey, StepResult};
+use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::Digest;
-use ostler_kernel::json::{self, Json};
+use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
     AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, Delta, ModelCall, OutputStream,
-    StepStart, TOKEN_BYTES_MAX,
+    StepStart, TOKEN_BYTES_MAX, Tool,
 };
+use ostler_kernel::run::FailureCategory;
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -86,6 +89,23 @@ impl AttemptLog for AttemptJournal {
             last.output_tokens = last.output_tokens.saturating_add(call.output_tokens);
             last.nano_usd = last.nano_usd.zip(call.nano_usd).map(|(last, more)| last.saturating_add(more));
         }
+    }
+
+    fn permit(&self, tool: &str, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Failure> {
+        let allowed = self.executor.gatekeeper.gate(&self.site.caller, tool, params, 0, key);
+        let denied =
+            |denial: Denial| Failure::new(FailureCategory::GateDenied, denial.for_model().to_owned());
+        let (tool, permit) = allowed.map_err(denied)?;
+        // The node has declared what its attempt may do at most.
+        if permit.class().impact > self.site.impact {
+            let what = format!(
+                "{} has impact {}, and its node declares less",
+                tool.spec().name,
+                permit.class().impact
+            );
+            return Err(Failure::new(FailureCategory::GateDenied, what));
+        }
+        Ok((tool, permit))
     }
 
     fn begin<'a>(

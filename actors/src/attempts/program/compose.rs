@@ -9,8 +9,9 @@ use ostler_kernel::port::{ToolResult, ToolSpec};
 use serde_json::{Value, json};
 
 use super::context::ProgramContext;
-use super::routine::{Routine, Shape, structural};
+use super::routine::{Routine, Shape};
 use super::step::Step;
+use crate::base::attempt_end::structural;
 
 #[derive(Clone)]
 pub(super) enum Stage {

@@ -46,6 +46,10 @@ impl ProgramContext {
         }
     }
 
+    pub(super) fn log(&self) -> &Arc<dyn AttemptLog> {
+        &self.log
+    }
+
     pub(super) fn within(&self, stage: Option<&str>, version: &str, class: CallClass) -> ProgramContext {
         let stage = stage.map_or_else(String::new, |stage| format!("{stage}/"));
         ProgramContext { stage: stage.into(), version: version.into(), class, ..self.clone() }

@@ -3,11 +3,13 @@
 
 mod compose;
 mod context;
+mod model;
 mod routine;
 mod step;
 
 pub use compose::Mapping;
 pub use context::ProgramContext;
+pub use model::{Chat, ProgramModel};
 pub use step::{Step, StepError};
 
 use std::fmt;
@@ -22,7 +24,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use compose::{Stage, Whole};
-use routine::{Routine, Shape, structural};
+use routine::{Routine, Shape};
+
+use crate::base::attempt_end::structural;
 
 /// An agent written as code, or several of them, one after the other.
 ///

@@ -46,7 +46,3 @@ impl Shape {
         if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
     }
 }
-
-pub(super) fn structural(message: String) -> Failure {
-    Failure::new(FailureCategory::Structural, message)
-}
