@@ -209,6 +209,11 @@ impl OstlerBuilder {
         }
         let mut tools = builtin(&self.config.tools, folder.as_ref());
         tools.extend(models.tools());
+        let evaluation = Evaluating {
+            domains: self.config.domains(),
+            judge: self.judge,
+            judge_model: self.config.judge_model(),
+        };
         tools.extend(self.tools);
         let system = System::start(SystemConfig {
             journal,
@@ -221,7 +226,7 @@ impl OstlerBuilder {
             drain: self.config.shutdown.wait(),
             clients: self.config.clients(),
             measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
-            evaluation: Evaluating { domains: self.config.domains(), judge: self.judge },
+            evaluation,
             planner: self.planner.unwrap_or_else(|| Arc::new(StaticPlanner)),
         })
         .await?;
