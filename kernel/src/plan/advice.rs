@@ -127,9 +127,12 @@ fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
         }
         let used: BTreeSet<&NodeId> =
             node.param_refs.values().map(|reference| &reference.from).chain(&node.reads).collect();
+        // The prompt of a model reads its dependencies by their ids.
+        let prompt = (node.kind == Kind::Model).then(|| node.params.get("prompt")?.as_str()).flatten();
+        let prompt = prompt.unwrap_or_default();
         let is_idle = |source: &Node| {
             let waited_for = source.acts() || source.is_control() || source.kind == Kind::HumanApproval;
-            !waited_for && !used.contains(&source.id)
+            !waited_for && !used.contains(&source.id) && !prompt.contains(source.id.as_str())
         };
         let success =
             sources.iter().filter(|(source, on)| *on == On::Success && is_idle(&plan.nodes[*source]));

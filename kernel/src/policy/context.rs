@@ -171,8 +171,12 @@ impl View<'_> {
     }
 
     fn shown_tokens(self, shown: &Shown) -> u64 {
-        let result = self.run.instance(&shown.node).and_then(|instance| instance.result());
-        let full = result.map_or(FAILURE_TOKENS, |output| output.bytes.div_ceil(TOKEN_BYTES));
+        let full = match self.run.instance(&shown.node) {
+            Some(done) if done.state() == NodeState::Executed => {
+                done.result().map_or(0, |output| output.bytes.div_ceil(TOKEN_BYTES))
+            }
+            Some(_) | None => FAILURE_TOKENS,
+        };
         match shown.form {
             Form::Full => full,
             Form::Digest => full.min(self.goal.terms.digest_tokens),

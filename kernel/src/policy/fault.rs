@@ -32,6 +32,25 @@ pub enum FaultCode {
     F11,
 }
 
+impl FaultCode {
+    /// The fault in words, as a sentence about what is named.
+    pub fn says(self) -> &'static str {
+        match self {
+            FaultCode::F01 => "the answer was cut at the limit of its length",
+            FaultCode::F02 => "not in the form that was asked for",
+            FaultCode::F03 => "contradicts the decision, or is missing for it",
+            FaultCode::F04 => "the id is malformed, reserved or used before",
+            FaultCode::F05 => "there is no such tool",
+            FaultCode::F06 => "the parameter is unknown to the tool, required and absent, or given twice",
+            FaultCode::F07 => "names nothing that it may name: only earlier or own steps",
+            FaultCode::F08 => "has ended without a result",
+            FaultCode::F09 => "waits for itself through other steps",
+            FaultCode::F10 => "too many steps, or too long a chain of them",
+            FaultCode::F11 => "the path is malformed: keys and numbers, separated by dots",
+        }
+    }
+}
+
 impl fmt::Display for FaultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)

@@ -1,6 +1,6 @@
 //! Judging answers on arrival.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::answer::{Decision, Observation, Observed, Planned, Reflected, Thought, Written};
 use super::fault::{FaultCode, Faults};
@@ -140,6 +140,13 @@ fn judge_text(view: View<'_>, node: &Node, written: Written) -> Judged {
 
 /// The message of a failure for faulty answers.
 pub fn describe(faults: &[Fault]) -> String {
-    let named: Vec<String> = faults.iter().map(Fault::to_string).collect();
-    json!(named).to_string()
+    let told = |fault: &Fault| {
+        let Fault { code, named } = fault;
+        if named == WHOLE {
+            format!("{code}: {}", code.says())
+        } else {
+            format!("{code} {named}: {}", code.says())
+        }
+    };
+    faults.iter().map(told).collect::<Vec<_>>().join("; ")
 }

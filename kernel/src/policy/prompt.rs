@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer_schema::schema_of;
 use super::{CallIntent, Form, ReadResult, Role, Shown, View, digest};
+use crate::id::NodeId;
 use crate::port::ToolOffer;
 
 /// Text of the faulty answer of an attempt, by its number; `None` if it is not known any more.
@@ -51,7 +52,7 @@ pub fn prompt(
         let told = format!("That answer cannot be used. Answer again, whole and corrected. Faults: {faults}");
         messages.push(json!({"role": "user", "content": told}));
     }
-    let ordinal = 1 + view.goal.calls().iter().filter(|call| call.intent.role == intent.role).count();
+    let ordinal = ordinal(view, intent);
     let mut params = Map::from_iter([
         ("system".to_owned(), Value::from(instructions(intent.role))),
         ("messages".to_owned(), Value::from(messages)),
@@ -63,6 +64,20 @@ pub fn prompt(
         None => drop(params.insert("tools".to_owned(), offers.iter().map(offer_json).collect())),
     }
     params
+}
+
+/// Number of a call among those of its role. A call that was lost with its process is made again under its number.
+fn ordinal(view: View<'_>, intent: &CallIntent) -> usize {
+    let mut attempts: Vec<(&NodeId, u32)> = Vec::new();
+    let of_role = view.goal.calls().iter().map(|call| &call.intent).filter(|call| call.role == intent.role);
+    for call in of_role.chain([intent]) {
+        let attempt = (&call.node, call.attempt);
+        if !attempts.contains(&attempt) {
+            attempts.push(attempt);
+        }
+    }
+    let own = (&intent.node, intent.attempt);
+    1 + attempts.iter().position(|attempt| *attempt == own).unwrap_or_default()
 }
 
 fn offer_json(offer: &ToolOffer) -> Value {

@@ -276,6 +276,7 @@ fn records_of_agents_clients_and_pipelines_have_stable_json() {
         agent_released {"agent":"bot"}
         client_set {"client":"acme","contracted":true,"weight":0}
         credit_deposited {"client":"acme","credits":-3,"spent":4}
+        client_removed {"client":"acme"}
         evaluated {"composite":6,"scores":{"adherence":1,"cost":3,"errors":4,"quality":null,"revisions":5,"speed":2}}
         appraised {"domain":"code","judgement":{"by":"j","note":"n","quality":null},"target":{"credits":null,"time_ms":null},"weights":[250,200,150,150,150,100]}
         verdict {"adherence":null,"agent":null,"by":"ann","evaluated":{"composite":6,"scores":{"adherence":1,"cost":3,"errors":4,"quality":null,"revisions":5,"speed":2}},"note":"fine","quality":1,"run":"0198f3c2-0000-7000-8000-000000000001"}

@@ -1,0 +1,197 @@
+//! Goal runs: every mode reaches its answer, and a process that dies changes no decision.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_actors::{Submission, System};
+use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{HumanDuration, PlanDraft, PolicyDraft};
+use ostler_kernel::policy::{
+    Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, View, opening_plan,
+};
+use ostler_kernel::port::{Journal, Recorded, Seq, StreamBatch, StreamId, Tool};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
+
+const SCRIPT: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: list, tool: fs.list, params: {path: notes}, refs: [], after: [], why: null},
+        {id: read, tool: fs.read, params: {}, refs: [{param: path, from: list, path: files.0, template: null}], after: [], why: null}]}
+  think:
+    - calls: [{tool: fs.list, params: {path: notes}}]
+    - text: "one note"
+  reflect:
+    - answer: {decision: continue, verdict: null, next: null, cancel: []}
+    - answer: {decision: conclude, verdict: "all was read", next: null, cancel: []}
+  observe:
+    - answer: {decision: continue, next: null, cancel: []}
+    - answer: {decision: continue, next: null, cancel: []}
+  answer:
+    - answer: {answer: "there is one note", citations: []}
+"#;
+
+fn model(folder: &std::path::Path, script: &str) -> Vec<Arc<dyn Tool>> {
+    std::fs::write(folder.join("script.yaml"), script).unwrap();
+    let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
+    let config = ModelsConfig { models, ..ModelsConfig::default() };
+    Models::new(&config, folder, &|_| None).unwrap().tools()
+}
+
+fn terms(mode: Mode, tools: &[&str]) -> GoalTerms {
+    let named = || Some("default".to_owned());
+    GoalTerms {
+        goal: "count the notes".to_owned(),
+        mode,
+        aggregator: Aggregator::Executor,
+        context: ContextForm::Bounded,
+        digest_tokens: 64,
+        budgets: Budgets::of_mode(mode),
+        base: BaseTokens::default(),
+        control_timeout: HumanDuration::Whole(60),
+        human_timeout: HumanDuration::Whole(60),
+        opened_at: 0,
+        models: GoalModels { planner: named(), executor: named() },
+        tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()),
+        confirm: false,
+    }
+}
+
+async fn ask(system: &System, folder: &std::path::Path, terms: GoalTerms) -> RunId {
+    let limit = Some(GOAL_LIMIT);
+    let policy = PolicyDraft {
+        max_nodes: limit,
+        max_versions: limit,
+        max_depth: limit,
+        backoff_base: Some(HumanDuration::Whole(0)),
+        ..PolicyDraft::default()
+    };
+    let draft = PlanDraft { policy: Some(policy), ..opening_plan(&terms) };
+    let plan = draft.validate(&system.settings()).unwrap();
+    let goal = Some(Arc::new(terms));
+    system.submit(Submission { workspace: folder.into(), goal, ..Submission::plan(plan) }).await.unwrap()
+}
+
+async fn settled(system: &System, run: RunId) -> RunOutcome {
+    system.outcome(run).await.unwrap();
+    system.view(run, None).await.unwrap().closed.unwrap()
+}
+
+/// The decisions of a run: edges of every node, and the answer.
+async fn decided(system: &System, run: RunId) -> (RunOutcome, String) {
+    let outcome = settled(system, run).await;
+    let view = system.view(run, None).await.unwrap();
+    let nodes = view.run.instances().map(|(node, instance)| {
+        let deps: Vec<&str> = node.deps.iter().map(|dep| dep.n.as_str()).collect();
+        format!("{}({}) {}", node.id, deps.join(" "), instance.state())
+    });
+    let nodes: Vec<String> = nodes.collect();
+    let goal = View::of(&view.run, 0).unwrap();
+    let answer = goal.final_answer().map(|answer| answer.answer).unwrap_or_default();
+    let labels: Vec<&str> = goal.labels().iter().map(|label| label.as_str()).collect();
+    (outcome, format!("v{} {}\n{answer} {labels:?}", view.run.plan().version, nodes.join(", ")))
+}
+
+fn cut(journal: &MemoryJournal, run: RunId, records: usize) -> Arc<MemoryJournal> {
+    let left = Arc::new(MemoryJournal::default());
+    for stream in journal.clients().unwrap() {
+        copy(journal, &left, stream, usize::MAX);
+    }
+    copy(journal, &left, StreamId::run(&"local".into(), run), records);
+    left
+}
+
+fn copy(from: &MemoryJournal, to: &MemoryJournal, stream: StreamId, records: usize) {
+    for record in from.read(stream, Seq(0), usize::MAX).unwrap().into_iter().take(records) {
+        let Recorded { seq, at_ms, event, .. } = record;
+        let batch = StreamBatch { stream, expected: Seq(seq.0 - 1), at_ms, events: vec![event] };
+        to.append(vec![batch]).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whenever_the_process_dies_a_goal_run_takes_the_same_decisions() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("notes")).unwrap();
+    std::fs::write(folder.path().join("notes/a.md"), "text").unwrap();
+    for mode in ["reflect", "nreflect:2", "orchestrator", "react", "auto", "sgh"] {
+        let journal = Arc::new(MemoryJournal::default());
+        let first = common::system(journal.clone(), model(folder.path(), SCRIPT)).await;
+        let mode: Mode = mode.parse().unwrap();
+        let run = ask(&first, folder.path(), terms(mode, &["fs.list", "fs.read"])).await;
+        let whole = decided(&first, run).await;
+        assert_eq!(whole.0, RunOutcome::Succeeded, "{mode}: {}", whole.1);
+        first.shutdown().await;
+        let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
+        let opening = records.iter().take_while(|record| {
+            matches!(record.event, Event::RunOpened(_) | Event::RunTerms(_) | Event::GoalOpened { .. })
+        });
+        for records in opening.count()..records.len() {
+            let left = cut(&journal, run, records);
+            let second = common::system(left, model(folder.path(), SCRIPT)).await;
+            second.resume_all().await.unwrap();
+            assert_eq!(decided(&second, run).await, whole, "{mode}: cut after record {records}");
+            second.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_faulty_answer_is_shown_again_with_its_faults_and_counts_as_a_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: plan.9, tool: fs.nothing, params: {}, refs: [], after: [gone], why: null}]}
+    - text: "no plan at all"
+    - answer: {answer: "nothing to do", missing: null, steps: []}
+rules:
+  - when: {role: planner, contains: "no plan at all"}
+    answer: {answer: "the last try saw the second", missing: null, steps: []}
+"#;
+    let journal = Arc::new(MemoryJournal::default());
+    let system = common::system(journal.clone(), model(folder.path(), script)).await;
+    let run = ask(&system, folder.path(), terms("reflect".parse().unwrap(), &["fs.list"])).await;
+    let (outcome, told) = decided(&system, run).await;
+    assert_eq!(outcome, RunOutcome::Succeeded, "{told}");
+    let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
+    let faults: Vec<String> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::CallEnded { faulty, .. } => faulty.as_ref().map(|faulty| faulty.faults.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    for named in [
+        "plan.9: the id is malformed, reserved or used before",
+        "F05 plan.9: there is no such tool",
+        "plan.9:gone",
+    ] {
+        assert!(faults[0].contains(named), "{named} in {faults:?}");
+    }
+}
+
+/// The text of a failure reaches planners and reflections, and no call of a tool.
+#[tokio::test]
+async fn a_model_that_fails_for_good_leaves_an_answer_from_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.md"), "text").unwrap();
+    let script = r#"
+roles:
+  think:
+    - calls: [{tool: fs.list, params: {path: .}}]
+    - fail: auth
+"#;
+    let system = common::system(Arc::new(MemoryJournal::default()), model(folder.path(), script)).await;
+    let run = ask(&system, folder.path(), terms("react".parse().unwrap(), &["fs.list"])).await;
+    let (outcome, told) = decided(&system, run).await;
+    assert_eq!(outcome, RunOutcome::Succeeded, "{told}");
+    assert!(told.contains("think.2(call.1.1) failed") && told.contains("incomplete"), "{told}");
+}
