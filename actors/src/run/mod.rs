@@ -142,7 +142,7 @@ impl AgentState {
             AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
             AgentMessage::Due => drive.fire_due_timers(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
-            AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
+            AgentMessage::Judged { run, judgement, adherence } => drive.judged(run, judgement, adherence),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
         self.advance().await
