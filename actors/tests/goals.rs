@@ -141,6 +141,42 @@ async fn whenever_the_process_dies_a_goal_run_takes_the_same_decisions() {
     }
 }
 
+/// The path of the step is wrong, so the step fails for good; the micro-planner corrects it.
+const PATCHED: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: read, tool: fs.read, params: {path: notes/none.md}, refs: [], after: [], why: null}]}
+  micro:
+    - answer: {decision: retry, tool: null, params: {path: notes/a.md}, refs: null}
+  reflect:
+    - answer: {decision: conclude, verdict: "all was read", next: null, cancel: []}
+  answer:
+    - answer: {answer: "there is one note", citations: [read]}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_step_gets_a_patch_of_the_micro_planner_even_if_the_process_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("notes")).unwrap();
+    std::fs::write(folder.path().join("notes/a.md"), "text").unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let first = common::system(journal.clone(), model(folder.path(), PATCHED)).await;
+    let run = ask(&first, folder.path(), terms(Mode::Reflect, &["fs.read"])).await;
+    let whole = decided(&first, run).await;
+    let expected = "v4 answer(read) executed, plan.1() executed, read() executed, reflect.1(read) executed\nthere is one note [\"grounded\"]";
+    assert_eq!(whole, (RunOutcome::Succeeded, expected.to_owned()));
+    first.shutdown().await;
+    let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
+    for records in 2..records.len() {
+        let left = cut(&journal, run, records);
+        let second = common::system(left, model(folder.path(), PATCHED)).await;
+        second.resume_all().await.unwrap();
+        assert_eq!(decided(&second, run).await, whole, "cut after record {records}");
+        second.shutdown().await;
+    }
+}
+
 #[tokio::test]
 async fn a_faulty_answer_is_shown_again_with_its_faults_and_counts_as_a_try() {
     let folder = tempfile::tempdir().unwrap();

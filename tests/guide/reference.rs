@@ -227,7 +227,7 @@ fn tools_and_limits_are_those_of_the_code() {
 
 fn tools() -> String {
     let mut text = String::new();
-    for tool in builtin(&ToolConfig::default(), None) {
+    for tool in builtin(&ToolConfig::complete(), None) {
         let spec = tool.spec();
         let description = spec.description.replace('|', "\\|");
         let _ = write!(text, "\n### {}\n\n{description}\n\n", spec.name);
@@ -314,7 +314,7 @@ fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
 }
 
 fn limits() -> String {
-    let rows: [(&str, u64, &str); 22] = [
+    let rows: [(&str, u64, &str); 28] = [
         ("a plan file", plan_file::PLAN_FILE_BYTES_MAX as u64, "bytes"),
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
         ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
@@ -336,6 +336,12 @@ fn limits() -> String {
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),
         ("a file of text that a tool reads", tool::TEXT_FILE_BYTES_MAX, "bytes"),
         ("an answer that http.request takes", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),
+        ("a page that http.fetch reads", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),
+        ("the text of a page", tool::FETCH_BYTES_MAX as u64, "bytes"),
+        ("the links that http.fetch lists", tool::PAGE_LINKS_MAX as u64, ""),
+        ("a file that fs.edit changes", tool::EDIT_BYTES_MAX as u64, "bytes"),
+        ("the entries of a list of host.facts", tool::FACTS_ITEMS_MAX as u64, ""),
+        ("the processes that host.facts reads", tool::FACTS_PROCESSES_MAX as u64, ""),
         ("output of a program that is kept: the begin and the end", KEPT, "bytes"),
     ];
     let row = |mut text: String, (what, most, unit): (&str, u64, &str)| {

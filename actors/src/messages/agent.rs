@@ -3,7 +3,7 @@
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
-use ostler_kernel::port::RunRow;
+use ostler_kernel::port::{ModelCall, RunRow, ToolResult};
 use ostler_kernel::run::{Operation, Patch};
 use ractor::RpcReplyPort;
 use tokio::time::Instant;
@@ -35,8 +35,19 @@ pub(crate) enum AgentMessage {
     ContractJudged { version: u32, broken: Option<String> },
     /// The judge has given an opinion, or failed.
     Judged { run: RunId, judgement: Judgement, adherence: Option<u16> },
+    /// A call of the micro-planner ended.
+    Advised(Box<Advice>),
     /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
     Ask { request: Box<Request>, reply: AskReply },
+}
+
+/// The answer of the micro-planner, with the models that were called for it.
+pub(crate) struct Advice {
+    pub(crate) run: RunId,
+    /// Place of the call among the calls of the run.
+    pub(crate) call: usize,
+    pub(crate) answer: ToolResult,
+    pub(crate) calls: Vec<ModelCall>,
 }
 
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;

@@ -1,5 +1,6 @@
 //! The state of a driven run, and how events take effect on it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ostler_kernel::agent::Telemetry;
@@ -84,6 +85,8 @@ pub(super) struct InFlight {
     /// Lost attempts that run again once no interjection holds them.
     pub(super) paused_reruns: Vec<NodeId>,
     pub(super) inline: InlineBudget,
+    /// Calls of the micro-planner that are under way, by their place among the calls of the run.
+    pub(super) advice: BTreeSet<usize>,
     pub(super) recovery: Recovery,
 }
 

@@ -22,9 +22,9 @@ use crate::storage::results::Unreadable;
 const ANSWER_TOKENS_RESERVED: u64 = 2_048;
 
 /// Results of executed work, as prompts and templates show them.
-type Evidence = BTreeMap<NodeId, Json>;
+pub(super) type Evidence = BTreeMap<NodeId, Json>;
 
-fn read(evidence: &Evidence) -> impl Fn(&NodeId) -> Json {
+pub(super) fn read(evidence: &Evidence) -> impl Fn(&NodeId) -> Json {
     |node| evidence.get(node).cloned().unwrap_or_else(Json::null)
 }
 
@@ -68,7 +68,7 @@ impl RunDriver {
     }
 
     /// Reads the results of all executed work.
-    async fn evidence(&mut self) -> Result<Evidence, Unreadable> {
+    pub(super) async fn evidence(&mut self) -> Result<Evidence, Unreadable> {
         let mut evidence = Evidence::new();
         let shown = self.run.instances().filter(|(node, instance)| {
             instance.status == NodeStatus::Executed && self.control_role(&node.id).is_none()

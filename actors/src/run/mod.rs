@@ -2,6 +2,7 @@
 //! decisions, asks the run queue for slots, and starts attempts. Its state is a cache of the journal.
 
 mod advance;
+mod advice;
 pub(crate) mod arguments;
 mod arrivals;
 mod ask;
@@ -143,6 +144,7 @@ impl AgentState {
             AgentMessage::Due => drive.fire_due_timers(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
             AgentMessage::Judged { run, judgement, adherence } => drive.judged(run, judgement, adherence),
+            AgentMessage::Advised(advice) => drive.advised(*advice),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
         self.advance().await
@@ -263,6 +265,7 @@ impl AgentState {
             | AgentMessage::OutOfCredit { .. }
             | AgentMessage::Due
             | AgentMessage::Judged { .. }
+            | AgentMessage::Advised(_)
             | AgentMessage::ContractJudged { .. } => {}
         }
     }

@@ -14,6 +14,9 @@ use crate::state::toolbox::Toolbox;
 /// Most tools in a prompt. Of more, those are offered whose names and descriptions share most words with the goal.
 pub(crate) const OFFERED_TOOLS_MAX: usize = 50;
 
+/// Patches of a step that the micro-planner may write.
+const STEP_PATCHES: i64 = 1;
+
 /// Formats of texts that say where data go.
 const PLACES: [&str; 2] = ["path", "uri"];
 
@@ -120,6 +123,7 @@ fn terms(tool: &dyn Tool) -> ToolTerms {
         trusted: !tool.reads_strangers(),
         sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
         params,
+        patches: STEP_PATCHES,
         step: None,
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use ostler_kernel::gate::{ArgvPattern, ArgvTable, Destination, Egress, EgressEntryError};
+use reqwest::Url;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
@@ -15,6 +16,7 @@ use serde::de::{Deserializer, Error};
 ///     shell.allow = [{argv = ["make", "check"], impact = 1, effect = "write"}]
 ///     http.egress_allow = ["api.example.com:443"]
 ///     http.hosts."api.example.com:443".idempotency = true
+///     search.url = "https://search.example.com/search"
 /// "#;
 /// let config: ostler_drivers::tool::ToolConfig = toml::from_str(text).unwrap();
 /// assert!(config.shell.enabled);
@@ -26,6 +28,16 @@ pub struct ToolConfig {
     pub shell: ShellConfig,
     /// `[tools.http]`.
     pub http: HttpConfig,
+    /// `[tools.search]`.
+    pub search: SearchConfig,
+}
+
+impl ToolConfig {
+    /// A configuration with every built-in tool, for lists of tools. Its server of searches does not exist.
+    pub fn complete() -> ToolConfig {
+        let url = "https://search.invalid/search".parse().expect("it is a URL");
+        ToolConfig { search: SearchConfig { url: Some(url) }, ..ToolConfig::default() }
+    }
 }
 
 /// `[tools.shell]`.
@@ -68,6 +80,51 @@ pub struct HttpConfig {
 pub struct HostConfig {
     /// The host deduplicates POST and PATCH by `Idempotency-Key`.
     pub idempotency: bool,
+}
+
+/// `[tools.search]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SearchConfig {
+    /// The server that `web.search` asks; without one there is no such tool.
+    pub url: Option<SearchUrl>,
+}
+
+/// Address of a search server, and the egress list of its one destination.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct SearchUrl {
+    pub(super) url: Url,
+    pub(super) egress: Egress,
+}
+
+/// A text that is not a [`SearchUrl`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{found:?} is no address of a search server, such as https://search.example.com/search")]
+pub struct SearchUrlError {
+    found: String,
+}
+
+impl FromStr for SearchUrl {
+    type Err = SearchUrlError;
+
+    fn from_str(text: &str) -> Result<SearchUrl, SearchUrlError> {
+        let refused = || SearchUrlError { found: text.chars().take(100).collect() };
+        let url = Url::parse(text).map_err(|_| refused())?;
+        let (host, port) = url.host_str().zip(url.port_or_known_default()).ok_or_else(refused)?;
+        let egress = Egress::new([format!("{host}:{port}")]).map_err(|_| refused())?;
+        // The text, because the parsed URL hides what makes a text ambiguous.
+        egress.judge(text).map_err(|_| refused())?;
+        Ok(SearchUrl { url, egress })
+    }
+}
+
+impl TryFrom<String> for SearchUrl {
+    type Error = SearchUrlError;
+
+    fn try_from(text: String) -> Result<SearchUrl, SearchUrlError> {
+        text.parse()
+    }
 }
 
 /// Host and port in the form of `egress_allow`, without wildcards: `api.example.com:443`, `[::1]:8080`.
@@ -199,6 +256,30 @@ mod tests {
         );
         check("[shell]\nwrite = [\"cache\"]", expect![[r#""cache" is not an absolute path"#]]);
         check("[shell]\nsandbox = false\nwrite = [\"/var/cache\"]", expect!["enabled true, {}"]);
-        check("[fs]\nroots = []", expect!["unknown field `fs`, expected `shell` or `http`"]);
+        check("[fs]\nroots = []", expect!["unknown field `fs`, expected one of `shell`, `http`, `search`"]);
+    }
+
+    #[test]
+    fn a_search_server_is_an_unambiguous_address() {
+        for url in
+            ["https://search.example.com", "http://127.0.0.1:8888/search?language=en", "http://[::1]:8888/"]
+        {
+            let config: ToolConfig = toml::from_str(&format!("search.url = {url:?}")).unwrap();
+            assert!(config.search.url.unwrap().egress.judge(url).is_ok(), "{url}");
+        }
+        for url in [
+            "",
+            "search.example.com",
+            "ftp://a.example/",
+            "http://u@a.example/",
+            "http://0x7f.1/",
+            "https://a.example:80",
+        ] {
+            let fault = toml::from_str::<ToolConfig>(&format!("search.url = {url:?}")).unwrap_err();
+            assert!(
+                fault.message().starts_with(&format!("{url:?} is no address of a search server")),
+                "{fault}"
+            );
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
@@ -113,13 +113,14 @@ fn write(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolRes
 }
 
 /// A name in an open folder. Concurrent changes of the path do not affect the folder.
-struct Target {
+pub(super) struct Target {
     folder: Dir,
     name: PathBuf,
 }
 
 impl Target {
-    fn of(workspace: &Workspace, path: &Path) -> Result<Target, Failure> {
+    /// Opens the folder of `path`, and makes what is missing of the folder. The file itself may be missing.
+    pub(super) fn of(workspace: &Workspace, path: &Path) -> Result<Target, Failure> {
         let refused = |error| workspace.refused(path, error);
         // In any mode: no mode can write to another kind of file.
         if let Ok(found) = workspace.dir().metadata(path) {
@@ -169,7 +170,24 @@ impl Target {
         Ok(self.sync_folder()?)
     }
 
-    fn replace(&self, text: &[u8], cancel: &CancelFlag) -> Result<(), WriteError> {
+    /// The file under the name, opened for reading. Follows no link and does not block on a pipe.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let file = self.folder.open_with(&self.name, &options)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "no regular file"));
+        }
+        Ok(file)
+    }
+
+    /// What stands under the name, without following a link.
+    pub(super) fn metadata(&self) -> io::Result<Metadata> {
+        self.folder.symlink_metadata(&self.name)
+    }
+
+    pub(super) fn replace(&self, text: &[u8], cancel: &CancelFlag) -> Result<(), WriteError> {
         let before = match self.folder.symlink_metadata(&self.name) {
             Ok(found) if found.is_file() => Some(found.permissions()),
             Ok(found) if found.is_symlink() => None, // dangling

@@ -1,34 +1,25 @@
 //! `http.request`: sends one request and returns the response.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::sync::OnceLock;
-use std::time::Duration;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{CallClass, Destination, Egress, Permit};
+use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::FailureCategory;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url};
+use reqwest::{Method, Response, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking_tool::off_runtime;
 use super::config::{HostPort, HttpConfig};
-use super::tls;
-use super::tool_spec::{READ, WORST, crash, exhausted, failure, object, parse, spec, structural, transient};
+use super::http_client::{HTTP_BODY_BYTES_MAX, HttpClient, body, not_answered, place, refuse_busy};
+use super::tool_spec::{READ, WORST, exhausted, object, parse, spec, structural};
 
-/// Maximum bytes of a response body.
-pub const HTTP_BODY_BYTES_MAX: usize = 5 << 20;
 /// Maximum bytes of a request body.
 pub const HTTP_REQUEST_BYTES_MAX: usize = 5 << 20;
 /// Maximum request headers.
 pub const HTTP_HEADERS_MAX: usize = 64;
-/// Connection timeout in milliseconds.
-pub const HTTP_CONNECT_MS: u64 = 10_000;
 
 /// Headers that the caller must not set: they control routing, framing and deduplication.
 const RESERVED_HEADERS: [&str; 12] = [
@@ -55,9 +46,8 @@ const RESERVED_HEADERS: [&str; 12] = [
 #[derive(Debug)]
 pub(super) struct HttpRequest {
     spec: ToolSpec,
-    egress: Egress,
+    client: HttpClient,
     keyed: BTreeSet<HostPort>,
-    tls: OnceLock<rustls::ClientConfig>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,23 +123,12 @@ impl HttpRequest {
             ),
         );
         let keyed = config.hosts.iter().filter(|(_, host)| host.idempotency).map(|(place, _)| place.clone());
-        HttpRequest {
-            spec,
-            egress: config.egress_allow.clone(),
-            keyed: keyed.collect(),
-            tls: OnceLock::new(),
-        }
+        HttpRequest { spec, client: HttpClient::new(config.egress_allow.clone()), keyed: keyed.collect() }
     }
 
     async fn send(&self, params: Params, key: Digest) -> ToolResult {
         let verb = params.method;
-        let destination = self.egress.judge(&params.url).map_err(|fault| structural(fault.to_string()))?;
-        let url = Url::parse(&params.url).map_err(|error| structural(format!("the URL: {error}")))?;
-        if url.host_str() != Some(&destination.host) || url.port_or_known_default() != Some(destination.port)
-        {
-            return Err(structural("the URL can be read in two ways"));
-        }
-        let client = self.client(&url, &destination).await?;
+        let (client, url) = self.client.open(&params.url).await?;
         let mut request = client.request(verb.method(), url.clone()).headers(headers(params.headers)?);
         if !verb.is_safe() {
             request = request.header("idempotency-key", key.to_string());
@@ -169,44 +148,8 @@ impl HttpRequest {
             request = request.body(bytes);
         }
         let response = request.send().await.map_err(|error| not_answered(&url, &error))?;
-        judge(verb, &url, response.status())?;
+        refuse_busy(&url, response.status(), verb.is_repeatable())?;
         answer(&url, response).await
-    }
-
-    /// A client restricted to the permitted addresses of `destination`.
-    async fn client(&self, url: &Url, destination: &Destination) -> Result<Client, Failure> {
-        let mut builder = ClientBuilder::new()
-            .tls_backend_preconfigured(self.tls(url.scheme()).await?)
-            .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .no_proxy()
-            .pool_max_idle_per_host(0)
-            .connect_timeout(Duration::from_millis(HTTP_CONNECT_MS));
-        // The gate has checked an address in the URL itself.
-        if let Some(name) = url.domain() {
-            let found = tokio::net::lookup_host((name, destination.port)).await;
-            let found = found.map_err(|error| transient(format!("cannot look {name} up: {error}")))?;
-            let addresses: Vec<SocketAddr> = found.collect();
-            if let Some(refused) = addresses.iter().find(|address| !destination.may_connect(address.ip())) {
-                return Err(structural(format!("{name} stands for {}, which is not public", refused.ip())));
-            }
-            builder = builder.resolve_to_addrs(name, &addresses);
-        }
-        builder.build().map_err(|error| structural(format!("cannot set a client up: {error}")))
-    }
-
-    /// TLS configuration. Reads the platform's certificates once; plain connections get an empty set.
-    async fn tls(&self, scheme: &str) -> Result<rustls::ClientConfig, Failure> {
-        if scheme != "https" {
-            return tls::without_roots().map_err(structural);
-        }
-        if let Some(config) = self.tls.get() {
-            return Ok(config.clone());
-        }
-        let config = off_runtime(|_| tls::with_platform_roots().map_err(structural)).await?;
-        Ok(self.tls.get_or_init(|| config).clone())
     }
 }
 
@@ -225,7 +168,7 @@ impl Tool for HttpRequest {
         };
         let keyed = || {
             let url = params.get("url").and_then(Value::as_str)?;
-            Some(self.keyed.contains(&HostPort::from(self.egress.judge(url).ok()?)))
+            Some(self.keyed.contains(&HostPort::from(self.client.judge(url).ok()?)))
         };
         match verb {
             Verb::Get | Verb::Head => READ,
@@ -264,41 +207,11 @@ fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
-fn not_answered(url: &Url, error: &reqwest::Error) -> Failure {
-    let place = place(url);
-    let why = innermost(error);
-    if error.is_connect() {
-        transient(format!("cannot connect to {place}: {why}"))
-    } else if error.is_builder() {
-        structural(format!("cannot ask {place}: {why}"))
-    } else {
-        crash(format!("lost the answer of {place}: {why}"))
-    }
-}
-
-fn judge(verb: Verb, url: &Url, status: StatusCode) -> Result<(), Failure> {
-    let said = format!("{} answers {status}", place(url));
-    match status {
-        StatusCode::TOO_MANY_REQUESTS => Err(failure(FailureCategory::RateLimit, said)),
-        StatusCode::SERVICE_UNAVAILABLE => Err(transient(said)),
-        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT if verb.is_repeatable() => Err(transient(said)),
-        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Err(crash(said)),
-        _ => Ok(()),
-    }
-}
-
 async fn answer(url: &Url, mut response: Response) -> ToolResult {
-    let mut bytes = Vec::new();
-    let lost =
-        |error: reqwest::Error| crash(format!("lost the answer of {}: {}", place(url), innermost(&error)));
-    while let Some(piece) = response.chunk().await.map_err(lost)? {
-        if bytes.len() + piece.len() > HTTP_BODY_BYTES_MAX {
-            let place = place(url);
-            return Err(exhausted(format!(
-                "the answer of {place} has more than {HTTP_BODY_BYTES_MAX} bytes"
-            )));
-        }
-        bytes.extend_from_slice(&piece);
+    let (bytes, is_longer) = body(url, &mut response).await?;
+    if is_longer {
+        let place = place(url);
+        return Err(exhausted(format!("the answer of {place} has more than {HTTP_BODY_BYTES_MAX} bytes")));
     }
     let mut headers: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in response.headers() {
@@ -317,17 +230,4 @@ async fn answer(url: &Url, mut response: Response) -> ToolResult {
     let parsed = if is_json { serde_json::from_slice(&bytes).ok() } else { None };
     let body: Value = parsed.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into());
     Ok(json!({"status": response.status().as_u16(), "headers": headers, "body": body}))
-}
-
-/// Scheme, host and port. Paths and queries may hold secrets and are not shown.
-fn place(url: &Url) -> String {
-    url.origin().ascii_serialization()
-}
-
-fn innermost(error: &reqwest::Error) -> String {
-    let mut inner: &dyn std::error::Error = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
 }

@@ -4,10 +4,15 @@ mod atomic_file;
 mod blocking_tool;
 mod config;
 mod data_folder;
+mod fs_edit;
 mod fs_list;
 mod fs_read;
 mod fs_write;
 mod git;
+mod host_facts;
+mod html;
+mod http_client;
+mod http_fetch;
 mod http_request;
 mod json_query;
 mod pid_files;
@@ -24,6 +29,7 @@ mod time_sleep;
 pub(crate) mod tls;
 pub(crate) mod tool_spec;
 mod walk;
+mod web_search;
 mod workspace;
 
 use std::sync::Arc;
@@ -31,12 +37,20 @@ use std::sync::Arc;
 use ostler_kernel::port::Tool;
 
 pub use atomic_file::ATOMIC_FILES_MAX;
-pub use config::{HostConfig, HostPort, HostPortError, HttpConfig, ShellConfig, ToolConfig};
+pub use config::{
+    HostConfig, HostPort, HostPortError, HttpConfig, SearchConfig, SearchUrl, SearchUrlError, ShellConfig,
+    ToolConfig,
+};
 pub use data_folder::{DataFolder, TerminateError};
+pub use fs_edit::{EDIT_BYTES_MAX, EDIT_COUNT_MAX, EDIT_LINES_MAX};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
 pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 pub use fs_write::WRITE_BYTES_MAX;
-pub use http_request::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS, HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
+pub use host_facts::{FACTS_FILE_BYTES_MAX, FACTS_ITEMS_MAX, FACTS_PROCESSES_MAX};
+pub use html::{PAGE_LINKS_MAX, PAGE_TITLE_BYTES_MAX};
+pub use http_client::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS};
+pub use http_fetch::{FETCH_BYTES_DEFAULT, FETCH_BYTES_MAX, FETCH_REDIRECTS_MAX};
+pub use http_request::{HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
 pub use json_query::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_RESULT_BYTES_MAX, QUERY_STEPS_MAX};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
 pub use progress::{PROGRESS, RESUME_TOKEN};
@@ -49,14 +63,19 @@ pub use text_search::{
 };
 pub use time_sleep::SLEEP_MS_MAX;
 pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
+pub use web_search::{WEB_SEARCH_DEFAULT, WEB_SEARCH_MAX, WEB_SEARCH_QUERY_CHARS_MAX};
 
-/// The built-in tools for `config`, sorted by name. Contains `shell.run` only if enabled. Programs are marked with the data
+/// The built-in tools for `config`, sorted by name. Contains `shell.run` only if enabled, and `web.search` only with
+/// a server. Programs are marked with the data
 /// folder, so that the next process to open the folder finds and kills orphans ([`DataFolder::terminate_orphans`]).
 pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
+        fs_edit::tool(),
         fs_list::tool(),
         fs_read::tool(),
         fs_write::tool(),
+        host_facts::tool(),
+        Arc::new(http_fetch::HttpFetch::new(&config.http)),
         Arc::new(http_request::HttpRequest::new(&config.http)),
         json_query::tool(),
     ];
@@ -67,5 +86,8 @@ pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn To
     tools.push(text_search::tool());
     tools.push(text_stats::tool());
     tools.push(Arc::new(time_sleep::TimeSleep::new()));
+    if let Some(server) = &config.search.url {
+        tools.push(Arc::new(web_search::WebSearch::new(server)));
+    }
     tools
 }

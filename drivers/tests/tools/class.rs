@@ -13,6 +13,8 @@ const CONFIG: &str = r#"
     egress_allow = ["api.example.com:443", "other.example.com:443"]
     [http.hosts."api.example.com:443"]
     idempotency = true
+    [search]
+    url = "https://search.example.com/search"
 "#;
 
 fn check(tool: &str, params: Value, expected: Expect) {
@@ -21,19 +23,23 @@ fn check(tool: &str, params: Value, expected: Expect) {
 }
 
 #[test]
-fn there_are_ten_tools_and_no_shell_where_it_is_not_enabled() {
+fn shell_run_is_absent_where_it_is_not_enabled_and_web_search_without_a_server() {
     let names = |config: &str| {
         let config: ToolConfig = toml::from_str(config).unwrap();
         builtin(&config, None).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>().join(" ")
     };
-    expect!["fs.list fs.read fs.write http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
+    expect!["fs.edit fs.list fs.read fs.write host.facts http.fetch http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
     assert!(!names("[shell]\nenabled = false").contains("shell.run"));
+    assert!(!names("").contains("web.search") && names(CONFIG).ends_with(" web.search"));
 }
 
 #[test]
 fn looking_is_impact_0() {
     check("fs.list", json!({}), expect!["0, Read, Natural"]);
     check("fs.read", json!({}), expect!["0, Read, Natural"]);
+    check("http.fetch", json!({}), expect!["0, Read, Natural"]);
+    check("host.facts", json!({}), expect!["0, Read, Natural"]);
+    check("web.search", json!({}), expect!["0, Read, Natural"]);
     check("text.search", json!({}), expect!["0, Read, Natural"]);
     check("text.stats", json!({}), expect!["0, Read, Natural"]);
     check("text.render", json!({}), expect!["0, None, Natural"]);
@@ -47,6 +53,7 @@ fn writing_is_repeatable_unless_it_appends() {
     check("fs.write", json!({"mode": "replace"}), expect!["1, Write, Natural"]);
     check("fs.write", json!({"mode": "append"}), expect!["1, Write, None"]);
     check("fs.write", json!({}), expect!["1, Write, None"]);
+    check("fs.edit", json!({}), expect!["1, Write, None"]);
 }
 
 #[test]
@@ -76,11 +83,21 @@ fn a_program_is_what_the_table_says_and_the_worst_if_it_says_nothing() {
     check("shell.run", json!({}), expect!["2, External, None"]);
 }
 
+#[test]
+fn what_comes_from_the_web_comes_from_strangers() {
+    let world = World::with(CONFIG);
+    for (tool, expected) in
+        [("http.fetch", true), ("http.request", true), ("web.search", true), ("fs.read", false)]
+    {
+        assert_eq!(world.tool(tool).reads_strangers(), expected, "{tool}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_a_parameter_is_refused_by_the_schema() {
-    for tool in builtin(&ToolConfig::default(), None) {
+    for tool in builtin(&ToolConfig::complete(), None) {
         let name = tool.spec().name.clone();
-        let shown = World::new().shown(&name, json!({"surprise": 1})).await;
+        let shown = World::with(CONFIG).shown(&name, json!({"surprise": 1})).await;
         assert!(shown.starts_with("gate_denied: PARAM_SCHEMA"), "{name}: {shown}");
     }
 }

@@ -9,13 +9,13 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 
 /// Answers every connection with the same response and records the requests.
-struct Server {
-    port: u16,
-    asked: mpsc::UnboundedReceiver<String>,
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    pub(crate) asked: mpsc::UnboundedReceiver<String>,
 }
 
 impl Server {
-    async fn answering(answer: impl Into<Vec<u8>>) -> Server {
+    pub(crate) async fn answering(answer: impl Into<Vec<u8>>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tell, asked) = mpsc::unbounded_channel();
@@ -32,12 +32,12 @@ impl Server {
         Server { port, asked }
     }
 
-    async fn ok(body: &str) -> Server {
+    pub(crate) async fn ok(body: &str) -> Server {
         Server::answering(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await
     }
 
     /// A world that may reach the server by address and as `localhost`.
-    fn world(&self) -> World {
+    pub(crate) fn world(&self) -> World {
         let port = self.port;
         World::with(&format!(
             "[http]\negress_allow = [\"127.0.0.1:{port}\", \"localhost:{port}\"]\n\
@@ -45,7 +45,7 @@ impl Server {
         ))
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 

@@ -54,7 +54,7 @@ fn node(view: View<'_>, author: &NodeId, step: &Step, own: &BTreeSet<&NodeId>) -
         idem: given.map(|given| given.idem),
         timeout: given.map(|given| given.timeout),
         retries: given.map(|given| given.retries),
-        patches: given.map(|given| given.patches),
+        patches: terms.map(|terms| terms.patches),
         approval: asks.then_some(Approval::Before),
         human_timeout: asks.then_some(view.goal.terms.human_timeout),
         ..NodeDraft::named(step.id.clone())

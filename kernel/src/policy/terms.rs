@@ -233,6 +233,8 @@ pub struct ToolTerms {
     pub sensitive: Vec<String>,
     /// Names of the parameters, and whether each is required; `None`: any parameter.
     pub params: Option<BTreeMap<String, bool>>,
+    /// Patches of a step.
+    pub patches: i64,
     /// Fields of its steps; `None`: normalisation completes a step from the tool, as in a plan file.
     pub step: Option<StepFields>,
 }
@@ -244,8 +246,6 @@ pub struct StepFields {
     pub idem: Idempotency,
     /// Retries of a step.
     pub retries: i64,
-    /// Patches of a step.
-    pub patches: i64,
     /// Timeout of an attempt of a step.
     pub timeout: HumanDuration,
     /// JSON Schema of the result.

@@ -42,10 +42,10 @@ fn terms(script: &ToolScript) -> ToolTerms {
         trusted: script.trusted,
         sensitive: script.sensitive.clone(),
         params,
+        patches: script.patches,
         step: Some(StepFields {
             idem: script.idem,
             retries: script.retries,
-            patches: script.patches,
             timeout: HumanDuration::Whole(script.timeout),
             result_schema: None,
         }),

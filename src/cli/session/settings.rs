@@ -53,9 +53,9 @@ fn contradiction(data: &Path, config: &Path) -> Failure {
     ))
 }
 
-/// Names of all built-in tools, including those that a configuration can disable.
+/// Names of all built-in tools, including those that a configuration can disable or has to enable.
 fn tools() -> BTreeSet<String> {
-    let tools = builtin(&ToolConfig::default(), None);
+    let tools = builtin(&ToolConfig::complete(), None);
     tools.iter().map(|tool| tool.spec().name.clone()).collect()
 }
 

@@ -40,9 +40,12 @@ pub(crate) fn check_configuration(
         }
     }
     if config.tools.http.egress_allow == Default::default() {
-        report.warn("network", "http.request may reach no host", OPEN_NETWORK);
+        report.warn("network", "http.fetch and http.request may reach no host", OPEN_NETWORK);
     } else {
-        report.pass("network", "http.request may reach the hosts in egress_allow of [tools.http]");
+        report.pass(
+            "network",
+            "http.fetch and http.request may reach the hosts in egress_allow of [tools.http]",
+        );
     }
     if data.is_some() {
         report.pass("retention", retention_text(config));

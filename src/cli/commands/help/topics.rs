@@ -88,7 +88,7 @@ fn states() -> String {
 
 fn tools() -> String {
     let mut text = "The built-in tools with their parameters; [those in brackets] are optional.\n".to_owned();
-    for tool in builtin(&ToolConfig::default(), None) {
+    for tool in builtin(&ToolConfig::complete(), None) {
         let spec = tool.spec();
         let _ = writeln!(text, "\n  {} {}", spec.name, parameters(spec));
         let room = COLUMNS - INDENT;
@@ -161,7 +161,7 @@ mod tests {
         let known: Vec<&str> = statuses.chain(DisplayState::ALL.iter().map(|state| state.as_str())).collect();
         assert_eq!(names(states()), known);
         let known: Vec<String> =
-            builtin(&ToolConfig::default(), None).iter().map(|tool| tool.spec().name.clone()).collect();
+            builtin(&ToolConfig::complete(), None).iter().map(|tool| tool.spec().name.clone()).collect();
         assert_eq!(names(tools()), known);
         assert_eq!(names(oversight()), Oversight::ALL.map(Oversight::as_str));
     }
