@@ -215,3 +215,32 @@ fn a_release_waits_for_two_people_and_writes_what_was_shown() {
     step(&["approve", "@last", "sign_off", "--note", "all good", "--digest", &digest()], 0);
     assert!(step(&["artifact", "@last/report", "--path", "text"], 0).contains("Signed off: executed"));
 }
+
+#[test]
+fn a_model_chooses_the_best_of_three_drafts_and_another_call_judges_it() {
+    let (data, examples) =
+        (TempDir::new().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans"));
+    let (plan, config) = (examples.join("best_of.yaml"), examples.join("best_of.toml"));
+    let step = |arguments: &[&str]| {
+        let ended = ostler(data.path()).arg("--config").arg(&config).args(arguments).output().unwrap();
+        assert!(ended.status.success(), "{arguments:?}: {}", text(&ended));
+        text(&ended)
+    };
+    let checked = step(&["check", plan.to_str().unwrap()]);
+    assert!(!checked.contains("W0"), "{checked}");
+    step(&["run", plan.to_str().unwrap()]);
+    let winner = step(&["artifact", "@last/winner", "--path", "text"]);
+    assert!(winner.contains("Plans can now ask language models, with results"), "{winner}");
+    assert_eq!(step(&["artifact", "@last/choice", "--path", "best"]), "usual");
+    let events = step(&["events", "@last", "--json"]);
+    let called = |node: &str| {
+        let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events
+            .filter(|event| event.to_string().contains("model_called") && event.to_string().contains(node))
+            .count()
+    };
+    assert_eq!(["bold", "usual", "careful", "choice", "winner"].map(called), [1; 5], "{events}");
+    let evaluated = step(&["evaluate", "@last"]);
+    assert!(evaluated.contains("0.900") && evaluated.contains("model.default"), "{evaluated}");
+    assert!(evaluated.contains("The winner says what is new."), "{evaluated}");
+}

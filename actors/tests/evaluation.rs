@@ -37,11 +37,19 @@ impl Judge for Words {
                 return Err("there is nothing to read".to_owned());
             }
             if text.contains("zealous") {
-                return Ok(Opinion { quality_pm: 1_001, note: "more than good".to_owned() });
+                return Ok(Opinion {
+                    quality_pm: 1_001,
+                    note: "more than good".to_owned(),
+                    ..Opinion::default()
+                });
             }
             let found = self.0.iter().filter(|word| text.contains(**word)).count();
             let quality_pm = (1_000 * found / self.0.len()) as u16;
-            Ok(Opinion { quality_pm, note: format!("{found} of {} words", self.0.len()) })
+            Ok(Opinion {
+                quality_pm,
+                note: format!("{found} of {} words", self.0.len()),
+                ..Opinion::default()
+            })
         })
     }
 }
@@ -321,7 +329,7 @@ impl Judge for Nameless {
     }
 
     fn judge(&self, _: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
-        Box::pin(async { Ok(Opinion { quality_pm: 500, note: String::new() }) })
+        Box::pin(async { Ok(Opinion { quality_pm: 500, ..Opinion::default() }) })
     }
 }
 
@@ -333,4 +341,31 @@ async fn a_run_ends_though_its_judge_panics_when_it_is_asked_for_its_name() {
     tokio::time::timeout(within, done(&system, run)).await.unwrap();
     let Judgement { by, quality, .. } = judgement(&system, run).await;
     assert_eq!((by.as_str(), quality), ("a judge that panics when it is asked for its name", Some(500)));
+}
+
+/// Rates quality and adherence with the same score.
+struct Both(u16);
+
+impl Judge for Both {
+    fn name(&self) -> &str {
+        "both"
+    }
+
+    fn judge(&self, _: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
+        Box::pin(async {
+            Ok(Opinion { quality_pm: self.0, adherence_pm: Some(self.0), note: "alike".to_owned() })
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_judge_lowers_the_adherence_of_the_contracts() {
+    for (score, expected) in [(300, Some(300)), (1_000, Some(1_000)), (1_001, None)] {
+        let system = judged_by(Both(score)).await;
+        let run = submit(&system, says("x")).await;
+        done(&system, run).await;
+        let scores = system.evaluation(run).await.unwrap().row.evaluated.unwrap().scores;
+        let adherence = expected.or(Some(1_000));
+        assert_eq!((scores.quality, scores.adherence), (expected, adherence), "{score}");
+    }
 }

@@ -71,7 +71,7 @@ impl MemoJudge {
         let quality_pm = u16::try_from(marks.iter().sum::<usize>() / 3)?;
         let note =
             format!("accuracy {accurate}, completeness {complete}, actionability {actionable} of 1000");
-        Ok(Opinion { quality_pm, note })
+        Ok(Opinion { quality_pm, note, ..Opinion::default() })
     }
 }
 

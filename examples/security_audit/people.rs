@@ -47,7 +47,7 @@ impl EvidenceJudge {
         let note = format!("{shown} of {} findings have their evidence", findings.len());
         let quality_pm =
             if findings.is_empty() { 1_000 } else { u16::try_from(shown * 1_000 / findings.len())? };
-        Ok(Opinion { quality_pm, note })
+        Ok(Opinion { quality_pm, note, ..Opinion::default() })
     }
 }
 

@@ -25,7 +25,7 @@ impl RevisitJudge {
         }
         let note = format!("{shown} of {} anomalies are there still", anomalies.len());
         let quality_pm = (shown * 1_000).checked_div(anomalies.len()).unwrap_or(1_000);
-        Ok(Opinion { quality_pm: u16::try_from(quality_pm)?, note })
+        Ok(Opinion { quality_pm: u16::try_from(quality_pm)?, note, ..Opinion::default() })
     }
 }
 

@@ -326,7 +326,7 @@ fn a_real_node_stays_as_dangerous_as_its_tool_and_a_journal_needs_no_tools() {
     let plan = serde_json::from_value::<PlanDraft>(draft).unwrap().validate(&settings).unwrap();
     assert_eq!(node(&plan, "c").impact, 0);
     let change = delta(json!({"set": {"c": {"params": {"mode": "act"}, "impact": 0}},
-        "add": [{"id": "n", "tool": "t", "timeout": "2m", "contract": [{"method": "human"}]}]}));
+        "add": [{"id": "n", "tool": "t", "timeout": "2m", "contract": [{"method": "schema"}]}]}));
     let merged = merge(&plan, &change, &standing, false, &settings).unwrap();
     for id in ["c", "n"] {
         let node = node(&merged.plan, id);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{Event, HumanRequestKind};
+use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Outcome, Output};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::run::{
@@ -210,4 +210,38 @@ fn a_run_that_is_cancelled_takes_no_interjection() {
     let (_, late) = stage.run.interjection("go on?", 1_000);
     stage.within(|run, cx| run.decide(cx, RunInput::Operator(Operation::CancelPlan(Canceller::Operator))));
     assert_eq!(stage.check_operation(late), Err(OperationError::Over));
+}
+
+#[test]
+fn a_rule_for_a_person_asks_after_the_result_as_an_approval_does() {
+    let rule = json!([{"method": "human", "spec": {"ask": "Is it polite?"}}]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": [
+        {"id": "write", "human_timeout": 10, "contract": rule},
+        {"id": "both", "human_timeout": 10, "approval": "after", "contract": rule},
+        {"id": "unasked", "contract": rule},
+    ]}))
+    .unwrap();
+    let settings = Settings::simulation(PolicyDraft::default(), None);
+    let faults = draft.clone().validate(&settings).unwrap_err();
+    let told: Vec<String> =
+        faults.iter().map(|fault| format!("{} {} {}", fault.code, fault.node, fault.pointer)).collect();
+    assert_eq!(told, ["V14 unasked /nodes/2/contract"], "silence needs an end");
+    let nodes = draft.nodes.into_iter().filter(|node| node.id.as_str() != "unasked").collect();
+    let plan = PlanDraft { nodes, ..serde_json::from_value(json!({"id": "p", "nodes": []})).unwrap() };
+    let plan = plan.validate(&settings).unwrap();
+    let mut stage = Stage { run: Run::new(Arc::new(plan), 0, 0), now: 0 };
+    stage.within(|run, cx| run.decide(cx, RunInput::Propagate));
+    for (node, approve, end) in [("write", true, NodeState::Executed), ("both", false, NodeState::Failed)] {
+        stage.within(|run, cx| run.start(cx, &node.into(), None));
+        let result = AttemptResult::without_cost(node.into(), 1, Outcome::Ok(output()));
+        stage.within(|run, cx| run.decide(cx, RunInput::Result(Box::new(result))));
+        assert_eq!(stage.state(node), NodeState::WaitingHuman);
+        assert_eq!(stage.check(node, 1, SHOWN), Ok(()), "the digest is that of the result");
+        stage.answer(node, 1, approve);
+        assert_eq!(stage.state(node), end, "{node} is asked about once");
+    }
+}
+
+fn output() -> Output {
+    Output { artifact: SHOWN, bytes: 2, inline: None, directive: None }
 }

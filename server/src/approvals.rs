@@ -152,6 +152,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         params: Value::Object(shown.params),
         workspace,
         tests: tests.collect(),
+        questions: shown.questions,
         steps: value.as_ref().map(|value| steps(system, &shown.kind, value)).unwrap_or_default(),
         result: value,
         result_bytes,

@@ -313,6 +313,11 @@ impl Config {
         ModelsConfig { models: self.models.clone(), roles: self.roles.clone() }
     }
 
+    /// Name of the model that `[roles]` gives the role `judge`; `None`: none is named.
+    pub fn judge_model(&self) -> Option<String> {
+        self.roles.get("judge").cloned()
+    }
+
     /// Builds the configured models; keys come from the environment. Reads scripts and cassettes; blocks.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{Evaluating, Program, RunError, System, SystemConfig};
+use ostler_drivers::model::ModelJudge;
 use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, Journal, Judge, OutputStore, Tool};
@@ -126,7 +127,7 @@ impl OstlerBuilder {
     }
 
     /// Sets the judge that rates the quality of each closed run for its evaluation: code, a model or a
-    /// service.
+    /// service. Without one, the model that `[roles] judge` of the configuration names rates the runs.
     pub fn judge(self, judge: impl Judge) -> Self {
         OstlerBuilder { judge: Some(Arc::new(judge)), ..self }
     }
@@ -209,6 +210,14 @@ impl OstlerBuilder {
         }
         let mut tools = builtin(&self.config.tools, folder.as_ref());
         tools.extend(models.tools());
+        let judge_model = self.config.judge_model();
+        let model_judge =
+            || Some(Arc::new(ModelJudge::new(models.get(judge_model.as_deref()?)?)) as Arc<dyn Judge>);
+        let evaluation = Evaluating {
+            domains: self.config.domains(),
+            judge: self.judge.or_else(model_judge),
+            judge_model: judge_model.clone(),
+        };
         tools.extend(self.tools);
         let system = System::start(SystemConfig {
             journal,
@@ -221,7 +230,7 @@ impl OstlerBuilder {
             drain: self.config.shutdown.wait(),
             clients: self.config.clients(),
             measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
-            evaluation: Evaluating { domains: self.config.domains(), judge: self.judge },
+            evaluation,
             planner: self.planner.unwrap_or_else(|| Arc::new(StaticPlanner)),
         })
         .await?;

@@ -52,7 +52,7 @@ impl Parts {
         ledger: Ledger,
     ) -> RunServices {
         let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner } = self;
-        let Evaluating { domains, judge } = evaluation;
+        let Evaluating { domains, judge, .. } = evaluation;
         let (domains, ledger) = (Arc::new(domains), Arc::new(ledger));
         let mailboxes = Arc::new(Mailboxes::default());
         let journal = Arc::new(JournalClient::new(measures.count(journal)));

@@ -108,8 +108,9 @@ impl System {
             ..
         } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
+        let toolbox = Toolbox::new(tools)?.with_judge(evaluation.judge_model.clone());
         let parts = Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner };
-        let services = Arc::new(parts.assemble(journal, Arc::new(Toolbox::new(tools)?), ledger));
+        let services = Arc::new(parts.assemble(journal, Arc::new(toolbox), ledger));
         let pipelines = PipelineMap::new(Arc::clone(&services.journal), services.measures.clone(), limits);
         let pipelines = Arc::new(pipelines);
         let root = match tree::start(&services, &pipelines, config.slots).await {

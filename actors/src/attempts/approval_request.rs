@@ -86,6 +86,10 @@ fn as_planned(
         impact: node.impact,
         params: Map::clone(&node.params),
         tests: Vec::new(),
+        questions: match ask {
+            HumanRequestKind::After => contract::human_questions(&node.contract),
+            HumanRequestKind::Before | HumanRequestKind::Node | HumanRequestKind::InDoubt => Vec::new(),
+        },
         refusal: None,
     };
     for test in contract::tests(&node.contract) {

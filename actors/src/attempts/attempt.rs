@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_kernel::contract::{BrokenRule, Test};
+use ostler_kernel::contract::{BrokenRule, Judgement, Test};
 use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::{OnLostResult, Permit};
 use ostler_kernel::id::{Digest, NodeId};
@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attempts::attempt_journal::{AttemptJournal, Closing, Late, Silent};
 use crate::attempts::executor::Executor;
+use crate::attempts::model_judge;
 use crate::base::attempt_end::{failed, structural};
 use crate::base::limits::TEST_MS_MAX;
 use crate::state::caller::Caller;
@@ -131,33 +132,40 @@ async fn act(
             json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
-    judge(executor, caller, &node.contract, &value).await?;
+    judge(executor, caller, node, &value, log).await?;
     Ok(value)
 }
 
-/// Judges a value by a contract. Tests pass the gate like any call.
-async fn judge(executor: &Executor, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
-    for test in judge_here(executor, rules, value)? {
+/// Judges the result of a node by its contract. Tests and questions to models pass the gate like any call; the run asks
+/// people after the attempt.
+async fn judge(
+    executor: &Executor,
+    caller: &Caller,
+    node: &Node,
+    value: &Value,
+    log: &Arc<AttemptJournal>,
+) -> Result<(), Failure> {
+    let Judgement { tests, models, .. } = judge_here(executor, &node.contract, value)?;
+    for test in tests {
         // Boxed: otherwise this rare future enlarges every attempt.
         Box::pin(run_test(executor, caller, &test)).await?;
+    }
+    // Last, because a model costs more than a broken test.
+    for question in models {
+        Box::pin(model_judge::ask(executor, caller, &node.id, &question, value, log)).await?;
     }
     Ok(())
 }
 
-/// Judges a value by all rules but the tests, and returns those.
-fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Vec<Test>, Failure> {
+/// Judges a value by the rules that need no call, and returns the others.
+fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Judgement, Failure> {
     let contract = executor.gatekeeper.contract(rules).map_err(|error| structural(error.to_string()))?;
     let judgement = contract.judge(value);
     if !judgement.holds() {
         let broken: Vec<String> = judgement.broken.iter().map(BrokenRule::to_string).collect();
         return Err(invalid(broken.join("; ")));
     }
-    if let Some((rule, method)) = judgement.external.first() {
-        return Err(structural(
-            format!("contract[{rule}]: nothing here judges by {method:?}").to_lowercase(),
-        ));
-    }
-    Ok(judgement.tests)
+    Ok(judgement)
 }
 
 async fn run_test(executor: &Executor, caller: &Caller, test: &Test) -> Result<(), Failure> {
@@ -184,7 +192,8 @@ fn silence(Silent { ms }: Silent) -> Failure {
     Failure { category: FailureCategory::Timeout, message }
 }
 
-/// Judges the outputs by the plan's own contract; returns the violation. A valid plan has no tests at this level.
+/// Judges the outputs by the plan's own contract; returns the violation. A valid plan has no tests and no questions at this
+/// level.
 pub(crate) async fn judge_plan(
     executor: &Executor,
     rules: &[Rule],
@@ -198,9 +207,13 @@ pub(crate) async fn judge_plan(
         };
         values.insert(node.to_string(), value);
     }
-    let judged = judge_here(executor, rules, &Value::Object(values)).and_then(|tests| match tests.first() {
-        None => Ok(()),
-        Some(Test { rule, .. }) => Err(structural(format!("contract[{rule}]: a plan runs no tests"))),
+    let judged = judge_here(executor, rules, &Value::Object(values)).and_then(|judgement| {
+        let Judgement { tests, models, people, .. } = judgement;
+        let rules = tests.iter().map(|test| test.rule).chain(models.iter().map(|question| question.rule));
+        match rules.chain(people).min() {
+            None => Ok(()),
+            Some(rule) => Err(structural(format!("contract[{rule}]: a plan runs no tests and asks nothing"))),
+        }
     });
     judged.map_err(|failure| failure.message)
 }

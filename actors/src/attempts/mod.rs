@@ -6,4 +6,5 @@ pub(crate) mod attempt_journal;
 pub(crate) mod child_runs;
 pub(crate) mod children;
 pub(crate) mod executor;
+mod model_judge;
 pub(crate) mod program;

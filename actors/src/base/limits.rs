@@ -33,6 +33,9 @@ pub const RESULT_DEPTH_MAX: usize = 100;
 /// Milliseconds for the test of a contract; the node's own timeout may end it earlier.
 pub const TEST_MS_MAX: u64 = 60_000;
 
+/// Milliseconds for a model to judge a result by a contract; the node's own timeout may end it earlier.
+pub(crate) const MODEL_JUDGE_MS_MAX: u64 = 120_000;
+
 /// Pipelines.
 pub const PIPELINES_MAX: usize = 256;
 

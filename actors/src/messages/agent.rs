@@ -34,7 +34,7 @@ pub(crate) enum AgentMessage {
     /// The plan's own contract was judged for the version; `broken` says why it does not hold.
     ContractJudged { version: u32, broken: Option<String> },
     /// The judge has given an opinion, or failed.
-    Judged { run: RunId, judgement: Judgement },
+    Judged { run: RunId, judgement: Judgement, adherence: Option<u16> },
     /// A call of the micro-planner ended.
     Advised(Box<Advice>),
     /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.

@@ -33,7 +33,7 @@ impl RunDriver {
                 true
             }
             JudgeState::Asked(_) => true,
-            JudgeState::Said(_) => false,
+            JudgeState::Said(..) => false,
         }
     }
 
@@ -74,18 +74,18 @@ impl RunDriver {
             let name = std::panic::catch_unwind(AssertUnwindSafe(|| judge.name().to_owned()));
             let name =
                 name.unwrap_or_else(|_| "a judge that panics when it is asked for its name".to_owned());
-            let judgement = judgement(&name, opinion);
+            let (judgement, adherence) = judgement(&name, opinion);
             if judgement.quality.is_none() {
                 tracing::warn!(%run, judge = judgement.by, why = judgement.note, "the run is not judged");
             }
-            let _ = me.cast(AgentMessage::Judged { run, judgement });
+            let _ = me.cast(AgentMessage::Judged { run, judgement, adherence });
         });
         task.abort_handle()
     }
 
-    pub(super) fn judged(&mut self, run: RunId, judgement: Judgement) {
+    pub(super) fn judged(&mut self, run: RunId, judgement: Judgement, adherence: Option<u16>) {
         if run == self.opened.run {
-            self.judges.run = JudgeState::Said(judgement);
+            self.judges.run = JudgeState::Said(judgement, adherence);
         }
     }
 
@@ -93,12 +93,12 @@ impl RunDriver {
     pub(super) fn evaluate(&mut self) -> Option<Evaluated> {
         let standard = self.standard();
         let scores = self.run.scores(&standard.target)?;
-        let judgement = match std::mem::take(&mut self.judges.run) {
-            JudgeState::Said(judgement) => Some(judgement),
-            JudgeState::Unasked | JudgeState::Asked(_) => None,
+        let (judgement, adherence) = match std::mem::take(&mut self.judges.run) {
+            JudgeState::Said(judgement, adherence) => (Some(judgement), adherence),
+            JudgeState::Unasked | JudgeState::Asked(_) => (None, None),
         };
         let appraised = Appraised::by(&standard, &self.services.evaluation.domains, judgement);
-        let evaluated = appraised.evaluate(scores);
+        let evaluated = appraised.evaluate(scores, adherence);
         if appraised.differs_from_default() {
             self.writer.pending.push(Event::Appraised(Box::new(appraised)));
         }
@@ -121,18 +121,22 @@ async fn opinion(
     judge.judge(work).await
 }
 
-/// The record of an opinion, or of the reason why there is none.
-fn judgement(by: &str, opinion: Result<Opinion, String>) -> Judgement {
-    let opinion = opinion.and_then(|Opinion { quality_pm, note }| {
-        let quality = check_pm(Dimension::Quality, quality_pm);
-        let quality = quality.map_err(|error| format!("{error} (in thousandths, up to {BEST_PM})"))?;
-        Ok((quality, note))
+/// The record of an opinion, or of the reason why there is none; and the adherence of the opinion.
+fn judgement(by: &str, opinion: Result<Opinion, String>) -> (Judgement, Option<u16>) {
+    let opinion = opinion.and_then(|Opinion { quality_pm, adherence_pm, note }| {
+        let check = |dimension, score| {
+            let checked = check_pm(dimension, score);
+            checked.map_err(|error| format!("{error} (in thousandths, up to {BEST_PM})"))
+        };
+        let quality = check(Dimension::Quality, quality_pm)?;
+        let adherence = adherence_pm.map(|score| check(Dimension::Adherence, score)).transpose()?;
+        Ok((quality, adherence, note))
     });
-    let (quality, mut note) = match opinion {
-        Ok((quality, note)) => (Some(quality), note),
-        Err(why) => (None, why),
+    let (quality, adherence, mut note) = match opinion {
+        Ok((quality, adherence, note)) => (Some(quality), adherence, note),
+        Err(why) => (None, None, why),
     };
     let end = (0..=NOTE_BYTES_MAX.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
     note.truncate(end.unwrap_or(0));
-    Judgement { by: by.chars().take(BY_BYTES_MAX).collect(), quality, note }
+    (Judgement { by: by.chars().take(BY_BYTES_MAX).collect(), quality, note }, adherence)
 }

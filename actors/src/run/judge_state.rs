@@ -8,8 +8,8 @@ pub(super) enum JudgeState {
     #[default]
     Unasked,
     Asked(AbortHandle),
-    /// The opinion, or why there is none.
-    Said(Judgement),
+    /// The opinion, or why there is none; and the adherence in thousandths, if the judge rates it.
+    Said(Judgement, Option<u16>),
 }
 
 impl JudgeState {

@@ -6,7 +6,7 @@ use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecis
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::Node;
+use ostler_kernel::plan::{Method, Node};
 use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{
     AttemptInput, FailureCategory, GENERATION, IntentContext, NodeInstance, RefDigests, RunInput,
@@ -73,7 +73,8 @@ impl RunDriver {
             Ok(prepared) => {
                 let acts = prepared.work.acts(node);
                 self.record_intent(node, &prepared, Some(accounts));
-                let is_quick = !acts && self.has_time() && node.tests.is_none() && prepared.work.is_quick();
+                let calls_none = node.tests.is_none() && !node.is_judged_by(Method::Model);
+                let is_quick = !acts && self.has_time() && calls_none && prepared.work.is_quick();
                 let site = self.site(node, attempt, prepared.key);
                 let log = Arc::new(AttemptJournal::new(&self.services.executor, site));
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));

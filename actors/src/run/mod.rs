@@ -143,8 +143,8 @@ impl AgentState {
             AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
             AgentMessage::Due => drive.fire_due_timers(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
+            AgentMessage::Judged { run, judgement, adherence } => drive.judged(run, judgement, adherence),
             AgentMessage::Advised(advice) => drive.advised(*advice),
-            AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
         self.advance().await

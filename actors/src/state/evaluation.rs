@@ -41,6 +41,8 @@ pub struct Evaluating {
     pub domains: Domains,
     /// Judges the quality of results; `None`: only people do.
     pub judge: Option<Arc<dyn Judge>>,
+    /// Name of the model that judges results by contract rules which name none; `None`: `default`.
+    pub judge_model: Option<String>,
 }
 
 pub(crate) struct Evaluation {

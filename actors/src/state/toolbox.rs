@@ -7,7 +7,7 @@ use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{self, Call, CallClass, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::{BadParam, Effect, Idempotency, Kind, Node, ToolDefaults, Tools};
+use ostler_kernel::plan::{BadParam, Effect, Idempotency, Kind, MODEL_DEFAULT, Node, ToolDefaults, Tools};
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::executable_digest;
 use serde_json::{Map, Value};
@@ -18,6 +18,8 @@ use crate::state::caller::Caller;
 #[derive(Debug)]
 pub struct Toolbox {
     tools: BTreeMap<String, GatedTool>,
+    /// Name of the model of the role `judge`.
+    judge: String,
 }
 
 /// Longest name of a tool in bytes.
@@ -59,7 +61,13 @@ impl Toolbox {
                 return Err(ToolboxError::Twice(name));
             }
         }
-        Ok(Toolbox { tools: named })
+        Ok(Toolbox { tools: named, judge: MODEL_DEFAULT.to_owned() })
+    }
+
+    /// Names the model that judges results for rules which name none, instead of `default`.
+    #[must_use]
+    pub fn with_judge(self, model: Option<String>) -> Toolbox {
+        Toolbox { judge: model.unwrap_or(self.judge), ..self }
     }
 
     /// All tools by name.
@@ -157,6 +165,10 @@ impl Tools for Toolbox {
 
     fn names(&self) -> Vec<String> {
         self.tools.keys().cloned().collect()
+    }
+
+    fn judge_model(&self) -> &str {
+        &self.judge
     }
 }
 

@@ -116,8 +116,11 @@ async fn assembled(
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
     let granted = || Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
+    let scopes = ["default", "other"].map(|scope| (scope.to_owned(), granted()));
+    let mut without_models = granted();
+    without_models.tools.retain(|tool, _| !tool.starts_with("model."));
     let gate = GatePolicy {
-        scopes: ["default", "other"].map(|scope| (scope.to_owned(), granted())).into(),
+        scopes: scopes.into_iter().chain([("without_models".to_owned(), without_models)]).collect(),
         ceiling: 2,
         ..GatePolicy::default()
     };

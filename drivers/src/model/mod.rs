@@ -15,6 +15,7 @@ mod exchange;
 mod http_model;
 mod key;
 mod meter;
+mod model_judge;
 mod model_tool;
 mod models;
 mod openai;
@@ -38,6 +39,7 @@ pub use config::{
 };
 pub use config_check::{ConfigFault, FALLBACKS_MAX, MODEL_NAME_BYTES_MAX, MODELS_MAX};
 pub use key::PROVIDER_MESSAGE_BYTES_MAX;
+pub use model_judge::ModelJudge;
 pub use model_tool::ModelTool;
 pub use models::{ConfiguredModel, Models, tools};
 pub use price::{LongPrompt, Price, PriceConfig, PriceOrigin, Rates, Tokens, UsdPerMillion};

@@ -80,7 +80,7 @@ impl ModelTool {
 }
 
 /// Calls one model and reports the call, also if the caller drops it.
-async fn call(
+pub(super) async fn call(
     model: &ConfiguredModel,
     mut request: ModelRequest,
     context: &CallContext,
@@ -110,7 +110,7 @@ fn helps_to_change(class: ModelErrorClass) -> bool {
     }
 }
 
-fn explain(model: &ConfiguredModel, error: &ModelError) -> Failure {
+pub(super) fn explain(model: &ConfiguredModel, error: &ModelError) -> Failure {
     let name = &model.name;
     let mut message = format!("model {name}: {error}");
     if let Some(wait) = error.retry_after_s {

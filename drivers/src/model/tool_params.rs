@@ -39,8 +39,7 @@ pub(super) struct Params {
     max_output_tokens: Option<u32>,
     role: Option<String>,
     ordinal: Option<u32>,
-    #[serde(default)]
-    feedback: Vec<Feedback>,
+    feedback: Option<Told>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -91,6 +90,14 @@ enum Choice {
     None,
 }
 
+/// What was wrong with earlier answers: the words of the run or of a person about the last one, or the answers themselves.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Told {
+    Words(String),
+    Answers(Vec<Feedback>),
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Feedback {
@@ -133,7 +140,7 @@ pub(super) fn schema() -> Value {
             "max_output_tokens": {"type": "integer", "minimum": 1},
             "role": text(),
             "ordinal": {"type": "integer", "minimum": 1},
-            "feedback": {"type": "array", "items": feedback, "maxItems": FEEDBACK_MAX},
+            "feedback": {"type": ["string", "array"], "items": feedback, "maxItems": FEEDBACK_MAX},
         }),
     )
 }
@@ -203,8 +210,13 @@ impl Params {
         if !messages.iter().any(|message| !matches!(message, Message::System(_))) {
             return Err(structural("prompt: missing; give prompt, or messages with one of the user"));
         }
-        for feedback in self.feedback {
-            messages.extend(feedback.messages());
+        match self.feedback {
+            None => {}
+            Some(Told::Words(words)) => {
+                let again = "Answer again, in full, without this fault.";
+                messages.push(Message::User(format!("Your last answer is not acceptable: {words}\n{again}")));
+            }
+            Some(Told::Answers(answers)) => messages.extend(answers.into_iter().flat_map(Feedback::messages)),
         }
         let offers = self.tools.into_iter().map(|Offer { name, description, params }| ToolOffer {
             name,

@@ -9,6 +9,7 @@ mod cassettes;
 mod config;
 mod failures;
 mod guide;
+mod judge;
 mod probes;
 mod real;
 mod recorded;

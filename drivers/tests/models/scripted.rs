@@ -166,3 +166,10 @@ fn a_broken_script_names_the_place() {
         assert!(shown.starts_with("models.default.file: ") && shown.contains(told), "{shown}");
     }
 }
+
+#[tokio::test]
+async fn words_about_the_last_answer_are_told_to_the_model() {
+    let script = "rules: [{when: {contains: \"not acceptable: too long\\nAnswer again\"}, text: short}]";
+    let params = json!({"prompt": "Write.", "feedback": "too long"});
+    check(script, "", 1, params, expect!["{\"text\":\"short\"}"]).await;
+}

@@ -1,11 +1,11 @@
 //! Contracts: conditions on an output before the node counts as executed.
 //!
 //! A contract is compiled once and judges any number of outputs. Schemas and code checks run here; the caller
-//! runs tests as tool calls through the gate, and models or people judge the rest. [`Judgement`] has all
-//! three.
+//! runs tests and asks models as tool calls through the gate, and the run asks people. [`Judgement`] has all of them.
 
 mod code_check;
 mod patterns;
+mod question;
 mod reliability;
 mod schema;
 mod schema_cost;
@@ -21,6 +21,7 @@ use crate::plan::{Method, Rule};
 use code_check::CodeCheck;
 pub use patterns::CONTRACT_PATTERNS_BYTES_MAX;
 pub(crate) use patterns::PATTERNS_HELP;
+pub use question::{JUDGED_BYTES_MAX, ModelQuestion, QUESTION_BYTES_MAX, human_questions, model_questions};
 pub use reliability::{Reliability, precision, reliability};
 use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
@@ -64,7 +65,11 @@ enum Compiled {
     Schema(Box<Schema>),
     Code(CodeCheck),
     Test(Vec<String>),
-    External(Method),
+    Model {
+        ask: String,
+        model: Option<String>,
+    },
+    Human,
 }
 
 /// A rule with a malformed `spec`.
@@ -84,12 +89,14 @@ pub struct Judgement {
     pub broken: Vec<BrokenRule>,
     /// Tests to run before the contract holds, in contract order.
     pub tests: Vec<Test>,
-    /// Rules for a model or a person: index and method.
-    pub external: Vec<(usize, Method)>,
+    /// Questions to models before the contract holds, in contract order.
+    pub models: Vec<ModelQuestion>,
+    /// Rules for a person: their indexes.
+    pub people: Vec<usize>,
 }
 
 impl Judgement {
-    /// Returns whether every rule judged here holds. Tests and external rules are not included.
+    /// Returns whether every rule judged here holds. Tests, models and people are not included.
     pub fn holds(&self) -> bool {
         self.broken.is_empty()
     }
@@ -181,7 +188,11 @@ impl Contract {
                     }
                 }
                 Compiled::Test(argv) => judgement.tests.push(Test { rule, argv: argv.clone() }),
-                Compiled::External(method) => judgement.external.push((rule, *method)),
+                Compiled::Model { ask, model } => {
+                    let (ask, model) = (ask.clone(), model.clone());
+                    judgement.models.push(ModelQuestion { rule, ask, model });
+                }
+                Compiled::Human => judgement.people.push(rule),
             }
         }
         judgement
@@ -229,7 +240,7 @@ impl Compiled {
         match self {
             Compiled::Schema(schema) => schema.pattern_bytes,
             Compiled::Code(check) => check.pattern_bytes(),
-            Compiled::Anything | Compiled::Test(_) | Compiled::External(_) => 0,
+            Compiled::Anything | Compiled::Test(_) | Compiled::Model { .. } | Compiled::Human => 0,
         }
     }
 }
@@ -252,7 +263,11 @@ fn compile_rule(rule: &Rule) -> Result<Compiled, SpecError> {
         (Method::Code, Some(spec)) => CodeCheck::compile(spec).map(Compiled::Code),
         (Method::Test, None) => Err(SpecError::new("", "a test rule needs a `spec`", TEST_SHAPE)),
         (Method::Test, Some(spec)) => compile_test(spec).map(Compiled::Test),
-        (Method::Model | Method::Human, _) => Ok(Compiled::External(rule.method)),
+        (Method::Model, spec) => {
+            let (ask, model) = question::compile(Method::Model, spec)?;
+            Ok(Compiled::Model { ask, model })
+        }
+        (Method::Human, spec) => question::compile(Method::Human, spec).map(|_| Compiled::Human),
     }
 }
 

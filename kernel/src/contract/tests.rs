@@ -273,16 +273,89 @@ fn a_malformed_spec_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn a_malformed_question_is_refused_before_anything_runs() {
+    let check = |method, spec: Value, expected: Expect| {
+        let fault = check_spec(&rule(method, spec)).expect_err("malformed");
+        expected.assert_eq(&format!("{:?} {}; {}", fault.pointer, fault.what, fault.help));
+    };
+    let (model, human) = (Method::Model, Method::Human);
+    let long = "x".repeat(QUESTION_BYTES_MAX + 1);
+    check(
+        model,
+        Value::Null,
+        expect![[
+            r#""" a model rule needs a `spec`; give the question: spec: {ask: "Is every statement supported?"}"#
+        ]],
+    );
+    check(
+        model,
+        json!(7),
+        expect![[
+            r#""" the `spec` of a model rule must be a text or a map, found a whole number; give the question: spec: {ask: "Is every statement supported?"}"#
+        ]],
+    );
+    check(
+        model,
+        json!({"model": "m"}),
+        expect![[r#""" `ask` is missing; give the question: spec: {ask: "Is every statement supported?"}"#]],
+    );
+    check(
+        model,
+        json!({"ask": ["a"]}),
+        expect![[
+            r#""/ask" `ask` must be a text, found a list; give the question: spec: {ask: "Is every statement supported?"}"#
+        ]],
+    );
+    check(
+        model,
+        json!({"ask": " "}),
+        expect![[
+            r#""/ask" the question is empty; give the question: spec: {ask: "Is every statement supported?"}"#
+        ]],
+    );
+    check(
+        model,
+        json!({"ask": "?", "model": 1}),
+        expect![[
+            r#""/model" `model` must be the name of a model, found a whole number; name a configured model, or remove `model`"#
+        ]],
+    );
+    check(
+        model,
+        json!({"ask": "?", "modle": "m"}),
+        expect![[r#""/modle" unknown key "modle"; did you mean "model"?"#]],
+    );
+    check(
+        model,
+        json!(long),
+        expect![[
+            r#""" the question has 16385 bytes, at most 16384 are allowed; ask something shorter, or use several rules"#
+        ]],
+    );
+    check(
+        human,
+        Value::Null,
+        expect![[r#""" a human rule needs a `spec`; give the question: spec: {ask: "Is it polite?"}"#]],
+    );
+    check(
+        human,
+        json!({"ask": "?", "model": "m"}),
+        expect![[r#""/model" unknown key "model"; remove it; known keys: ask"#]],
+    );
+}
+
+#[test]
 fn tests_and_opinions_are_left_to_the_caller() {
     let rules = [
         rule(Method::Human, json!({"ask": "is it good?"})),
         rule(Method::Test, json!({"argv": ["cargo", "test"]})),
-        Rule { method: Method::Model, p: Some(0.9), spec: None },
+        Rule { p: Some(0.9), ..rule(Method::Model, json!({"ask": "is it?", "model": "big"})) },
         rule(Method::Code, json!({"check": "non_empty"})),
     ];
     let judgement = judge(&rules, &json!("")).unwrap();
     assert_eq!(judgement.tests, [Test { rule: 1, argv: vec!["cargo".into(), "test".into()] }]);
-    assert_eq!(judgement.external, [(0, Method::Human), (2, Method::Model)]);
+    let asked = ModelQuestion { rule: 2, ask: "is it?".into(), model: Some("big".into()) };
+    assert_eq!((judgement.people, judgement.models), (vec![0], vec![asked]));
     assert_eq!(judgement.broken.len(), 1);
     assert_eq!(judgement.broken[0].rule, 3);
 }

@@ -75,10 +75,12 @@ impl Appraised {
             || self.domain != super::DOMAIN_DEFAULT
     }
 
-    /// Evaluates a run with these scores and the judge's quality. `None` if no weighted dimension is known.
-    pub fn evaluate(&self, scores: Scores) -> Option<Evaluated> {
+    /// Evaluates a run with these scores, the judge's quality and the judge's adherence. An adherence of the judge can lower
+    /// that of the records, and never raises it. `None` if no weighted dimension is known.
+    pub fn evaluate(&self, scores: Scores, adherence: Option<u16>) -> Option<Evaluated> {
         let quality = self.judgement.as_ref().and_then(|judgement| judgement.quality);
-        evaluate(scores.with_judgement(quality, None), &self.weights)
+        let adherence = scores.adherence.into_iter().chain(adherence).min();
+        evaluate(scores.with_judgement(quality, adherence), &self.weights)
     }
 }
 

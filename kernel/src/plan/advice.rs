@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use serde_json::Map;
 
 use super::diagnostic::Diagnostic;
 use super::pointer::{Origin, Pointer};
-use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings, TEST_TOOL};
+use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings, TEST_TOOL, model_tool};
+use crate::contract::model_questions;
 use crate::gate::OnLostResult;
 use crate::id::NodeId;
 
@@ -44,7 +46,7 @@ pub enum AdviceCode {
     W05,
     /// A template path that no value can have.
     W07,
-    /// A rule without a judge in this system.
+    /// A rule for a model that is not configured.
     W08,
     /// Retries of a program that may not be repeated.
     W09,
@@ -102,11 +104,11 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
     let mut templates = templates::TemplateChecker::new(settings);
     for (at, (node, idle)) in plan.nodes.iter().zip(&idle).enumerate() {
         edges(plan, at, idle, &graph.sources[at], origin, &mut advice);
-        rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), &mut advice);
+        rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), settings, &mut advice);
         advice.extend(templates.check(plan, at, origin));
         advice.extend(vain_retries(node, &origin.node(at)));
     }
-    rules(Diagnostic::PLAN, &plan.contract, &origin.whole().key("contract"), &mut advice);
+    rules(Diagnostic::PLAN, &plan.contract, &origin.whole().key("contract"), settings, &mut advice);
     shape(plan, &graph, &idle, &mut advice);
     advice.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
     advice
@@ -220,15 +222,23 @@ fn vain_retries(node: &Node, place: &Pointer) -> Option<Advice> {
     })
 }
 
-fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice>) {
+fn rules(name: &str, contract: &[Rule], place: &Pointer, settings: &Settings<'_>, advice: &mut Vec<Advice>) {
+    // Without tools nothing is known about models.
+    let questions = settings.tools.map(|tools| (tools, model_questions(contract)));
+    let missing = |at: usize| {
+        let (tools, questions) = questions.as_ref()?;
+        let model = questions.iter().find(|question| question.rule == at)?.model(Some(*tools));
+        tools.defaults(&model_tool(model), &Map::new()).is_none().then_some(model)
+    };
     for (at, rule) in contract.iter().enumerate() {
-        let (code, detail, help) = if let Some(who) = rule.method.external_judge() {
-            let detail =
-                format!("contract[{at}] needs {who} as judge, and none is available, so every result fails");
+        let (code, detail, help) = if let Some(model) = missing(at) {
+            let detail = format!(
+                "contract[{at}] is judged by the model {model}, which is not configured, so every result fails"
+            );
             (
                 AdviceCode::W08,
                 detail,
-                "use `schema`, `code` or `test`, or ask a person with `approval: after`",
+                "configure the model, name another one, or ask a person with a rule of method `human`",
             )
         } else if rule.method == Method::Schema && rule.spec.is_none() {
             let detail = format!("contract[{at}] is a schema rule without a schema, so every result passes");
@@ -330,13 +340,24 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_nothing_here_judges_is_named() {
-        for (rule, who) in [(json!({"method": "model"}), "a model"), (json!({"method": "human"}), "a person")]
-        {
-            let told = format!(
-                "W08 a: contract[1] needs {who} as judge, and none is available, so every result fails"
+    fn a_rule_for_a_model_that_is_not_configured_is_named() {
+        let known: BTreeSet<String> = ["t".to_owned(), "model.big".to_owned()].into();
+        let told = |model: &str| {
+            format!(
+                "W08 a: contract[1] is judged by the model {model}, which is not configured, so every result fails"
+            )
+        };
+        let check = |expected: &[&str], rule: Value| {
+            let contract = json!([{"method": "code"}, rule]);
+            check_with(
+                Some(&known),
+                expected,
+                json!([{"id": "a", "tool": "t", "human_timeout": 9, "contract": contract}]),
             );
-            check(&[&told], json!([{"id": "a", "contract": [{"method": "code"}, rule]}]));
-        }
+        };
+        check(&[&told("default")], json!({"method": "model", "spec": "is it?"}));
+        check(&[&told("small")], json!({"method": "model", "spec": {"ask": "is it?", "model": "small"}}));
+        check(&[], json!({"method": "model", "spec": {"ask": "is it?", "model": "big"}}));
+        check(&[], json!({"method": "human", "spec": {"ask": "is it?"}}));
     }
 }

@@ -30,8 +30,8 @@ impl PatternBudget {
     }
 }
 
-/// Normalises the rules of `node`. A rule without a method becomes a V09 and a `human` rule, so V16 does not
-/// count the rule as `model`. With a budget in `specs`, each spec is compiled once to check the spec; no
+/// Normalises the rules of `node`. A rule without a method becomes a V09 and a `code` rule, so that V14 and V16
+/// do not count the rule as `human` or `model`. With a budget in `specs`, each spec is compiled once to check the spec; no
 /// later stage checks specs again.
 pub(super) fn normalise_rules(
     node: impl std::fmt::Display + Copy,
@@ -50,7 +50,7 @@ pub(super) fn normalise_rules(
     let judged = drafts.into_iter().enumerate().map(|(at, draft)| {
         let place = || place().item(at);
         let named = draft.method.is_some();
-        let rule = Rule { method: draft.method.unwrap_or(Method::Human), p: draft.p, spec: draft.spec };
+        let rule = Rule { method: draft.method.unwrap_or(Method::Code), p: draft.p, spec: draft.spec };
         if !named {
             let detail = format!("contract[{at}] has no method");
             let help = "set `method` to schema, code, test, model or human";

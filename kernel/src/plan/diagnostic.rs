@@ -179,7 +179,7 @@ codes! {
     V23,
     /// A parameter with an invalid value.
     V24,
-    /// A `test` rule in the contract of the plan.
+    /// A `test`, `model` or `human` rule in the contract of the plan.
     V25,
     /// An unknown domain.
     V26,

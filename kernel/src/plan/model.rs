@@ -197,6 +197,16 @@ impl Node {
         self.tests.map_or(own, |tests| own.max(tests.on_lost_result()))
     }
 
+    /// Returns whether a rule of the contract has this method.
+    pub fn is_judged_by(&self, method: Method) -> bool {
+        self.contract.iter().any(|rule| rule.method == method)
+    }
+
+    /// Returns whether a person has to approve the result: by `approval: after`, or by a rule of the contract.
+    pub fn asks_after(&self) -> bool {
+        self.approval == Approval::After || self.is_judged_by(Method::Human)
+    }
+
     /// Returns whether the node's tool is the one of its model.
     pub fn calls_model(&self) -> bool {
         self.kind == Kind::Model || self.model.is_some() && self.kind.may_call_model()
@@ -368,17 +378,6 @@ pub enum Method {
     Test,
     Model,
     Human,
-}
-
-impl Method {
-    /// The judge outside this system; `None` for methods judged by the kernel or a tool call.
-    pub fn external_judge(self) -> Option<&'static str> {
-        match self {
-            Method::Schema | Method::Code | Method::Test => None,
-            Method::Model => Some("a model"),
-            Method::Human => Some("a person"),
-        }
-    }
 }
 
 /// Effect of a node on the world.

@@ -126,6 +126,11 @@ pub trait Tools: Send + Sync {
     /// All tool names, for suggestions.
     fn names(&self) -> Vec<String>;
 
+    /// Name of the model of the role `judge`, which judges by rules that name no model.
+    fn judge_model(&self) -> &str {
+        MODEL_DEFAULT
+    }
+
     /// Checks parameters before any call: `literal` are known, `referred` come from results later. Checks
     /// that depend on later values are skipped. The default implementation accepts everything.
     fn check_params(

@@ -29,10 +29,13 @@ pub struct JudgedRun {
 }
 
 /// Opinion of a judge.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Opinion {
     /// Quality in thousandths.
     pub quality_pm: u16,
+    /// Adherence to the purpose and the contracts, in thousandths. It can lower the adherence of the records, and never
+    /// raises it. `None`: no opinion.
+    pub adherence_pm: Option<u16>,
     /// Reason, in one line.
     pub note: String,
 }

@@ -9,8 +9,8 @@ use crate::json;
 use crate::lineage;
 use crate::plan::{Effect, Kind};
 
-/// The planned work of an attempt, or the question of a human_approval node. (The approval of a result shows the result; the
-/// digest is the artifact's.)
+/// The planned work of an attempt, or the question of a human_approval node. (The approval of a result shows the result and the
+/// questions of the contract; the digest is the artifact's.)
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApprovalRequest {
     /// The question.
@@ -29,6 +29,9 @@ pub struct ApprovalRequest {
     pub params: Map<String, Value>,
     /// Programs of the node's contract that test the result, in order.
     pub tests: Vec<ApprovalTest>,
+    /// Questions of the node's contract for a person, about a result.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<String>,
     /// The gate's objection if the call were approved now; `None` if the gate allows the call.
     pub refusal: Option<String>,
 }
@@ -49,10 +52,10 @@ impl ApprovalRequest {
     ///
     /// ```
     /// # use ostler_kernel::{event::HumanRequestKind, plan::{Effect, Kind}, run::ApprovalRequest};
-    /// # let (tool_version, refusal, tests) = (None, None, Vec::new());
+    /// # let (tool_version, refusal, tests, questions) = (None, None, Vec::new(), Vec::new());
     /// let shown = ApprovalRequest {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
-    ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, refusal,
+    ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, questions, refusal,
     /// };
     /// let other = ApprovalRequest { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());

@@ -136,8 +136,16 @@ impl Run {
 
     /// The reason why the last answer of a model did not count: shown to the model in the next attempt.
     fn fault_of_last_answer(&self, node: &Node) -> Option<&str> {
-        let failure = self.instance(&node.id)?.failure.as_ref()?;
-        (failure.category == FailureCategory::InvalidOutput).then_some(failure.message.as_str())
+        let instance = self.instance(&node.id)?;
+        // Once an attempt has started, the failure of its predecessor is not the last one any more. A question about the next
+        // attempt shows the same parameters.
+        let failure = match instance.status {
+            NodeStatus::Running { .. } => instance.refused.as_ref(),
+            _ => {
+                instance.failure.as_ref().filter(|failure| failure.category == FailureCategory::InvalidOutput)
+            }
+        };
+        failure.map(|failure| failure.message.as_str())
     }
 
     fn fates(&self, node: &Node, result: &dyn Fn(&NodeId) -> Arc<Value>) -> Map<String, Value> {

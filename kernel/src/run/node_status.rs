@@ -167,6 +167,8 @@ pub struct NodeInstance {
     pub output: Option<Output>,
     /// Failure of the last attempt.
     pub failure: Option<Box<Failure>>,
+    /// Failure of the attempt before the last, if its result did not count.
+    pub(super) refused: Option<Box<Failure>>,
     /// Number among the terminal transitions of the run, from 1; 0 while live.
     pub commit_number: u64,
     /// A replan was requested after this node failed.
@@ -190,6 +192,7 @@ impl NodeInstance {
             identity: None,
             output: None,
             failure: None,
+            refused: None,
             commit_number: 0,
             replan_requested: false,
         }

@@ -21,11 +21,12 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
-    /// True if a person has to approve a result before it is published: the plan asks for an approval, or the oversight mode does
+    /// True if a person has to approve a result before it is published: the plan asks for an approval or judges the result by
+    /// a person, or the oversight mode does
     /// (`unsure` results escalate). Results of control nodes and of waits need none.
     pub(super) fn asks_after(&self, at: usize, unsure: bool) -> bool {
         let node = &self.run.plan.nodes[at];
-        if node.approval == Approval::After {
+        if node.asks_after() {
             return true;
         }
         let Some(oversight) = self.run.plan.policy.oversight else { return false };

@@ -9,7 +9,7 @@ use super::ordered_joins::may_win;
 use crate::event::NodeTransition;
 use crate::id::Ticks;
 use crate::plan::Kind;
-use crate::run::{NodeState, TransitionReason};
+use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 impl Run {
     pub(super) fn apply_transition(&mut self, moved: &NodeTransition, at: Ticks) -> Result<(), IllegalStep> {
@@ -30,7 +30,9 @@ impl Run {
             (NodeState::Running, _) => {
                 instance.attempts += 1;
                 instance.output = None;
-                instance.failure = None;
+                let failure = instance.failure.take();
+                instance.refused =
+                    failure.filter(|failure| failure.category == FailureCategory::InvalidOutput);
                 if let Some(goal) = &mut self.goal {
                     goal.apply_start(node, at);
                 }

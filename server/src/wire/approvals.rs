@@ -57,6 +57,9 @@ pub struct ApprovalView {
     /// Programs that test the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<TestView>,
+    /// Questions of the contract about the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<String>,
     /// The result to publish; absent if it is larger than requested, or unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,

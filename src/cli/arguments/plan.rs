@@ -72,6 +72,7 @@ pub(crate) fn tools(config: &Config) -> Vec<Arc<dyn Tool>> {
 /// Validates a plan with the built-in tools, the configured models and the configured domains.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
     let toolbox = Toolbox::new(tools(config)).expect("the built-in tools go together");
+    let toolbox = toolbox.with_judge(config.judge_model());
     let domains = config.domains();
     file.validate(&Settings { domains: Some(&domains), ..Settings::real(run_slots_default(), &toolbox) })
 }

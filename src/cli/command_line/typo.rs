@@ -149,7 +149,7 @@ mod tests {
             ("ostler status", "ostler ps"),
             ("ostler log", "ostler logs RUN"),
             ("ostler validate p.yaml", "ostler check PLAN"),
-            ("ostler ask what", "ostler run PLAN"),
+            ("ostler start what", "ostler run PLAN"),
             ("ostler stop", "ostler cancel RUN"),
             ("ostler run --dry-run p.yaml", "ostler check PLAN"),
             ("ostler client ls", "ostler ps --clients"),

@@ -69,6 +69,9 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
         let argv = detail.line(&json!(test.argv).to_string());
         lines.push(format!("    followed by the test {argv}, impact {}", test.impact));
     }
+    for asked in &question.questions {
+        lines.push(format!("    question: {}", detail.line(asked)));
+    }
     if !question.steps.is_empty() {
         step_lines(&question.steps, detail, &mut lines);
     }
@@ -207,6 +210,18 @@ mod tests {
             3,
             "{all:#?}"
         );
+    }
+
+    #[test]
+    fn the_questions_of_a_contract_stand_before_the_result() {
+        let question: ApprovalView = serde_json::from_value(json!({
+            "id": "i", "run": "r", "plan": "p", "client": "c", "node": "n", "ask": "after", "kind": "tool",
+            "effect": "none", "impact": 0, "params": {}, "questions": ["Is it polite?\nReally?"],
+            "result": {"text": "hello"}, "digest": "b3:00", "outdated": false, "asked_ms": 0, "holds_up": [],
+        }))
+        .expect("a question");
+        let lines = approval_lines(&question, Detail::Full);
+        assert_eq!(lines[1..3], ["    question: Is it polite?\u{fffd}Really?", "    result: \"hello\""]);
     }
 
     #[test]

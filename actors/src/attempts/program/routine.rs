@@ -3,11 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use ostler_kernel::contract::Contract;
-use ostler_kernel::event::Failure;
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::plan::{Method, Rule};
 use ostler_kernel::port::{BoxFuture, ToolResult};
-use ostler_kernel::run::FailureCategory;
 use serde_json::Value;
 
 use super::context::ProgramContext;

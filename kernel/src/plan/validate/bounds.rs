@@ -113,7 +113,7 @@ fn check_human_timeout(
     place: &dyn Fn() -> Pointer,
     faults: &mut Vec<Diagnostic>,
 ) {
-    let asks = node.approval != Approval::None || node.kind == Kind::HumanApproval;
+    let asks = node.approval != Approval::None || node.kind == Kind::HumanApproval || node.asks_after();
     if asks && node.human_timeout.is_none_or(|span| span <= 0) {
         let detail = match node.human_timeout {
             None => "asks a person without a human_timeout".to_owned(),
@@ -125,7 +125,8 @@ fn check_human_timeout(
         let help = "set the time after which silence cancels the node, such as human_timeout: 1h";
         let field = match (node.human_timeout, node.approval) {
             (Some(_), _) => "human_timeout",
-            (None, Approval::None) => "kind",
+            (None, Approval::None) if node.kind == Kind::HumanApproval => "kind",
+            (None, Approval::None) => "contract",
             (None, Approval::Before | Approval::After) => "approval",
         };
         faults.push(Diagnostic::new(DiagnosticCode::V14, &node.id, detail, help).at(&place().key(field)));

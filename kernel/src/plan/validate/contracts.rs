@@ -28,15 +28,20 @@ pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagn
     }
 }
 
-/// V25: a test is a tool call with a permit from the gate, a slot, an approval and an in-doubt state. All of
-/// these belong to a node, so the plan's own contract cannot have tests.
+/// V25: a test, a model and a person need a permit from the gate, a slot, an approval or a deadline. All of these
+/// belong to a node, so the plan's own contract cannot have such rules.
 pub(super) fn check_plan_tests(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
-    let tests = indexed.plan.contract.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
-    for (at, _) in tests {
-        let detail = format!("contract[{at}] is a test, and the contract of a plan cannot run tests");
+    for (at, rule) in indexed.plan.contract.iter().enumerate() {
+        let (what, cannot) = match rule.method {
+            Method::Schema | Method::Code => continue,
+            Method::Test => ("test", "run tests"),
+            Method::Model => ("rule for a model", "ask models"),
+            Method::Human => ("rule for a person", "ask people"),
+        };
+        let detail = format!("contract[{at}] is a {what}, and the contract of a plan cannot {cannot}");
         let help = match indexed.plan.outputs.as_slice() {
-            [last] => format!("move the test to the contract of the last node, {last}"),
-            _ => "move the test to the contract of a node that depends on all outputs".to_owned(),
+            [last] => format!("move the {what} to the contract of the last node, {last}"),
+            _ => format!("move the {what} to the contract of a node that depends on all outputs"),
         };
         let place = indexed.origin.whole().key("contract").item(at).key("method");
         faults.push(Diagnostic::new(DiagnosticCode::V25, Diagnostic::PLAN, detail, help).at(&place));

@@ -424,6 +424,15 @@ fn a_real_run_has_rules_of_its_own() {
     let told =
         format!("V25 *: {detail}; move the test to the contract of a node that depends on all outputs");
     assert_eq!(fault(json!(["s", "t"])), (told, place.to_owned()));
+    for (method, detail) in [
+        ("model", "contract[1] is a rule for a model, and the contract of a plan cannot ask models"),
+        ("human", "contract[1] is a rule for a person, and the contract of a plan cannot ask people"),
+    ] {
+        let mut asking = whole(json!(["s", "t"]));
+        asking["contract"][1] = json!({"method": method, "spec": "is it?"});
+        let told = draft(&asking).validate(&settings).unwrap_err();
+        assert_eq!(told.iter().map(|fault| fault.detail.as_str()).collect::<Vec<_>>(), [detail]);
+    }
     let mut one = whole(json!(["t"]));
     one["nodes"][1]["deps"] = json!(["s"]);
     let help = draft(&one).validate(&settings).unwrap_err().remove(0).help;
@@ -431,7 +440,7 @@ fn a_real_run_has_rules_of_its_own() {
     one["nodes"][1]["contract"] = one["contract"].take();
     one.as_object_mut().unwrap().remove("contract");
     draft(&one).validate(&settings).unwrap();
-    let plan = json!({"id": "p", "nodes": [{"id": "a", "tool": "lok", "contract": [{"method": "human"}]}]});
+    let plan = json!({"id": "p", "nodes": [{"id": "a", "tool": "lok", "contract": [{"method": "schema"}]}]});
     assert_eq!(draft(&plan).validate(&settings).unwrap_err()[0].help, "did you mean \"look\"?");
 }
 

@@ -8,8 +8,8 @@ use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_kernel::contract;
 use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatePolicy, GatedTool, preflight};
-use ostler_kernel::json::Object;
-use ostler_kernel::plan::{Node, Plan, TEST_TOOL};
+use ostler_kernel::json::{Json, Object};
+use ostler_kernel::plan::{MODEL_DEFAULT, Node, Plan, TEST_TOOL, model_tool};
 use serde_json::{Map, Value};
 
 use crate::cli::arguments::bounds::Bounds;
@@ -30,8 +30,13 @@ pub(crate) fn refusals(
     let policy = config.gate(&tools);
     let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
     let tools = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
-    let gate =
-        Gate { tools, policy, scope: &bounds.scope, workspace: workspace.to_str().unwrap_or_default() };
+    let gate = Gate {
+        tools,
+        policy,
+        scope: &bounds.scope,
+        workspace: workspace.to_str().unwrap_or_default(),
+        judge: config.judge_model().unwrap_or_else(|| MODEL_DEFAULT.to_owned()),
+    };
     let mut found = Vec::new();
     found.extend(over_intent(file, plan, bounds.intent));
     for node in &plan.nodes {
@@ -64,6 +69,8 @@ struct Gate<'a> {
     policy: GatePolicy,
     scope: &'a str,
     workspace: &'a str,
+    /// Name of the model that judges results for rules which name none.
+    judge: String,
 }
 
 impl Gate<'_> {
@@ -81,12 +88,20 @@ impl Gate<'_> {
         preflight(&call, &self.policy)
     }
 
-    /// Returns why the call of a node, or of one of its tests, would be denied.
+    /// Returns why the call of a node, of one of its tests or of a model that judges its result would be denied.
     fn denial(&self, node: &Node) -> Option<Denial> {
         let own = node.tool.as_deref().and_then(|tool| self.judge(tool, node.params.clone(), node.impact));
         own.or_else(|| {
             let mut tests = contract::tests(&node.contract).into_iter();
             tests.find_map(|test| self.judge(TEST_TOOL, test.params().into(), 0))
+        })
+        .or_else(|| {
+            contract::model_questions(&node.contract).iter().find_map(|question| {
+                let tool = model_tool(question.model.as_deref().unwrap_or(&self.judge));
+                // A model that is not configured is a W08.
+                self.tools.get(&tool)?;
+                self.judge(&tool, question.params(&Json::null()).into(), 0)
+            })
         })
     }
 }

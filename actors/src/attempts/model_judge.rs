@@ -1,0 +1,148 @@
+//! Asks models about a result, for the rules of a contract with the method `model`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_kernel::contract::{JUDGED_BYTES_MAX, ModelQuestion};
+use ostler_kernel::event::{Failure, StepKey};
+use ostler_kernel::gate::Denial;
+use ostler_kernel::id::{Digest, NodeId};
+use ostler_kernel::plan::{Idempotency, Tools};
+use ostler_kernel::port::{
+    AttemptLog, AttemptLogError, BoxFuture, CallContext, CallOrigin, ChildRunResult, ChildRunSpec, ModelCall,
+    NoLog, StepStart,
+};
+use ostler_kernel::run::FailureCategory;
+use ostler_kernel::{json, lineage};
+use serde_json::Value;
+
+use crate::attempts::attempt_journal::AttemptJournal;
+use crate::attempts::executor::Executor;
+use crate::base::limits::MODEL_JUDGE_MS_MAX;
+use crate::state::caller::Caller;
+use crate::storage::results::invalid;
+
+/// Role of a model that judges results, as scripts see it.
+const JUDGE: &str = "judge";
+
+/// Asks a model about the result of `node`. The call passes the gate like any other; its time and its tokens are those of
+/// the attempt.
+///
+/// # Errors
+///
+/// A result that does not hold is `invalid_output`, with the model's reason. A call that fails keeps its category.
+pub(super) async fn ask(
+    executor: &Executor,
+    caller: &Caller,
+    node: &NodeId,
+    question: &ModelQuestion,
+    value: &Value,
+    log: &Arc<AttemptJournal>,
+) -> Result<(), Failure> {
+    let (rule, toolbox) = (question.rule, &*executor.gatekeeper.toolbox);
+    let tools: Option<&dyn Tools> = Some(toolbox);
+    let (model, name) = (question.model(tools), question.tool(tools));
+    let failed = |category, what: String| Failure { category, message: format!("contract[{rule}]: {what}") };
+    if toolbox.version(&name).is_none() {
+        let what =
+            format!("the model {model} is not configured; add [models.{model}], or name another model");
+        return Err(failed(FailureCategory::Structural, what));
+    }
+    let result =
+        json::canonical(value).map_err(|error| failed(FailureCategory::Structural, error.to_string()))?;
+    let bytes = result.as_str().len();
+    if bytes > JUDGED_BYTES_MAX {
+        let what = format!("a model judges results of up to {JUDGED_BYTES_MAX} bytes, found {bytes}");
+        return Err(invalid(format!("contract[{rule}]: {what}")));
+    }
+    let params = question.params(&result);
+    let key = lineage::hash("aos/judge/1", &[question.ask.as_bytes(), result.as_str().as_bytes()]);
+    let gated = executor.gatekeeper.gate(caller, &name, params.into(), 0, key);
+    let (tool, permit) = gated.map_err(|denial| {
+        tracing::warn!(%node, tool = name, code = denial.code.as_str(), why = denial.operator, "a judge is denied");
+        denied(rule, &name, &denial)
+    })?;
+    let context = CallContext {
+        workspace: Arc::clone(&caller.workspace),
+        timeout_ms: MODEL_JUDGE_MS_MAX,
+        repeatable: true,
+        origin: CallOrigin { role: JUDGE.to_owned(), node: Some(node.clone()), ordinal: log.attempt() },
+        attempt: Arc::new(BillOnly(Arc::clone(log))),
+    };
+    let within = Duration::from_millis(MODEL_JUDGE_MS_MAX);
+    let answer = match tokio::time::timeout(within, tool.call(permit, context)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(failure)) => {
+            let what = format!("the judging call failed: {}", failure.message);
+            return Err(failed(failure.category, what));
+        }
+        Err(_) => {
+            let what = format!("model {model} took more than {MODEL_JUDGE_MS_MAX} ms to judge");
+            return Err(failed(FailureCategory::Timeout, what));
+        }
+    };
+    question.verdict(model, &answer).map_err(invalid)
+}
+
+fn denied(rule: usize, tool: &str, denial: &Denial) -> Failure {
+    let message = format!("contract[{rule}]: {tool} may not judge the result: {}", denial.for_model());
+    Failure { category: FailureCategory::GateDenied, message }
+}
+
+/// The log of a judging call: its tokens go to the attempt, and nothing else. The judge's words are no output of the node,
+/// and its steps are no steps of the node.
+struct BillOnly(Arc<AttemptJournal>);
+
+impl AttemptLog for BillOnly {
+    fn model_called(&self, call: ModelCall) {
+        self.0.model_called(call);
+    }
+
+    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
+        NoLog.resume_token()
+    }
+
+    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
+        NoLog.progress(token)
+    }
+
+    fn heartbeat(&self) {}
+
+    fn heartbeat_ms(&self) -> Option<u64> {
+        None
+    }
+
+    fn begin<'a>(
+        &'a self,
+        step: &'a str,
+        key: StepKey,
+        acting: Option<Idempotency>,
+    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
+        NoLog.begin(step, key, acting)
+    }
+
+    fn step_key(&self, step: &str) -> Result<Option<Digest>, AttemptLogError> {
+        NoLog.step_key(step)
+    }
+
+    fn end<'a>(
+        &'a self,
+        step: &'a str,
+        ended: Result<&'a Value, &'a Failure>,
+        durable: bool,
+    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
+        NoLog.end(step, ended, durable)
+    }
+
+    fn abandon(&self, step: &str) {
+        NoLog.abandon(step);
+    }
+
+    fn spawn<'a>(
+        &'a self,
+        step: &'a str,
+        child: ChildRunSpec,
+    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
+        NoLog.spawn(step, child)
+    }
+}
