@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use ostler_kernel::event::Outcome;
+use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::FailureCategory;
 use ractor::ActorRef;
 use tokio::time::Instant;
 
-use crate::attempts::attempt_journal::AttemptJournal;
 use crate::attempts::child_runs::ChildRunSlot;
 use crate::base::attempt_end::{Ended, cost_since, failed, panicked};
 use crate::base::keys::{AttemptKey, Owner};
+use crate::base::paused_time::PausedTime;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Ticket;
 use crate::metrics::Measures;
@@ -44,19 +45,19 @@ pub(crate) struct Executor {
 
 impl Executor {
     /// Spawns an attempt. `acts`: a shutdown waits for its end. A body that returns `None` never began, and its slot is
-    /// free again.
+    /// free again. `model_calls`: those of the attempt, asked for at its end.
     pub(crate) fn spawn(
         self: &Arc<Executor>,
         key: AttemptKey,
         held: (Arc<Owner>, Ticket),
         agent: ActorRef<AgentMessage>,
-        (acts, log): (bool, Arc<AttemptJournal>),
+        (acts, waited): (bool, Arc<PausedTime>),
+        model_calls: impl FnOnce() -> Vec<ModelCall> + Send + 'static,
         attempt: impl Future<Output = Option<Outcome>> + Send + 'static,
     ) {
         let started = Instant::now();
-        let waited = &log.waited;
         waited.watch_stops();
-        let cancel = self.attempts.start(key.clone(), held, agent, acts, Arc::clone(waited));
+        let cancel = self.attempts.start(key.clone(), held, agent, acts, Arc::clone(&waited));
         let executor = Arc::clone(self);
         // Boxed: a task is moved several times.
         let attempt = Box::pin(attempt);
@@ -71,12 +72,11 @@ impl Executor {
                 },
                 () = cancel.cancelled() => failed(FailureCategory::Crash, "stopped before it had ended".to_owned()),
             };
-            let waited = &log.waited;
             let (duration_ms, _) = cost_since(started + waited.total());
             // Time without disk space, without a slot, or in which the process did not run costs nothing.
             let (_, cost) = cost_since(started + waited.unpaid());
             let cost = executor.run_budgets.chargeable(&key, cost);
-            let model_calls = log.take_model_calls();
+            let model_calls = model_calls();
             let ended = Ended { outcome, duration_ms, cost, accounts: None, model_calls };
             // A restarted scheduler settles all entries of the table.
             if executor.attempts.finish(&key, ended) {

@@ -237,7 +237,9 @@ impl RunDriver {
                 Some(body.await)
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
-            self.services.executor.spawn(key.clone(), held, self.me.clone(), (acts, log), body);
+            let waited = log.waited.clone();
+            let called = move || log.take_model_calls();
+            self.services.executor.spawn(key.clone(), held, self.me.clone(), (acts, waited), called, body);
             if self.run.instance(&key.node).is_some_and(NodeInstance::is_draining) {
                 self.services.attempts.drains(&key);
             }
