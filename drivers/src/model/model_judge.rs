@@ -130,7 +130,7 @@ fn cut(text: &str, bytes_max: usize) -> String {
     match text.len() {
         bytes if bytes <= bytes_max => text.to_owned(),
         bytes => {
-            let end = text.floor_char_boundary(bytes_max);
+            let end = (0..=bytes_max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
             format!("{} [{} more bytes are not shown]", &text[..end], bytes - end)
         }
     }

@@ -95,10 +95,11 @@ impl ModelQuestion {
             return Ok(());
         }
         let shown = why.trim();
-        let shown = match shown.len() {
+        let end = (0..=WHY_BYTES_MAX.min(shown.len())).rev().find(|end| shown.is_char_boundary(*end));
+        let shown = match end.unwrap_or(0) {
             0 => "no reason given".to_owned(),
-            0..=WHY_BYTES_MAX => shown.to_owned(),
-            _ => format!("{}…", &shown[..shown.floor_char_boundary(WHY_BYTES_MAX)]),
+            end if end == shown.len() => shown.to_owned(),
+            end => format!("{}…", &shown[..end]),
         };
         Err(format!("contract[{rule}]: model {model} judges that it does not hold: {shown}"))
     }
