@@ -66,6 +66,9 @@ mod pages {
 
     #[doc = include_str!("../docs/guide/pipelines.md")]
     struct Pipelines;
+    #[doc = include_str!("../docs/guide/agents-in-rust.md")]
+    struct AgentsInRust;
+
     #[doc = include_str!("../docs/guide/evaluation.md")]
     struct Evaluation;
 }

@@ -667,3 +667,26 @@ async fn a_shutdown_waits_for_a_step_that_acts_beside_the_wait_for_a_run() {
         second.shutdown().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_asks_a_person_amid_its_work() {
+    for (span, answer, expected) in [
+        (Duration::from_secs(3_600), Some(Answer::approve()), true),
+        (Duration::from_secs(3_600), Some(Answer::reject()), false),
+        (Duration::from_millis(1), None, false),
+    ] {
+        let asks = Program::new("parent", "1", move |agent: ProgramContext, _: Value| async move {
+            Ok(agent.request_approval("send", "send the mail?", span).await?)
+        });
+        let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(asks)]).await;
+        let run = submitted(&system, terms(&system)).await;
+        if let Some(answer) = answer {
+            until(async || system.all_approvals().await.unwrap().approvals.len() == 1).await;
+            let asked = system.all_approvals().await.unwrap().approvals.remove(0);
+            assert_eq!(asked.shown.params["text"], "send the mail?");
+            system.answer(&asked.id, asked.digest.unwrap(), answer).await.unwrap();
+        }
+        assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        assert_eq!(value(&system, run, "n").await, json!(expected));
+    }
+}

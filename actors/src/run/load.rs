@@ -46,6 +46,11 @@ impl RunDriver {
         let FoldedRun { opened, run: mut state, last, position, parked, out_of_credit, .. } = folded;
         if let Some(goal) = state.goal() {
             let gatekeeper = &services.gatekeeper;
+            if let Some(model) = goal.terms().models.missing(|model| gatekeeper.has_model(model)) {
+                // Failing instead would end the run for want of a line in a file.
+                set_aside(arguments, &row.run, no_model(model));
+                return Ok(None);
+            }
             let tools = RunTools::new(&gatekeeper.toolbox, &gatekeeper.policy, &opened.scope, goal.terms());
             state.set_goal_tools(Arc::new(tools));
         }
@@ -183,6 +188,13 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
         return Ok(None);
     }
     Ok(Some(Loaded { folded, recovered_at, is_ours }))
+}
+
+fn no_model(model: &str) -> String {
+    format!(
+        "its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or name a script with `ostler resume \
+         --model scripted:FILE`"
+    )
 }
 
 fn set_aside(arguments: &AgentArguments, run: &RunId, reason: String) {

@@ -6,7 +6,7 @@ use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::gate::{Denial, GatePolicy, Permit, Preview};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::Rule;
+use ostler_kernel::plan::{Rule, model_tool};
 use ostler_kernel::port::Tool;
 
 use crate::base::limits::Limits;
@@ -46,6 +46,11 @@ impl Gatekeeper {
         let verdict = self.toolbox.gate(&self.policy, caller, name, params, floor, idempotency_key);
         self.measures.gated(since, verdict.as_ref());
         verdict
+    }
+
+    /// True if a model of this name is configured.
+    pub(crate) fn has_model(&self, model: &str) -> bool {
+        self.toolbox.version(&model_tool(model)).is_some()
     }
 
     /// The class of a call without making one, or the denial.

@@ -39,8 +39,7 @@ impl RunTools {
         scope: &str,
         goal: &GoalTerms,
     ) -> RunTools {
-        let in_scope =
-            |name: &str| policy.scopes.get(scope).is_some_and(|scope| scope.tools.contains_key(name));
+        let in_scope = |name: &str| policy.grants(scope, name);
         let wanted =
             |name: &str| goal.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
         let is_offered = |name: &str| model_of_tool(name).is_none() && in_scope(name) && wanted(name);

@@ -28,6 +28,11 @@ impl GatePolicy {
         name.split('&').all(|part| self.scopes.contains_key(part))
     }
 
+    /// True if the scope grants the tool.
+    pub fn grants(&self, scope: &str, tool: &str) -> bool {
+        matches!(self.cap(scope, tool), Ok(Some(_)))
+    }
+
     /// The cap on a tool's impact in a scope. `Err` names the undefined part of the scope, `Ok(None)` means that the scope
     /// does not grant the tool, `Ok(Some(None))` that the scope grants the tool without a cap. In an intersection every part
     /// must grant the tool, and the smallest cap holds.

@@ -70,7 +70,13 @@ pub fn text_tokens(text: &str) -> u64 {
 /// The beginning of a text, of at most so many tokens, ending with a whole character.
 pub(crate) fn digest(text: &str, tokens: u64) -> &str {
     let most = usize::try_from(tokens.saturating_mul(TOKEN_BYTES)).unwrap_or(usize::MAX);
-    &text[..text.floor_char_boundary(most.min(text.len()))]
+    beginning(text, most)
+}
+
+/// The beginning of a text, of at most so many bytes, ending with a whole character.
+pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 impl View<'_> {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer_schema::schema_of;
+use super::context::beginning;
 use super::{CallIntent, Form, ReadResult, Role, Shown, View, digest};
 use crate::id::NodeId;
 use crate::port::ToolOffer;
@@ -29,10 +30,7 @@ pub(super) const FAULTY_ANSWER_BYTES_MAX: usize = 8 << 10;
 
 impl FaultyAnswer {
     pub(crate) fn bounded(self) -> FaultyAnswer {
-        let cut = |text: String| match text.len() {
-            0..=FAULTY_ANSWER_BYTES_MAX => text,
-            _ => text[..text.floor_char_boundary(FAULTY_ANSWER_BYTES_MAX)].to_owned(),
-        };
+        let cut = |text: String| beginning(&text, FAULTY_ANSWER_BYTES_MAX).to_owned();
         FaultyAnswer { answer: cut(self.answer), faults: cut(self.faults) }
     }
 }

@@ -207,6 +207,14 @@ pub struct GoalModels {
     pub executor: Option<String>,
 }
 
+impl GoalModels {
+    /// The first model that is not there.
+    pub fn missing(&self, is_there: impl Fn(&str) -> bool) -> Option<&str> {
+        let named = [&self.planner, &self.executor].into_iter().flatten();
+        named.map(String::as_str).find(|model| !is_there(model))
+    }
+}
+
 impl GoalTerms {
     /// Name of the model that thinks for a role.
     pub fn model_of(&self, role: Role) -> Option<&str> {

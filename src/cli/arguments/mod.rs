@@ -38,7 +38,22 @@ pub(crate) struct ExtraModel {
     pub(crate) config: ModelConfig,
 }
 
+/// Name of the model from `--model scripted:FILE`.
+pub(crate) const SCRIPTED: &str = "scripted";
+
 impl Globals {
+    /// Adds the model of `--model scripted:FILE` to the configuration of this command. Any other name is one of the configuration.
+    pub(crate) fn with_model(&self, model: Option<&str>) -> Result<Globals, Failure> {
+        let Some(file) = model.and_then(|model| model.strip_prefix("scripted:")) else {
+            return Ok(self.clone());
+        };
+        // Files of the configuration are found from its folder, and this file is named on the command line.
+        let file = std::path::absolute(file)
+            .map_err(|error| Failure::invalid(format!("--model scripted:{file}: {error}")))?;
+        let extra = ExtraModel { name: SCRIPTED.to_owned(), config: ModelConfig::scripted(file) };
+        Ok(Globals { extra_model: Some(extra), ..self.clone() })
+    }
+
     /// Rejects `--json` for commands that print text only.
     pub(crate) fn text_only(&self, command: &str) -> Result<(), Failure> {
         if self.json {

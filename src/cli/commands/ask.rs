@@ -1,12 +1,11 @@
 //! `ostler ask`.
 
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ostler::config::Config;
 use ostler_actors::new_run_id;
-use ostler_drivers::model::ModelConfig;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::policy::{Aggregator, Mode};
 use ostler_server::wire::{ApprovalList, GOAL_BYTES_MAX, GoalRequest, RunRef};
@@ -16,7 +15,7 @@ use crate::cli::arguments::bounds::{self, Bounds};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
 use crate::cli::arguments::values::positive_integer;
 use crate::cli::arguments::watch::WatchOptions;
-use crate::cli::arguments::{ExtraModel, Globals};
+use crate::cli::arguments::{Globals, SCRIPTED};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::live::{NoView, View};
@@ -100,7 +99,7 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
     let mut out = Out::new();
     let workspace_text = args.bounds.workspace()?;
     let workspace = PathBuf::from(&workspace_text);
-    let globals = &with_model(globals, args.model.as_deref())?;
+    let globals = &globals.with_model(args.model.as_deref())?;
     let (config, data) = settings::load_settings(globals, &workspace)?;
     if let Some(data) = data {
         bounds::check_outside_data(&workspace, &data)?;
@@ -155,21 +154,6 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
     let what = Watch { run, before: None, json: globals.json, options: args.watch, labelled: false };
     watch(session, &mut signals, what, &mut out).await
 }
-
-/// Adds the model of `--model scripted:FILE` to the configuration of this command.
-fn with_model(globals: &Globals, model: Option<&str>) -> Result<Globals, Failure> {
-    let Some(file) = model.and_then(|model| model.strip_prefix("scripted:")) else {
-        return Ok(globals.clone());
-    };
-    // The configuration's folder is the place of relative files, and this file is named on the command line.
-    let file = std::path::absolute(Path::new(file))
-        .map_err(|error| Failure::invalid(format!("--model scripted:{file}: {error}")))?;
-    let extra = ExtraModel { name: SCRIPTED.to_owned(), config: ModelConfig::scripted(file) };
-    Ok(Globals { extra_model: Some(extra), ..globals.clone() })
-}
-
-/// Name of the model from `--model scripted:FILE`.
-const SCRIPTED: &str = "scripted";
 
 /// Names of the models of planner and executor.
 fn models(globals: &Globals, config: &Config, model: Option<&str>) -> Result<(String, String), Failure> {
@@ -226,7 +210,7 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
             code::FAILED
         }
     };
-    if asked.approvals.first().is_some() {
+    if !asked.approvals.is_empty() {
         let _: RunRef = session.post(&format!("/v1/runs/{}/cancel", path_segment(run)), &Value::Null).await?;
     }
     session.stop().await;

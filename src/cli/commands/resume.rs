@@ -30,13 +30,24 @@ pub(crate) struct ResumeArgs {
     /// The run: its id, a part of it, or @last; without it, all open runs
     #[arg(value_parser = run_name)]
     run: Option<String>,
+    /// Script of a run that was asked with --model scripted:FILE
+    #[arg(long, value_name = "scripted:FILE", value_parser = script)]
+    model: Option<String>,
     #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
     metrics: MetricsOption,
 }
 
+fn script(text: &str) -> Result<String, String> {
+    match text.strip_prefix("scripted:") {
+        Some(file) if !file.is_empty() => Ok(text.to_owned()),
+        _ => Err("give scripted:FILE; other models are those of the configuration".to_owned()),
+    }
+}
+
 pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
+    let globals = &globals.with_model(args.model.as_deref())?;
     let mut out = Out::new();
     if args.run.is_none() && has_no_data_folder("run", globals)? {
         return Ok(code::SUCCEEDED);

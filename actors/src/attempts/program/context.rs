@@ -2,17 +2,20 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ostler_kernel::event::{Failure, StepKey};
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
+use ostler_kernel::plan::{HumanDuration, Kind, NodeDraft, PlanDraft};
 use ostler_kernel::port::{
     AttemptLog, AttemptLogError, CallContext, ChildRunResult, ChildRunSpec, StepStart,
 };
+use ostler_kernel::run::RunOutcome;
 use ostler_kernel::{json, lineage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::step::{Step, StepError};
 use crate::attempts::attempt_journal::AROUND;
@@ -153,6 +156,31 @@ impl ProgramContext {
             log.spawn(&step, child).await.map_err(|error| StepError::Log(error).into())
         })
         .await
+    }
+
+    /// Asks a person amid the work, as a step, and waits: true for a yes, false for a no and for silence until the end of `within`.
+    /// The question is a child run of one node, which `ostler approvals` lists. The attempt has no slot meanwhile and costs
+    /// nothing; the wait counts against the node's timeout. A repetition finds the same question, and its answer. Dropping the
+    /// future leaves the question open.
+    ///
+    /// # Errors
+    ///
+    /// See [`ProgramContext::spawn`].
+    pub async fn request_approval(
+        &self,
+        id: &str,
+        question: &str,
+        within: Duration,
+    ) -> Result<bool, StepError> {
+        let ask = NodeDraft {
+            kind: Some(Kind::HumanApproval),
+            params: Some(Map::from_iter([("text".to_owned(), Value::from(question))])),
+            human_timeout: Some(HumanDuration::Millis(i64::try_from(within.as_millis()).unwrap_or(i64::MAX))),
+            ..NodeDraft::named("question")
+        };
+        let plan = PlanDraft { id: "question".to_owned(), nodes: vec![ask], ..PlanDraft::default() };
+        let answered = self.spawn(id, ChildRunSpec::plan(plan)).await?;
+        Ok(answered.outcome == RunOutcome::Succeeded)
     }
 
     /// The last token that the attempt or an earlier one reported.
