@@ -141,8 +141,8 @@ macro_rules! pages {
 
 pages! {
     the_index: "docs/guide/README.md",
-    agents: "docs/guide/agents.md",
     agents_in_rust: "docs/guide/agents-in-rust.md",
+    agents: "docs/guide/agents.md",
     approvals: "docs/guide/approvals.md",
     ask: "docs/guide/ask.md",
     clients: "docs/guide/clients.md",
