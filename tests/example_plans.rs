@@ -244,3 +244,18 @@ fn a_model_chooses_the_best_of_three_drafts_and_another_call_judges_it() {
     assert!(evaluated.contains("0.900") && evaluated.contains("model.default"), "{evaluated}");
     assert!(evaluated.contains("The winner says what is new."), "{evaluated}");
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_host_is_audited_and_what_is_advised_about_its_kernel_is_found() {
+    let CaseResult { summary, report } = live("host_audit.yaml", Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(report.starts_with("# Linux "), "{report}");
+    assert!(report.contains(" listening ports, "), "{report}");
+    assert_eq!(summary["nodes"]["advisories"], "executed");
+}
+
+#[test]
+fn an_invitation_is_made_in_three_steps_by_reference() {
+    let CaseResult { report, .. } = live("meeting.yaml", Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert_eq!(report.trim_end(), "You are invited: Ada and Ben meet on Monday at ten, in the small room.");
+}

@@ -5,12 +5,13 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_actors::{Submission, System};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
-use ostler_kernel::plan::{HumanDuration, PlanDraft, PolicyDraft};
+use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft, PolicyDraft};
 use ostler_kernel::policy::{
     Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, View, opening_plan,
 };
@@ -236,4 +237,34 @@ roles:
     let (outcome, told) = decided(&system, run).await;
     assert_eq!(outcome, RunOutcome::Succeeded, "{told}");
     assert!(told.contains("think.2(call.1.1) failed") && told.contains("incomplete"), "{told}");
+}
+
+#[tokio::test]
+async fn a_wish_to_a_running_goal_is_considered_before_anything_else_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: wait, tool: hold, params: {}, refs: [], after: [], why: null},
+        {id: later, tool: hold, params: {}, refs: [], after: [wait], why: null}]}
+  interject:
+    - answer: {decision: conclude, verdict: "stopped as you wished", next: null, cancel: []}
+"#;
+    let hold = common::Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let mut tools = model(folder.path(), script);
+    tools.push(hold.clone());
+    let system = common::system(Arc::new(MemoryJournal::default()), tools).await;
+    let terms = GoalTerms { aggregator: Aggregator::Off, ..terms(Mode::Reflect, &["hold"]) };
+    let run = ask(&system, folder.path(), terms).await;
+    hold.started().await;
+    let node = system.interject(run, "stop now", Duration::from_secs(60)).await.unwrap();
+    assert_eq!(node.as_str(), "interject.1");
+    let (outcome, told) = decided(&system, run).await;
+    assert_eq!(outcome, RunOutcome::Succeeded, "{told}");
+    assert!(told.contains("stopped as you wished"), "{told}");
+    assert!(
+        told.contains("interject.1() executed") && told.contains("later(wait reflect.1) skipped"),
+        "{told}"
+    );
 }

@@ -9,6 +9,9 @@ use ostler_kernel::plan::{Pointer, model_of_tool};
 use super::{Config, RetentionConfig, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::closest_name;
 
+/// Roles that may have a model of their own.
+const ROLES: [&str; 3] = ["planner", "executor", "judge"];
+
 impl Config {
     pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
@@ -41,6 +44,13 @@ impl Config {
             }
         }
         self.check_weights(&mut wrong);
+        for role in self.roles.keys().filter(|role| !ROLES.contains(&role.as_str())) {
+            let help = match closest_name(role, ROLES.into_iter()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("name one of {}", ROLES.join(", ")),
+            };
+            wrong.push((Pointer::root().key("roles").key(role), format!("unknown role {role:?}"), help));
+        }
         for fault in self.models_config().check() {
             let place = fault.place.split('.').fold(Pointer::root(), |place, key| place.key(key));
             wrong.push((place, format!("{}: {}", fault.place, fault.what), fault.help));

@@ -111,8 +111,14 @@ impl RunDriver {
             JudgedPatch::Skip => (None, 0, true),
             JudgedPatch::Faulty(faults) => (None, faults.len() as u32, false),
         };
-        let output_tokens = calls.iter().map(|call| call.output_tokens).sum();
-        let ended = self.run.end_call(now, call as u32, CallEnd { output_tokens, faults, is_skip }, None);
+        let input_tokens = Some(calls.iter().map(|call| call.input_tokens).fold(0, u64::saturating_add));
+        let output_tokens = calls.iter().map(|call| call.output_tokens).fold(0, u64::saturating_add);
+        let ended = self.run.end_call(
+            now,
+            call as u32,
+            CallEnd { input_tokens, output_tokens, faults, is_skip },
+            None,
+        );
         let called = self.run.record_model_calls(now, &node, attempt, calls);
         self.apply_effects([vec![ended], called].concat());
         self.decide(RunInput::Patched(node, patch));

@@ -26,7 +26,7 @@ impl RunDriver {
                 Err(InvalidState::SUSPENDED.into())
             }
             Request::Operate(operation) => {
-                match self.run.check_operation(&operation, &self.services.kernel.settings()) {
+                match self.run.check_operation(&operation, &self.services.kernel.settings_of(&self.run)) {
                     Ok(()) => Ok(RunInput::Operator(operation)),
                     Err(error) => Err(error.into()),
                 }

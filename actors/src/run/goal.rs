@@ -1,6 +1,7 @@
 //! Control nodes of a goal run: what their attempts do, and the verdict on their answers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ostler_kernel::event::{Outcome, Output};
 use ostler_kernel::id::NodeId;
@@ -8,7 +9,7 @@ use ostler_kernel::json::{self, Json};
 use ostler_kernel::plan::Node;
 use ostler_kernel::policy::{self, CallEnd, FaultyAnswer, Judged, Role, Start, View};
 use ostler_kernel::port::{Finish, ModelCall};
-use ostler_kernel::run::{FailureCategory, NodeStatus, RefDigests};
+use ostler_kernel::run::{FailureCategory, NodeStatus, RefDigests, Run};
 use serde_json::Value;
 
 use super::driver::RunDriver;
@@ -16,6 +17,8 @@ use super::launch::{Prepared, Refusal};
 use crate::attempts::attempt::Work;
 use crate::base::attempt_end::{Ended, failed};
 use crate::base::keys::AttemptKey;
+use crate::run::services::RunServices;
+use crate::state::goal_tools::RunTools;
 use crate::storage::results::Unreadable;
 
 /// Tokens of an answer that are reserved before a call. The usage is settled when the call ends.
@@ -26,6 +29,15 @@ pub(super) type Evidence = BTreeMap<NodeId, Json>;
 
 pub(super) fn read(evidence: &Evidence) -> impl Fn(&NodeId) -> Json {
     |node| evidence.get(node).cloned().unwrap_or_else(Json::null)
+}
+
+/// Gives a goal run its tools: the records name them only.
+pub(super) fn equip(services: &RunServices, run: &mut Run, scope: &str) {
+    let gatekeeper = &services.gatekeeper;
+    if let Some(goal) = run.goal() {
+        let tools = RunTools::new(&gatekeeper.toolbox, &gatekeeper.policy, scope, goal.terms());
+        run.set_goal_tools(Arc::new(tools));
+    }
 }
 
 impl RunDriver {
@@ -108,8 +120,9 @@ impl RunDriver {
                 true => self.judge_call(key, ended, calls).await,
                 false => (0, None),
             };
-            let output_tokens = calls.iter().map(|call| call.output_tokens).sum();
-            let end = CallEnd { output_tokens, faults, is_skip: false };
+            let output_tokens = calls.iter().map(|call| call.output_tokens).fold(0, u64::saturating_add);
+            let input_tokens = Some(calls.iter().map(|call| call.input_tokens).fold(0, u64::saturating_add));
+            let end = CallEnd { input_tokens, output_tokens, faults, is_skip: false };
             let record = self.run.end_call(now, call, end, faulty);
             self.apply_effects(vec![record]);
         }
@@ -129,8 +142,8 @@ impl RunDriver {
     ) -> (u32, Option<FaultyAnswer>) {
         let output = match &ended.outcome {
             Outcome::Failed(failure) if failure.category == FailureCategory::InvalidOutput => {
-                let (answer, faults) =
-                    ("(no answer in the form that was asked for)".to_owned(), failure.message.clone());
+                // The driver keeps no answer that it cannot read.
+                let (answer, faults) = (String::new(), failure.message.clone());
                 return (1, Some(FaultyAnswer { answer, faults }));
             }
             Outcome::Failed(_) => return (0, None),

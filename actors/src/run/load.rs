@@ -1,7 +1,5 @@
 //! Recovers a run from its records, and attaches attempts that outlived the last driver.
 
-use std::sync::Arc;
-
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, TimerKind};
 use ostler_kernel::id::{NodeId, RunId};
@@ -13,13 +11,13 @@ use ractor::{ActorProcessingErr, ActorRef};
 
 use super::dispatch_queue::CreditWait;
 use super::driver::{Recovery, RunDriver};
+use super::goal;
 use crate::attempts::children;
 use crate::base::error::RunError;
 use crate::messages::agent::AgentMessage;
 use crate::messages::registry::RegistryMessage;
 use crate::run::arguments::AgentArguments;
 use crate::state::attempt_table::Found;
-use crate::state::goal_tools::RunTools;
 use crate::storage::step_logs;
 
 /// A run as its records tell, and what the records say about the process.
@@ -45,14 +43,12 @@ impl RunDriver {
         let (services, run) = (&arguments.services, row.run);
         let FoldedRun { opened, run: mut state, last, position, parked, out_of_credit, .. } = folded;
         if let Some(goal) = state.goal() {
-            let gatekeeper = &services.gatekeeper;
-            if let Some(model) = goal.terms().models.missing(|model| gatekeeper.has_model(model)) {
+            if let Some(model) = goal.terms().models.missing(|model| services.gatekeeper.has_model(model)) {
                 // Failing instead would end the run for want of a line in a file.
-                set_aside(arguments, &row.run, no_model(model));
+                set_aside(arguments, &row.run, no_model(model, row.run));
                 return Ok(None);
             }
-            let tools = RunTools::new(&gatekeeper.toolbox, &gatekeeper.policy, &opened.scope, goal.terms());
-            state.set_goal_tools(Arc::new(tools));
+            goal::equip(services, &mut state, &opened.scope);
         }
         let was_loaded = services.active_runs.was_loaded(run);
         // A run that continues in its process is not assigned a second time.
@@ -190,10 +186,10 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
     Ok(Some(Loaded { folded, recovered_at, is_ours }))
 }
 
-fn no_model(model: &str) -> String {
+fn no_model(model: &str, run: RunId) -> String {
     format!(
-        "its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or name a script with `ostler resume \
-         --model scripted:FILE`"
+        "its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or name its script with \
+         `ostler resume {run} --model scripted:FILE`"
     )
 }
 

@@ -13,6 +13,7 @@ use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
 use crate::base::paused_time::SPACE_RETRY;
 use crate::run::decided::Decided;
+use crate::run::goal;
 use crate::run::services::RunServices;
 use crate::storage::run_reader;
 
@@ -90,7 +91,7 @@ pub(crate) fn operate(
 ) -> Result<Position, RunError> {
     alone(services, || {
         let FoldedRun { mut run, last, .. } = open(services, row)?;
-        run.check_operation(operation, &services.kernel.settings())?;
+        run.check_operation(operation, &services.kernel.settings_of(&run))?;
         let input = RunInput::Operator(operation.clone());
         let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
         let given_up = run.abandoned_work(&events).collect();
@@ -139,7 +140,9 @@ fn record(
         return Ok(None);
     }
     let FoldedRun { mut run, last, .. } = open(services, &row)?;
-    let was_stopped = !acts && matches!(ended.outcome, Outcome::Failed(_));
+    // Nobody judges the answer of a control node here: the call is made again.
+    let is_unjudged = run.goal().is_some_and(|goal| goal.role(&key.node).is_some());
+    let was_stopped = !acts && (is_unjudged || matches!(ended.outcome, Outcome::Failed(_)));
     let result = ended.result_of(key);
     let events = if was_stopped {
         vec![Event::LateResult(result)]
@@ -154,7 +157,8 @@ fn record(
 }
 
 fn open(services: &RunServices, row: &RunRow) -> Result<FoldedRun, RunError> {
-    let folded = services.runs.fold(row, None, |_| {})?;
+    let mut folded = services.runs.fold(row, None, |_| {})?;
+    goal::equip(services, &mut folded.run, &folded.opened.scope);
     if folded.closed.is_some() { Err(RunError::Over) } else { Ok(folded) }
 }
 

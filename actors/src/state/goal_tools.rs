@@ -17,9 +17,6 @@ pub(crate) const OFFERED_TOOLS_MAX: usize = 50;
 /// Patches of a step that the micro-planner may write.
 const STEP_PATCHES: i64 = 1;
 
-/// Formats of texts that say where data go.
-const PLACES: [&str; 2] = ["path", "uri"];
-
 /// Parameter of the tool that starts programs.
 const ARGV: &str = "argv";
 
@@ -64,7 +61,10 @@ impl GoalTools for RunTools {
     }
 
     fn index_tokens(&self) -> u64 {
-        let of = |offer: &ToolOffer| text_tokens(&offer.name) + text_tokens(&offer.description) + 4;
+        // Planners get the parameters twice: in a line for each tool, and in the schema of the answer.
+        let params = |offer: &ToolOffer| 2 * text_tokens(&offer.params.to_string());
+        let of =
+            |offer: &ToolOffer| text_tokens(&offer.name) + text_tokens(&offer.description) + params(offer);
         self.offers.iter().map(of).sum()
     }
 
@@ -113,11 +113,14 @@ fn terms(tool: &dyn Tool) -> ToolTerms {
     };
     let params = properties
         .map(|properties| properties.keys().map(|name| (name.clone(), is_required(name))).collect());
-    let says_where = |(name, schema): &(&String, &Value)| {
-        name.as_str() == ARGV || schema["format"].as_str().is_some_and(|format| PLACES.contains(&format))
-    };
     let acts = tool.class(&Map::new()).effect.acts();
-    let sensitive = properties.into_iter().flatten().filter(says_where).filter(|_| acts);
+    // A request sends its address and its words away, even if it changes nothing.
+    let says_where = |(name, schema): &(&String, &Value)| match schema["format"].as_str() {
+        Some("uri") => true,
+        Some("path") => acts,
+        _ => acts && name.as_str() == ARGV || tool.reads_strangers() && schema["type"] == "string",
+    };
+    let sensitive = properties.into_iter().flatten().filter(says_where);
     ToolTerms {
         trusted: !tool.reads_strangers(),
         sensitive: sensitive.map(|(name, _)| name.clone()).collect(),

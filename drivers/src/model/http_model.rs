@@ -11,7 +11,7 @@ use super::config::{Dialect, ModelConfig};
 use super::config_check::{ConfigFault, endpoint};
 use super::decode::{Decoder, Limits, Protocol};
 use super::exchange::{Body, Exchange};
-use super::key::Key;
+use super::key::{Key, Veil};
 use super::profile::{Profile, Quirks};
 use super::transport::{KeyHeader, Transport};
 use super::wire::{Restore, WireRequest};
@@ -132,12 +132,14 @@ impl HttpModel {
         let mut decoder = Decoder::with_limits(protocol, head.status, pairs, self.limits);
         let mut restore = Restore::of(names, answer_tool);
         let mut is_shown = false;
+        let mut veil = Veil::of(&self.key);
         let mut show = |piece| {
             is_shown = true;
-            restore.delta(piece).into_iter().for_each(&mut *delta);
+            restore.delta(piece).into_iter().filter_map(|piece| veil.piece(piece)).for_each(&mut *delta);
         };
         // A connection that broke after the last byte of the answer does no harm; the decoder knows.
         let cut = self.read(&mut response, &mut decoder, deadline, &mut show).await.err();
+        veil.rest().into_iter().for_each(&mut *delta);
         if cut.is_none() {
             response.keep().await?;
         }
@@ -204,7 +206,20 @@ impl HttpModel {
         error
     }
 
+    /// Removes the key from all that an answer may repeat.
     fn clean(&self, completion: &mut Completion) {
+        let key = &self.key;
+        completion.text = key.remove(&completion.text);
+        completion.reasoning = key.remove(&completion.reasoning);
+        completion.refusal = completion.refusal.take().map(|text| key.remove(&text));
+        for call in &mut completion.tool_calls {
+            call.name = key.remove(&call.name);
+            call.id = call.id.take().map(|id| key.remove(&id));
+            match &mut call.arguments {
+                Ok(arguments) => arguments.values_mut().for_each(|value| key.remove_from(value)),
+                Err(text) => *text = key.remove(text),
+            }
+        }
         for text in [&mut completion.model, &mut completion.response_id].into_iter().flatten() {
             *text = self.key.clean(text);
         }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use ostler_kernel::port::{ModelError, ModelErrorClass};
+use ostler_kernel::port::{Delta, ModelError, ModelErrorClass};
+use serde_json::Value;
 
 /// Maximum bytes of a provider's message in an error.
 pub const PROVIDER_MESSAGE_BYTES_MAX: usize = 2_048;
@@ -71,6 +72,24 @@ impl Key {
         }
     }
 
+    /// Removes the key from every text of a value. A name that holds the key becomes another name.
+    pub(super) fn remove_from(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.remove(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.remove_from(item)),
+            Value::Object(members) => {
+                let named = std::mem::take(members).into_iter();
+                *members = named
+                    .map(|(name, mut value)| {
+                        self.remove_from(&mut value);
+                        (self.remove(&name), value)
+                    })
+                    .collect();
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
     /// Bytes that are no text, without the key.
     pub(super) fn remove_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
@@ -96,5 +115,65 @@ impl Key {
             text.push_str(" […]");
         }
         text
+    }
+}
+
+/// Removes the key from the pieces of an answer. The end of a text is held back as long as it could begin the key.
+pub(super) struct Veil<'k> {
+    key: &'k Key,
+    held: String,
+}
+
+impl<'k> Veil<'k> {
+    pub(super) fn of(key: &'k Key) -> Veil<'k> {
+        Veil { key, held: String::new() }
+    }
+
+    /// What may be shown of a piece; `None` while nothing may.
+    pub(super) fn piece(&mut self, delta: Delta) -> Option<Delta> {
+        let Some(secret) = self.key.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
+            return Some(delta);
+        };
+        match delta {
+            Delta::Text(text) => {
+                self.held = self.key.remove(&(std::mem::take(&mut self.held) + &text));
+                let most = self.held.len().saturating_sub(secret.len() - 1);
+                let end = (0..=most).rev().find(|end| self.held.is_char_boundary(*end)).unwrap_or(0);
+                let rest = self.held.split_off(end);
+                let shown = std::mem::replace(&mut self.held, rest);
+                (!shown.is_empty()).then_some(Delta::Text(shown))
+            }
+            Delta::Reasoning(text) => Some(Delta::Reasoning(self.key.remove(&text))),
+            Delta::Call { at, name } => Some(Delta::Call { at, name: self.key.remove(&name) }),
+            Delta::Arguments { at, text } => Some(Delta::Arguments { at, text: self.key.remove(&text) }),
+        }
+    }
+
+    /// The end of the text.
+    pub(super) fn rest(self) -> Option<Delta> {
+        (!self.held.is_empty()).then_some(Delta::Text(self.held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_pieces_of_any_size_is_never_shown() {
+        let key = Key::read(Some("KEY"), &|_| Some("sk-canary-1".to_owned()));
+        let answer = "the key is sk-canary-1, sk-canary- and sk-canary-1!";
+        for size in 1..answer.len() {
+            let (mut veil, mut shown) = (Veil::of(&key), String::new());
+            let pieces =
+                answer.as_bytes().chunks(size).map(|piece| String::from_utf8_lossy(piece).into_owned());
+            let mut show = |delta| {
+                let Some(Delta::Text(text)) = delta else { return };
+                shown += &text;
+            };
+            pieces.for_each(|piece| show(veil.piece(Delta::Text(piece))));
+            show(veil.rest());
+            assert_eq!(shown, "the key is [key removed], sk-canary- and [key removed]!", "{size}");
+        }
     }
 }

@@ -11,6 +11,9 @@ use super::models::ConfiguredModel;
 use super::price::{Price, Tokens};
 use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
+/// Highest count of tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not overflow.
+pub const TOKENS_TOLD_MAX: u64 = 1 << 40;
+
 /// Reason of a call that its caller dropped.
 const CANCELLED: &str = "cancelled";
 
@@ -95,6 +98,12 @@ impl CallMeter {
     }
 
     fn report(&self, finish: &str, tokens: Tokens) -> ModelCall {
+        let tokens = Tokens {
+            input: tokens.input.min(TOKENS_TOLD_MAX),
+            output: tokens.output.min(TOKENS_TOLD_MAX),
+            cache_read: tokens.cache_read.min(TOKENS_TOLD_MAX),
+            cache_write: tokens.cache_write.min(TOKENS_TOLD_MAX),
+        };
         ModelCall {
             model: self.model.clone(),
             answered_by: None,

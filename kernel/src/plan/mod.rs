@@ -16,6 +16,7 @@
 //! ```
 
 mod advice;
+mod compose;
 mod contract_rules;
 mod delta;
 mod diagnostic;

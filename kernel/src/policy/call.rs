@@ -38,6 +38,8 @@ pub struct CallIntent {
 /// The end of a call. Journal it with the attempt's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CallEnd {
+    /// Tokens of the prompt as the provider counted them; `None`: as estimated before the call.
+    pub input_tokens: Option<u64>,
     /// Tokens of the answer.
     pub output_tokens: u64,
     /// Faults of the answer; 0 for a good one and for a failed call.

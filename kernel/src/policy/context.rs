@@ -171,9 +171,10 @@ impl View<'_> {
         let index = if context.tools { self.goal.tools.index_tokens() } else { 0 };
         let shown: u64 = context.shown.iter().map(|shown| self.shown_tokens(shown)).sum();
         let text = context.text.as_deref().map_or(0, text_tokens);
-        let faulty = |again: &FaultyTry| again.output_tokens + FAULT_TOKENS * u64::from(again.faults);
-        let faulty: u64 = context.faulty.iter().map(faulty).sum();
-        self.goal.terms.base.of(role) + index + shown + text + faulty
+        let faulty =
+            |again: &FaultyTry| again.output_tokens.saturating_add(FAULT_TOKENS * u64::from(again.faults));
+        let faulty = context.faulty.iter().map(faulty).fold(0, u64::saturating_add);
+        (self.goal.terms.base.of(role) + index + shown + text).saturating_add(faulty)
     }
 
     fn shown_tokens(self, shown: &Shown) -> u64 {

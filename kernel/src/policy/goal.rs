@@ -107,6 +107,7 @@ impl Goal {
     pub(crate) fn end_call(&mut self, number: usize, end: CallEnd, faulty: Option<FaultyAnswer>) {
         if let Some(call) = self.calls.get_mut(number) {
             call.output_tokens = end.output_tokens;
+            call.intent.input_tokens = end.input_tokens.unwrap_or(call.intent.input_tokens);
             call.end = Some(end);
             self.faulty.extend(faulty.map(|faulty| (number, faulty)));
         }

@@ -46,8 +46,11 @@ pub fn prompt(
     let mut messages = vec![json!({"role": "user", "content": question(view, intent, offers, read)})];
     for again in &intent.context.faulty {
         let Some(FaultyAnswer { answer, faults }) = faulty(again.attempt) else { continue };
-        messages.push(json!({"role": "assistant", "content": answer}));
-        let told = format!("That answer cannot be used. Answer again, whole and corrected. Faults: {faults}");
+        if !answer.is_empty() {
+            messages.push(json!({"role": "assistant", "content": answer}));
+        }
+        let told =
+            format!("Your last answer cannot be used. Answer again, whole and corrected. Faults: {faults}");
         messages.push(json!({"role": "user", "content": told}));
     }
     let ordinal = ordinal(view, intent);

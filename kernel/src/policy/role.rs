@@ -144,9 +144,14 @@ pub(super) fn control<'s>(
     terms: &GoalTerms,
 ) -> NodeDraft {
     let model = terms.model_of(role).map(str::to_owned);
-    // An aggregator of a plan file renders a template; this one is prompted by the policy.
-    let params = (role == Role::Answer && model.is_some())
-        .then(|| Map::from_iter([("template".to_owned(), Value::from(""))]));
+    // In a plan file these parameters hold a text; here the policy writes the prompt.
+    let text = match role {
+        Role::Answer => Some("template"),
+        Role::Planner | Role::Think | Role::Micro => Some("prompt"),
+        Role::Reflect | Role::Observe | Role::Interject => None,
+    };
+    let text = text.filter(|_| model.is_some());
+    let params = text.map(|name| Map::from_iter([(name.to_owned(), Value::from(""))]));
     let on_end = |source: &NodeId| DepDraft(Dep { n: source.clone(), on: On::Terminal });
     NodeDraft {
         kind: Some(role.kind()),

@@ -3,7 +3,7 @@
 //! A node that does not fit is not added: a run that could not afford the call of a reflection would only carry a failed node.
 //! Each control node that has still to call counts as one call with its base, so nodes that were added before keep their room.
 
-use super::{Role, View};
+use super::{Call, Role, View};
 use crate::run::{NodeState, Run};
 
 /// One node, version and path step are kept back for the node that holds the answer.
@@ -25,7 +25,7 @@ impl<'a> Room<'a> {
     pub(super) fn new(view: View<'a>, steps: usize) -> Room<'a> {
         let (terms, policy) = (&view.goal.terms, &view.run.plan().policy);
         let calls = &view.goal.calls;
-        let used: u64 = calls.iter().map(|call| call.intent.input_tokens + call.output_tokens).sum();
+        let used = used_tokens(calls);
         let (promised, promised_tokens) = view.promised();
         let planners = view.of_role(Role::Planner).filter(|(node, _)| node.id != view.goal.opening()).count();
         let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
@@ -34,7 +34,10 @@ impl<'a> Room<'a> {
             is_open: view.run.plan().version < policy.max_versions.saturating_sub(RESERVE) && !view.is_late(),
             nodes: nodes - view.run.plan().nodes.len() as i64 - steps as i64,
             calls: signed(terms.budgets.model_calls) - calls.len() as i64 - promised,
-            tokens: terms.budgets.tokens.map(|most| signed(most) - signed(used) - promised_tokens),
+            tokens: terms
+                .budgets
+                .tokens
+                .map(|most| signed(most).saturating_sub(signed(used)).saturating_sub(promised_tokens)),
             replans: i64::from(terms.budgets.replans) - planners as i64,
             view,
         }
@@ -55,11 +58,17 @@ impl<'a> Room<'a> {
         if fits {
             self.nodes -= 1;
             self.calls -= 1;
-            self.tokens = self.tokens.map(|left| left - self.view.base_tokens(role));
+            self.tokens = self.tokens.map(|left| left.saturating_sub(self.view.base_tokens(role)));
             self.replans -= i64::from(role == Role::Planner);
         }
         fits
     }
+}
+
+/// Tokens of all calls. A provider may tell any number.
+fn used_tokens(calls: &[Call]) -> u64 {
+    let of = |call: &Call| call.intent.input_tokens.saturating_add(call.output_tokens);
+    calls.iter().map(of).fold(0, u64::saturating_add)
 }
 
 impl View<'_> {
@@ -101,7 +110,7 @@ impl View<'_> {
     /// True if a call with so many tokens of input is within the budgets.
     pub(super) fn affords_call(self, input_tokens: u64) -> bool {
         let (budgets, calls) = (&self.goal.terms.budgets, &self.goal.calls);
-        let used: u64 = calls.iter().map(|call| call.intent.input_tokens + call.output_tokens).sum();
+        let used = used_tokens(calls);
         (calls.len() as u64) < budgets.model_calls
             && budgets.tokens.is_none_or(|most| used.saturating_add(input_tokens) <= most)
     }

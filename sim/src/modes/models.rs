@@ -85,7 +85,10 @@ impl SimulatedGoal<'_> {
         }
         if let Some(call) = call {
             let faults = faults.len() as u32;
-            self.settle_call(call, CallEnd { output_tokens: tokens, faults, is_skip: false });
+            self.settle_call(
+                call,
+                CallEnd { input_tokens: None, output_tokens: tokens, faults, is_skip: false },
+            );
         }
         self.end(node, attempt, outcome);
     }
@@ -106,7 +109,12 @@ impl SimulatedGoal<'_> {
             Some(_) => JudgedPatch::Faulty(Vec::new()),
             None => policy::judge_patch(self.view(), call, &ok, finish == Finish::Length),
         };
-        let mut end = CallEnd { output_tokens: tokens, faults: 0, is_skip: judged == JudgedPatch::Skip };
+        let mut end = CallEnd {
+            input_tokens: None,
+            output_tokens: tokens,
+            faults: 0,
+            is_skip: judged == JudgedPatch::Skip,
+        };
         let patch: Option<Box<Patch>> = match judged {
             JudgedPatch::Patch(patch) => Some(patch),
             JudgedPatch::Skip => None,

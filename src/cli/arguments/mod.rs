@@ -9,9 +9,10 @@ pub(crate) mod watch;
 use std::path::PathBuf;
 
 use clap::Args;
-use ostler_drivers::model::ModelConfig;
+use ostler_drivers::model::{ModelConfig, Provider};
 
 use crate::cli::exit::Failure;
+use crate::cli::output::hints;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
@@ -38,19 +39,17 @@ pub(crate) struct ExtraModel {
     pub(crate) config: ModelConfig,
 }
 
-/// Name of the model from `--model scripted:FILE`.
-pub(crate) const SCRIPTED: &str = "scripted";
-
 impl Globals {
-    /// Adds the model of `--model scripted:FILE` to the configuration of this command. Any other name is one of the configuration.
+    /// Adds the model of `--model scripted:FILE` or `cassette:FILE` to the configuration of this command. Any other name is one
+    /// of the configuration.
     pub(crate) fn with_model(&self, model: Option<&str>) -> Result<Globals, Failure> {
-        let Some(file) = model.and_then(|model| model.strip_prefix("scripted:")) else {
-            return Ok(self.clone());
-        };
+        let Some((provider, file)) = model.and_then(model_file) else { return Ok(self.clone()) };
+        hints::remember_model(model.unwrap_or_default());
         // Files of the configuration are found from its folder, and this file is named on the command line.
         let file = std::path::absolute(file)
-            .map_err(|error| Failure::invalid(format!("--model scripted:{file}: {error}")))?;
-        let extra = ExtraModel { name: SCRIPTED.to_owned(), config: ModelConfig::scripted(file) };
+            .map_err(|error| Failure::invalid(format!("--model {}: {error}", model.unwrap_or_default())))?;
+        let config = ModelConfig { file: Some(file), ..ModelConfig::of(provider) };
+        let extra = ExtraModel { name: provider.as_str().to_owned(), config };
         Ok(Globals { extra_model: Some(extra), ..self.clone() })
     }
 
@@ -63,4 +62,19 @@ impl Globals {
         }
         Ok(())
     }
+}
+
+/// The provider and the file of a model that a command names by its file.
+pub(crate) fn model_file(text: &str) -> Option<(Provider, &str)> {
+    let providers = [Provider::Scripted, Provider::Cassette].into_iter();
+    let mut named = providers.filter_map(|provider| Some((provider, text.strip_prefix(provider.as_str())?)));
+    named
+        .find_map(|(provider, rest)| Some((provider, rest.strip_prefix(':')?)))
+        .filter(|(_, file)| !file.is_empty())
+}
+
+/// Checks the text of a model that a command names by its file.
+pub(crate) fn model_text(text: &str) -> Result<String, String> {
+    let refused = "give scripted:FILE or cassette:FILE; other models are those of the configuration";
+    model_file(text).map(|_| text.to_owned()).ok_or_else(|| refused.to_owned())
 }

@@ -59,8 +59,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Reach a goal: models write the plan, judge results, and answer
     ///
-    /// The goal becomes a run. A model writes its steps, which are shown first and start after your yes;
-    /// each is a call of a tool that passes the gate. Models judge results and ask for more steps, as the
+    /// The goal becomes a run. A model writes its steps; the first ones are shown and start after your yes.
+    /// Each is a call of a tool that passes the gate, within --intent and the scope. Models judge results and ask for more steps, as the
     /// mode says, and the answer names the results on which it rests. If this command stops, `ostler
     /// resume` continues the run without asking a model twice for an answer that is recorded.
     #[command(

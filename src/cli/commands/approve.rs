@@ -8,9 +8,9 @@ use clap::Args;
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{AnswerRequest, ApprovalView, Decision, ProblemDetails, RunRef, Summary, Waiting};
 
-use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::arguments::{Globals, model_text};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest};
 use crate::cli::output::hints::with_location;
@@ -46,12 +46,16 @@ pub(crate) struct AnswerArgs {
     /// without a terminal
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
+    /// Model of a run that was asked with --model scripted:FILE or cassette:FILE
+    #[arg(long, value_name = "scripted:FILE", value_parser = model_text)]
+    model: Option<String>,
     #[command(flatten)]
     metrics: MetricsOption,
 }
 
 pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decision) -> Result<u8, Failure> {
     let mut out = Out::new();
+    let globals = &globals.with_model(args.model.as_deref())?;
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;

@@ -11,11 +11,11 @@ use ostler_kernel::policy::{Aggregator, Mode};
 use ostler_server::wire::{ApprovalList, GOAL_BYTES_MAX, GoalRequest, RunRef};
 use serde_json::Value;
 
+use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{self, Bounds};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
 use crate::cli::arguments::values::positive_integer;
 use crate::cli::arguments::watch::WatchOptions;
-use crate::cli::arguments::{Globals, SCRIPTED};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::live::{NoView, View};
@@ -34,7 +34,7 @@ pub(crate) struct AskArgs {
     /// Execution mode: auto, reflect, nreflect:N, orchestrator, react or sgh
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = mode)]
     mode: Mode,
-    /// Model: a name of the configuration, or scripted:FILE
+    /// Model: a name of the configuration, scripted:FILE or cassette:FILE
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Tools that the model is offered, separated by commas [default: all of the scope]
@@ -157,8 +157,8 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
 
 /// Names of the models of planner and executor.
 fn models(globals: &Globals, config: &Config, model: Option<&str>) -> Result<(String, String), Failure> {
-    if globals.extra_model.is_some() {
-        return Ok((SCRIPTED.to_owned(), SCRIPTED.to_owned()));
+    if let Some(extra) = &globals.extra_model {
+        return Ok((extra.name.clone(), extra.name.clone()));
     }
     if let Some(named) = model {
         if config.models.contains_key(named) {
@@ -167,7 +167,7 @@ fn models(globals: &Globals, config: &Config, model: Option<&str>) -> Result<(St
         let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "no model is configured".to_owned() } else { known.join(", ") };
         return Err(Failure::invalid(format!(
-            "--model {named}: not a configured model ({known}); name one, or scripted:FILE"
+            "--model {named}: not a configured model ({known}); name one, scripted:FILE or cassette:FILE"
         )));
     }
     let tables = config.models_config();
@@ -200,7 +200,10 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
     let summary = session.summary(run).await?;
     let code = match asked.approvals.first() {
         Some(question) if !json => {
-            approval_lines(question, Detail::Full).iter().for_each(|line| out.line(line));
+            // The last line is how to answer, and nothing is asked.
+            let mut lines = approval_lines(question, Detail::Full);
+            lines.pop();
+            lines.iter().for_each(|line| out.line(line));
             code::SUCCEEDED
         }
         Some(_) => code::SUCCEEDED,

@@ -7,10 +7,10 @@ use ostler_actors::CHECKPOINTED;
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{RunLine, RunList, Summary};
 
-use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::run_name;
 use crate::cli::arguments::watch::WatchOptions;
+use crate::cli::arguments::{Globals, model_text};
 use crate::cli::commands::change_node::post;
 use crate::cli::commands::market::post;
 use crate::cli::exit::{Failure, code};
@@ -30,20 +30,13 @@ pub(crate) struct ResumeArgs {
     /// The run: its id, a part of it, or @last; without it, all open runs
     #[arg(value_parser = run_name)]
     run: Option<String>,
-    /// Script of a run that was asked with --model scripted:FILE
-    #[arg(long, value_name = "scripted:FILE", value_parser = script)]
+    /// Model of a run that was asked with --model scripted:FILE or cassette:FILE
+    #[arg(long, value_name = "scripted:FILE", value_parser = model_text)]
     model: Option<String>,
     #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
     metrics: MetricsOption,
-}
-
-fn script(text: &str) -> Result<String, String> {
-    match text.strip_prefix("scripted:") {
-        Some(file) if !file.is_empty() => Ok(text.to_owned()),
-        _ => Err("give scripted:FILE; other models are those of the configuration".to_owned()),
-    }
 }
 
 pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {

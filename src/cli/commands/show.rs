@@ -76,6 +76,7 @@ async fn print(session: &mut Session, args: ShowArgs, format: Format, out: &mut 
                 figures::figure_lines(&page, &summary, true),
             ];
             out.line(lines.concat().join("\n"));
+            report::print_answer(&summary, out);
         }
     }
     Ok(())

@@ -16,6 +16,17 @@ use crate::cli::output::terminal::Out;
 /// The location options of this command line, appended to every printed command.
 static LOCATION: OnceLock<String> = OnceLock::new();
 
+/// The option `--model` of this command line, if it names a file: other commands that continue the run need it too.
+static MODEL: OnceLock<String> = OnceLock::new();
+
+/// Commands that take `--model scripted:FILE`.
+const WITH_MODEL: [&str; 3] = ["resume", "approve", "reject"];
+
+/// Stores the model that this command line names by its file.
+pub(crate) fn remember_model(model: &str) {
+    let _ = MODEL.set(format!(" --model {}", quoted(model.as_bytes())));
+}
+
 const LOCATION_OPTIONS: [&str; 2] = ["data", "config"];
 
 /// Stores the location options of this command line. Environment variables apply to the next command
@@ -64,7 +75,8 @@ fn quoted(word: &[u8]) -> String {
 
 /// Formats a command. Names that start with a dash follow all options, behind `--`.
 pub(crate) fn command(words: &str, names: &[&str], options: &str) -> String {
-    command_at(words, names, options, location())
+    let model = MODEL.get().map(String::as_str).filter(|_| WITH_MODEL.contains(&words));
+    command_at(words, names, options, &format!("{}{}", model.unwrap_or_default(), location()))
 }
 
 fn command_at(words: &str, names: &[&str], options: &str, place: &str) -> String {

@@ -25,6 +25,11 @@ pub(crate) async fn print_report(client: &Client, summary: &Summary, parts: Repo
     let shown = graph.as_ref().filter(|_| parts.nodes);
     let lines = layout(&page, summary, short.as_ref(), shown, &outputs, parts.verbose);
     out.line(lines.join("\n"));
+    print_answer(summary, out);
+}
+
+/// Prints the answer of a goal run, if there is one.
+pub(crate) fn print_answer(summary: &Summary, out: &mut Out) {
     if let Some(answer) = &summary.answer {
         answer_lines(answer).iter().for_each(|line| out.line(line));
     }
@@ -41,6 +46,9 @@ fn answer_lines(answer: &AnswerView) -> Vec<String> {
         ),
     };
     let mut lines = vec![String::new(), format!("answer ({}{rests}):", labels.join(", "))];
+    if answer.text.trim().is_empty() {
+        lines.push("(nothing: no model wrote an answer, and there is no result)".to_owned());
+    }
     lines.extend(answer.text.lines().map(harmless_line));
     lines
 }

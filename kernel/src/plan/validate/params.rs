@@ -87,6 +87,11 @@ fn model(
 ) -> Vec<BadParam> {
     let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
     let mut bad = tools.check_params(tool, &node.params, &referred);
+    let is_given = |name: &str| node.params.contains_key(name) || node.param_refs.contains_key(name);
+    if !is_given("prompt") && !is_given("messages") {
+        let says = "a text over the dependencies, such as \"Sum up: {{ NODE.result.text }}\"";
+        bad.push(BadParam::Missing { pointer: String::new(), name: "prompt".into(), says: says.into() });
+    }
     if bad.is_empty() {
         bad.extend(check_dependency_template(indexed, node, "prompt", suggestions));
     }

@@ -295,8 +295,8 @@ fn a_real_run_completes_a_plan_from_its_tools() {
         {"id": "see", "tool": "look", "timeout": "1.5s"},
         {"id": "do", "tool": "act", "impact": 1, "approval": "before", "human_timeout": "1h"},
         {"id": "peek", "tool": "act", "params": {"mode": "look"}},
-        {"id": "say", "model": "m", "params": {"schema": {"type": "string"}}},
-        {"id": "say2", "kind": "model", "params": {"model": "m", "schema": true}},
+        {"id": "say", "model": "m", "params": {"prompt": "x", "schema": {"type": "string"}}},
+        {"id": "say2", "kind": "model", "params": {"model": "m", "prompt": "x", "schema": true}},
         {"id": "ask", "kind": "human_approval", "human_timeout": 60},
         {"id": "sum", "kind": "aggregator", "deps": ["see"], "params": {"template": "x"}},
     ]}));
@@ -364,8 +364,9 @@ fn a_real_run_has_rules_of_its_own() {
     check("V21 a", json!({"id": "a", "kind": "human_approval", "human_timeout": 9, "tool": "lok"}));
     for key in ["tool", "model"] {
         check("V21 a", json!({"id": "a", "kind": "human_approval", "human_timeout": 9, key: "look"}));
-        let params = json!({"template": "x", "schema": {"type": "object"}});
+        let params = json!({"template": "x", "prompt": "x", "schema": {"type": "object"}});
         check("V21 a", json!({"id": "a", "kind": "model", "model": "m", "tool": "look", "params": params}));
+        let params = json!({"template": "x", "schema": {"type": "object"}});
         check(
             "V21 a",
             json!({"id": "a", "kind": "aggregator", "deps": ["s"], "params": params, "tool": "look"}),
@@ -403,7 +404,8 @@ fn a_real_run_has_rules_of_its_own() {
         let rule = json!({"method": "code", "spec": {"check": "matches", "value": "(a{1000}){20}"}});
         check(expected, json!({"id": "a", "tool": "look", "contract": vec![rule; mebibytes]}));
     }
-    check("V09 a", json!({"id": "a", "model": "m", "params": {"schema": {"type": 7}}}));
+    let params = json!({"prompt": "x", "schema": {"type": 7}});
+    check("V09 a", json!({"id": "a", "model": "m", "params": params}));
     for (expected, bytes) in [("", TEMPLATE_BYTES_MAX), ("V24 a", TEMPLATE_BYTES_MAX + 1)] {
         let refs = json!({"x": {"from": "s", "path": "v", "template": "{".repeat(bytes)}});
         check(expected, json!({"id": "a", "tool": "look", "param_refs": refs}));
