@@ -137,9 +137,9 @@ impl<'k> Veil<'k> {
         match delta {
             Delta::Text(text) => {
                 self.held = self.key.remove(&(std::mem::take(&mut self.held) + &text));
-                let most = self.held.len().saturating_sub(secret.len() - 1);
-                let end = (0..=most).rev().find(|end| self.held.is_char_boundary(*end)).unwrap_or(0);
-                let rest = self.held.split_off(end);
+                let begins = |len: &usize| secret.get(..*len).is_some_and(|begin| self.held.ends_with(begin));
+                let kept = (1..secret.len()).rev().find(begins).unwrap_or(0);
+                let rest = self.held.split_off(self.held.len() - kept);
                 let shown = std::mem::replace(&mut self.held, rest);
                 (!shown.is_empty()).then_some(Delta::Text(shown))
             }

@@ -59,7 +59,9 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     };
     let plan = fit_name(&question.plan, usize::MAX);
     let mut lines = vec![format!("{}  {plan}/{}  {asked}  {what}", question.run, question.node)];
-    for (name, value) in question.params.as_object().into_iter().flatten() {
+    // The prompt of a planner is written for the model.
+    let params = question.params.as_object().filter(|_| question.steps.is_empty());
+    for (name, value) in params.into_iter().flatten() {
         value_lines(name, value, detail, &mut lines);
     }
     if let Some(workspace) = &question.workspace {
