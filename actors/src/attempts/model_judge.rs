@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_kernel::contract::{JUDGED_BYTES_MAX, ModelQuestion};
-use ostler_kernel::event::{Failure, StepKey};
+use ostler_kernel::event::Failure;
 use ostler_kernel::gate::Denial;
-use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Idempotency, Tools};
-use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, CallContext, CallOrigin, ChildRunResult, ChildRunSpec, ModelCall,
-    NoLog, StepStart,
-};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::plan::Tools;
+use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, ModelCall};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{json, lineage};
 use serde_json::Value;
@@ -96,53 +93,5 @@ struct BillOnly(Arc<AttemptJournal>);
 impl AttemptLog for BillOnly {
     fn model_called(&self, call: ModelCall) {
         self.0.model_called(call);
-    }
-
-    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
-        NoLog.resume_token()
-    }
-
-    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
-        NoLog.progress(token)
-    }
-
-    fn heartbeat(&self) {}
-
-    fn heartbeat_ms(&self) -> Option<u64> {
-        None
-    }
-
-    fn begin<'a>(
-        &'a self,
-        step: &'a str,
-        key: StepKey,
-        acting: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
-        NoLog.begin(step, key, acting)
-    }
-
-    fn step_key(&self, step: &str) -> Result<Option<Digest>, AttemptLogError> {
-        NoLog.step_key(step)
-    }
-
-    fn end<'a>(
-        &'a self,
-        step: &'a str,
-        ended: Result<&'a Value, &'a Failure>,
-        durable: bool,
-    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
-        NoLog.end(step, ended, durable)
-    }
-
-    fn abandon(&self, step: &str) {
-        NoLog.abandon(step);
-    }
-
-    fn spawn<'a>(
-        &'a self,
-        step: &'a str,
-        child: ChildRunSpec,
-    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
-        NoLog.spawn(step, child)
     }
 }

@@ -5,17 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_kernel::event::{Failure, StepKey};
+use ostler_kernel::event::Failure;
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::lineage;
-use ostler_kernel::plan::{Idempotency, MODEL_TIMEOUT_MS, model_tool};
+use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, JudgedPatch, Role, View};
-use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, CallContext, CallOrigin, ChildRunResult, ChildRunSpec, Finish,
-    ModelCall, NoLog, StepStart, ToolResult,
-};
+use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, Finish, ModelCall, ToolResult};
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
-use serde_json::Value;
 
 use super::driver::RunDriver;
 use super::goal::read;
@@ -143,47 +139,5 @@ struct AdviceLog {
 impl AttemptLog for AdviceLog {
     fn model_called(&self, call: ModelCall) {
         lock(&self.calls).push(call);
-    }
-
-    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
-        NoLog.resume_token()
-    }
-
-    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
-        NoLog.progress(token)
-    }
-
-    fn heartbeat(&self) {}
-
-    fn heartbeat_ms(&self) -> Option<u64> {
-        None
-    }
-
-    fn begin<'a>(
-        &'a self,
-        _: &'a str,
-        _: StepKey,
-        _: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
-        Box::pin(std::future::ready(Err(AttemptLogError::NoLog)))
-    }
-
-    fn end<'a>(
-        &'a self,
-        _: &'a str,
-        _: Result<&'a Value, &'a Failure>,
-        _: bool,
-    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
-        Box::pin(std::future::ready(Err(AttemptLogError::NoLog)))
-    }
-
-    fn abandon(&self, _: &str) {}
-
-    fn spawn<'a>(
-        &'a self,
-        _: &'a str,
-        _: ChildRunSpec,
-    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
-        Box::pin(std::future::ready(Err(AttemptLogError::NoLog)))
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::schema::drop_added_nulls;
 use crate::tool::tool_spec::failure;
 
-/// What a call asks for.
+/// The kind of answer that a call asks for.
 pub(super) enum Wanted {
     Text,
     /// A JSON value of this schema.

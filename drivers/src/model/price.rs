@@ -42,7 +42,7 @@ impl PriceConfig {
         }
     }
 
-    /// What is wrong, if anything.
+    /// The fault of a price; `None` if it has none.
     pub(super) fn problem(&self) -> Option<String> {
         let PriceConfig::PerMillion(UsdPerMillion { input, output, cache_read, cache_write }) = *self else {
             return None;

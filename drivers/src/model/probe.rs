@@ -19,7 +19,7 @@ const PROBE_TOKENS_MAX: u32 = 256;
 /// Role of the calls, for scripts.
 const ROLE: &str = "probe";
 
-/// What a model can do.
+/// The abilities of a model, each found by a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probe {
     /// The provider answered, with whatever status.
@@ -35,7 +35,7 @@ pub struct Probe {
 pub struct ProbeCheck {
     /// `text`, `stream`, `schema` or `tool`.
     pub name: &'static str,
-    /// What works, or what does not and why.
+    /// The working ability, or the failure and its reason.
     pub outcome: Result<String, String>,
     /// Duration of the call.
     pub duration: Duration,

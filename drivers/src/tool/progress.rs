@@ -140,52 +140,19 @@ impl ProgressReader {
 mod tests {
     use std::sync::Mutex;
 
-    use ostler_kernel::event::{Failure, StepKey};
-    use ostler_kernel::plan::Idempotency;
-    use ostler_kernel::port::{BoxFuture, ChildRunResult, ChildRunSpec, NoLog, StepStart};
-
     use super::*;
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<Value>>);
 
     impl AttemptLog for Heard {
-        fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
-            Ok(None)
-        }
         fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
             self.0.lock().unwrap().push(token);
             Ok(())
         }
+
         fn heartbeat(&self) {
             self.0.lock().unwrap().push(Value::Null);
-        }
-        fn heartbeat_ms(&self) -> Option<u64> {
-            None
-        }
-        fn begin<'a>(
-            &'a self,
-            step: &'a str,
-            key: StepKey,
-            acting: Option<Idempotency>,
-        ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
-            NoLog.begin(step, key, acting)
-        }
-        fn end<'a>(
-            &'a self,
-            step: &'a str,
-            ended: Result<&'a Value, &'a Failure>,
-            durable: bool,
-        ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
-            NoLog.end(step, ended, durable)
-        }
-        fn abandon(&self, _: &str) {}
-        fn spawn<'a>(
-            &'a self,
-            step: &'a str,
-            child: ChildRunSpec,
-        ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
-            NoLog.spawn(step, child)
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a probe finds out.
+//! Probes of servers with each kind of fault.
 
 use std::fmt::Write as _;
 

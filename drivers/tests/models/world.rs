@@ -4,15 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ostler_drivers::model::{Models, ModelsConfig};
-use ostler_kernel::event::Failure;
-use ostler_kernel::event::StepKey;
 use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Scope, Verdict, decide};
 use ostler_kernel::id::Digest;
-use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, CallContext, CallOrigin, ChildRunResult, ChildRunSpec, Delta,
-    ModelCall, NoLog, StepStart, ToolResult,
-};
+use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, Delta, ModelCall, ToolResult};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -33,50 +27,6 @@ impl AttemptLog for Kept {
 
     fn model_called(&self, call: ModelCall) {
         self.calls.lock().unwrap().push(call);
-    }
-
-    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
-        NoLog.resume_token()
-    }
-
-    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
-        NoLog.progress(token)
-    }
-
-    fn heartbeat(&self) {}
-
-    fn heartbeat_ms(&self) -> Option<u64> {
-        None
-    }
-
-    fn begin<'a>(
-        &'a self,
-        step: &'a str,
-        key: StepKey,
-        acting: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
-        NoLog.begin(step, key, acting)
-    }
-
-    fn end<'a>(
-        &'a self,
-        step: &'a str,
-        ended: Result<&'a Value, &'a Failure>,
-        durable: bool,
-    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
-        NoLog.end(step, ended, durable)
-    }
-
-    fn abandon(&self, step: &str) {
-        NoLog.abandon(step);
-    }
-
-    fn spawn<'a>(
-        &'a self,
-        step: &'a str,
-        child: ChildRunSpec,
-    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
-        NoLog.spawn(step, child)
     }
 }
 

@@ -25,7 +25,7 @@ pub struct CallIntent {
     pub node: NodeId,
     /// Number of the node's attempt, from 1; for the micro-planner of the failed attempt.
     pub attempt: u32,
-    /// What the model is shown.
+    /// The part of the run shown to the model.
     pub context: Context,
     /// Tokens of the context.
     pub input_tokens: u64,

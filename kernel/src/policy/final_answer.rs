@@ -21,11 +21,11 @@ pub enum Source {
     Think,
     /// The verdict of a reflection or an interjection.
     Verdict,
-    /// What a planner misses.
+    /// The tools or facts that a planner misses.
     Missing,
     /// The results, a line each.
     Results,
-    /// There is nothing to say.
+    /// The run has no text to show.
     None,
 }
 

@@ -83,13 +83,6 @@ impl Goal {
         &self.calls
     }
 
-    /// Number of the call that this attempt has begun and not ended. An attempt that is repeated after a crash makes this call
-    /// again instead of a new one.
-    pub fn open_call(&self, node: &NodeId, attempt: u32) -> Option<usize> {
-        let is_open = |call: &Call| call.is_by(node) && call.intent.attempt == attempt && call.end.is_none();
-        self.calls.iter().rposition(is_open)
-    }
-
     /// Role of a control node; `None` for work.
     pub fn role(&self, node: &NodeId) -> Option<Role> {
         self.roles.get(node).copied()
@@ -119,7 +112,8 @@ impl Goal {
         self.faulty.get(&self.calls.iter().rposition(is_it)?)
     }
 
-    /// Number of the call that an attempt made; `None` without one.
+    /// Number of the call that an attempt has begun and not ended; `None` without one. An attempt that is repeated after a
+    /// crash makes this call again instead of a new one.
     pub fn call_of(&self, node: &NodeId, attempt: u32) -> Option<u32> {
         let is_it = |call: &Call| call.is_by(node) && call.intent.attempt == attempt && call.end.is_none();
         self.calls.iter().rposition(is_it).map(|at| at as u32)

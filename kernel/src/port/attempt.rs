@@ -19,7 +19,7 @@ use crate::step_history::{StepLimitError, StepMismatch};
 pub const TOKEN_BYTES_MAX: usize = 4 * 1_024;
 
 /// The log of one attempt. Only the code of the attempt writes to its log; after the end of the attempt the log refuses
-/// everything.
+/// everything. Each default is that of [`NoLog`]: it keeps nothing and refuses steps.
 pub trait AttemptLog: Send + Sync + 'static {
     /// The last reported token: of this attempt or, before its first report, of the last attempt at the same work that
     /// failed or died.
@@ -27,7 +27,9 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// # Errors
     ///
     /// The log cannot be read.
-    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError>;
+    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
+        Ok(None)
+    }
 
     /// Reports progress: a heartbeat, and a token for the next attempt in case this one fails. Returns at once; of many
     /// reports in a short time the log keeps the last.
@@ -35,10 +37,13 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// # Errors
     ///
     /// The token is too large or not canonical JSON, the attempt has ended, or the call keeps no log.
-    fn progress(&self, token: Value) -> Result<(), AttemptLogError>;
+    fn progress(&self, token: Value) -> Result<(), AttemptLogError> {
+        let _ = token;
+        Err(AttemptLogError::NoLog)
+    }
 
     /// Reports a heartbeat.
-    fn heartbeat(&self);
+    fn heartbeat(&self) {}
 
     /// Keeps what a program of the attempt printed, for people. The bytes may end amid a line or a character. The log keeps
     /// the beginning and the end of a long output. The default keeps nothing.
@@ -57,7 +62,9 @@ pub trait AttemptLog: Send + Sync + 'static {
     }
 
     /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.
-    fn heartbeat_ms(&self) -> Option<u64>;
+    fn heartbeat_ms(&self) -> Option<u64> {
+        None
+    }
 
     /// Asks the gate for a call amid the attempt, under the rights of its run. The default permits nothing.
     ///
@@ -80,7 +87,10 @@ pub trait AttemptLog: Send + Sync + 'static {
         step: &'a str,
         key: StepKey,
         acting: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>>;
+    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
+        let _ = (step, key, acting);
+        none()
+    }
 
     /// The idempotency key of a step with an effect that was begun before, even before a patch: the step runs again under
     /// this key.
@@ -104,10 +114,15 @@ pub trait AttemptLog: Send + Sync + 'static {
         step: &'a str,
         ended: Result<&'a Value, &'a Failure>,
         durable: bool,
-    ) -> BoxFuture<'a, Result<(), AttemptLogError>>;
+    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
+        let _ = (step, ended, durable);
+        none()
+    }
 
     /// Drops a step that was begun and whose call was dropped.
-    fn abandon(&self, step: &str);
+    fn abandon(&self, step: &str) {
+        let _ = step;
+    }
 
     /// Opens a child run, or finds the one that this step opened before, and waits for its end. Dropping the future does not
     /// stop the child run.
@@ -119,7 +134,10 @@ pub trait AttemptLog: Send + Sync + 'static {
         &'a self,
         step: &'a str,
         child: ChildRunSpec,
-    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>>;
+    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
+        let _ = (step, child);
+        none()
+    }
 }
 
 impl fmt::Debug for dyn AttemptLog {
@@ -261,46 +279,4 @@ where
     Box::pin(std::future::ready(Err(AttemptLogError::NoLog)))
 }
 
-impl AttemptLog for NoLog {
-    fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
-        Ok(None)
-    }
-
-    fn progress(&self, _: Value) -> Result<(), AttemptLogError> {
-        Err(AttemptLogError::NoLog)
-    }
-
-    fn heartbeat(&self) {}
-
-    fn heartbeat_ms(&self) -> Option<u64> {
-        None
-    }
-
-    fn begin<'a>(
-        &'a self,
-        _: &'a str,
-        _: StepKey,
-        _: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<StepStart, AttemptLogError>> {
-        none()
-    }
-
-    fn end<'a>(
-        &'a self,
-        _: &'a str,
-        _: Result<&'a Value, &'a Failure>,
-        _: bool,
-    ) -> BoxFuture<'a, Result<(), AttemptLogError>> {
-        none()
-    }
-
-    fn abandon(&self, _: &str) {}
-
-    fn spawn<'a>(
-        &'a self,
-        _: &'a str,
-        _: ChildRunSpec,
-    ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
-        none()
-    }
-}
+impl AttemptLog for NoLog {}

@@ -22,7 +22,7 @@ pub struct ModelRequest {
     pub schema: Option<Value>,
     /// Sampling.
     pub sampling: Sampling,
-    /// Who asks; never sent to a provider.
+    /// The asking node and its role; never sent to a provider.
     pub origin: CallOrigin,
 }
 

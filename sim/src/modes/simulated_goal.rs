@@ -71,7 +71,7 @@ pub(super) enum Entry {
 pub(super) struct SimulatedGoal<'s> {
     pub(super) run: Run,
     pub(super) trace: Trace,
-    /// Everything that a journal would hold, with its time.
+    /// The records of the run, each with its time.
     pub(super) journal: Vec<(i64, Event)>,
     pub(super) first: Arc<Plan>,
     pub(super) goal: Goal,

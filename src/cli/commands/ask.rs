@@ -64,7 +64,7 @@ pub(crate) struct AskArgs {
     watch: WatchOptions,
 }
 
-/// Who writes the answer.
+/// The writer of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Writer {
     /// The executor model, over all results
@@ -176,7 +176,14 @@ fn models(globals: &Globals, config: &Config, model: Option<&str>) -> Result<(St
     if config.models.contains_key(&planner) && config.models.contains_key(&executor) {
         return Ok((planner, executor));
     }
-    Err(Failure::invalid(NO_MODEL.to_owned()))
+    let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
+    match known.as_slice() {
+        [] => Err(Failure::invalid(NO_MODEL.to_owned())),
+        [first, ..] => Err(Failure::invalid(format!(
+            "no model is the default; use --model {first}, or call a model \"default\" in ostler.toml ({})",
+            known.join(", ")
+        ))),
+    }
 }
 
 const NO_MODEL: &str = "\
