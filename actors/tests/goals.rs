@@ -13,7 +13,8 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft, PolicyDraft};
 use ostler_kernel::policy::{
-    Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, View, opening_plan,
+    ANSWER_TOKENS_RESERVED, Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms,
+    Mode, View, opening_plan,
 };
 use ostler_kernel::port::{Journal, Recorded, Seq, StreamBatch, StreamId, Tool};
 use ostler_kernel::run::RunOutcome;
@@ -174,6 +175,15 @@ async fn a_failed_step_gets_a_patch_of_the_micro_planner_even_if_the_process_die
     let whole = decided(&first, run).await;
     let expected = "v4 answer(read) executed, plan.1() executed, read() executed, reflect.1(read) executed\nthere is one note [\"grounded\"]";
     assert_eq!(whole, (RunOutcome::Succeeded, expected.to_owned()));
+    let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
+    for record in records {
+        if let Event::CallBegun { intent, reserved } = record.event {
+            assert_eq!(
+                reserved, ANSWER_TOKENS_RESERVED,
+                "the micro-planner reserves like any role: {intent:?}"
+            );
+        }
+    }
     first.shutdown().await;
     for records in deaths(&journal, run) {
         let left = cut(&journal, run, records);

@@ -21,9 +21,6 @@ use crate::run::services::RunServices;
 use crate::state::goal_tools::RunTools;
 use crate::storage::results::Unreadable;
 
-/// Tokens of an answer that are reserved before a call. The usage is settled when the call ends.
-const ANSWER_TOKENS_RESERVED: u64 = 2_048;
-
 /// Results of executed work, as prompts and templates show them.
 pub(super) type Evidence = BTreeMap<NodeId, Json>;
 
@@ -70,7 +67,7 @@ impl RunDriver {
                 let faulty = |attempt| goal?.faulty_answer(&node.id, attempt).cloned();
                 let params = policy::prompt(view, &intent, &read, &faulty);
                 let (tool, permit) = self.gate(node, params.into(), key)?;
-                let begun = self.run.begin_call(now, &intent, ANSWER_TOKENS_RESERVED);
+                let begun = self.run.begin_call(now, &intent, policy::ANSWER_TOKENS_RESERVED);
                 self.apply_effects(begun.into_iter().map(|(_, record)| record).collect());
                 Work::Tool { tool, permit }
             }

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{Context, Role};
 use crate::id::NodeId;
 
+/// Tokens of an answer that a run reserves before a call. The usage is settled when the call ends.
+pub const ANSWER_TOKENS_RESERVED: u64 = 2_048;
+
 /// Cause of a failure, as far as asking the micro-planner again about the same cause is in question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {

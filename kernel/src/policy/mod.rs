@@ -50,7 +50,7 @@ mod undone;
 mod view;
 mod wish;
 
-pub use call::{Call, CallEnd, CallIntent, Signature};
+pub use call::{ANSWER_TOKENS_RESERVED, Call, CallEnd, CallIntent, Signature};
 pub(crate) use context::digest;
 pub use context::{Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, Shown, text_tokens};
 pub use fault::{Fault, FaultCode};

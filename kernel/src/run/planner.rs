@@ -8,7 +8,7 @@ use std::fmt;
 use super::Run;
 use crate::id::{NodeId, RunId};
 use crate::plan::{Delta, NodeFields, Settings};
-use crate::policy::CallIntent;
+use crate::policy::{ANSWER_TOKENS_RESERVED, CallIntent};
 
 /// Writes patches for failed nodes, and changes of the plan for missing outputs.
 ///
@@ -49,7 +49,7 @@ pub trait Planner: Send + Sync {
     /// Tokens of output to reserve for a call of the micro-planner in a goal run. The usage is settled when the call ends.
     fn reserve(&self, run: &Run, call: &CallIntent) -> u64 {
         let _ = (run, call);
-        0
+        ANSWER_TOKENS_RESERVED
     }
 
     /// Answers the request for a change of the plan that brings the missing outputs. Recovery level 3; asked at most
