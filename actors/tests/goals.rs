@@ -11,6 +11,7 @@ use ostler_actors::{Submission, System};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
+use ostler_kernel::json;
 use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft, PolicyDraft};
 use ostler_kernel::policy::{
     ANSWER_TOKENS_RESERVED, Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms,
@@ -277,4 +278,81 @@ roles:
         told.contains("interject.1() executed") && told.contains("later(wait reflect.1) skipped"),
         "{told}"
     );
+}
+
+const HELD: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: list, tool: fs.list, params: {path: .}, refs: [], after: [], why: null},
+        {id: wait, tool: hold, params: {}, refs: [], after: [], why: null}]}
+"#;
+
+const WALL_MS: i64 = 10_000;
+
+/// A run with a step that never ends and a wall before the step's timeout.
+fn walled(mode: Mode) -> GoalTerms {
+    let budgets = Budgets { wall: Some(WALL_MS), ..Budgets::of_mode(mode) };
+    GoalTerms { aggregator: Aggregator::Off, budgets, ..terms(mode, &["fs.list", "hold"]) }
+}
+
+fn held(folder: &std::path::Path) -> Vec<Arc<dyn Tool>> {
+    let mut tools = model(folder, HELD);
+    tools.push(common::Hold::new("hold", Effect::Read, Idempotency::Natural));
+    tools
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_time_is_up_a_run_answers_though_nothing_else_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mode, outcome) in [("reflect", RunOutcome::Succeeded), ("sgh", RunOutcome::Failed)] {
+        let journal = Arc::new(MemoryJournal::default());
+        let first = common::system(journal.clone(), held(folder.path())).await;
+        let begun = tokio::time::Instant::now();
+        let run = ask(&first, folder.path(), walled(mode.parse().unwrap())).await;
+        let whole = decided(&first, run).await;
+        assert_eq!(whole.0, outcome, "{}", whole.1);
+        assert!(whole.1.contains("list() executed") && whole.1.contains("wait() skipped"), "{}", whole.1);
+        assert!(whole.1.contains("incomplete") == (mode == "reflect"), "{}", whole.1);
+        let wall = Duration::from_millis(WALL_MS.unsigned_abs());
+        assert!((wall..wall + Duration::from_secs(1)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        first.shutdown().await;
+        for records in deaths(&journal, run) {
+            let second = common::system(cut(&journal, run, records), held(folder.path())).await;
+            second.resume_all().await.unwrap();
+            assert_eq!(decided(&second, run).await, whole, "{mode}: cut after record {records}");
+            second.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_run_goes_on_while_no_process_drives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let first = common::system(journal.clone(), held(folder.path())).await;
+    let run = ask(&first, folder.path(), walled(Mode::Reflect)).await;
+    decided(&first, run).await;
+    first.shutdown().await;
+
+    let left = Arc::new(MemoryJournal::default());
+    let stream = StreamId::run(&"local".into(), run);
+    for record in cut(&journal, run, 2).read(stream, Seq(0), usize::MAX).unwrap() {
+        let event = match record.event {
+            Event::GoalOpened { terms } => {
+                let then: GoalTerms = serde_json::from_str(terms.as_str()).unwrap();
+                let opened_at = then.opened_at - WALL_MS;
+                let earlier = GoalTerms { opened_at, ..then };
+                Event::GoalOpened { terms: json::to_canonical(&earlier).unwrap() }
+            }
+            event => event,
+        };
+        let (expected, at_ms) = (Seq(record.seq.0 - 1), record.at_ms - WALL_MS);
+        left.append(vec![StreamBatch { stream, expected, at_ms, events: vec![event] }]).unwrap();
+    }
+    let second = common::system(left, held(folder.path())).await;
+    second.resume_all().await.unwrap();
+    let (outcome, told) = decided(&second, run).await;
+    assert_eq!(outcome, RunOutcome::Failed, "no model was asked, so there is nothing to answer from: {told}");
+    assert!(told.contains("plan.1() skipped"), "{told}");
 }

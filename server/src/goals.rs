@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{Submission, System};
-use ostler_kernel::id::AgentId;
+use ostler_kernel::id::{AgentId, Ticks};
 use ostler_kernel::plan::{HumanDuration, MODEL_DEFAULT, PlanDraft, PolicyDraft, model_tool};
 use ostler_kernel::policy::{
     BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, opening_plan, text_tokens,
@@ -96,6 +96,7 @@ fn terms(system: &System, request: &GoalRequest) -> Result<GoalTerms, Problem> {
     let mut budgets = Budgets::of_mode(request.mode);
     budgets.model_calls = request.model_calls.map_or(budgets.model_calls, NonZeroU64::get);
     budgets.tokens = request.tokens.map(NonZeroU64::get);
+    budgets.wall = request.wall_ms.map(|ms| Ticks::try_from(ms.get()).unwrap_or(Ticks::MAX));
     let base = BaseTokens { other: BASE_TOKENS + text_tokens(goal), ..BaseTokens::default() };
     Ok(GoalTerms {
         goal: goal.to_owned(),

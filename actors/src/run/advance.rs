@@ -144,7 +144,7 @@ impl RunDriver {
     /// True if only time, a person or credits can move the run, and not soon: then the journal holds all of it, and the actor may
     /// end.
     pub(super) fn idle(&self) -> Option<Idle> {
-        let until = self.timers.deadlines.first();
+        let until = self.timers.first();
         let is_soon = until.is_some_and(|until| until < Instant::now() + IDLE_MIN);
         let unpaid = self.is_unpaid();
         let waits = unpaid || (self.run.is_only_waiting() && !self.queue.has_rejected());

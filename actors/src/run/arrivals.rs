@@ -25,6 +25,10 @@ const WHY_CHARS_MAX: usize = 1_000;
 impl RunDriver {
     pub(super) fn fire_due_timers(&mut self) {
         let now = Instant::now();
+        if self.timers.wall.take_if(|wall| *wall <= now).is_some() {
+            // The mode looks at the clock by itself.
+            self.decide(RunInput::Propagate);
+        }
         while let Some((node, Deadline { kind, number, .. })) = self.timers.deadlines.pop_due(now) {
             match kind {
                 TimerKind::Backoff => self.decide(RunInput::RetryDue(node)),

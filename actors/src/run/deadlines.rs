@@ -18,7 +18,16 @@ pub(super) struct Deadlines {
 #[derive(Default)]
 pub(super) struct Timers {
     pub(super) deadlines: Deadlines,
+    /// Time at which the time of a goal run is up; `None` without one, and once it has passed.
+    pub(super) wall: Option<Instant>,
     pub(super) armed: Option<(Instant, JoinHandle<()>)>,
+}
+
+impl Timers {
+    /// The earliest time at which the run moves by itself.
+    pub(super) fn first(&self) -> Option<Instant> {
+        self.deadlines.first().into_iter().chain(self.wall).min()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

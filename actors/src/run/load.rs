@@ -84,6 +84,7 @@ impl RunDriver {
         if !driver.recover(&lost, context, is_ours) {
             return Ok(None);
         }
+        driver.set_wall();
         if is_assigned {
             driver.tell(Telemetry::JobAssigned);
         }

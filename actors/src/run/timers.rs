@@ -2,6 +2,7 @@
 
 use ostler_kernel::event::TimerKind;
 use ostler_kernel::id::{NodeId, Ticks};
+use ostler_kernel::policy::View;
 use tokio::time::{Duration, Instant};
 
 use super::deadlines::Deadline;
@@ -28,8 +29,16 @@ impl RunDriver {
         self.timers.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
     }
 
+    /// Sets the time at which the time of a goal run is up. The deadline is absolute, so a crash does not move it.
+    pub(super) fn set_wall(&mut self) {
+        let now = self.services.journal.now();
+        let at = View::of(&self.run, now).and_then(View::wall_at);
+        let wait = |at: Ticks| at.saturating_sub(now).unsigned_abs().min(LONGEST_WAIT_MS);
+        self.timers.wall = at.map(|at| Instant::now() + Duration::from_millis(wait(at)));
+    }
+
     pub(super) fn arm_timer(&mut self) {
-        let Some(at) = self.timers.deadlines.first() else { return };
+        let Some(at) = self.timers.first() else { return };
         if self.timers.armed.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
             return;
         }

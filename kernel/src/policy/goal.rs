@@ -165,9 +165,14 @@ impl Goal {
         }
     }
 
+    /// Time at which the time of the run is up; `None` without a limit.
+    pub(super) fn wall_at(&self) -> Option<Ticks> {
+        self.terms.budgets.wall.map(|wall| self.terms.opened_at.saturating_add(wall))
+    }
+
     /// True at and after the wall.
     pub(super) fn is_late(&self, now: Ticks) -> bool {
-        self.terms.budgets.wall.is_some_and(|wall| now.saturating_sub(self.terms.opened_at) >= wall)
+        self.wall_at().is_some_and(|at| now >= at)
     }
 }
 

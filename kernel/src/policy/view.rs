@@ -139,6 +139,12 @@ impl<'a> View<'a> {
         self.goal.is_late(self.now)
     }
 
+    /// Time at which the wall row of the mode fires if nothing else happens until then: propagate then. `None` without a budget
+    /// of time, once the time is up, and once the run is ending.
+    pub fn wall_at(self) -> Option<Ticks> {
+        self.goal.wall_at().filter(|_| !self.is_late() && !self.is_over())
+    }
+
     pub(super) fn is_opening_executed(self) -> bool {
         self.state(&self.goal.opening()) == Some(NodeState::Executed)
     }

@@ -34,6 +34,9 @@ pub struct GoalRequest {
     /// Most tokens of all calls; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<NonZeroU64>,
+    /// Time from the opening of the run to its end, in milliseconds; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<NonZeroU64>,
     /// The client that pays; ignored if an agent is named: then the agent's client pays.
     #[serde(default = "super::default_client")]
     pub client: String,

@@ -32,6 +32,12 @@ pub(crate) fn duration(text: &str) -> Result<HumanDuration, String> {
     HumanDuration::with_unit(text).ok_or_else(|| format!("give {DURATION_RULE}"))
 }
 
+/// Parses a duration above 0, in milliseconds.
+pub(crate) fn positive_time(text: &str) -> Result<NonZeroU64, String> {
+    let ms = u64::try_from(duration(text)?.ticks(1_000)).ok().and_then(NonZeroU64::new);
+    ms.ok_or_else(|| "must be above 0; give a time such as 10m".to_owned())
+}
+
 /// Accepts any text that can name a run. The API resolves the name.
 pub(crate) fn run_name(text: &str) -> Result<String, String> {
     let refused = || {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{self, Bounds};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
-use crate::cli::arguments::values::positive_integer;
+use crate::cli::arguments::values::{positive_integer, positive_time};
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{Detail, approval_lines};
@@ -49,6 +49,9 @@ pub(crate) struct AskArgs {
     /// Maximum number of model calls
     #[arg(long, value_name = "CALLS", value_parser = positive_integer)]
     calls: Option<NonZeroU64>,
+    /// Longest time from now to the answer, such as 10m; what is there by then is the answer [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    wall: Option<NonZeroU64>,
     /// Start without asking whether the plan is right
     #[arg(long, short)]
     yes: bool,
@@ -131,6 +134,7 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
         confirm: !args.yes,
         model_calls: args.calls,
         tokens,
+        wall_ms: args.wall,
         client: args.client,
         agent: None,
         intent: args.bounds.intent,

@@ -4,12 +4,11 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
-use ostler_kernel::plan::HumanDuration;
 use ostler_server::wire::{InterjectRequest, Interjected};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
-use crate::cli::arguments::values::{duration, run_name};
+use crate::cli::arguments::values::{positive_time, run_name};
 use crate::cli::exit::Failure;
 use crate::cli::output::hints;
 use crate::cli::output::terminal::Out;
@@ -27,16 +26,13 @@ pub(crate) struct InterjectArgs {
     #[arg(allow_hyphen_values = true)]
     text: String,
     /// Time for the answer; afterwards the run is cancelled
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
-    within: HumanDuration,
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive_time)]
+    within: NonZeroU64,
     #[command(flatten)]
     metrics: MetricsOption,
 }
 
 pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<u8, Failure> {
-    let wait_ms = u64::try_from(args.within.ticks(1_000)).ok().and_then(NonZeroU64::new);
-    let wait_ms =
-        wait_ms.ok_or_else(|| Failure::invalid("--within: must be above 0; give a time such as 10m"))?;
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
     let mut session =
@@ -45,7 +41,7 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         Ok(before) => before,
         Err(failure) => return session.stop_with(failure).await,
     };
-    let request = InterjectRequest { text: args.text, wait_ms };
+    let request = InterjectRequest { text: args.text, wait_ms: args.within };
     let path = format!("/v1/runs/{}/interject", path_segment(&before.run));
     let node = match session.post::<Interjected>(&path, &request).await {
         Ok(Interjected { node, .. }) => node,
