@@ -1,10 +1,11 @@
 //! `ostler ask`.
 
+mod thinker;
+
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ostler::config::Config;
 use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::policy::{Aggregator, Mode};
@@ -16,6 +17,7 @@ use crate::cli::arguments::bounds::{self, Bounds};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
 use crate::cli::arguments::values::positive_integer;
 use crate::cli::arguments::watch::WatchOptions;
+use crate::cli::commands::ask::thinker::Thinkers;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::live::{NoView, View};
@@ -37,11 +39,14 @@ pub(crate) struct AskArgs {
     /// Model: a name of the configuration, scripted:FILE or cassette:FILE
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// Record the exchanges with the model in a file; if the file exists, play them instead
+    #[arg(long, value_name = "FILE")]
+    cassette: Option<PathBuf>,
     /// Tools that the model is offered, separated by commas [default: all of the scope]
-    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',', value_parser = tool)]
     tools: Option<Vec<String>>,
-    /// Who writes the answer over the results
-    #[arg(long, value_name = "WHO", default_value = "executor")]
+    /// Model that writes the answer over the results
+    #[arg(long, value_name = "WRITER", default_value = "executor")]
     answer: Writer,
     /// Maximum of tokens or credits, such as 200000tokens or 10000credits; repeatable
     #[arg(long, value_name = "AMOUNT", value_parser = budget)]
@@ -71,7 +76,7 @@ enum Writer {
     Executor,
     /// The planner model, over all results
     Planner,
-    /// Nobody: the verdict of the last reflection, or the results themselves
+    /// None: the answer is the verdict of the last reflection, or the results themselves
     Off,
 }
 
@@ -83,6 +88,13 @@ enum Budget {
 
 fn mode(text: &str) -> Result<Mode, String> {
     text.parse().map_err(|error: ostler_kernel::policy::UnknownMode| error.to_string())
+}
+
+fn tool(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a tool without a name; give names such as fs.list,fs.read".to_owned()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 fn budget(text: &str) -> Result<Budget, String> {
@@ -104,7 +116,12 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
     if let Some(data) = data {
         bounds::check_outside_data(&workspace, &data)?;
     }
-    let (planner, executor) = models(globals, &config, args.model.as_deref())?;
+    let taped = match &args.cassette {
+        Some(cassette) => thinker::taped(globals, &config, args.model.as_deref(), cassette)?,
+        None => globals.clone(),
+    };
+    let globals = &taped;
+    let Thinkers { planner, executor } = Thinkers::of(globals, &config, args.model.as_deref())?;
     let goal = match args.goal.as_str() {
         STDIN => from_stdin("the goal", GOAL_BYTES_MAX)?,
         goal => goal.to_owned(),
@@ -155,43 +172,6 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
     watch(session, &mut signals, what, &mut out).await
 }
 
-/// Names of the models of planner and executor.
-fn models(globals: &Globals, config: &Config, model: Option<&str>) -> Result<(String, String), Failure> {
-    if let Some(extra) = &globals.extra_model {
-        return Ok((extra.name.clone(), extra.name.clone()));
-    }
-    if let Some(named) = model {
-        if config.models.contains_key(named) {
-            return Ok((named.to_owned(), named.to_owned()));
-        }
-        let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
-        let known = if known.is_empty() { "no model is configured".to_owned() } else { known.join(", ") };
-        return Err(Failure::invalid(format!(
-            "--model {named}: not a configured model ({known}); name one, scripted:FILE or cassette:FILE"
-        )));
-    }
-    let tables = config.models_config();
-    let of_role = |role: &str| tables.model_of(role).to_owned();
-    let (planner, executor) = (of_role("planner"), of_role("executor"));
-    if config.models.contains_key(&planner) && config.models.contains_key(&executor) {
-        return Ok((planner, executor));
-    }
-    let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
-    match known.as_slice() {
-        [] => Err(Failure::invalid(NO_MODEL.to_owned())),
-        [first, ..] => Err(Failure::invalid(format!(
-            "no model is the default; use --model {first}, or call a model \"default\" in ostler.toml ({})",
-            known.join(", ")
-        ))),
-    }
-}
-
-const NO_MODEL: &str = "\
-no model is configured; one of these helps:
-  a model of this machine:  [models.default] with provider = \"openai\", base_url = \"http://127.0.0.1:11434/v1\", model = \"qwen3:8b\" in ostler.toml
-  an API with a key:        [models.default] with provider = \"anthropic\", model = \"…\", api_key_env = \"ANTHROPIC_API_KEY\" in ostler.toml
-  a script, for a try:      ostler ask --model scripted:FILE GOAL";
-
 /// Waits for the plan, prints it, and cancels the run.
 async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -> Result<u8, Failure> {
     let mut after = 0;
@@ -230,6 +210,12 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blanks_around_the_name_of_a_tool_are_no_part_of_it() {
+        assert_eq!(tool(" fs.read "), Ok("fs.read".to_owned()));
+        assert!(tool(" ").is_err());
+    }
 
     #[test]
     fn a_budget_has_a_number_and_a_unit() {
