@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::earlier;
 use super::role::{ANSWER, control};
 use super::{Call, CallEnd, CallIntent, FaultyAnswer, GoalTerms, GoalTools, Role};
 use crate::event::ChangeCause;
@@ -176,14 +177,18 @@ fn opening(terms: &GoalTerms) -> (NodeId, Role) {
     (NodeId::from(format!("{}.1", role.family()).as_str()), role)
 }
 
-/// Version 1 of a goal run: one node, which plans or takes the first turn, and is the only output.
+/// Version 1 of a goal run: a node that plans or takes the first turn, and is the only output; before it a node for each result of
+/// an earlier run.
 pub fn opening_plan(terms: &GoalTerms) -> PlanDraft {
     let (id, role) = opening(terms);
+    let mut nodes: Vec<NodeDraft> = earlier::nodes(terms).map(|(id, result)| earlier::node(id, result)).collect();
+    let sources: Vec<NodeId> = nodes.iter().map(|node| node.id.clone()).collect();
     let confirmed = terms.confirm.then_some(Approval::After);
     let node = NodeDraft {
         approval: confirmed,
         human_timeout: confirmed.map(|_| terms.human_timeout),
-        ..control(role, id.clone(), [], terms)
+        ..control(role, id.clone(), &sources, terms)
     };
-    PlanDraft { id: "goal".to_owned(), nodes: vec![node], outputs: Some(vec![id]), ..PlanDraft::default() }
+    nodes.push(node);
+    PlanDraft { id: "goal".to_owned(), nodes, outputs: Some(vec![id]), ..PlanDraft::default() }
 }

@@ -37,7 +37,8 @@ impl Decision<'_, '_, '_> {
             | Kind::MicroPlanner
             | Kind::Interjection
             | Kind::Aggregator
-            | Kind::HumanApproval => false,
+            | Kind::HumanApproval
+            | Kind::Earlier => false,
         };
         let waited =
             matches!(self.run.instances[at].status, NodeStatus::Running { sleep_until: Some(_), .. });

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{self, Bounds};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
-use crate::cli::arguments::values::positive_integer;
+use crate::cli::arguments::values::{positive_integer, run_name};
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::commands::ask::thinker::Thinkers;
 use crate::cli::exit::{Failure, code};
@@ -23,7 +23,7 @@ use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::live::{NoView, View};
 use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::Out;
-use crate::cli::session::api_client::path_segment;
+use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, follow_until};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, watch};
@@ -33,6 +33,19 @@ use crate::cli::session::{AccessMode, Session, report, settings};
 pub(crate) struct AskArgs {
     /// The goal, in your words; or - for stdin
     goal: String,
+    /// Earlier run whose answer and results the goal may use; repeatable, the oldest first
+    #[arg(long, value_name = "RUN", value_parser = run_name)]
+    on: Vec<String>,
+    /// Print the plan, and run nothing of it
+    #[arg(long, conflicts_with = "yes")]
+    plan_only: bool,
+    #[command(flatten)]
+    options: GoalOptions,
+}
+
+/// What `ask` and `chat` say about a goal.
+#[derive(Debug, Args)]
+pub(crate) struct GoalOptions {
     /// Execution mode: auto, reflect, nreflect:N, orchestrator, react or sgh
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = mode)]
     mode: Mode,
@@ -57,16 +70,13 @@ pub(crate) struct AskArgs {
     /// Start without asking whether the plan is right
     #[arg(long, short)]
     yes: bool,
-    /// Print the plan, and run nothing of it
-    #[arg(long, conflicts_with = "yes")]
-    plan_only: bool,
     /// Client that pays
     #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
     client: String,
     #[command(flatten)]
     bounds: Bounds,
     #[command(flatten)]
-    watch: WatchOptions,
+    pub(crate) watch: WatchOptions,
 }
 
 /// The writer of the answer.
@@ -107,69 +117,113 @@ fn budget(text: &str) -> Result<Budget, String> {
     }
 }
 
+/// The terms of goals, made of options and configuration.
+pub(crate) struct GoalOpening {
+    pub(crate) globals: Globals,
+    pub(crate) workspace: PathBuf,
+    terms: GoalRequest,
+}
+
+impl GoalOptions {
+    /// Reads the configuration, and chooses the models.
+    pub(crate) fn open(&self, globals: &Globals) -> Result<GoalOpening, Failure> {
+        let workspace_text = self.bounds.workspace()?;
+        let workspace = PathBuf::from(&workspace_text);
+        let globals = globals.with_model(self.model.as_deref())?;
+        let (config, data) = settings::load_settings(&globals, &workspace)?;
+        if let Some(data) = data {
+            bounds::check_outside_data(&workspace, &data)?;
+        }
+        let globals = match &self.cassette {
+            Some(cassette) => thinker::taped(&globals, &config, self.model.as_deref(), cassette)?,
+            None => globals,
+        };
+        let Thinkers { planner, executor } = Thinkers::of(&globals, &config, self.model.as_deref())?;
+        let (mut tokens, mut credits) = (None, None);
+        for budget in &self.budget {
+            match budget {
+                Budget::Tokens(amount) => tokens = Some(*amount),
+                Budget::Credits(amount) => credits = Some(*amount),
+            }
+        }
+        let aggregator = match self.answer {
+            Writer::Executor => Aggregator::Executor,
+            Writer::Planner => Aggregator::Planner,
+            Writer::Off => Aggregator::Off,
+        };
+        let terms = GoalRequest {
+            goal: String::new(),
+            mode: self.mode,
+            aggregator,
+            planner: Some(planner),
+            executor: Some(executor),
+            tools: self.tools.clone(),
+            on: Vec::new(),
+            confirm: !self.yes,
+            model_calls: self.calls,
+            tokens,
+            client: self.client.clone(),
+            agent: None,
+            intent: self.bounds.intent,
+            scope: self.bounds.scope.clone(),
+            workspace: workspace_text,
+            budget: credits,
+            run: None,
+        };
+        Ok(GoalOpening { globals, workspace, terms })
+    }
+}
+
+impl GoalOpening {
+    /// Opens a run for a goal. `on` has ids of runs.
+    pub(crate) async fn submit(
+        &self,
+        session: &mut Session,
+        goal: String,
+        on: Vec<String>,
+    ) -> Result<String, ApiError> {
+        let run = Some(new_run_id().to_string());
+        let request = GoalRequest { goal, on, run, ..self.terms.clone() };
+        let RunRef { run } = session.post_idempotent("/v1/goals", &request).await?;
+        Ok(run)
+    }
+}
+
 pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let workspace_text = args.bounds.workspace()?;
-    let workspace = PathBuf::from(&workspace_text);
-    let globals = &globals.with_model(args.model.as_deref())?;
-    let (config, data) = settings::load_settings(globals, &workspace)?;
-    if let Some(data) = data {
-        bounds::check_outside_data(&workspace, &data)?;
-    }
-    let taped = match &args.cassette {
-        Some(cassette) => thinker::taped(globals, &config, args.model.as_deref(), cassette)?,
-        None => globals.clone(),
-    };
-    let globals = &taped;
-    let Thinkers { planner, executor } = Thinkers::of(globals, &config, args.model.as_deref())?;
+    let opening = args.options.open(globals)?;
+    let globals = &opening.globals;
     let goal = match args.goal.as_str() {
         STDIN => from_stdin("the goal", GOAL_BYTES_MAX)?,
         goal => goal.to_owned(),
     };
-    let (mut tokens, mut credits) = (None, None);
-    for budget in &args.budget {
-        match budget {
-            Budget::Tokens(amount) => tokens = Some(*amount),
-            Budget::Credits(amount) => credits = Some(*amount),
-        }
-    }
-    let aggregator = match args.answer {
-        Writer::Executor => Aggregator::Executor,
-        Writer::Planner => Aggregator::Planner,
-        Writer::Off => Aggregator::Off,
-    };
-    let request = GoalRequest {
-        goal,
-        mode: args.mode,
-        aggregator,
-        planner: Some(planner),
-        executor: Some(executor),
-        tools: args.tools,
-        confirm: !args.yes,
-        model_calls: args.calls,
-        tokens,
-        client: args.client,
-        agent: None,
-        intent: args.bounds.intent,
-        scope: args.bounds.scope,
-        workspace: workspace_text,
-        budget: credits,
-        run: Some(new_run_id().to_string()),
-    };
     let mut signals = Signals::listen()?;
-    let mut session = Session::open(globals, &workspace, AccessMode::Create).await?;
-    let RunRef { run } = match session.post_idempotent("/v1/goals", &request).await {
-        Ok(opened) => opened,
-        Err(refused) => {
-            session.stop().await;
-            return Err(refused.into());
-        }
+    let mode = if args.on.is_empty() { AccessMode::Create } else { AccessMode::Execute };
+    let mut session = Session::open(globals, &opening.workspace, mode).await?;
+    let opened = async {
+        let on = earlier_runs(&mut session, &args.on).await?;
+        opening.submit(&mut session, goal, on).await.map_err(Failure::from)
+    };
+    let run = match opened.await {
+        Ok(run) => run,
+        Err(refused) => return session.stop_with::<u8>(refused).await,
     };
     if args.plan_only {
         return plan_only(session, &run, globals.json, &mut out).await;
     }
-    let what = Watch { run, before: None, json: globals.json, options: args.watch, labelled: false };
+    let what = Watch { run, before: None, json: globals.json, options: args.options.watch, labelled: false };
     watch(session, &mut signals, what, &mut out).await
+}
+
+/// The ids of earlier runs. `@last` would name another run if the request were repeated.
+async fn earlier_runs(session: &mut Session, named: &[String]) -> Result<Vec<String>, Failure> {
+    let mut runs = Vec::new();
+    for name in named {
+        let summary = session.summary(name).await;
+        let told = |failure: Failure| Failure { what: format!("--on {name}: {failure}"), ..failure };
+        runs.push(summary.map_err(told)?.run);
+    }
+    Ok(runs)
 }
 
 /// Waits for the plan, prints it, and cancels the run.

@@ -39,6 +39,10 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
             format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
         lines.push(fit(&text, page.columns));
     }
+    if !summary.on.is_empty() {
+        let runs: Vec<&str> = summary.on.iter().map(String::as_str).collect();
+        lines.push(fit(&format!("  on             {}", runs.join(", ")), page.columns));
+    }
     if verbose {
         lines.extend(schedule_lines(page, summary));
     }
