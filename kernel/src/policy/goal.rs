@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::answer::Answer;
 use super::earlier;
 use super::role::{ANSWER, control};
 use super::{Call, CallEnd, CallIntent, FaultyAnswer, GoalTerms, GoalTools, Role};
 use crate::event::ChangeCause;
 use crate::id::{NodeId, Ticks};
+use crate::json::Json;
 use crate::plan::{Approval, NodeDraft, PlanDraft};
 
 /// Cause of a conclusion.
@@ -91,6 +93,16 @@ impl Goal {
 
     pub(super) fn opening(&self) -> NodeId {
         opening(&self.terms).0
+    }
+
+    /// True if the result of the opening node is a text without steps or calls.
+    pub(crate) fn only_says(&self, node: &NodeId, result: &Json) -> bool {
+        let answer = self.role(node).filter(|_| *node == self.opening()).and_then(|role| Answer::read(role, result));
+        match answer {
+            Some(Answer::Planned(plan)) => plan.steps.is_empty(),
+            Some(Answer::Thought(turn)) => turn.calls.is_empty(),
+            Some(Answer::Reflected(_) | Answer::Observed(_)) | None => false,
+        }
     }
 
     pub(crate) fn begin_call(&mut self, intent: CallIntent, output_tokens: u64) -> usize {

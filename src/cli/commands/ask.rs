@@ -24,7 +24,7 @@ use crate::cli::output::live::{NoView, View};
 use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::{ApiError, path_segment};
-use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, follow_until};
+use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, watch};
 use crate::cli::session::{AccessMode, Session, report, settings};
@@ -211,7 +211,7 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
     if args.plan_only {
         return plan_only(session, &run, globals.json, &mut out).await;
     }
-    let what = Watch { run, before: None, json: globals.json, options: args.options.watch, labelled: false };
+    let what = Watch { run, before: None, json: globals.json, options: args.options.watch, labelled: false, turn: None };
     watch(session, &mut signals, what, &mut out).await
 }
 
@@ -220,7 +220,10 @@ async fn earlier_runs(session: &mut Session, named: &[String]) -> Result<Vec<Str
     let mut runs = Vec::new();
     for name in named {
         let summary = session.summary(name).await;
-        let told = |failure: Failure| Failure { what: format!("--on {name}: {failure}"), ..failure };
+        let told = |failure: Failure| {
+            let what = format!("--on {name}: {failure}; `ostler ps` lists the runs");
+            Failure { what, ..failure }
+        };
         runs.push(summary.map_err(told)?.run);
     }
     Ok(runs)
@@ -251,7 +254,8 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
         None => {
             let parts = ReportParts { nodes: true, verbose: false };
             report::print_report(&session.client, &summary, parts, out).await;
-            code::FAILED
+            // A model may answer without a plan.
+            exit_code(&summary, false)
         }
     };
     if !asked.approvals.is_empty() {

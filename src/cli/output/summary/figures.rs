@@ -50,7 +50,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
 }
 
 /// Calls, tokens and price. Calls of an unknown price are counted, because the sum leaves them out.
-fn model_text(usage: &ModelUsage) -> String {
+pub(crate) fn model_text(usage: &ModelUsage) -> String {
     let price = match (usage.nano_usd, usage.unpriced) {
         (_, unpriced) if unpriced == usage.calls => String::new(),
         (nano_usd, 0) => format!(", {}", dollars(nano_usd)),
