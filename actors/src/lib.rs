@@ -42,6 +42,7 @@ mod tests;
 pub use crate::metrics::{Measures, SharedRecorder, metric};
 pub use api::approval::{Approval, ApprovalId, ApprovalIdError, ApprovalPage};
 pub use api::clients::{ClientRow, ClientTier};
+pub use api::earlier::Earlier;
 pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
 pub use api::market::{ClientAudit, JobRequest, JobRow, ProposalRow, Violation};
 pub use api::outcome::Settled;

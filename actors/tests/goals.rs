@@ -63,6 +63,7 @@ fn terms(mode: Mode, tools: &[&str]) -> GoalTerms {
         models: GoalModels { planner: named(), executor: named() },
         tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()),
         confirm: false,
+        on: Vec::new(),
     }
 }
 

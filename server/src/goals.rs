@@ -6,11 +6,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ostler_actors::{Submission, System};
-use ostler_kernel::id::{AgentId, Ticks};
+use ostler_actors::{Earlier, Submission, System};
+use ostler_kernel::id::{AgentId, ClientId, Ticks};
 use ostler_kernel::plan::{HumanDuration, MODEL_DEFAULT, PlanDraft, PolicyDraft, model_tool};
 use ostler_kernel::policy::{
-    BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, opening_plan, text_tokens,
+    BaseTokens, Budgets, ContextForm, EARLIER_RUNS_MAX, EarlierRun, GOAL_LIMIT, GoalModels, GoalTerms,
+    bounded_earlier, earlier_tokens, opening_plan, text_tokens,
 };
 
 use crate::extract::{RawBody, parse_body};
@@ -42,23 +43,27 @@ pub(crate) async fn ask(
 }
 
 async fn submission(system: &System, request: GoalRequest) -> Result<Submission, Problem> {
-    let terms = terms(system, &request)?;
-    let limit = Some(GOAL_LIMIT);
-    let policy = PolicyDraft {
-        max_nodes: limit,
-        max_versions: limit,
-        max_depth: limit,
-        // Recovery ends with the micro-planner; replans are steps of the mode.
-        max_replans: Some(0),
-        ..PolicyDraft::default()
-    };
-    let draft = PlanDraft { title: Some(title(&request.goal)), policy: Some(policy), ..opening_plan(&terms) };
-    let plan = system.judge_plan(draft).await.map_err(|faults| Problem::faults(&faults))?.into();
     let agent = request.agent.as_deref().map(AgentId::from);
     let client = match &agent {
         Some(agent) => agents::client_of(system, agent).await?,
         None => request.client.as_str().into(),
     };
+    let on = earlier(system, &request.on, &client).await?;
+    let terms = terms(system, &request, on)?;
+    let limit = Some(GOAL_LIMIT);
+    // Results of earlier runs take no room of the goal's own work.
+    let results = terms.on.iter().map(|earlier| earlier.results.len() as u32).sum::<u32>();
+
+    let policy = PolicyDraft {
+        max_nodes: Some(GOAL_LIMIT + results),
+        max_versions: limit,
+        max_depth: Some(GOAL_LIMIT + results.min(1)),
+        // Recovery ends with the micro-planner; replans are steps of the mode.
+        max_replans: Some(0),
+        ..PolicyDraft::default()
+    };
+    let draft = PlanDraft { title: Some(title(&request.goal)), policy: Some(policy), ..opening_plan(&terms) };
+    let plan = system.judge_opening(draft).await.map_err(|faults| Problem::faults(&faults))?.into();
     let run = request.run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
     Ok(Submission {
         plan,
@@ -73,7 +78,33 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
     })
 }
 
-fn terms(system: &System, request: &GoalRequest) -> Result<GoalTerms, Problem> {
+/// What the goal is told of the runs that the request names.
+async fn earlier(system: &System, on: &[String], client: &ClientId) -> Result<Vec<EarlierRun>, Problem> {
+    if on.len() > EARLIER_RUNS_MAX {
+        let what = format!("a goal may use at most {EARLIER_RUNS_MAX} earlier runs, not {}", on.len());
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "earlier_too_many", what));
+    }
+    let mut runs: Vec<EarlierRun> = Vec::new();
+    for named in on {
+        let run = run_lookup::find(system, named)?;
+        let Earlier { told, client: owner, status } = system.earlier(run).await?;
+        if owner != client.as_str() {
+            let what = format!("run {run} is of client {owner}, and the goal of client {client}; name a run of {client}");
+            return Err(Problem::new(StatusCode::FORBIDDEN, "earlier_of_other_client", what));
+        }
+        if !status.is_over() {
+            let word = status.as_str();
+            let what = format!("run {run} is {word}, so its results are not final; `ostler resume {run}` continues it, `ostler cancel {run}` ends it");
+            return Err(Problem::new(StatusCode::CONFLICT, "earlier_unfinished", what));
+        }
+        if !runs.iter().any(|known| known.run == run) {
+            runs.push(told);
+        }
+    }
+    Ok(bounded_earlier(runs))
+}
+
+fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<GoalTerms, Problem> {
     let goal = request.goal.trim();
     if goal.is_empty() || goal.len() > GOAL_BYTES_MAX {
         let what = format!("a goal has 1 to {GOAL_BYTES_MAX} bytes, this has {}", goal.len());
@@ -97,7 +128,8 @@ fn terms(system: &System, request: &GoalRequest) -> Result<GoalTerms, Problem> {
     budgets.model_calls = request.model_calls.map_or(budgets.model_calls, NonZeroU64::get);
     budgets.tokens = request.tokens.map(NonZeroU64::get);
     budgets.wall = request.wall_ms.map(|ms| Ticks::try_from(ms.get()).unwrap_or(Ticks::MAX));
-    let base = BaseTokens { other: BASE_TOKENS + text_tokens(goal), ..BaseTokens::default() };
+    let told = text_tokens(goal) + earlier_tokens(&on);
+    let base = BaseTokens { other: BASE_TOKENS + told, ..BaseTokens::default() };
     Ok(GoalTerms {
         goal: goal.to_owned(),
         mode: request.mode,
@@ -112,6 +144,7 @@ fn terms(system: &System, request: &GoalRequest) -> Result<GoalTerms, Problem> {
         models,
         tools: request.tools.clone(),
         confirm: request.confirm,
+        on,
     })
 }
 

@@ -41,6 +41,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         node: parent.of.node.to_string(),
         step: parent.step.clone(),
     });
+    let on = view.run.goal().map(|goal| &goal.terms().on).into_iter().flatten();
     Summary {
         kind: "summary".to_owned(),
         run: id.to_string(),
@@ -66,6 +67,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         cost: report.cost,
         models: report.models,
         goal: view.run.goal().map(|goal| goal.terms().goal.clone()),
+        on: on.map(|earlier| earlier.run.to_string()).collect(),
         answer: answer_of(&view.run),
         root_causes: root_causes.collect(),
         reliability: reliability_of(&view.run),

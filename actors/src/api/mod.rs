@@ -4,6 +4,7 @@ pub(crate) mod approval;
 pub(crate) mod assembly;
 pub(crate) mod child_runs;
 pub(crate) mod clients;
+pub(crate) mod earlier;
 pub(crate) mod evaluations;
 pub(crate) mod market;
 pub(crate) mod outcome;

@@ -24,6 +24,7 @@ use crate::messages::registry::{AgentRow, RegistryMessage};
 use crate::metrics::{Measures, StageLook};
 use crate::pipelines::pipeline_map::PipelineMap;
 use crate::run::services::RunServices;
+use crate::state::kernel_context::KernelContext;
 use crate::state::attempt_table::InDoubt;
 use crate::state::evaluation::Evaluating;
 use crate::state::ledger::{ClientConfig, Ledger};
@@ -153,12 +154,29 @@ impl System {
     ///
     /// All faults of the plan.
     pub async fn judge_plan(&self, draft: PlanDraft) -> Result<Plan, Vec<Diagnostic>> {
+        self.validate(draft, |settings| settings).await
+    }
+
+    /// Like [`System::judge_plan`], for version 1 of a goal run, which may hold results of earlier runs.
+    ///
+    /// # Errors
+    ///
+    /// All faults of the plan.
+    pub async fn judge_opening(&self, draft: PlanDraft) -> Result<Plan, Vec<Diagnostic>> {
+        self.validate(draft, KernelContext::of_goal).await
+    }
+
+    async fn validate(
+        &self,
+        draft: PlanDraft,
+        fitted: impl FnOnce(Settings<'_>) -> Settings<'_> + Send + 'static,
+    ) -> Result<Plan, Vec<Diagnostic>> {
         static PLACES: Semaphore = Semaphore::const_new(PLANS_JUDGED_AT_ONCE_MAX);
         let place = PLACES.acquire().await;
         let services = Arc::clone(&self.services);
         let judging = tokio::task::spawn_blocking(move || {
             let _place = place; // kept even if nobody waits any more
-            draft.validate(&services.kernel.settings())
+            draft.validate(&fitted(services.kernel.settings()))
         });
         judging.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()))
     }

@@ -175,6 +175,9 @@ impl RunDriver {
         if let Some(prepared) = self.prepare_control(node).await? {
             return Ok(prepared);
         }
+        if let Some(earlier) = self.prepare_earlier(node).await? {
+            return Ok(earlier);
+        }
         let results = self.services.results.needed(&self.run, node).await.map_err(Refusal::unreadable)?;
         let given = self.run.attempt_input(node, &results);
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;

@@ -30,6 +30,11 @@ impl KernelContext {
         if run.goal().is_none() {
             return settings;
         }
+        KernelContext::of_goal(settings)
+    }
+
+    /// Settings for plans of goal runs.
+    pub(crate) fn of_goal(settings: Settings<'_>) -> Settings<'_> {
         Settings { executes: |kind| !matches!(kind, Kind::MicroPlanner | Kind::SubAgent), ..settings }
     }
 

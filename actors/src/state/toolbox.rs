@@ -118,6 +118,11 @@ impl Toolbox {
         }
     }
 
+    /// True if the results of a tool are free of texts of strangers; false for an unknown tool.
+    pub(crate) fn is_trusted(&self, name: &str) -> bool {
+        self.tools.get(name).is_some_and(|gated| !gated.tool().reads_strangers())
+    }
+
     pub(crate) fn version(&self, name: &str) -> Option<&str> {
         self.tools.get(name).map(|tool| tool.tool().spec().version.as_str())
     }

@@ -48,6 +48,13 @@ impl NodeDraft {
         NodeDraft { kind: Some(Kind::Model), model: Some(model.into()), ..NodeDraft::named(id) }
     }
 
+    /// A question to a person, open for at most `within_ms` milliseconds. A yes executes the node.
+    pub fn question(id: impl Into<NodeId>, text: &str, within_ms: i64) -> NodeDraft {
+        let human_timeout = Some(HumanDuration::Millis(within_ms));
+        NodeDraft { kind: Some(Kind::HumanApproval), human_timeout, ..NodeDraft::named(id) }
+            .param("text", text)
+    }
+
     /// Sets a parameter.
     pub fn param(mut self, name: &str, value: impl Into<Value>) -> NodeDraft {
         self.params.get_or_insert_default().insert(name.to_owned(), value.into());

@@ -241,11 +241,12 @@ pub enum Kind {
     Aggregator,
     HumanApproval,
     SubAgent,
+    Earlier,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Tool,
         Kind::Model,
         Kind::Reflection,
@@ -255,6 +256,7 @@ impl Kind {
         Kind::Aggregator,
         Kind::HumanApproval,
         Kind::SubAgent,
+        Kind::Earlier,
     ];
 
     /// The word used in plan files.
@@ -269,6 +271,7 @@ impl Kind {
             Kind::Aggregator => "aggregator",
             Kind::HumanApproval => "human_approval",
             Kind::SubAgent => "sub_agent",
+            Kind::Earlier => "earlier",
         }
     }
 
@@ -276,7 +279,7 @@ impl Kind {
     pub fn may_call_model(self) -> bool {
         match self {
             Kind::Model | Kind::Reflection | Kind::Observer | Kind::Interjection | Kind::Aggregator => true,
-            Kind::Tool | Kind::MicroPlanner | Kind::HumanApproval | Kind::SubAgent => false,
+            Kind::Tool | Kind::MicroPlanner | Kind::HumanApproval | Kind::SubAgent | Kind::Earlier => false,
         }
     }
 
@@ -288,7 +291,7 @@ impl Kind {
             | Kind::MicroPlanner
             | Kind::Interjection
             | Kind::Aggregator => true,
-            Kind::Tool | Kind::Model | Kind::HumanApproval | Kind::SubAgent => false,
+            Kind::Tool | Kind::Model | Kind::HumanApproval | Kind::SubAgent | Kind::Earlier => false,
         }
     }
 }

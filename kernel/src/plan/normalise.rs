@@ -208,7 +208,8 @@ impl NodeDraft {
                 | Kind::Observer
                 | Kind::MicroPlanner
                 | Kind::Interjection
-                | Kind::SubAgent => None,
+                | Kind::SubAgent
+                | Kind::Earlier => None,
             };
             self.contract = result
                 .map(|schema| vec![RuleDraft { method: Some(Method::Schema), p: None, spec: Some(schema) }]);

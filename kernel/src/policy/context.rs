@@ -99,7 +99,7 @@ impl View<'_> {
 
     fn planner_context(self, node: &Node) -> (Vec<Shown>, Option<String>) {
         if node.id == self.goal.opening() {
-            return (Vec::new(), None);
+            return (self.all(self.earlier(), Form::Digest), None);
         }
         let asker = self.asker(node);
         let text = asker.and_then(|asker| match self.answer(asker)? {
@@ -123,7 +123,9 @@ impl View<'_> {
     fn reflection_context(self, node: &Node) -> Vec<Shown> {
         let cover: BTreeSet<&NodeId> = self.covered_evidence(node).collect();
         let (observed, reviewed) = (self.observed(), self.reviewed());
-        let evidence = self.evidence().filter(|id| cover.contains(id) || reviewed.contains(id));
+        let evidence = self.evidence().filter(|id| {
+            cover.contains(id) || reviewed.contains(id) || self.is_earlier(id)
+        });
         self.shown(evidence, |id| {
             if cover.contains(id) && !observed.contains(id) { Form::Full } else { Form::Digest }
         })
@@ -151,7 +153,12 @@ impl View<'_> {
         let is_cumulative = self.goal.terms.context == ContextForm::Cumulative;
         let mut nodes: Vec<&NodeId> = nodes.collect();
         nodes.sort_by_key(|node| self.run.instance(node).map(|instance| instance.commit_number));
-        let form = |node: &NodeId| if is_cumulative { Form::Full } else { form(node) };
+        let form = |node: &NodeId| match is_cumulative {
+            true => Form::Full,
+            // Of any size, and read by the run that made them.
+            false if self.is_earlier(node) => Form::Digest,
+            false => form(node),
+        };
         nodes.into_iter().map(|node| Shown { node: node.clone(), form: form(node) }).collect()
     }
 

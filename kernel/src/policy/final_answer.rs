@@ -85,7 +85,9 @@ impl View<'_> {
                 self.executed().map(|node| format!("{node}: {}", read(node).as_str())).collect();
             if lines.is_empty() { (Source::None, String::new()) } else { (Source::Results, lines.join("\n")) }
         });
-        let citations = self.executed().cloned().collect();
+        // A direct text rests on what its author was shown.
+        let earlier = self.earlier().filter(|node| self.state(node) == Some(NodeState::Executed));
+        let citations = self.executed().chain(earlier).cloned().collect();
         FinalAnswer { source, answer, citations, stands_in: false }
     }
 

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::answer::Answer;
+use super::earlier;
 use super::role::{ANSWER, control};
 use super::{Call, CallEnd, CallIntent, FaultyAnswer, GoalTerms, GoalTools, Role};
 use crate::event::ChangeCause;
 use crate::id::{NodeId, Ticks};
+use crate::json::Json;
 use crate::plan::{Approval, NodeDraft, PlanDraft};
 
 /// Cause of a conclusion.
@@ -90,6 +93,16 @@ impl Goal {
 
     pub(super) fn opening(&self) -> NodeId {
         opening(&self.terms).0
+    }
+
+    /// True if the result of the opening node is a text without steps or calls.
+    pub(crate) fn only_says(&self, node: &NodeId, result: &Json) -> bool {
+        let answer = self.role(node).filter(|_| *node == self.opening()).and_then(|role| Answer::read(role, result));
+        match answer {
+            Some(Answer::Planned(plan)) => plan.steps.is_empty(),
+            Some(Answer::Thought(turn)) => turn.calls.is_empty(),
+            Some(Answer::Reflected(_) | Answer::Observed(_)) | None => false,
+        }
     }
 
     pub(crate) fn begin_call(&mut self, intent: CallIntent, output_tokens: u64) -> usize {
@@ -181,14 +194,18 @@ fn opening(terms: &GoalTerms) -> (NodeId, Role) {
     (NodeId::from(format!("{}.1", role.family()).as_str()), role)
 }
 
-/// Version 1 of a goal run: one node, which plans or takes the first turn, and is the only output.
+/// Version 1 of a goal run: a node that plans or takes the first turn, and is the only output; before it a node for each result of
+/// an earlier run.
 pub fn opening_plan(terms: &GoalTerms) -> PlanDraft {
     let (id, role) = opening(terms);
+    let mut nodes: Vec<NodeDraft> = earlier::nodes(terms).map(|(id, result)| earlier::node(id, result)).collect();
+    let sources: Vec<NodeId> = nodes.iter().map(|node| node.id.clone()).collect();
     let confirmed = terms.confirm.then_some(Approval::After);
     let node = NodeDraft {
         approval: confirmed,
         human_timeout: confirmed.map(|_| terms.human_timeout),
-        ..control(role, id.clone(), [], terms)
+        ..control(role, id.clone(), &sources, terms)
     };
-    PlanDraft { id: "goal".to_owned(), nodes: vec![node], outputs: Some(vec![id]), ..PlanDraft::default() }
+    nodes.push(node);
+    PlanDraft { id: "goal".to_owned(), nodes, outputs: Some(vec![id]), ..PlanDraft::default() }
 }

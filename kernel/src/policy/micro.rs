@@ -58,7 +58,7 @@ pub fn ask(view: View<'_>, node: &NodeId, category: FailureCategory) -> Option<C
     let same_author = |other: &&NodeId| view.goal.added_by.get(*other) == view.goal.added_by.get(node);
     let mut shown = view.all(std::iter::once(node), Form::Full);
     shown.extend(view.all(view.evidence().filter(same_author), Form::Digest));
-    let is_tainted = shown.iter().any(|shown| view.is_tainted(&shown.node));
+    let is_tainted = view.is_told_tainted() || shown.iter().any(|shown| view.is_tainted(&shown.node));
     let context = Context { shown, ..Context::default() };
     let input_tokens = view.tokens(Role::Micro, &context);
     let (node, attempt, signature) = (node.clone(), instance.attempts, Some(signature));

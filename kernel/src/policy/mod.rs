@@ -15,6 +15,7 @@
 //! | `graft` | from steps to nodes |
 //! | `reflect`, `nreflect`, `orchestrator`, `react`, `sgh` | what a mode adds to the steps, and when it asks for more; auto is one turn, then reflect |
 //! | `room` | budgets: what still fits |
+//! | `earlier` | what a goal may use of earlier runs |
 //! | `context`, `taint` | what a role is shown; whether texts of strangers steered an author |
 //! | `start`, `final_answer` | the start of a control node's attempt; the answer by model or template |
 //! | `prompt`, `answer_schema` | what a model is told, and the form of its answer |
@@ -26,6 +27,7 @@ mod answer;
 mod answer_schema;
 mod call;
 mod context;
+mod earlier;
 mod fault;
 mod final_answer;
 mod goal;
@@ -53,6 +55,10 @@ mod wish;
 pub use call::{ANSWER_TOKENS_RESERVED, Call, CallEnd, CallIntent, Signature};
 pub(crate) use context::digest;
 pub use context::{Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, Shown, text_tokens};
+pub use earlier::{
+    EARLIER_RESULTS_MAX, EARLIER_RUNS_MAX, EARLIER_TEXT_BYTES_MAX, EarlierResult, EarlierRun, bounded as bounded_earlier,
+    earlier_run, earlier_tokens,
+};
 pub use fault::{Fault, FaultCode};
 pub use final_answer::{FinalAnswer, ReadResult, Source};
 pub(crate) use goal::Accepted;

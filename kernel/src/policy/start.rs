@@ -49,7 +49,9 @@ fn call(view: View<'_>, node: &Node, role: Role) -> Option<Box<CallIntent>> {
     let context = view.context(node, role);
     let asks_tainted =
         role == Role::Planner && view.asker(node).is_some_and(|asker| view.is_author_tainted(asker));
-    let is_tainted = asks_tainted || context.shown.iter().any(|shown| view.is_tainted(&shown.node));
+    let is_tainted = asks_tainted
+        || view.is_told_tainted()
+        || context.shown.iter().any(|shown| view.is_tainted(&shown.node));
     let input_tokens = view.tokens(role, &context);
     let attempt = view.run.instance(&node.id).map_or(0, |instance| instance.attempts);
     let (node, signature) = (node.id.clone(), None);

@@ -37,6 +37,9 @@ impl View<'_> {
         let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
         while let Some(id) = open.pop() {
             let Some(known) = self.run.node(id).filter(|known| seen.insert(&known.id)) else { continue };
+            if self.goal.earlier(id).is_some_and(|result| result.is_tainted) {
+                return true;
+            }
             let terms = known.tool.as_deref().and_then(|tool| self.goal.tools.terms(tool));
             if terms.is_some_and(|terms| !terms.trusted) || self.is_written_tainted(id) {
                 return true;
@@ -52,7 +55,7 @@ impl View<'_> {
         last.is_some_and(|call| call.intent.is_tainted)
     }
 
-    fn is_written_tainted(self, node: &NodeId) -> bool {
+    pub(super) fn is_written_tainted(self, node: &NodeId) -> bool {
         match self.author(node) {
             Author::Node(author) => self.is_author_tainted(author),
             Author::Micro(call) => self.goal.calls[call].intent.is_tainted,

@@ -9,7 +9,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::Role;
+use super::{EarlierRun, Role};
 use crate::id::Ticks;
 use crate::plan::{Effect, HumanDuration, Idempotency, ParamRef};
 use crate::port::ToolOffer;
@@ -196,6 +196,9 @@ pub struct GoalTerms {
     /// A person approves the answer of the opening node before anything is done.
     #[serde(default)]
     pub confirm: bool,
+    /// Earlier runs whose results the goal may use, the oldest first; see [`bounded_earlier`](super::bounded_earlier).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<EarlierRun>,
 }
 
 /// Names of the configured models behind the roles of a goal run.

@@ -75,10 +75,11 @@ impl<'a> View<'a> {
         instance.failure.as_deref()
     }
 
-    /// Executed work, in ascending order of ids.
+    /// Executed work of this run, in ascending order of ids.
     pub(super) fn executed(self) -> impl Iterator<Item = &'a NodeId> {
         let is_executed = |instance: &NodeInstance| instance.state() == NodeState::Executed;
-        self.work().filter(move |(_, instance)| is_executed(instance)).map(|(node, _)| &node.id)
+        let executed = self.work().filter(move |(_, instance)| is_executed(instance)).map(|(node, _)| &node.id);
+        executed.filter(move |node| !self.is_earlier(node))
     }
 
     /// The work that a control node has terminal edges on.
@@ -92,11 +93,11 @@ impl<'a> View<'a> {
         self.cover(node).filter(move |source| self.run.instance(source).is_some_and(is_evidence))
     }
 
-    /// Evidence in the cover of no reflection. Reflections that failed or were skipped cover too.
+    /// Evidence of this run in the cover of no reflection. Reflections that failed or were skipped cover too.
     pub(super) fn uncovered(self) -> Vec<&'a NodeId> {
         let covered: BTreeSet<&NodeId> =
             self.of_role(Role::Reflect).flat_map(|(node, _)| self.cover(node)).collect();
-        self.evidence().filter(|node| !covered.contains(node)).collect()
+        self.evidence().filter(|node| !covered.contains(node) && !self.is_earlier(node)).collect()
     }
 
     /// Evidence in the cover of reflections that have ended.

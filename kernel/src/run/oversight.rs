@@ -21,13 +21,19 @@ impl Run {
 }
 
 impl Decision<'_, '_, '_> {
+    /// True for an opening node that asks for no work: a person confirms a plan, and this is none.
+    fn only_says(&self, at: usize) -> bool {
+        let (Some(goal), Some(output)) = (self.run.goal(), &self.run.instances[at].output) else { return false };
+        output.inline.as_ref().is_some_and(|result| goal.only_says(&self.run.plan.nodes[at].id, result))
+    }
+
     /// True if a person has to approve a result before it is published: the plan asks for an approval or judges the result by
     /// a person, or the oversight mode does
     /// (`unsure` results escalate). Results of control nodes and of waits need none.
     pub(super) fn asks_after(&self, at: usize, unsure: bool) -> bool {
         let node = &self.run.plan.nodes[at];
         if node.asks_after() {
-            return true;
+            return !self.only_says(at);
         }
         let Some(oversight) = self.run.plan.policy.oversight else { return false };
         let works = match node.kind {
@@ -37,7 +43,8 @@ impl Decision<'_, '_, '_> {
             | Kind::MicroPlanner
             | Kind::Interjection
             | Kind::Aggregator
-            | Kind::HumanApproval => false,
+            | Kind::HumanApproval
+            | Kind::Earlier => false,
         };
         let waited =
             matches!(self.run.instances[at].status, NodeStatus::Running { sleep_until: Some(_), .. });

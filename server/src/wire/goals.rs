@@ -25,6 +25,9 @@ pub struct GoalRequest {
     /// Tools that the models are offered; absent: all of the scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// Earlier runs whose answers and results the goal may use, the oldest first: as ids, parts of them, or `@last`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<String>,
     /// A person approves the first plan, or the first calls, before anything is done.
     #[serde(default)]
     pub confirm: bool,

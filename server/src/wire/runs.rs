@@ -248,6 +248,9 @@ pub struct Summary {
     /// The goal of a goal run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
+    /// Earlier runs that the goal may use, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<String>,
     /// The answer of a goal run; absent before there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerView>,

@@ -123,6 +123,7 @@ impl TermsScript {
             opened_at: 0,
             models: GoalModels::default(),
             tools: None,
+            on: Vec::new(),
             confirm: false,
         }
     }

@@ -12,7 +12,7 @@ use ostler_server::wire::Decision;
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
-    agents, approvals, approve, artifact, ask, cancel, check, checkpoint, client, complete, completions,
+    agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete, completions,
     credit, doctor, evaluate, events, gc, help, interject, logs, man, market, models, pipeline, ps, release,
     resolve, resume, run, show, simulate, skip, spawn, top,
 };
@@ -67,6 +67,15 @@ enum Command {
         after_help = "Examples:\n  ostler ask 'which files under docs mention the journal?'\n  ostler ask 'summarise README.md' --mode react --yes\n  ostler ask 'check the links in docs' --plan-only\n  ostler ask 'count the words' --model scripted:examples/models/demo.yaml --yes"
     )]
     Ask(ask::AskArgs),
+    /// Talk with a model that plans and uses tools: each line is a turn
+    ///
+    /// Each turn is a run, like one of `ostler ask`, which may use the answers and results of the turns before. Lines come from the
+    /// terminal, or from a pipe, one turn a line. ^C cancels the turn in progress; /quit and the end of the input end the chat. The
+    /// line below an answer names its run: --on RUN continues from there another time.
+    #[command(
+        after_help = "Examples:\n  ostler chat\n  ostler chat --mode react --yes\n  ostler chat --on @last\n  printf 'which files are here?\\nand the largest?\\n' | ostler chat --yes"
+    )]
+    Chat(chat::ChatArgs),
     /// List the configured models
     ///
     /// The list says for each model whether its key is set, its price per million tokens and its roles. With
@@ -354,6 +363,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(args) => run::run(&globals, args).await,
         Command::Check(args) => check::check(&globals, args),
         Command::Ask(args) => ask::ask(&globals, args).await,
+        Command::Chat(args) => chat::chat(&globals, args).await,
         Command::Models(args) => models::models(&globals, args).await,
         Command::Resume(args) => resume::resume(&globals, args).await,
         Command::Ps(args) => ps::ps(&globals, args).await,

@@ -18,7 +18,7 @@ use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::{hints, labels};
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
-use crate::cli::session::approval_prompt::{Reply, user_name};
+use crate::cli::session::approval_prompt::{Reply, TypedLines, user_name};
 use crate::cli::session::signals::{ContinueSignal, Signals};
 use crate::cli::session::{AccessMode, Session, approval_prompt, watch_run};
 
@@ -153,14 +153,14 @@ async fn was_answered(
 async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<String, u8> {
     let show = || approval_lines(question, Detail::Excerpt(TEXT_LINES_MAX)).into_iter().for_each(status_line);
     show();
-    let mut lines_typed = approval_prompt::read_lines();
+    let lines_typed = TypedLines::read();
     let mut resumed = ContinueSignal::listen();
     loop {
         let mut to = StatusWriter;
         let _ = write!(to, "  approve {}? y [note], v to view all, or N > ", question.node);
         let _ = to.flush();
         let line = tokio::select! {
-            line = lines_typed.recv() => line,
+            line = lines_typed.next() => line,
             () = resumed.next() => {
                 status_line("");
                 show();

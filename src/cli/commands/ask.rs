@@ -1,10 +1,11 @@
 //! `ostler ask`.
 
+mod thinker;
+
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ostler::config::Config;
 use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::policy::{Aggregator, Mode};
@@ -14,15 +15,16 @@ use serde_json::Value;
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{self, Bounds};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
-use crate::cli::arguments::values::{positive_integer, positive_time};
+use crate::cli::arguments::values::{positive_integer, positive_time, run_name};
 use crate::cli::arguments::watch::WatchOptions;
+use crate::cli::commands::ask::thinker::Thinkers;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::live::{NoView, View};
 use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::Out;
-use crate::cli::session::api_client::path_segment;
-use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, follow_until};
+use crate::cli::session::api_client::{ApiError, path_segment};
+use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, watch};
 use crate::cli::session::{AccessMode, Session, report, settings};
@@ -31,17 +33,33 @@ use crate::cli::session::{AccessMode, Session, report, settings};
 pub(crate) struct AskArgs {
     /// The goal, in your words; or - for stdin
     goal: String,
+    /// Earlier run whose answer and results the goal may use; repeatable, the oldest first
+    #[arg(long, value_name = "RUN", value_parser = run_name)]
+    on: Vec<String>,
+    /// Print the plan, and run nothing of it
+    #[arg(long, conflicts_with = "yes")]
+    plan_only: bool,
+    #[command(flatten)]
+    options: GoalOptions,
+}
+
+/// What `ask` and `chat` say about a goal.
+#[derive(Debug, Args)]
+pub(crate) struct GoalOptions {
     /// Execution mode: auto, reflect, nreflect:N, orchestrator, react or sgh
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = mode)]
     mode: Mode,
     /// Model: a name of the configuration, scripted:FILE or cassette:FILE
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// Record the exchanges with the model in a file; if the file exists, play them instead
+    #[arg(long, value_name = "FILE")]
+    cassette: Option<PathBuf>,
     /// Tools that the model is offered, separated by commas [default: all of the scope]
-    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',', value_parser = tool)]
     tools: Option<Vec<String>>,
-    /// Who writes the answer over the results
-    #[arg(long, value_name = "WHO", default_value = "executor")]
+    /// Model that writes the answer over the results
+    #[arg(long, value_name = "WRITER", default_value = "executor")]
     answer: Writer,
     /// Maximum of tokens or credits, such as 200000tokens or 10000credits; repeatable
     #[arg(long, value_name = "AMOUNT", value_parser = budget)]
@@ -55,16 +73,13 @@ pub(crate) struct AskArgs {
     /// Start without asking whether the plan is right
     #[arg(long, short)]
     yes: bool,
-    /// Print the plan, and run nothing of it
-    #[arg(long, conflicts_with = "yes")]
-    plan_only: bool,
     /// Client that pays
     #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
     client: String,
     #[command(flatten)]
     bounds: Bounds,
     #[command(flatten)]
-    watch: WatchOptions,
+    pub(crate) watch: WatchOptions,
 }
 
 /// The writer of the answer.
@@ -74,7 +89,7 @@ enum Writer {
     Executor,
     /// The planner model, over all results
     Planner,
-    /// Nobody: the verdict of the last reflection, or the results themselves
+    /// None: the answer is the verdict of the last reflection, or the results themselves
     Off,
 }
 
@@ -88,6 +103,13 @@ fn mode(text: &str) -> Result<Mode, String> {
     text.parse().map_err(|error: ostler_kernel::policy::UnknownMode| error.to_string())
 }
 
+fn tool(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a tool without a name; give names such as fs.list,fs.read".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
 fn budget(text: &str) -> Result<Budget, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let amount = positive_integer(digits)?;
@@ -98,103 +120,118 @@ fn budget(text: &str) -> Result<Budget, String> {
     }
 }
 
+/// The terms of goals, made of options and configuration.
+pub(crate) struct GoalOpening {
+    pub(crate) globals: Globals,
+    pub(crate) workspace: PathBuf,
+    terms: GoalRequest,
+}
+
+impl GoalOptions {
+    /// Reads the configuration, and chooses the models.
+    pub(crate) fn open(&self, globals: &Globals) -> Result<GoalOpening, Failure> {
+        let workspace_text = self.bounds.workspace()?;
+        let workspace = PathBuf::from(&workspace_text);
+        let globals = globals.with_model(self.model.as_deref())?;
+        let (config, data) = settings::load_settings(&globals, &workspace)?;
+        if let Some(data) = data {
+            bounds::check_outside_data(&workspace, &data)?;
+        }
+        let globals = match &self.cassette {
+            Some(cassette) => thinker::taped(&globals, &config, self.model.as_deref(), cassette)?,
+            None => globals,
+        };
+        let Thinkers { planner, executor } = Thinkers::of(&globals, &config, self.model.as_deref())?;
+        let (mut tokens, mut credits) = (None, None);
+        for budget in &self.budget {
+            match budget {
+                Budget::Tokens(amount) => tokens = Some(*amount),
+                Budget::Credits(amount) => credits = Some(*amount),
+            }
+        }
+        let aggregator = match self.answer {
+            Writer::Executor => Aggregator::Executor,
+            Writer::Planner => Aggregator::Planner,
+            Writer::Off => Aggregator::Off,
+        };
+        let terms = GoalRequest {
+            goal: String::new(),
+            mode: self.mode,
+            aggregator,
+            planner: Some(planner),
+            executor: Some(executor),
+            tools: self.tools.clone(),
+            on: Vec::new(),
+            confirm: !self.yes,
+            model_calls: self.calls,
+            tokens,
+            wall_ms: self.wall,
+            client: self.client.clone(),
+            agent: None,
+            intent: self.bounds.intent,
+            scope: self.bounds.scope.clone(),
+            workspace: workspace_text,
+            budget: credits,
+            run: None,
+        };
+        Ok(GoalOpening { globals, workspace, terms })
+    }
+}
+
+impl GoalOpening {
+    /// Opens a run for a goal. `on` has ids of runs.
+    pub(crate) async fn submit(
+        &self,
+        session: &mut Session,
+        goal: String,
+        on: Vec<String>,
+    ) -> Result<String, ApiError> {
+        let run = Some(new_run_id().to_string());
+        let request = GoalRequest { goal, on, run, ..self.terms.clone() };
+        let RunRef { run } = session.post_idempotent("/v1/goals", &request).await?;
+        Ok(run)
+    }
+}
+
 pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let workspace_text = args.bounds.workspace()?;
-    let workspace = PathBuf::from(&workspace_text);
-    let globals = &globals.with_model(args.model.as_deref())?;
-    let (config, data) = settings::load_settings(globals, &workspace)?;
-    if let Some(data) = data {
-        bounds::check_outside_data(&workspace, &data)?;
-    }
-    let (planner, executor) = models(globals, &config, args.model.as_deref())?;
+    let opening = args.options.open(globals)?;
+    let globals = &opening.globals;
     let goal = match args.goal.as_str() {
         STDIN => from_stdin("the goal", GOAL_BYTES_MAX)?,
         goal => goal.to_owned(),
     };
-    let (mut tokens, mut credits) = (None, None);
-    for budget in &args.budget {
-        match budget {
-            Budget::Tokens(amount) => tokens = Some(*amount),
-            Budget::Credits(amount) => credits = Some(*amount),
-        }
-    }
-    let aggregator = match args.answer {
-        Writer::Executor => Aggregator::Executor,
-        Writer::Planner => Aggregator::Planner,
-        Writer::Off => Aggregator::Off,
-    };
-    let request = GoalRequest {
-        goal,
-        mode: args.mode,
-        aggregator,
-        planner: Some(planner),
-        executor: Some(executor),
-        tools: args.tools,
-        confirm: !args.yes,
-        model_calls: args.calls,
-        tokens,
-        wall_ms: args.wall,
-        client: args.client,
-        agent: None,
-        intent: args.bounds.intent,
-        scope: args.bounds.scope,
-        workspace: workspace_text,
-        budget: credits,
-        run: Some(new_run_id().to_string()),
-    };
     let mut signals = Signals::listen()?;
-    let mut session = Session::open(globals, &workspace, AccessMode::Create).await?;
-    let RunRef { run } = match session.post_idempotent("/v1/goals", &request).await {
-        Ok(opened) => opened,
-        Err(refused) => {
-            session.stop().await;
-            return Err(refused.into());
-        }
+    let mode = if args.on.is_empty() { AccessMode::Create } else { AccessMode::Execute };
+    let mut session = Session::open(globals, &opening.workspace, mode).await?;
+    let opened = async {
+        let on = earlier_runs(&mut session, &args.on).await?;
+        opening.submit(&mut session, goal, on).await.map_err(Failure::from)
+    };
+    let run = match opened.await {
+        Ok(run) => run,
+        Err(refused) => return session.stop_with::<u8>(refused).await,
     };
     if args.plan_only {
         return plan_only(session, &run, globals.json, &mut out).await;
     }
-    let what = Watch { run, before: None, json: globals.json, options: args.watch, labelled: false };
+    let what = Watch { run, before: None, json: globals.json, options: args.options.watch, labelled: false, turn: None };
     watch(session, &mut signals, what, &mut out).await
 }
 
-/// Names of the models of planner and executor.
-fn models(globals: &Globals, config: &Config, model: Option<&str>) -> Result<(String, String), Failure> {
-    if let Some(extra) = &globals.extra_model {
-        return Ok((extra.name.clone(), extra.name.clone()));
+/// The ids of earlier runs. `@last` would name another run if the request were repeated.
+async fn earlier_runs(session: &mut Session, named: &[String]) -> Result<Vec<String>, Failure> {
+    let mut runs = Vec::new();
+    for name in named {
+        let summary = session.summary(name).await;
+        let told = |failure: Failure| {
+            let what = format!("--on {name}: {failure}; `ostler ps` lists the runs");
+            Failure { what, ..failure }
+        };
+        runs.push(summary.map_err(told)?.run);
     }
-    if let Some(named) = model {
-        if config.models.contains_key(named) {
-            return Ok((named.to_owned(), named.to_owned()));
-        }
-        let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
-        let known = if known.is_empty() { "no model is configured".to_owned() } else { known.join(", ") };
-        return Err(Failure::invalid(format!(
-            "--model {named}: not a configured model ({known}); name one, scripted:FILE or cassette:FILE"
-        )));
-    }
-    let tables = config.models_config();
-    let of_role = |role: &str| tables.model_of(role).to_owned();
-    let (planner, executor) = (of_role("planner"), of_role("executor"));
-    if config.models.contains_key(&planner) && config.models.contains_key(&executor) {
-        return Ok((planner, executor));
-    }
-    let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
-    match known.as_slice() {
-        [] => Err(Failure::invalid(NO_MODEL.to_owned())),
-        [first, ..] => Err(Failure::invalid(format!(
-            "no model is the default; use --model {first}, or call a model \"default\" in ostler.toml ({})",
-            known.join(", ")
-        ))),
-    }
+    Ok(runs)
 }
-
-const NO_MODEL: &str = "\
-no model is configured; one of these helps:
-  a model of this machine:  [models.default] with provider = \"openai\", base_url = \"http://127.0.0.1:11434/v1\", model = \"qwen3:8b\" in ostler.toml
-  an API with a key:        [models.default] with provider = \"anthropic\", model = \"…\", api_key_env = \"ANTHROPIC_API_KEY\" in ostler.toml
-  a script, for a try:      ostler ask --model scripted:FILE GOAL";
 
 /// Waits for the plan, prints it, and cancels the run.
 async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -> Result<u8, Failure> {
@@ -221,7 +258,8 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
         None => {
             let parts = ReportParts { nodes: true, verbose: false };
             report::print_report(&session.client, &summary, parts, out).await;
-            code::FAILED
+            // A model may answer without a plan.
+            exit_code(&summary, false)
         }
     };
     if !asked.approvals.is_empty() {
@@ -234,6 +272,12 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blanks_around_the_name_of_a_tool_are_no_part_of_it() {
+        assert_eq!(tool(" fs.read "), Ok("fs.read".to_owned()));
+        assert!(tool(" ").is_err());
+    }
 
     #[test]
     fn a_budget_has_a_number_and_a_unit() {

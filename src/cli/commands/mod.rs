@@ -7,6 +7,7 @@ pub(crate) mod artifact;
 pub(crate) mod ask;
 pub(crate) mod cancel;
 pub(crate) mod change_node;
+pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod client;

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::sync::Arc;
 
 use ostler_server::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunRef, Summary};
 use rustix::termios::{QueueSelector, tcflush};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::labels;
@@ -23,7 +24,7 @@ pub(crate) struct ApprovalPrompt {
     shown: Option<ApprovalView>,
     /// Nodes that ended while the prompt was shown, counted by state.
     meanwhile: BTreeMap<String, usize>,
-    lines_typed: Option<mpsc::UnboundedReceiver<String>>,
+    lines_typed: Option<TypedLines>,
     resumed: ContinueSignal,
 }
 
@@ -46,14 +47,14 @@ pub(crate) enum Reply {
 }
 
 impl ApprovalPrompt {
-    /// Returns a prompt for this run, or `None` without an interactive terminal.
-    pub(crate) fn new(run: &str) -> Option<ApprovalPrompt> {
+    /// Returns a prompt for this run, or `None` without an interactive terminal. `lines_typed`: its lines are read already.
+    pub(crate) fn new(run: &str, lines_typed: Option<TypedLines>) -> Option<ApprovalPrompt> {
         is_interactive().then(|| ApprovalPrompt {
             run: run.to_owned(),
             pending: VecDeque::new(),
             shown: None,
             meanwhile: BTreeMap::new(),
-            lines_typed: None,
+            lines_typed,
             resumed: ContinueSignal::listen(),
         })
     }
@@ -159,19 +160,16 @@ impl ApprovalPrompt {
 
     /// Discards input typed before the prompt.
     fn listen(&mut self) {
-        match &mut self.lines_typed {
-            Some(lines_typed) => {
-                let _ = tcflush(stdin(), QueueSelector::IFlush);
-                while lines_typed.try_recv().is_ok() {}
-            }
-            None => self.lines_typed = Some(read_lines()),
+        match &self.lines_typed {
+            Some(lines_typed) => lines_typed.discard(),
+            None => self.lines_typed = Some(TypedLines::read()),
         }
     }
 
     pub(crate) async fn next(&mut self) -> PromptInput {
-        let Some(lines_typed) = &mut self.lines_typed else { return std::future::pending().await };
+        let Some(lines_typed) = &self.lines_typed else { return std::future::pending().await };
         tokio::select! {
-            line = lines_typed.recv() => PromptInput::Line(line),
+            line = lines_typed.next() => PromptInput::Line(line),
             () = self.resumed.next() => PromptInput::Resumed,
         }
     }
@@ -245,20 +243,40 @@ pub(crate) fn is_interactive() -> bool {
     stdin().is_terminal() && stderr().is_terminal() && is_foreground()
 }
 
-pub(crate) fn read_lines() -> mpsc::UnboundedReceiver<String> {
-    let _ = tcflush(stdin(), QueueSelector::IFlush);
-    let (sender, lines_typed) = mpsc::unbounded_channel();
-    // A blocking read of a terminal cannot be cancelled; the thread ends with the process.
-    std::thread::spawn(move || {
-        for line in stdin().lock().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
+/// The lines typed at the terminal. One thread reads them for the whole process: clones share them.
+#[derive(Clone)]
+pub(crate) struct TypedLines(Arc<Mutex<mpsc::UnboundedReceiver<String>>>);
+
+impl TypedLines {
+    /// Discards what was typed before, and reads from then on. Call once.
+    pub(crate) fn read() -> TypedLines {
+        let _ = tcflush(stdin(), QueueSelector::IFlush);
+        let (sender, lines_typed) = mpsc::unbounded_channel();
+        // A blocking read of a terminal cannot be cancelled; the thread ends with the process.
+        std::thread::spawn(move || {
+            for line in stdin().lock().lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
             }
+            // The cursor stands behind the prompt; start a new line.
+            status_line("");
+        });
+        TypedLines(Arc::new(Mutex::new(lines_typed)))
+    }
+
+    /// The next line; `None` at the end of input. Dropping the future loses no line.
+    pub(crate) async fn next(&self) -> Option<String> {
+        self.0.lock().await.recv().await
+    }
+
+    /// Discards input typed so far.
+    fn discard(&self) {
+        let _ = tcflush(stdin(), QueueSelector::IFlush);
+        if let Ok(mut lines_typed) = self.0.try_lock() {
+            while lines_typed.try_recv().is_ok() {}
         }
-        // The cursor stands behind the prompt; start a new line.
-        status_line("");
-    });
-    lines_typed
+    }
 }
 
 fn has_ended(state: &str) -> bool {

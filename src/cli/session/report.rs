@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::cli::output::approval::text_of;
 use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::credits::is_short;
+use crate::cli::output::labels::short_id;
+use crate::cli::output::summary::figures::model_text;
 use crate::cli::output::summary::outputs::{OUTPUT_BYTES_MAX, OUTPUTS_MAX, Output};
 use crate::cli::output::summary::{Page, ReportParts, layout};
 use crate::cli::output::terminal::Out;
@@ -33,6 +35,15 @@ pub(crate) fn print_answer(summary: &Summary, out: &mut Out) {
     if let Some(answer) = &summary.answer {
         answer_lines(answer).iter().for_each(|line| out.line(line));
     }
+}
+
+/// Prints the answer of a turn, and a line about its run.
+pub(crate) fn print_turn(summary: &Summary, out: &mut Out) {
+    print_answer(summary, out);
+    let usage = summary.models.as_ref().map(model_text).unwrap_or_default();
+    let usage = usage.trim_start().split_once(' ').map_or("", |(_, usage)| usage.trim_start());
+    let parts = [short_id(&summary.run), usage].into_iter().filter(|part| !part.is_empty());
+    out.line(format!("({})", parts.collect::<Vec<_>>().join("; ")));
 }
 
 /// The answer of a goal run: how far it carries, and the text as a whole.

@@ -21,6 +21,8 @@ pub(crate) struct Signals {
     terminate: Signal,
     /// Closing of the terminal; `None` if the process ignores that (`nohup`).
     hang_up: Option<Signal>,
+    /// SIGINT ends a turn of a conversation, and not the process.
+    has_turns: bool,
     exit_actions: Arc<Mutex<ExitActions>>,
     /// Notified once the message for an immediate exit is set.
     message_set: Arc<Notify>,
@@ -54,9 +56,15 @@ impl Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             hang_up: if outlives_terminal() { None } else { Some(listen(SignalKind::hangup())?) },
+            has_turns: false,
             exit_actions: Arc::default(),
             message_set: Arc::default(),
         })
+    }
+
+    /// For a conversation: a SIGINT is no beginning of the exit, so a second one does not end the process.
+    pub(crate) fn of_turns(self) -> Signals {
+        Signals { has_turns: true, ..self }
     }
 
     /// Sets the last message of an immediate exit. Earlier messages are printed by now.
@@ -78,6 +86,9 @@ impl Signals {
             _ = self.terminate.recv() => 143,
             () = hang_up_received(&mut self.hang_up) => 143,
         };
+        if code == 130 && self.has_turns {
+            return code;
+        }
         let (exit_actions, message_set) = (self.exit_actions.clone(), self.message_set.clone());
         tokio::spawn(async move {
             if let Ok(mut again) = Signals::listen() {

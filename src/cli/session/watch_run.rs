@@ -13,7 +13,7 @@ use crate::cli::output::live::{Live, View};
 use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::ApiError;
-use crate::cli::session::approval_prompt::ApprovalPrompt;
+use crate::cli::session::approval_prompt::{ApprovalPrompt, TypedLines};
 use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_lost, exit_code, follow_until};
 use crate::cli::session::holder::disk_full_text;
 use crate::cli::session::output_reader::OutputReader;
@@ -28,6 +28,14 @@ pub(crate) struct Watch {
     pub(crate) options: WatchOptions,
     /// Several runs are watched; each line names its run.
     pub(crate) labelled: bool,
+    /// A turn of a conversation: its report is the answer, and its approvals read these lines.
+    pub(crate) turn: Option<Turn>,
+}
+
+/// A turn of a conversation.
+pub(crate) struct Turn {
+    /// Lines typed at the terminal; `None` elsewhere.
+    pub(crate) lines_typed: Option<TypedLines>,
 }
 
 impl Watch {
@@ -35,7 +43,7 @@ impl Watch {
         let Summary { run, seq, client, out_of_credit, reason, .. } = before;
         let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
         let before = PriorState { seq: *seq, client: client.clone(), out_of_credit, suspended };
-        Watch { run: run.clone(), before: Some(before), json, options, labelled: false }
+        Watch { run: run.clone(), before: Some(before), json, options, labelled: false, turn: None }
     }
 }
 
@@ -93,7 +101,7 @@ pub(crate) async fn watch_one(
     watch: Watch,
     out: &mut Out,
 ) -> Result<WatchEnd, Failure> {
-    let Watch { run, before, json, options, labelled } = watch;
+    let Watch { run, before, json, options, labelled, turn } = watch;
     let after = before.as_ref().map_or(0, |before| before.seq);
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(JsonLines), after),
@@ -104,7 +112,8 @@ pub(crate) async fn watch_one(
             (Box::new(if labelled { plain.labelled(&run) } else { plain }), after)
         }
     };
-    let mut prompt = if json { None } else { ApprovalPrompt::new(&run) };
+    let lines_typed = turn.as_ref().and_then(|turn| turn.lines_typed.clone());
+    let mut prompt = if json { None } else { ApprovalPrompt::new(&run, lines_typed) };
     if let Some(prompt) = prompt.as_mut().filter(|_| after > 0) {
         prompt.load_pending(&session.summary(&run).await?);
     }
@@ -142,6 +151,8 @@ pub(crate) async fn watch_one(
     let summary = session.summary(&run).await?;
     if json {
         out.json(&summary);
+    } else if turn.is_some() && summary.answer.is_some() {
+        report::print_turn(&summary, out);
     } else {
         let shown = ReportParts { nodes: !view.has_shown_nodes(), verbose: options.verbose };
         report::print_report(&session.client, &summary, shown, out).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ostler_kernel::event::{Failure, StepKey};
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
-use ostler_kernel::plan::{HumanDuration, Kind, NodeDraft, PlanDraft};
+use ostler_kernel::plan::{NodeDraft, PlanDraft};
 use ostler_kernel::port::{
     AttemptLog, AttemptLogError, CallContext, ChildRunResult, ChildRunSpec, StepStart,
 };
@@ -15,7 +15,7 @@ use ostler_kernel::run::RunOutcome;
 use ostler_kernel::{json, lineage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::step::{Step, StepError};
 use crate::attempts::attempt_journal::AROUND;
@@ -172,13 +172,8 @@ impl ProgramContext {
         question: &str,
         within: Duration,
     ) -> Result<bool, StepError> {
-        let ask = NodeDraft {
-            kind: Some(Kind::HumanApproval),
-            params: Some(Map::from_iter([("text".to_owned(), Value::from(question))])),
-            human_timeout: Some(HumanDuration::Millis(i64::try_from(within.as_millis()).unwrap_or(i64::MAX))),
-            ..NodeDraft::named("question")
-        };
-        let plan = PlanDraft { id: "question".to_owned(), nodes: vec![ask], ..PlanDraft::default() };
+        let within_ms = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
+        let plan = PlanDraft::new("question").node(NodeDraft::question("question", question, within_ms));
         let answered = self.spawn(id, ChildRunSpec::plan(plan)).await?;
         Ok(answered.outcome == RunOutcome::Succeeded)
     }

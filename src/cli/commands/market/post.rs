@@ -182,6 +182,7 @@ async fn finish(
         json: globals.json,
         options: WatchOptions::default(),
         labelled: false,
+        turn: None,
     };
     let code = match watch_one(&mut session, signals, watch, out).await {
         Ok(WatchEnd::Settled(code)) => code,

@@ -39,6 +39,10 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
             format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
         lines.push(fit(&text, page.columns));
     }
+    if !summary.on.is_empty() {
+        let runs: Vec<&str> = summary.on.iter().map(String::as_str).collect();
+        lines.push(fit(&format!("  on             {}", runs.join(", ")), page.columns));
+    }
     if verbose {
         lines.extend(schedule_lines(page, summary));
     }
@@ -46,7 +50,7 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
 }
 
 /// Calls, tokens and price. Calls of an unknown price are counted, because the sum leaves them out.
-fn model_text(usage: &ModelUsage) -> String {
+pub(crate) fn model_text(usage: &ModelUsage) -> String {
     let price = match (usage.nano_usd, usage.unpriced) {
         (_, unpriced) if unpriced == usage.calls => String::new(),
         (nano_usd, 0) => format!(", {}", dollars(nano_usd)),

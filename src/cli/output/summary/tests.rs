@@ -65,6 +65,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         attempts: 12_345,
         reused: 0,
         models: None,
+        on: Vec::new(),
         goal: None,
         answer: None,
         cost: 77,
