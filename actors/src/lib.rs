@@ -79,6 +79,10 @@ pub use state::attempt_table::InDoubt;
 pub use state::estimates::ATTEMPT_CREDITS;
 pub use state::evaluation::Evaluating;
 pub use state::ledger::ClientConfig;
+pub use state::live_text::{
+    ENDED_TEXTS_BYTES_MAX, LIVE_TEXT_BYTES_MAX, LiveText, LiveTextPiece, TextFilter, TextPart, TextPosition,
+    TextPositionError, TextReader,
+};
 pub use state::toolbox::{Toolbox, ToolboxError};
 pub use storage::event_cursor::EventCursor;
 pub use storage::program_output::OutputPage;

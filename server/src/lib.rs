@@ -10,7 +10,7 @@
 //! | `runs`, `run_lookup` | reading and controlling runs; from `@last` or part of an id to a run |
 //! | `summary`, `graph` | a run as a summary, a table row and a graph |
 //! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
-//! | `output` | following what the programs of a run print |
+//! | `output`, `text` | following what the programs of a run print, and what its models write |
 //! | `approvals` | approval requests and their answers |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
 //! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
@@ -42,6 +42,7 @@ mod socket;
 mod streaming;
 mod submit;
 mod summary;
+mod text;
 mod unread;
 pub mod wire;
 
@@ -57,4 +58,5 @@ pub use runs::RUNS_LISTED_MAX;
 pub use socket::{
     CONNECTIONS_MAX, ControlSocket, SHUTTING_DOWN, STEP_CONNECTIONS_MAX, STREAMS_MAX, socket_path,
 };
+pub use text::TEXT_POSITIONS_MAX;
 pub use unread::UNREAD_MAX;

@@ -13,7 +13,7 @@ use crate::idempotency::IdempotencyKeys;
 use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
-use crate::{agents, approvals, clients, evaluations, goals, market, output, pipelines, runs, submit};
+use crate::{agents, approvals, clients, evaluations, goals, market, output, pipelines, runs, submit, text};
 
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -36,6 +36,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}", get(runs::show))
         .route("/v1/runs/{run}/events", get(runs::events))
         .route("/v1/runs/{run}/output", get(output::output))
+        .route("/v1/runs/{run}/text", get(text::text))
         .route("/v1/runs/{run}/graph", get(runs::graph))
         .route("/v1/runs/{run}/results", get(runs::results))
         .route("/v1/runs/{run}/evaluation", get(evaluations::one).post(evaluations::judge))

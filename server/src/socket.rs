@@ -278,9 +278,10 @@ fn starts_nothing(request: &Request<Body>) -> bool {
         || (request.method() == Method::POST && matches!(parts[..], ["", "v1", "runs", _, "cancel"]))
 }
 
-/// True if a request follows the events of a run or of a pipeline.
+/// True if a request follows the events of a run or of a pipeline, or what programs and models write.
 fn follows(request: &Request<Body>) -> bool {
-    request.method() == Method::GET && request.uri().path().ends_with("/events")
+    let is_followed = |end: &&str| request.uri().path().ends_with(end);
+    request.method() == Method::GET && ["/events", "/output", "/text"].iter().any(is_followed)
 }
 
 /// The refusal during a shutdown; closes the connection.

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 use serde::Serialize;
 
 use crate::problem::Problem;
-use crate::wire::{EventLine, OutputRow, PipelineEventLine};
+use crate::wire::{EventLine, OutputRow, PipelineEventLine, TextRow};
 
 const NDJSON: &str = "application/x-ndjson";
 
@@ -20,15 +20,15 @@ const NDJSON: &str = "application/x-ndjson";
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(crate) trait StreamItem: Serialize {
-    /// Sequence number; the id of a server-sent event.
-    fn seq(&self) -> u64;
+    /// The id of a server-sent event: the place behind the item.
+    fn id(&self) -> String;
     /// Kind of the event.
     fn kind(&self) -> &str;
 }
 
 impl StreamItem for EventLine {
-    fn seq(&self) -> u64 {
-        self.seq
+    fn id(&self) -> String {
+        self.seq.to_string()
     }
 
     fn kind(&self) -> &str {
@@ -37,8 +37,8 @@ impl StreamItem for EventLine {
 }
 
 impl StreamItem for PipelineEventLine {
-    fn seq(&self) -> u64 {
-        self.seq
+    fn id(&self) -> String {
+        self.seq.to_string()
     }
 
     fn kind(&self) -> &str {
@@ -47,8 +47,18 @@ impl StreamItem for PipelineEventLine {
 }
 
 impl StreamItem for OutputRow {
-    fn seq(&self) -> u64 {
-        self.seq
+    fn id(&self) -> String {
+        self.seq.to_string()
+    }
+
+    fn kind(&self) -> &str {
+        &self.row_type
+    }
+}
+
+impl StreamItem for TextRow {
+    fn id(&self) -> String {
+        self.position().to_string()
     }
 
     fn kind(&self) -> &str {
@@ -90,7 +100,7 @@ fn server_sent_events<L: StreamItem, E: Error>(
         Ok(match line {
             Ok(line) => {
                 let text = serde_json::to_string(&line).expect("names, numbers and JSON are JSON");
-                Event::default().id(line.seq().to_string()).event(line.kind()).data(text)
+                Event::default().id(line.id()).event(line.kind()).data(text)
             }
             Err(error) => Event::default().event("problem").data(error.to_string()),
         })

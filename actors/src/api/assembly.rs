@@ -21,6 +21,7 @@ use crate::state::evaluation::{Evaluating, Evaluation};
 use crate::state::gatekeeper::Gatekeeper;
 use crate::state::kernel_context::KernelContext;
 use crate::state::ledger::Ledger;
+use crate::state::live_text::LiveTexts;
 use crate::state::market::Market;
 use crate::state::profiles::Profiles;
 use crate::state::run_budgets::RunBudgets;
@@ -86,6 +87,7 @@ impl Parts {
             results: Arc::clone(&results),
             step_logs: Arc::clone(&step_logs),
             output,
+            live_texts: LiveTexts::default(),
             attempts: Arc::clone(&attempts),
             active_runs: Arc::clone(&active_runs),
             run_budgets: Arc::clone(&run_budgets),

@@ -18,6 +18,7 @@ use crate::api::system::System;
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::run::services::RunServices;
+use crate::state::live_text::{TextFilter, TextPosition, TextReader};
 use crate::storage::event_cursor::EventCursor;
 use crate::storage::program_output::OutputPage;
 
@@ -180,6 +181,17 @@ impl System {
     /// Signals output of any run; subscribed before the output is read, it misses none.
     pub fn watch_output(&self) -> watch::Receiver<u64> {
         self.services.executor.output.watch_changes()
+    }
+
+    /// Reads what models write in the running attempts of a run, each text from its beginning or from one of `after`.
+    pub fn live_text(
+        &self,
+        run: RunId,
+        filter: TextFilter,
+        after: &[TextPosition],
+    ) -> Result<TextReader, RunError> {
+        let run = self.row(run)?.run;
+        Ok(self.services.executor.live_texts.follow(run, filter, after))
     }
 
     /// The result of a node.

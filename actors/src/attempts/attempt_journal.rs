@@ -1,6 +1,7 @@
 //! The journal of one attempt: records made during the attempt.
 
 mod log;
+mod model_text;
 mod output;
 mod slot;
 mod steps;
@@ -19,6 +20,7 @@ use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::model_text::ModelText;
 use self::output::AttemptOutput;
 use self::steps::Steps;
 use crate::attempts::executor::Executor;
@@ -62,6 +64,7 @@ pub(crate) struct AttemptJournal {
     steps: Mutex<Steps>,
     output: Mutex<Option<Box<AttemptOutput>>>,
     model_calls: Mutex<Vec<ModelCall>>,
+    model_text: Mutex<ModelText>,
     /// Time without disk space for a result, or without a slot.
     pub(crate) waited: Arc<PausedTime>,
 }
@@ -86,6 +89,7 @@ impl AttemptJournal {
             steps: Mutex::default(),
             output: Mutex::default(),
             model_calls: Mutex::default(),
+            model_text: Mutex::default(),
             waited: Arc::default(),
         }
     }
@@ -234,6 +238,7 @@ impl AttemptJournal {
         }
         self.write();
         self.over.store(true, Ordering::SeqCst);
+        lock(&self.model_text).live = None;
         if let Some(mut output) = lock(&self.output).take() {
             let rest = output.finish(self.executor.journal.now());
             output.write(&self.executor.output, self.site.run, rest);

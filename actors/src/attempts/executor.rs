@@ -21,6 +21,7 @@ use crate::scheduler::SchedulerHandle;
 use crate::state::active_runs::ActiveRuns;
 use crate::state::attempt_table::AttemptTable;
 use crate::state::gatekeeper::Gatekeeper;
+use crate::state::live_text::LiveTexts;
 use crate::state::run_budgets::RunBudgets;
 use crate::storage::journal_client::JournalClient;
 use crate::storage::program_output::ProgramOutput;
@@ -34,6 +35,7 @@ pub(crate) struct Executor {
     pub(crate) results: Arc<ResultStore>,
     pub(crate) step_logs: Arc<StepLogs>,
     pub(crate) output: Arc<ProgramOutput>,
+    pub(crate) live_texts: LiveTexts,
     pub(crate) attempts: Arc<AttemptTable>,
     pub(crate) active_runs: Arc<ActiveRuns>,
     pub(crate) run_budgets: Arc<RunBudgets>,

@@ -91,7 +91,7 @@ fn denied(rule: usize, tool: &str, denial: &Denial) -> Failure {
 struct BillOnly(Arc<AttemptJournal>);
 
 impl AttemptLog for BillOnly {
-    fn model_called(&self, call: ModelCall) {
-        self.0.model_called(call);
+    fn model_called(&self, number: u32, call: ModelCall) {
+        self.0.model_called(number, call);
     }
 }

@@ -137,7 +137,7 @@ struct AdviceLog {
 }
 
 impl AttemptLog for AdviceLog {
-    fn model_called(&self, call: ModelCall) {
+    fn model_called(&self, _number: u32, call: ModelCall) {
         lock(&self.calls).push(call);
     }
 }

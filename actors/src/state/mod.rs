@@ -11,6 +11,7 @@ pub(crate) mod gatekeeper;
 pub(crate) mod goal_tools;
 pub(crate) mod kernel_context;
 pub(crate) mod ledger;
+pub(crate) mod live_text;
 pub(crate) mod market;
 pub(crate) mod profiles;
 pub(crate) mod run_budgets;

@@ -20,6 +20,8 @@ const CANCELLED: &str = "cancelled";
 /// The meter of one call. A dropped meter reports the call as cancelled, with what came until then.
 pub(super) struct CallMeter {
     attempt: Arc<dyn AttemptLog>,
+    /// Number of the call within the attempt.
+    call: u32,
     model: String,
     price: Option<Price>,
     input_bytes: u64,
@@ -35,8 +37,10 @@ impl CallMeter {
         request: &ModelRequest,
         attempt: Arc<dyn AttemptLog>,
     ) -> CallMeter {
+        let call = attempt.model_begins(request.answer_form());
         CallMeter {
             attempt,
+            call,
             model: model.name.clone(),
             price: model.price,
             input_bytes: request_bytes(request),
@@ -57,7 +61,7 @@ impl CallMeter {
         | Delta::Arguments { text, .. }
         | Delta::Call { name: text, .. }) = delta;
         self.output_bytes += text.len() as u64;
-        self.attempt.model_delta(delta);
+        self.attempt.model_delta(self.call, delta);
     }
 
     /// Reports the end of the call.
@@ -86,7 +90,7 @@ impl CallMeter {
                 self.report(error.class.as_str(), tokens)
             }
         };
-        self.attempt.model_called(report);
+        self.attempt.model_called(self.call, report);
     }
 
     fn so_far(&self) -> Tokens {
@@ -122,7 +126,7 @@ impl Drop for CallMeter {
     fn drop(&mut self) {
         if !self.is_reported {
             let report = self.report(CANCELLED, self.so_far());
-            self.attempt.model_called(report);
+            self.attempt.model_called(self.call, report);
         }
     }
 }

@@ -20,12 +20,12 @@ pub(crate) struct Kept {
 }
 
 impl AttemptLog for Kept {
-    fn model_delta(&self, delta: &Delta) {
+    fn model_delta(&self, _call: u32, delta: &Delta) {
         self.deltas.lock().unwrap().push(delta.clone());
         self.shown.notify_one();
     }
 
-    fn model_called(&self, call: ModelCall) {
+    fn model_called(&self, _number: u32, call: ModelCall) {
         self.calls.lock().unwrap().push(call);
     }
 }

@@ -6,6 +6,7 @@
 //! Values that some reader may read differently have no canonical text and are errors: integers beyond 2^53, duplicate keys,
 //! lone surrogates, infinities. RFC 8785 leaves these to I-JSON (RFC 7493); this module enforces them.
 
+mod growing_member;
 mod number;
 mod object;
 mod parse;
@@ -19,6 +20,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+pub use growing_member::GrowingMember;
 pub use object::Object;
 pub use parse::parse_value;
 pub use serialize::to_canonical;

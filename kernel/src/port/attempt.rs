@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ArtifactError, BoxFuture, Delta, JournalError, ModelCall, OutputStream, Tool};
+use super::{AnswerForm, ArtifactError, BoxFuture, Delta, JournalError, ModelCall, OutputStream, Tool};
 use crate::event::{Failure, StepKey};
 use crate::gate::Permit;
 use crate::id::{Digest, RunId};
@@ -51,14 +51,21 @@ pub trait AttemptLog: Send + Sync + 'static {
         let _ = (stream, bytes);
     }
 
-    /// Shows a piece of a model's answer to people while the model writes. Returns at once. The default shows nothing.
-    fn model_delta(&self, delta: &Delta) {
-        let _ = delta;
+    /// Notes that a call of a model begins, and returns its number within the attempt, from 1. The default returns 0 and
+    /// shows nothing.
+    fn model_begins(&self, form: AnswerForm) -> u32 {
+        let _ = form;
+        0
+    }
+
+    /// Shows a piece of the answer to a call to people while the model writes. Returns at once. The default shows nothing.
+    fn model_delta(&self, call: u32, delta: &Delta) {
+        let _ = (call, delta);
     }
 
     /// Notes a call of a model that ended, for the bill and the records of the attempt. The default notes nothing.
-    fn model_called(&self, call: ModelCall) {
-        let _ = call;
+    fn model_called(&self, number: u32, call: ModelCall) {
+        let _ = (number, call);
     }
 
     /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.

@@ -210,6 +210,15 @@ pub enum Delta {
     },
 }
 
+/// The form of an answer that a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerForm {
+    /// Text, possibly with calls of tools.
+    Text,
+    /// JSON of a schema.
+    Json,
+}
+
 /// A call of a model that ended, successful or not, as the records keep it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCall {
@@ -326,6 +335,13 @@ pub trait Model: Send + Sync + 'static {
         request: ModelRequest,
         delta: &'a mut (dyn FnMut(Delta) + Send),
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+}
+
+impl ModelRequest {
+    /// The form of the answer.
+    pub fn answer_form(&self) -> AnswerForm {
+        if self.schema.is_some() { AnswerForm::Json } else { AnswerForm::Text }
+    }
 }
 
 impl fmt::Debug for dyn Model {

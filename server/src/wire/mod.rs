@@ -13,6 +13,7 @@ mod output;
 mod pipelines;
 mod problem;
 mod runs;
+mod text;
 
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
@@ -28,12 +29,13 @@ pub use graph::*;
 pub use market::*;
 pub use ostler_actors::{
     AgentRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow, QueueRow,
-    StageRow, TreeRow,
+    StageRow, TextPart, TextPosition, TreeRow,
 };
 pub use output::*;
 pub use pipelines::*;
 pub use problem::*;
 pub use runs::*;
+pub use text::*;
 
 /// The answer to `GET /healthz`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -239,7 +239,7 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
     let mut lines = JsonLines;
     let mut silent = NoView;
     let view: &mut (dyn View + Send) = if json { &mut lines } else { &mut silent };
-    let mut display = Display { view, prompt: None, output: None, out };
+    let mut display = Display { view, prompt: None, output: None, text: None, out };
     let followed =
         follow_until(&mut session, run, &mut after, "settled", FollowMode::Execute, &mut display).await;
     followed.map_err(|lost| connection_lost(lost, run))?;

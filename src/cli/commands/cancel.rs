@@ -45,7 +45,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     };
     // Attempts that change the world run to their end.
     let (mut nothing, mut after) = (NoView, 0);
-    let mut display = Display { view: &mut nothing, prompt: None, output: None, out: &mut out };
+    let mut display = Display { view: &mut nothing, prompt: None, output: None, text: None, out: &mut out };
     let ended = tokio::select! {
         ended = follow_until(&mut session, &run, &mut after, "settled", FollowMode::Observe, &mut display) => Some(ended),
         code = signals.next() => {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
+use std::time::Instant;
 
 use clap::Args;
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{EventLine, Summary};
+use ostler_server::wire::{EventLine, Summary, TextRow};
 use serde_json::Value;
 
 use crate::cli::arguments::Globals;
@@ -14,14 +15,16 @@ use crate::cli::arguments::values::{positive_integer, run_name};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::{fit, fit_name, padded};
 use crate::cli::output::hints::with_location;
-use crate::cli::output::live::View;
+use crate::cli::output::live::{Pace, View, Writing};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::units::clock_time;
-use crate::cli::output::{credits, hints};
+use crate::cli::output::{credits, hints, screen};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::follow::{
     Display, FollowMode, JsonLines, connection_lost, follow_until, stream_events,
 };
+use crate::cli::session::signals::begin;
+use crate::cli::session::text_reader::TextReader;
 use crate::cli::session::{AccessMode, Session, report};
 
 #[derive(Debug, Args)]
@@ -41,6 +44,47 @@ pub(crate) struct EventsArgs {
 struct Table {
     /// Tool or kind of each node, from the plan records shown so far.
     executors: BTreeMap<String, String>,
+    text: Option<TextBelow>,
+}
+
+/// What models write, on a terminal below the last record.
+#[derive(Default)]
+struct TextBelow {
+    writing: Writing,
+    pace: Pace,
+}
+
+/// Lines of [`TextBelow`].
+const TEXT_ROWS: usize = 8;
+
+impl TextBelow {
+    fn new() -> TextBelow {
+        begin();
+        TextBelow::default()
+    }
+
+    /// Makes room for a record.
+    fn clear(&mut self) {
+        screen::close();
+        screen::open();
+    }
+
+    fn draw(&mut self, out: &Out) {
+        self.pace.drawn();
+        let size = out.size();
+        // Below half of the window nothing uses the other screen, where records would be lost.
+        let lines = self.writing.lines(size.0, TEXT_ROWS.min(size.1 / 2), out.has_colour());
+        match lines.len() {
+            0 => self.clear(),
+            rows => screen::show(lines, rows, size),
+        }
+    }
+}
+
+impl Drop for TextBelow {
+    fn drop(&mut self) {
+        screen::close();
+    }
 }
 
 impl Table {
@@ -101,7 +145,35 @@ impl View for Table {
             padded(&fit_name(node, out.name_width(NODE_COLUMNS)), NODE_COLUMNS),
             fit(&detail, 200)
         );
+        if let Some(text) = &mut self.text {
+            text.clear();
+        }
         out.line(text.trim_end());
+        if let Some(text) = &mut self.text {
+            text.draw(out);
+        }
+    }
+
+    fn writes(&mut self, row: &TextRow, out: &mut Out) {
+        let Some(text) = &mut self.text else { return };
+        text.writing.take(row);
+        if text.pace.changed() {
+            text.draw(out);
+        }
+    }
+
+    fn draws_at(&self) -> Option<Instant> {
+        self.text.as_ref()?.pace.due()
+    }
+
+    fn draw(&mut self, out: &mut Out) {
+        if let Some(text) = &mut self.text {
+            text.draw(out);
+        }
+    }
+
+    fn shows_text(&self) -> bool {
+        self.text.is_some()
     }
 
     fn has_shown_nodes(&self) -> bool {
@@ -133,15 +205,20 @@ async fn print_events(
             summary.run, summary.seq, args.from
         )));
     }
-    let mut view: Box<dyn View + Send> =
-        if globals.json { Box::new(JsonLines) } else { Box::new(Table::default()) };
+    let below = (follows && out.is_screen() && !globals.json).then(TextBelow::new);
+    let mut view: Box<dyn View + Send> = match globals.json {
+        true => Box::new(JsonLines),
+        false => Box::new(Table { text: below, ..Table::default() }),
+    };
     let mut after = args.from.get() - 1;
-    let mut display = Display { view: &mut *view, prompt: None, output: None, out };
+    let mut text = view.shows_text().then(|| TextReader::of(&summary.run));
+    let mut display = Display { view: &mut *view, prompt: None, output: None, text: text.as_mut(), out };
     let followed = if follows {
         follow_until(session, &summary.run, &mut after, "closed", FollowMode::Observe, &mut display).await
     } else {
         stream_events(&session.client, &path, &mut after, "now", &mut display).await
     };
+    drop(view);
     followed.map_err(|refused| connection_lost(refused, &summary.run))?;
     if !args.follow {
         return Ok(());

@@ -4,7 +4,7 @@ use futures::StreamExt;
 use hyper::Method;
 use ostler_actors::CHECKPOINTED;
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientRow, EventLine, OutputRow, RunRef, Summary};
+use ostler_server::wire::{ClientRow, EventLine, OutputRow, RunRef, Summary, TextRow};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
@@ -15,6 +15,7 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_segment};
 use crate::cli::session::approval_prompt::{ApprovalPrompt, PromptInput};
 use crate::cli::session::output_reader::OutputReader;
+use crate::cli::session::text_reader::TextReader;
 use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
 
 /// Maximum bytes of one record.
@@ -35,6 +36,8 @@ pub(crate) struct Display<'a> {
     pub(crate) prompt: Option<&'a mut ApprovalPrompt>,
     /// The output of programs, if it is wanted.
     pub(crate) output: Option<&'a mut OutputReader>,
+    /// What models write, if the view shows it.
+    pub(crate) text: Option<&'a mut TextReader>,
     pub(crate) out: &'a mut Out,
 }
 
@@ -128,9 +131,16 @@ pub(crate) async fn stream_events(
     until: &str,
     display: &mut Display<'_>,
 ) -> Result<(), ApiError> {
-    let Display { view, prompt, output, out } = display;
+    let Display { view, prompt, output, text, out } = display;
     if let Some(output) = output {
         output.connect(client).await?;
+    }
+    if let Some(text) = text {
+        match text.connect(client).await {
+            // The run is shown without it: a holder of another version may have no such text.
+            Ok(()) | Err(ApiError::Problem(_)) => {}
+            Err(lost) => return Err(lost),
+        }
     }
     let had_open = prompt.as_ref().is_some_and(|prompt| prompt.has_pending());
     let path = format!("{path}/events?after={after}&until={until}");
@@ -155,6 +165,14 @@ pub(crate) async fn stream_events(
             chunk = bytes.next() => chunk,
             row = output_row(output), if !asking => {
                 view.output(&row, out);
+                continue;
+            }
+            row = text_row(text), if !asking => {
+                view.writes(&row, out);
+                continue;
+            }
+            () = drawing_due(&**view), if !asking => {
+                view.draw(out);
                 continue;
             }
             _ = ticks.tick(), if view.moves() && !asking => {
@@ -204,6 +222,24 @@ async fn output_row(output: &mut Option<&mut OutputReader>) -> OutputRow {
         return row;
     }
     std::future::pending().await
+}
+
+/// The next piece of what a model writes; never returns without one, as [`output_row`].
+async fn text_row(text: &mut Option<&mut TextReader>) -> TextRow {
+    if let Some(text) = text
+        && let Ok(Some(row)) = text.next().await
+    {
+        return row;
+    }
+    std::future::pending().await
+}
+
+/// Waits until the view wants to draw; never returns if nothing has changed.
+async fn drawing_due(view: &(dyn View + Send)) {
+    match view.draws_at() {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Passes the balance of the client to a view that has to report used-up credits.

@@ -8,8 +8,10 @@ pub(crate) mod holder;
 pub(crate) mod open_errors;
 pub(crate) mod output_reader;
 pub(crate) mod report;
+pub(crate) mod row_stream;
 pub(crate) mod settings;
 pub(crate) mod signals;
+pub(crate) mod text_reader;
 pub(crate) mod watch_run;
 
 use std::path::{Path, PathBuf};

@@ -2,22 +2,16 @@
 
 use std::fmt::Write;
 
-use axum::body::BodyDataStream;
-use futures::StreamExt;
-use hyper::Method;
 use ostler_server::wire::OutputRow;
 
-use crate::cli::session::api_client::{ApiError, CONNECTION_LOST, Client, path_segment};
-
-/// Maximum bytes of one row as JSON.
-const ROW_BYTES_MAX: usize = 1 << 20;
+use crate::cli::session::api_client::{ApiError, Client, path_segment};
+use crate::cli::session::row_stream::RowStream;
 
 /// A place in the output of a run. Connecting again goes on from there.
 pub(crate) struct OutputReader {
     path: String,
     after: u64,
-    body: Option<BodyDataStream>,
-    rest: Vec<u8>,
+    rows: RowStream<OutputRow>,
 }
 
 impl OutputReader {
@@ -30,7 +24,7 @@ impl OutputReader {
         if let Some(attempt) = attempt {
             let _ = write!(path, "attempt={attempt}&");
         }
-        OutputReader { path, after: 0, body: None, rest: Vec::new() }
+        OutputReader { path, after: 0, rows: RowStream::default() }
     }
 
     /// Streams the output until the run is settled.
@@ -45,33 +39,15 @@ impl OutputReader {
 
     async fn request(&mut self, client: &Client, until: &str) -> Result<(), ApiError> {
         let path = format!("{}after={}&until={until}", self.path, self.after);
-        let response = client.request(Method::GET, &path, "application/x-ndjson", None).await?;
-        self.body = Some(response.into_body().into_data_stream());
-        self.rest.clear();
-        Ok(())
+        self.rows.request(client, &path).await
     }
 
     /// The next row; `None` at the end. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<OutputRow>, ApiError> {
-        let lost = || ApiError::ConnectionLost(CONNECTION_LOST.to_owned());
-        loop {
-            if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
-                let row: OutputRow = serde_json::from_slice(&self.rest[..end]).map_err(|_| lost())?;
-                self.rest.drain(..=end);
-                self.after = row.seq;
-                return Ok(Some(row));
-            }
-            let Some(body) = &mut self.body else { return Ok(None) };
-            match body.next().await {
-                Some(Ok(chunk)) if self.rest.len() + chunk.len() <= ROW_BYTES_MAX => {
-                    self.rest.extend_from_slice(&chunk);
-                }
-                None => self.body = None,
-                Some(_) => {
-                    self.body = None;
-                    return Err(lost());
-                }
-            }
+        let row = self.rows.next().await?;
+        if let Some(row) = &row {
+            self.after = row.seq;
         }
+        Ok(row)
     }
 }

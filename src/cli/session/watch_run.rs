@@ -18,6 +18,7 @@ use crate::cli::session::follow::{Display, FollowMode, JsonLines, connection_los
 use crate::cli::session::holder::disk_full_text;
 use crate::cli::session::output_reader::OutputReader;
 use crate::cli::session::signals::Signals;
+use crate::cli::session::text_reader::TextReader;
 use crate::cli::session::{Session, report};
 
 pub(crate) struct Watch {
@@ -123,8 +124,10 @@ pub(crate) async fn watch_one(
         disk_full.mark_changed();
     }
     let mut output = options.logs.then(|| OutputReader::of(&run, None, None));
+    let mut text = view.shows_text().then(|| TextReader::of(&run));
     let followed = {
-        let mut display = Display { view: &mut *view, prompt: prompt.as_mut(), output: output.as_mut(), out };
+        let (prompt, output, text) = (prompt.as_mut(), output.as_mut(), text.as_mut());
+        let mut display = Display { view: &mut *view, prompt, output, text, out };
         let followed = follow_and_prompt(session, &run, after, &mut display);
         tokio::pin!(followed);
         loop {

@@ -12,8 +12,8 @@ use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, Delta, ModelCall, OutputStream,
-    StepStart, TOKEN_BYTES_MAX, Tool,
+    AnswerForm, AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, Delta, ModelCall,
+    OutputStream, StepStart, TOKEN_BYTES_MAX, Tool,
 };
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
@@ -24,6 +24,7 @@ use super::output::AttemptOutput;
 use super::steps::Open;
 use super::{AROUND, AttemptJournal};
 use crate::base::lock::lock;
+use crate::state::live_text::TextPart;
 
 /// Most recorded model calls of an attempt; the sums of further ones go to the last record.
 const MODEL_CALLS_MAX: usize = 256;
@@ -72,14 +73,34 @@ impl AttemptLog for AttemptJournal {
         kept.write(&self.executor.output, self.site.run, chunks);
     }
 
-    fn model_delta(&self, delta: &Delta) {
+    fn model_begins(&self, form: AnswerForm) -> u32 {
+        lock(&self.model_text).begin(form)
+    }
+
+    fn model_delta(&self, call: u32, delta: &Delta) {
         self.sign();
-        if let Delta::Text(text) = delta {
-            self.output(OutputStream::Model, text.as_bytes());
+        let mut texts = lock(&self.model_text);
+        let Some((part, text)) = texts.shown(call, delta).filter(|_| !self.over.load(Ordering::SeqCst))
+        else {
+            return;
+        };
+        let live = texts.live.get_or_insert_with(|| {
+            let (executor, AttemptRef { node, attempt, .. }) = (&self.executor, &self.site.of);
+            executor.live_texts.begin(self.site.run, node.clone(), *attempt, executor.journal.now())
+        });
+        live.push(call, part, &text);
+        let lines = (part == TextPart::Text).then(|| texts.lines(call, &text)).flatten();
+        drop(texts);
+        if let Some(lines) = lines {
+            self.output(OutputStream::Model, lines.as_bytes());
         }
     }
 
-    fn model_called(&self, call: ModelCall) {
+    fn model_called(&self, number: u32, call: ModelCall) {
+        let rest = lock(&self.model_text).end(number);
+        if let Some(rest) = rest {
+            self.output(OutputStream::Model, rest.as_bytes());
+        }
         let mut calls = lock(&self.model_calls);
         if calls.len() < MODEL_CALLS_MAX {
             calls.push(call);

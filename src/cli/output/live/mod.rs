@@ -9,13 +9,16 @@ pub(crate) mod plain;
 #[cfg(test)]
 mod snapshots;
 mod waves;
+mod writing;
 
 pub(crate) use model::DisplayState;
+pub(crate) use writing::Writing;
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ostler_server::wire::{ClientRow, EventLine, OutputRow};
+use ostler_kernel::port::OutputStream;
+use ostler_server::wire::{ClientRow, EventLine, OutputRow, TextRow};
 
 use crate::cli::output::cells::fit;
 use crate::cli::output::credits::deposit;
@@ -28,6 +31,9 @@ use crate::cli::session::signals::begin;
 
 pub(crate) const REDRAW: Duration = Duration::from_millis(100);
 
+/// Shortest time between two drawings of what models write; the first piece after a pause is drawn at once.
+const TEXT_REDRAW: Duration = Duration::from_millis(16);
+
 /// Drawings skipped at first: a run that ends by then needs no tree.
 const FRAMES_SKIPPED: usize = 2;
 
@@ -39,6 +45,21 @@ pub(crate) trait View {
 
     /// Shows what a program printed.
     fn output(&mut self, _row: &OutputRow, _out: &mut Out) {}
+
+    /// Returns whether the view shows what models write while they write it.
+    fn shows_text(&self) -> bool {
+        false
+    }
+
+    /// Shows a piece of what a model writes.
+    fn writes(&mut self, _row: &TextRow, _out: &mut Out) {}
+
+    /// Time at which the view draws what has changed; `None`: nothing has.
+    fn draws_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn draw(&mut self, _out: &mut Out) {}
 
     /// Returns the client without credits, if this is not reported yet.
     fn out_of_credit(&mut self) -> Option<String> {
@@ -84,10 +105,44 @@ impl View for NoView {
 /// Lines of output shown under the tree.
 const OUTPUT_ROWS: usize = 8;
 
+/// Lines of what models write, shown under the tree.
+const TEXT_ROWS_MIN: usize = 3;
+
+const TEXT_ROWS_MAX: usize = 8;
+
+/// Spaces drawings, so that a fast model costs no more than a slow one.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    drawn: Option<Instant>,
+    due: Option<Instant>,
+}
+
+impl Pace {
+    /// Notes a change. Returns whether it is drawn now; otherwise a drawing becomes due.
+    pub(crate) fn changed(&mut self) -> bool {
+        let now = Instant::now();
+        let next = self.drawn.map_or(now, |drawn| drawn + TEXT_REDRAW);
+        if next > now {
+            self.due = Some(next);
+        }
+        next <= now
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(crate) fn drawn(&mut self) {
+        (self.drawn, self.due) = (Some(Instant::now()), None);
+    }
+}
+
 pub(crate) struct Live {
     model: RunModel,
     /// The last lines that programs printed.
     printed: VecDeque<String>,
+    writing: Writing,
+    pace: Pace,
     frame: usize,
     ended: bool,
     paused: bool,
@@ -96,7 +151,15 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new() -> Live {
         begin();
-        Live { model: RunModel::default(), printed: VecDeque::new(), frame: 0, ended: false, paused: false }
+        Live {
+            model: RunModel::default(),
+            printed: VecDeque::new(),
+            writing: Writing::default(),
+            pace: Pace::default(),
+            frame: 0,
+            ended: false,
+            paused: false,
+        }
     }
 }
 
@@ -108,22 +171,32 @@ impl Live {
         draw::tree(&self.model, &viewport)
     }
 
-    /// The tree, and under it the output of programs.
-    fn lines(&mut self, out: &Out, columns: usize, rows: usize) -> Vec<String> {
-        let printed = self.printed.len().min(rows / 2);
-        let mut lines = self.tree(out, columns, rows - printed);
+    /// The tree, and under it the output of programs and what models write.
+    fn lines(&mut self, out: &Out, columns: usize, rows: usize, rows_of_text: usize) -> Vec<String> {
+        let text = self.writing.lines(columns, rows_of_text.min(rows / 2), out.has_colour());
+        let printed = self.printed.len().min(rows / 2 - text.len());
+        let mut lines = self.tree(out, columns, rows - printed - text.len());
         let last = self.printed.iter().skip(self.printed.len() - printed);
         lines.extend(last.map(|line| out.styled(Style::Dim, &fit(&format!("│ {line}"), columns))));
+        lines.extend(text);
         lines
     }
 }
 
 impl View for Live {
     fn record(&mut self, line: &EventLine, _out: &mut Out) {
-        self.model.record(line);
+        if let Some(node) = self.model.record(line)
+            && (node.state.is_over() || matches!(node.state, DisplayState::Retrying | DisplayState::Waiting))
+        {
+            self.writing.end(&node.name);
+        }
     }
 
     fn output(&mut self, row: &OutputRow, _out: &mut Out) {
+        // What models write is shown while they write.
+        if row.chunk.stream == OutputStream::Model {
+            return;
+        }
         self.printed.extend(output_lines(row, OUTPUT_NAME_MAX));
         let over = self.printed.len().saturating_sub(OUTPUT_ROWS);
         self.printed.drain(..over);
@@ -152,13 +225,38 @@ impl View for Live {
             screen::open();
         }
         self.frame += 1;
-        if self.frame <= FRAMES_SKIPPED || self.model.nodes().is_empty() {
+        self.draw(out);
+    }
+
+    fn shows_text(&self) -> bool {
+        true
+    }
+
+    fn writes(&mut self, row: &TextRow, out: &mut Out) {
+        self.writing.take(row);
+        if self.pace.changed() {
+            self.draw(out);
+        }
+    }
+
+    fn draws_at(&self) -> Option<Instant> {
+        self.pace.due()
+    }
+
+    fn draw(&mut self, out: &mut Out) {
+        self.pace.drawn();
+        let is_early = self.frame <= FRAMES_SKIPPED && self.writing.is_empty();
+        if is_early || self.model.nodes().is_empty() || self.paused {
             return;
         }
         let size = out.size();
         let rows_wanted = draw::rows_wanted(&self.model, size.0) + self.printed.len();
+        // The text alone does not move a display to the other screen, unless little room is left for it.
+        let rows_of_text = (size.1 / 2).saturating_sub(rows_wanted).clamp(TEXT_ROWS_MIN, TEXT_ROWS_MAX);
         // The cursor needs the last row.
-        screen::show(self.lines(out, size.0, size.1.saturating_sub(1)), rows_wanted, size);
+        let lines = self.lines(out, size.0, size.1.saturating_sub(1), rows_of_text);
+        let rows_of_text = if self.writing.is_empty() { 0 } else { rows_of_text };
+        screen::show(lines, rows_wanted + rows_of_text, size);
     }
 
     fn status_lines(&mut self, out: &Out) -> Vec<String> {
