@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_actors::{Submission, System};
+use ostler_actors::{Answer, Submission, System};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::event::Event;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft, PolicyDraft};
 use ostler_kernel::policy::{
-    ANSWER_TOKENS_RESERVED, Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms,
-    Mode, View, opening_plan,
+    ANSWER_TOKENS_RESERVED, Aggregator, BaseTokens, Budgets, ContextForm, Decider, Decision, GOAL_LIMIT,
+    GoalModels, GoalTerms, Mode, OperatorAnswer, View, opening_plan,
 };
 use ostler_kernel::port::{Journal, Recorded, Seq, StreamBatch, StreamId, Tool};
 use ostler_kernel::run::RunOutcome;
@@ -356,4 +356,101 @@ async fn the_time_of_a_run_goes_on_while_no_process_drives_it() {
     let (outcome, told) = decided(&second, run).await;
     assert_eq!(outcome, RunOutcome::Failed, "no model was asked, so there is nothing to answer from: {told}");
     assert!(told.contains("plan.1() skipped"), "{told}");
+}
+
+/// A run that holds in its first step; the step behind it has not started.
+async fn holding(
+    journal: Arc<MemoryJournal>,
+    folder: &std::path::Path,
+) -> (System, Arc<common::Hold>, RunId) {
+    let script = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: wait, tool: hold, params: {}, refs: [], after: [], why: null},
+        {id: later, tool: hold, params: {}, refs: [], after: [wait], why: null}]}
+    - answer: {answer: "two were enough", missing: null, steps: []}
+  reflect:
+    - answer: {decision: continue, verdict: null, next: null, cancel: []}
+    - answer: {decision: conclude, verdict: "all was done", next: null, cancel: []}
+rules:
+  - when: {role: interject}
+    fail: auth
+"#;
+    let hold = common::Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let mut tools = model(folder, script);
+    tools.push(hold.clone());
+    let system = common::system(journal, tools).await;
+    let terms = GoalTerms { aggregator: Aggregator::Off, ..terms(Mode::Reflect, &["hold"]) };
+    let run = ask(&system, folder, terms).await;
+    hold.started().await;
+    (system, hold, run)
+}
+
+fn answer(decision: Decision, cancel: &[&str]) -> Decider {
+    let cancel = cancel.iter().map(|node| NodeId::from(*node)).collect();
+    Decider::Operator(OperatorAnswer { decision, cancel })
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_decides_in_place_of_a_model_that_would_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    for (decision, cancel, expected) in [
+        (Decision::Conclude, &[][..], "enough now"),
+        (Decision::Replan, &[], "plan.2(interject.1) executed"),
+        (Decision::Continue, &["later"], "later(wait reflect.1) cancelled"),
+    ] {
+        let journal = Arc::new(MemoryJournal::default());
+        let (first, hold, run) = holding(journal.clone(), folder.path()).await;
+        let node = first.interject_by(run, "enough now", MINUTE, answer(decision, cancel)).await.unwrap();
+        hold.go(2);
+        let whole = decided(&first, run).await;
+        assert_eq!(whole.0, RunOutcome::Succeeded, "{}", whole.1);
+        assert!(whole.1.contains("interject.1() executed"), "{node}: {}", whole.1);
+        assert!(whole.1.contains(expected), "{}", whole.1);
+        first.shutdown().await;
+        let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
+        let asks = |event: &Event| matches!(event, Event::CallBegun { intent, .. } if intent.as_str().contains(node.as_str()));
+        assert!(!records.iter().any(|record| asks(&record.event)), "no model is asked");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_an_operator_is_checked_like_one_of_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let (system, hold, run) = holding(Arc::new(MemoryJournal::default()), folder.path()).await;
+    for (decider, named) in [
+        (answer(Decision::Continue, &["nothing"]), "F07 cancel:nothing"),
+        (answer(Decision::Continue, &["wait"]), "F07 cancel:wait"),
+        (answer(Decision::Conclude, &["later"]), "F03 cancel"),
+    ] {
+        let refused = system.interject_by(run, "enough", MINUTE, decider).await.unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+    }
+    hold.go(2);
+    let (_, told) = decided(&system, run).await;
+    assert!(!told.contains("interject"), "nothing has changed: {told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_who_is_asked_about_a_goal_goes_on_or_cancels_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for (reply, outcome, state) in [
+        (Answer::approve(), RunOutcome::Succeeded, "executed"),
+        (Answer::reject(), RunOutcome::Cancelled, "cancelled"),
+    ] {
+        let (system, hold, run) = holding(Arc::new(MemoryJournal::default()), folder.path()).await;
+        system.interject_by(run, "go on?", MINUTE, Decider::Person).await.unwrap();
+        hold.go(2);
+        common::until(async || !system.all_approvals().await.unwrap().approvals.is_empty()).await;
+        let asked = system.all_approvals().await.unwrap().approvals.remove(0);
+        assert_eq!(asked.id.node.as_str(), "interject.1");
+        system.answer(&asked.id, asked.digest.unwrap(), reply).await.unwrap();
+        let (ended, told) = decided(&system, run).await;
+        assert_eq!(ended, outcome, "{told}");
+        assert!(told.contains(&format!("interject.1() {state}")), "{told}");
+        system.shutdown().await;
+    }
 }

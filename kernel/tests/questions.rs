@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Outcome, Output};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
+use ostler_kernel::policy::Decider;
 use ostler_kernel::run::{
     AnswerError, Canceller, DecisionContext, NodeState, Operation, OperationError, Run, RunInput,
     StaticPlanner,
@@ -67,7 +68,7 @@ impl Stage {
 
     /// Interjects with one second (a tick) to answer.
     fn interject(&mut self) -> NodeId {
-        let (node, operation) = self.run.interjection("go on?", 1_000);
+        let (node, operation) = self.run.interjection("go on?", 1_000, &Decider::Model).unwrap();
         assert_eq!(self.check_operation(operation.clone()), Ok(()));
         self.within(|run, cx| run.decide(cx, RunInput::Operator(operation)));
         self.ask(node.as_str(), SHOWN);
@@ -207,7 +208,7 @@ fn interjections_nest_and_are_numbered() {
 fn a_run_that_is_cancelled_takes_no_interjection() {
     let mut stage = Stage::new();
     stage.within(|run, cx| run.start(cx, &"free".into(), None));
-    let (_, late) = stage.run.interjection("go on?", 1_000);
+    let (_, late) = stage.run.interjection("go on?", 1_000, &Decider::Model).unwrap();
     stage.within(|run, cx| run.decide(cx, RunInput::Operator(Operation::CancelPlan(Canceller::Operator))));
     assert_eq!(stage.check_operation(late), Err(OperationError::Over));
 }

@@ -7,6 +7,7 @@ use ostler_actors::{PipelineError, RunError, SubmitError};
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::pipeline::SpecFault;
 use ostler_kernel::plan::Diagnostic;
+use ostler_kernel::policy::InterjectionError;
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, ResolutionError};
 
@@ -117,6 +118,10 @@ impl From<RunError> for Problem {
             },
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
             RunError::Change(_) => (StatusCode::CONFLICT, "change_refused"),
+            RunError::Interjection(InterjectionError::NoGoal) => (StatusCode::CONFLICT, "run_without_goal"),
+            RunError::Interjection(InterjectionError::Faulty(_)) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "answer_faulty")
+            }
             RunError::Said(_) => (StatusCode::UNPROCESSABLE_ENTITY, "answer_unwritable"),
             RunError::Answer(error) => match error {
                 AnswerError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),

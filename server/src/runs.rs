@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use ostler_actors::{ReadResult, ResolveHow, RunView, System};
 use ostler_kernel::id::RunId;
 use ostler_kernel::lineage;
+use ostler_kernel::policy::Decider;
 use ostler_kernel::port::{RunPlace, RunRow, RunRowStatus, RunsPage, Seq};
 use ostler_kernel::run::RunStatus;
 use serde::Deserialize;
@@ -209,7 +210,12 @@ pub(crate) async fn interject(
 ) -> Result<Json<Interjected>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
     let wait = Duration::from_millis(request.wait_ms.get());
-    let node = api.system.interject(run, &request.text, wait).await?;
+    let decider = match (request.answer, request.hold) {
+        (Some(answer), _) => Decider::Operator(answer),
+        (None, true) => Decider::Person,
+        (None, false) => Decider::Model,
+    };
+    let node = api.system.interject_by(run, &request.text, wait, decider).await?;
     Ok(Json(Interjected { run: run.to_string(), node: node.to_string() }))
 }
 

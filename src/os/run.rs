@@ -8,6 +8,7 @@ use ostler_actors::{
 };
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
+use ostler_kernel::policy::Decider;
 use ostler_kernel::port::{Artifact, Seq};
 use ostler_kernel::run::Patch;
 use serde::de::DeserializeOwned;
@@ -181,6 +182,21 @@ impl Run {
     /// The run is closed, the text is empty or too long, or see [`RunError`].
     pub async fn interject(&self, text: &str, wait: Duration) -> Result<NodeId, RunError> {
         self.system.interject(self.id, text, wait).await
+    }
+
+    /// Interjects into a goal run, whose interjections a model decides about otherwise: a person is asked, or the operator decides
+    /// at once. As [`Run::interject`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Run::interject`]; also if the operator's answer has faults, or the run has no goal.
+    pub async fn interject_by(
+        &self,
+        text: &str,
+        wait: Duration,
+        decider: Decider,
+    ) -> Result<NodeId, RunError> {
+        self.system.interject_by(self.id, text, wait, decider).await
     }
 
     /// Resolves an attempt that is in doubt; the run continues. Durable on return.

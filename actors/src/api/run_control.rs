@@ -5,6 +5,7 @@ use std::time::Duration;
 use ostler_kernel::agent::{LifecycleMessage, RunLifecycle};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
+use ostler_kernel::policy::Decider;
 use ostler_kernel::port::{BoxFuture, JournalError, RunRowStatus};
 use ostler_kernel::run::{Canceller, Operation, Patch};
 
@@ -240,6 +241,21 @@ impl System {
     /// empty or longer than [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes; [`RunError::Change`] if the plan has its
     /// maximal number of versions or nodes.
     pub async fn interject(&self, run: RunId, text: &str, wait: Duration) -> Result<NodeId, RunError> {
+        self.interject_by(run, text, wait, Decider::Model).await
+    }
+
+    /// Holds a run until `decider` has decided about `text`; otherwise as [`System::interject`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`System::interject`]; [`RunError::Said`] also if the operator's answer has faults, or the run has no goal.
+    pub async fn interject_by(
+        &self,
+        run: RunId,
+        text: &str,
+        wait: Duration,
+        decider: Decider,
+    ) -> Result<NodeId, RunError> {
         if text.trim().is_empty() {
             return Err(RunError::Said("an interjection says what a person is to decide about".to_owned()));
         }
@@ -252,7 +268,7 @@ impl System {
         loop {
             let comes_to_rest = self.services.active_runs.is_resting(run);
             self.lifecycle_by(&view).accepts_interjection(comes_to_rest)?;
-            let (node, operation) = view.run.interjection(text, wait);
+            let (node, operation) = view.run.interjection(text, wait, &decider)?;
             let refused = match self.operate(run, operation).await {
                 Ok(()) => return Ok(node),
                 Err(error @ RunError::Change(_)) => error,

@@ -2,6 +2,7 @@
 
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::policy::InterjectionError;
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, NodeState, OperationError, ResolutionError, RunFoldError};
 
@@ -37,6 +38,9 @@ pub enum RunError {
     /// The answer does not fit the question.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+    /// The answer of an operator to an interjection cannot be used.
+    #[error(transparent)]
+    Interjection(#[from] InterjectionError),
     /// The text of the answer cannot be recorded.
     #[error("{0}")]
     Said(String),

@@ -54,10 +54,6 @@ impl RunDriver {
         let work = match policy::start(view, &node.id, &read) {
             None => return Ok(None),
             Some(Start::Result(known)) => Work::Known(known.value()),
-            Some(Start::Person) => {
-                let what = "a person was to answer in place of the model, and none did".to_owned();
-                return Err(Refusal::Failed(FailureCategory::Structural, what));
-            }
             Some(Start::Exhausted) => {
                 let what = "the run's budget of model calls or tokens is used up".to_owned();
                 return Err(Refusal::Failed(FailureCategory::ResourceExhaustion, what));

@@ -1,6 +1,6 @@
 //! Answers of models, as typed values. [`judge`](super::judge()) has checked their form.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Role;
@@ -73,11 +73,15 @@ pub(super) struct Reflected {
     pub(super) cancel: Vec<NodeId>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// The decision of a reflection or an interjection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Decision {
+pub enum Decision {
+    /// The work goes on as it is.
     Continue,
+    /// The run ends with an answer from what is there.
     Conclude,
+    /// A planner is asked for more steps.
     Replan,
 }
 

@@ -81,7 +81,7 @@ fn check_turn(view: View<'_>, node: &NodeId, turn: &Thought, faults: &mut Faults
     step_faults::check(view, node, &turn.steps(node), faults);
 }
 
-fn check_reflection(view: View<'_>, answer: &Reflected, faults: &mut Faults) {
+pub(super) fn check_reflection(view: View<'_>, answer: &Reflected, faults: &mut Faults) {
     let Reflected { decision, verdict, next, cancel } = answer;
     if next.is_some() != (*decision == Decision::Replan) {
         faults.add(FaultCode::F03, "next");

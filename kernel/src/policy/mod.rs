@@ -21,6 +21,7 @@
 //! | `prompt`, `answer_schema` | what a model is told, and the form of its answer |
 //! | `judge`, `schema`, `step_faults`, `fault` | faults of answers |
 //! | `micro` | patches that a model writes |
+//! | `interjection` | messages of operators |
 //! | `labels`, `undone` | how far the answer carries |
 
 mod answer;
@@ -32,6 +33,7 @@ mod fault;
 mod final_answer;
 mod goal;
 mod graft;
+mod interjection;
 mod judge;
 mod labels;
 mod micro;
@@ -52,6 +54,7 @@ mod undone;
 mod view;
 mod wish;
 
+pub use answer::Decision;
 pub use call::{ANSWER_TOKENS_RESERVED, Call, CallEnd, CallIntent, Signature};
 pub(crate) use context::digest;
 pub use context::{Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, Shown, text_tokens};
@@ -63,6 +66,7 @@ pub use fault::{Fault, FaultCode};
 pub use final_answer::{FinalAnswer, ReadResult, Source};
 pub(crate) use goal::Accepted;
 pub use goal::{Conclusion, Goal, opening_plan};
+pub use interjection::{Decider, InterjectionError, OperatorAnswer, interjection};
 pub use judge::{Judged, describe, judge};
 pub use labels::Label;
 pub use micro::{
@@ -70,7 +74,7 @@ pub use micro::{
 };
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
 pub use role::{ANSWER, Role};
-pub use start::{Start, interjection, start};
+pub use start::{Start, start};
 pub use step_faults::STEPS_MAX;
 pub use terms::{
     Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalModels, GoalTerms,

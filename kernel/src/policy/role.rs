@@ -165,12 +165,3 @@ pub(super) fn control<'s>(
         ..NodeDraft::named(id)
     }
 }
-
-/// Parameters of an interjection node: the operator's message, and whether a person answers in place of the model.
-pub(super) fn interjection_params(message: &str, by_person: bool) -> Map<String, Value> {
-    let mut params = Map::from_iter([("message".to_owned(), Value::from(message))]);
-    if by_person {
-        params.insert("by".to_owned(), Value::from("person"));
-    }
-    params
-}

@@ -3,6 +3,7 @@
 //! A node that does not fit is not added: a run that could not afford the call of a reflection would only carry a failed node.
 //! Each control node that has still to call counts as one call with its base, so nodes that were added before keep their room.
 
+use super::interjection::is_answered_by_person;
 use super::{Call, Role, View};
 use crate::run::{NodeState, Run};
 
@@ -99,7 +100,7 @@ impl View<'_> {
                 | NodeState::Cancelled
                 | NodeState::Skipped => false,
             };
-            if is_due && !self.is_answered_by_person(node) {
+            if is_due && !is_answered_by_person(node) {
                 calls += 1;
                 tokens = tokens.saturating_add(self.base_tokens(role));
             }

@@ -1,19 +1,17 @@
 //! The start of an attempt of a control node: a call of a model, or a result that needs none.
 
 use super::final_answer::{FinalAnswer, ReadResult};
-use super::role::interjection_params;
+use super::interjection::{answer_of_person, is_answered_by_person};
 use super::{CallIntent, Role, View};
 use crate::id::NodeId;
 use crate::json::Json;
-use crate::plan::{Delta, Node, NodeDraft};
+use crate::plan::Node;
 
 /// What an attempt of a control node does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Start {
     /// Call the model. Record the intent with [`Run::begin_call`](crate::run::Run::begin_call) first.
     Call(Box<CallIntent>),
-    /// Ask a person in place of the model, in the same schema.
-    Person,
     /// The result needs no call: end the attempt with it at once.
     Result(Json),
     /// The budgets do not allow the call: end the attempt at once as `resource_exhaustion`.
@@ -29,7 +27,7 @@ pub fn start(view: View<'_>, node: &NodeId, read: &ReadResult<'_>) -> Option<Sta
         Role::Reflect | Role::Observe if view.covered_evidence(known).next().is_none() => {
             Start::Result(Json::null())
         }
-        Role::Interject if view.is_answered_by_person(known) => Start::Person,
+        Role::Interject if is_answered_by_person(known) => Start::Result(answer_of_person(known)),
         Role::Answer if !view.model_answers() => {
             let stands_in = view.asked_for_answer();
             Start::Result(FinalAnswer { stands_in, ..view.template(read) }.to_json())
@@ -57,22 +55,4 @@ fn call(view: View<'_>, node: &Node, role: Role) -> Option<Box<CallIntent>> {
     let (node, signature) = (node.id.clone(), None);
     let intent = CallIntent { role, node, attempt, context, input_tokens, is_tainted, signature };
     view.affords_call(input_tokens).then(|| Box::new(intent))
-}
-
-/// The change that adds an interjection with an operator's message, and its node. A person answers it if `by_person`. Submit the
-/// change as [`Operation::Interject`](crate::run::Operation::Interject).
-pub fn interjection(view: View<'_>, message: &str, by_person: bool) -> (NodeId, Delta) {
-    let id = view.next_id(Role::Interject);
-    let node = NodeDraft {
-        params: Some(interjection_params(message, by_person)),
-        ..view.control(Role::Interject, id.clone(), [])
-    };
-    (id, Delta { add: vec![node], ..Delta::default() })
-}
-
-impl View<'_> {
-    /// True for an interjection that a person answers.
-    pub(super) fn is_answered_by_person(&self, node: &Node) -> bool {
-        node.params.get("by").and_then(|by| by.as_str()) == Some("person")
-    }
 }

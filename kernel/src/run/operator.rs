@@ -9,7 +9,7 @@ use super::input::{Canceller, Operation};
 use crate::event::{ChangeCause, Event, OperatorAct};
 use crate::id::NodeId;
 use crate::plan::{Change, Delta, Diagnostic, HumanDuration, Kind, Method, NodeDraft, RuleDraft, Settings};
-use crate::policy::{self, View};
+use crate::policy::{self, Decider, InterjectionError, View};
 use crate::run::{NodeState, TransitionReason};
 
 /// An operator's request that cannot be carried out.
@@ -77,14 +77,26 @@ impl Run {
     }
 
     /// The request to hold this run. In a goal run a model considers `text`, and goes on, concludes or asks for other work
-    /// (KAIJU §4). In a run of a plan file an interjection node `interjection-N` shows `text` to a person and waits `wait`
+    /// (KAIJU §4), unless `decider` names a person. In a run of a plan file an interjection node `interjection-N` shows `text` to a person and waits `wait`
     /// milliseconds for the answer. Nothing else starts meanwhile; running attempts go on. A yes releases the run; a no or a
     /// timeout cancels the run.
-    pub fn interjection(&self, text: &str, wait: i64) -> (NodeId, Operation) {
+    ///
+    /// # Errors
+    ///
+    /// The operator's answer has faults, or the run has no goal to decide about.
+    pub fn interjection(
+        &self,
+        text: &str,
+        wait: i64,
+        decider: &Decider,
+    ) -> Result<(NodeId, Operation), InterjectionError> {
         // Of the time nothing depends here.
         if let Some(view) = View::of(self, 0) {
-            let (id, delta) = policy::interjection(view, text, false);
-            return (id, Operation::Interject(Box::new(delta)));
+            let (id, delta) = policy::interjection(view, text, wait, decider)?;
+            return Ok((id, Operation::Interject(Box::new(delta))));
+        }
+        if matches!(decider, Decider::Operator(_)) {
+            return Err(InterjectionError::NoGoal);
         }
         let is_new = |id: &NodeId| self.position(id).is_none();
         let numbered = |number: usize| NodeId::from(format!("interjection-{number}").as_str());
@@ -98,7 +110,7 @@ impl Run {
             contract: Some(vec![gives]),
             ..NodeDraft::named(id.clone())
         };
-        (id, Operation::Interject(Box::new(Delta { add: vec![asks], ..Delta::default() })))
+        Ok((id, Operation::Interject(Box::new(Delta { add: vec![asks], ..Delta::default() }))))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use ostler_kernel::plan::PlanDraft;
+use ostler_kernel::policy::OperatorAnswer;
 use ostler_kernel::run::{ModelUsage, NodeState, RunOutcome, RunStatus, WaitReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,10 +54,17 @@ pub struct RunRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterjectRequest {
-    /// The question.
+    /// The question, or the message to a model.
     pub text: String,
     /// Milliseconds after which silence cancels the run.
     pub wait_ms: NonZeroU64,
+    /// The operator's answer in place of a model, in a goal run: with `conclude` the text is the verdict, with `replan` what is
+    /// missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<OperatorAnswer>,
+    /// A person is asked for yes or no, also in a goal run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hold: bool,
 }
 
 /// The answer to an interjection.

@@ -15,6 +15,9 @@ use super::simulated_goal::{Entry, Rank, SimulatedGoal};
 impl SimulatedGoal<'_> {
     /// Reacts to the start of an attempt: a call of a model, a question to a person, or a result at once.
     pub(super) fn start(&mut self, node: NodeId, attempt: u32) {
+        if let Some(answer) = self.world.person(&node) {
+            return self.await_answer(node, attempt, None, answer);
+        }
         let start = policy::start(self.view(), &node, &|id| result_of(&self.run, id));
         let ended = |outcome| Entry::Ended { node: node.clone(), attempt, outcome: Box::new(outcome) };
         match start {
@@ -26,10 +29,6 @@ impl SimulatedGoal<'_> {
             Some(Start::Exhausted) => {
                 let entry = ended(failed(FailureCategory::ResourceExhaustion, ""));
                 self.schedule(self.now, Rank::Result, node, entry);
-            }
-            Some(Start::Person) => {
-                let answer = self.world.person(&node);
-                self.await_answer(node, attempt, None, answer);
             }
             Some(Start::Call(intent)) => {
                 let answer = self.world.answer(&self.run, &intent);

@@ -139,9 +139,9 @@ impl ScriptedWorld {
         self.persons.insert(interjection, answer);
     }
 
-    /// A person's answer to an interjection, the same for every try.
-    pub(super) fn person(&self, interjection: &NodeId) -> AnswerScript {
-        self.persons.get(interjection).cloned().unwrap_or_else(|| default_answer(Role::Interject))
+    /// A person's answer to an interjection, the same for every try; `None` if a model answers it.
+    pub(super) fn person(&self, interjection: &NodeId) -> Option<AnswerScript> {
+        self.persons.get(interjection).cloned()
     }
 
     pub(super) fn add_outcomes(&mut self, outcomes: BTreeMap<String, Vec<WorkScript>>) {

@@ -7,7 +7,7 @@ use ostler_kernel::event::{AttemptResult, ChangeCause, Event, HumanRequest, Outc
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::plan::{Kind, Plan, PolicyDraft, Settings, normalise};
-use ostler_kernel::policy::{self, Goal, GoalTerms, View, opening_plan};
+use ostler_kernel::policy::{self, Decider, Decision, Goal, GoalTerms, OperatorAnswer, View, opening_plan};
 use ostler_kernel::run::{
     self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, Operation, Run, RunInput,
 };
@@ -258,8 +258,11 @@ impl<'s> SimulatedGoal<'s> {
                 return Ok(());
             }
             ControlKind::Interject => {
-                let by_person = control.person.is_some();
-                let (node, delta) = policy::interjection(self.view(), &control.message, by_person);
+                // A scripted person takes time and may err, so the answer follows when the node has started.
+                let go_on = OperatorAnswer { decision: Decision::Continue, cancel: Vec::new() };
+                let decider = control.person.as_ref().map_or(Decider::Model, |_| Decider::Operator(go_on));
+                let (node, delta) = policy::interjection(self.view(), &control.message, 0, &decider)
+                    .expect("going on has no faults");
                 if let Some(person) = control.person {
                     self.world.set_person(node, person);
                 }

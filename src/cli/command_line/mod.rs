@@ -101,9 +101,10 @@ enum Command {
     ///
     /// No further node starts; attempts in progress run to their end. `ostler approve` continues the run;
     /// `ostler reject` and an expired deadline cancel it. In a goal run, a model considers the text instead,
-    /// as a wish of yours: it goes on, concludes, or asks for other work.
+    /// as a wish of yours: it goes on, concludes, or asks for other work. With --answer you decide in its
+    /// place, with --hold a person is asked there too.
     #[command(
-        after_help = "Examples:\n  ostler interject @last 'the customer has called: go on?'\n  ostler interject @last 'wait for the audit' --within 2d"
+        after_help = "Examples:\n  ostler interject @last 'the customer has called: go on?'\n  ostler interject @last 'wait for the audit' --within 2d\n  ostler interject @last 'the log says enough' --answer conclude"
     )]
     Interject(interject::InterjectArgs),
     /// List runs, newest first; or agents, clients, the supervision tree

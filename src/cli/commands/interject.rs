@@ -3,12 +3,14 @@
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::policy::{Decision, OperatorAnswer};
 use ostler_server::wire::{InterjectRequest, Interjected};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
-use crate::cli::arguments::values::{positive_time, run_name};
+use crate::cli::arguments::values::{node_name, positive_time, run_name};
 use crate::cli::exit::Failure;
 use crate::cli::output::hints;
 use crate::cli::output::terminal::Out;
@@ -25,11 +27,41 @@ pub(crate) struct InterjectArgs {
     /// Question to the person; in a goal run, what the model is to consider
     #[arg(allow_hyphen_values = true)]
     text: String,
-    /// Time for the answer; afterwards the run is cancelled
+    /// Decide about a goal in place of the model: with conclude, TEXT is the verdict; with replan, what is missing
+    #[arg(long, value_name = "DECISION", conflicts_with = "hold")]
+    answer: Option<Answer>,
+    /// Steps that have not started, to give up, separated by commas
+    #[arg(long, value_name = "NODES", value_delimiter = ',', value_parser = node_name, requires = "answer")]
+    cancel: Vec<String>,
+    /// Ask a person, also in a goal run: approve goes on, reject cancels the run
+    #[arg(long)]
+    hold: bool,
+    /// Time for a person's answer; afterwards the run is cancelled
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive_time)]
     within: NonZeroU64,
     #[command(flatten)]
     metrics: MetricsOption,
+}
+
+/// An operator's decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Answer {
+    /// Go on
+    Continue,
+    /// End with an answer from what is there
+    Conclude,
+    /// Have a planner write more steps
+    Replan,
+}
+
+impl From<Answer> for Decision {
+    fn from(answer: Answer) -> Decision {
+        match answer {
+            Answer::Continue => Decision::Continue,
+            Answer::Conclude => Decision::Conclude,
+            Answer::Replan => Decision::Replan,
+        }
+    }
 }
 
 pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<u8, Failure> {
@@ -41,7 +73,10 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         Ok(before) => before,
         Err(failure) => return session.stop_with(failure).await,
     };
-    let request = InterjectRequest { text: args.text, wait_ms: args.within };
+    let cancel: Vec<NodeId> = args.cancel.iter().map(|node| NodeId::from(node.as_str())).collect();
+    let answer = args.answer.map(|decision| OperatorAnswer { decision: decision.into(), cancel });
+    let (hold, decides) = (args.hold, answer.is_some());
+    let request = InterjectRequest { text: args.text, wait_ms: args.within, answer, hold };
     let path = format!("/v1/runs/{}/interject", path_segment(&before.run));
     let node = match session.post::<Interjected>(&path, &request).await {
         Ok(Interjected { node, .. }) => node,
@@ -54,7 +89,12 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         hints::command("approve", &of, ""),
         hints::command("reject", &of, "")
     );
-    let text = if before.goal.is_some() { considered } else { held };
-    let done = Done { node: &node, word: "held".to_owned(), text };
+    let decided = format!("run {run} goes on as decided in node {node}");
+    let (word, text) = match before.goal.is_some() {
+        _ if decides => ("decided", decided),
+        true if !hold => ("held", considered),
+        _ => ("held", held),
+    };
+    let done = Done { node: &node, word: word.to_owned(), text };
     go_on(session, &mut signals, globals, before.clone(), done, &mut out).await
 }
