@@ -151,3 +151,40 @@ async fn the_open_analysis_of_another_contract_is_left_alone() {
     assert!(goes_on(&told), "{told}");
     assert!(analysed.memo.starts_with("# 8 risks, 6 of them high\n"), "{told}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_takes_the_place_of_the_patterns_and_what_it_invents_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Some("scripted:examples/models/legal_analysis.yaml".to_owned());
+    let arguments = Arguments { model, unattended: true, ..Arguments::default() };
+    let (analysed, told) = asked(folder.path(), arguments).await;
+    // The script's first extraction has a clause that the contract has not.
+    assert_eq!(gates(&told), GATES);
+    assert_eq!((attempts(&analysed), analysed.seen.version), ([1, 2, 1], 2));
+    assert!(analysed.memo.contains("(clause 12, GDPR 82)\n  the reviewer is right"), "{told}");
+    assert!(
+        told.contains("  judge       partner: accuracy 1000, completeness 1000, actionability 1000 of 1000")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_keeps_inventing_is_replaced_by_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("inventor.yaml");
+    let clause = "{number: 99, heading: Invented, text: Nothing of this was agreed.}";
+    std::fs::write(
+        &script,
+        format!(
+            "rules:\n  - when: {{contains: Extract}}\n    answer: {{clauses: [{clause}]}}\n  - when: {{}}\n    text: I would rather not.\n"
+        ),
+    )
+    .unwrap();
+    let model = Some(format!("scripted:{}", script.display()));
+    let arguments = Arguments { model, unattended: true, ..Arguments::default() };
+    let (analysed, told) = asked(&folder.path().join("data"), arguments).await;
+    assert_eq!(gates(&told)[0], GATES[0], "the code splits the contract");
+    assert!(
+        analysed.memo.contains("high: instructions (clause 2, GDPR 28(3)(a))"),
+        "and names the high risks: {told}"
+    );
+}

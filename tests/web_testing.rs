@@ -99,3 +99,28 @@ async fn an_analyst_that_fails_once_costs_nothing_but_another_try() {
         assert!(told.contains(&format!("node  recon: {attempts}\n")), "{fault:?}: {told}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_reads_the_pages_and_the_report_is_that_of_the_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Some("scripted:examples/models/web_testing.yaml".to_owned());
+    let mut told = Vec::new();
+    let arguments = Arguments { model, ..Arguments::default() };
+    let compared = both_ways(&arguments, folder.path(), &mut told).await.unwrap();
+    assert_eq!((compared.streaming.report.as_str(), compared.batch.report.as_str()), (REPORT, REPORT));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_reads_what_no_page_says_fails_the_crawl_and_is_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("dreamer.yaml");
+    std::fs::write(&script, "rules:\n  - when: {}\n    answer: {title: Shop, links: [/dreams]}\n").unwrap();
+    let model = Some(format!("scripted:{}", script.display()));
+    let arguments = Arguments { model, ..Arguments::default() };
+    let failed = both_ways(&arguments, &folder.path().join("out"), &mut Vec::new()).await.err().unwrap();
+    let told = failed.to_string();
+    assert!(
+        told.contains("3 answers of the model cannot be used, the last: the page has no link to \"/dreams\""),
+        "{told}"
+    );
+}

@@ -17,6 +17,8 @@ pub(crate) struct Arguments {
     pub(crate) fault: Option<(String, InjectedFault)>,
     /// Uses the scripted reviewer instead of the terminal.
     pub(crate) unattended: bool,
+    /// A model that takes the place of code: `scripted:FILE`, `cassette:FILE`, or a name of `ostler.toml`.
+    pub(crate) model: Option<String>,
 }
 
 impl Arguments {
@@ -35,6 +37,10 @@ impl Arguments {
                 "--nonsense" => InjectedFault::Nonsense,
                 "--yes" => {
                     arguments.unattended = true;
+                    continue;
+                }
+                "--model" => {
+                    arguments.model = Some(words.next()?);
                     continue;
                 }
                 "--data" => {

@@ -3,6 +3,7 @@
 pub(crate) mod analyst;
 pub(crate) mod arguments;
 pub(crate) mod gates;
+pub(crate) mod model;
 pub(crate) mod scores;
 
 /// Any error ends an example with a message.

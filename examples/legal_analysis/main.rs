@@ -9,12 +9,21 @@
 //! scores once. Kill the process at any approval and start it again: the same contract resumes there, and open jobs for other
 //! contracts stay untouched. `--crash NODE`, `--silence NODE` and `--nonsense NODE` inject a fault into an analyst to show its
 //! recovery.
+//!
+//! `--model NAME` lets a model extract the clauses and score the risks, where plain code uses regular expressions: a model of
+//! `ostler.toml`, `scripted:FILE` or `cassette:FILE`. What it quotes has to stand in the contract, or it is asked again; a model that fails
+//! three times is replaced by the code.
+//!
+//! ```console
+//! $ cargo run --example legal_analysis -- --yes --model scripted:examples/models/legal_analysis.yaml
+//! ```
 
 mod analysts;
 #[path = "../case_studies/mod.rs"]
 pub(crate) mod case_studies;
 mod duties;
 mod people;
+mod questions;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,12 +39,14 @@ use analysts::{Extracted, Extraction, Recommended, Recommending, Scored, Scoring
 use case_studies::analyst::{FaultyAnalyst, agent};
 use case_studies::arguments::Arguments;
 use case_studies::gates::{Reviewer, RunStats, Terminal, run_to_success};
+use case_studies::model::{self, ChosenModel};
 use case_studies::scores::{Printed, compare, print};
 use case_studies::{Error, Out};
 use people::{MemoJudge, ScriptedReviewer};
+use questions::{EXTRACT, SCORE};
 
-const USAGE: &str =
-    "legal_analysis [CONTRACT] [--data FOLDER] [--yes] [--crash NODE | --silence NODE | --nonsense NODE]";
+const USAGE: &str = "legal_analysis [CONTRACT] [--data FOLDER] [--yes] [--model MODEL] \
+     [--crash NODE | --silence NODE | --nonsense NODE]";
 
 /// The bundled contract.
 const CONTRACT: &str = include_str!("contract.txt");
@@ -43,8 +54,9 @@ const CONTRACT: &str = include_str!("contract.txt");
 /// Maximum size of a contract.
 const CONTRACT_BYTES_MAX: u64 = 256 * 1_024;
 
-/// Budget in credits, one per millisecond of work.
+/// Budget in credits, one per millisecond of work: of code, and of models.
 const BUDGET: u64 = 20_000;
+const MODEL_BUDGET: u64 = 1_800_000;
 
 /// The winning agent and the client.
 const JURIST: &str = "jurist";
@@ -93,10 +105,14 @@ async fn main() -> Result<(), Error> {
 /// Analyses the contract, or resumes its open analysis in the data folder.
 pub(crate) async fn analyse(arguments: &Arguments, data: &Path, out: Out<'_>) -> Result<Analysed, Error> {
     let contract = contract(arguments)?;
+    let model = arguments.model.as_deref().map(ChosenModel::of).transpose()?;
     // Other open runs in the folder concern other contracts and must not resume here.
     let mut builder = Ostler::builder().data_dir(data).without_resume().judge(MemoJudge::of(&contract));
-    for program in programs(arguments) {
+    for program in programs(arguments, model.as_ref()) {
         builder = builder.program(program);
+    }
+    if let Some(model) = model {
+        builder = builder.config(model.config);
     }
     let os = builder.start().await?;
     let analysed = work(&os, arguments, contract, out).await;
@@ -116,7 +132,7 @@ async fn work(os: &Ostler, arguments: &Arguments, contract: String, out: Out<'_>
             os.system().has_opened(open.job).await?;
             open.job
         }
-        None => os.post(job(contract)?).await?,
+        None => os.post(job(contract, arguments.model.is_some())?).await?,
     };
     let row = os.system().job_at(id, Stage::Execution).await?;
     let winner = row.winner.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -147,31 +163,33 @@ fn title(contract: &str) -> String {
     format!("Analyse vendor contract for GDPR compliance risks (b3:{})", &digest[..16])
 }
 
-fn job(contract: String) -> Result<JobRequest, Error> {
+fn job(contract: String, by_model: bool) -> Result<JobRequest, Error> {
     Ok(JobRequest {
         id: None,
         client: CLIENT.into(),
         title: title(&contract),
         capabilities: BTreeSet::from(["contracts".to_owned(), "gdpr".to_owned()]),
         domain: Some("legal".to_owned()),
-        budget: BUDGET,
+        budget: if by_model { MODEL_BUDGET } else { BUDGET },
         deadline: None,
         oversight: Oversight::Supervised,
-        plan: plan(contract)?,
+        plan: plan(contract, by_model)?,
         intent: 1,
         scope: "default".to_owned(),
         workspace: ".".into(),
     })
 }
 
-/// A chain of three nodes. A rejected result is produced again with the reviewer's note (`patches`); a scoring that times out runs
-/// again with a quicker analyst (`fallback`).
-fn plan(contract: String) -> Result<PlanDraft, Error> {
+/// A chain of three nodes. A rejected result is produced again with the reviewer's note (`patches`); an extraction that fails and a
+/// scoring that fails or times out run again with code (`fallback`).
+fn plan(contract: String, by_model: bool) -> Result<PlanDraft, Error> {
+    let timeout = if by_model { "4m" } else { "2s" };
     Ok(serde_json::from_value(json!({
         "id": "gdpr-review",
         "nodes": [
-            {"id": "extract", "tool": "legal.extract", "timeout": "2s", "patches": 2, "params": {"text": contract}},
-            {"id": "score", "tool": "legal.score", "timeout": "2s", "patches": 2,
+            {"id": "extract", "tool": "legal.extract", "timeout": timeout, "patches": 2, "params": {"text": contract},
+             "fallback": {"tool": "legal.split"}},
+            {"id": "score", "tool": "legal.score", "timeout": timeout, "patches": 2,
              "param_refs": {"clauses": {"from": "extract", "path": "clauses"}},
              "fallback": {"tool": "legal.triage"}},
             {"id": "recommend", "tool": "legal.recommend", "timeout": "2s", "patches": 2,
@@ -180,14 +198,22 @@ fn plan(contract: String) -> Result<PlanDraft, Error> {
     }))?)
 }
 
-/// The programs of the nodes, with the injected fault.
-fn programs(arguments: &Arguments) -> [Program; 4] {
+/// The programs of the nodes, with the injected fault or the model.
+fn programs(arguments: &Arguments, model: Option<&ChosenModel>) -> [Program; 5] {
     let fault = |node| arguments.fault_at(node);
     let extraction = FaultyAnalyst::at(0, fault("extract"), Extraction);
     let scoring = FaultyAnalyst::at(0, fault("score"), Scoring { is_quick: false });
     let recommending = FaultyAnalyst::at(0, fault("recommend"), Recommending);
-    let extract = agent::<Extracted>("legal.extract", "Extract the clauses of this contract.", extraction);
-    let score = agent::<Scored>("legal.score", "Score the risks of these clauses under the GDPR.", scoring);
+    let extract = match model {
+        None => agent::<Extracted>("legal.extract", EXTRACT, extraction),
+        Some(model) => model::agent("legal.extract", &model.name, questions::extraction()),
+    };
+    let score = match model {
+        None => agent::<Scored>("legal.score", SCORE, scoring),
+        Some(model) => model::agent("legal.score", &model.name, questions::scoring()),
+    };
+    let split =
+        agent::<Extracted>("legal.split", "Split this contract at its numbered headings.", Extraction);
     let quick = Scoring { is_quick: true };
     let triage = agent::<Scored>("legal.triage", "Name the high risks of these clauses.", quick);
     let recommend =
@@ -195,6 +221,7 @@ fn programs(arguments: &Arguments) -> [Program; 4] {
     let (clauses, risks) = (list_of(clause_schema()), list_of(risk_schema()));
     [
         extract.input(takes("text", json!({"type": "string"}))).output(gives("clauses", &clauses)),
+        split.input(takes("text", json!({"type": "string"}))).output(gives("clauses", &clauses)),
         score.input(takes("clauses", clauses.clone())).output(gives("risks", &risks)),
         triage.input(takes("clauses", clauses)).output(gives("risks", &risks)),
         recommend.input(takes("risks", risks)).output(memo_schema()),

@@ -12,6 +12,7 @@
 
 mod agents;
 #[path = "../case_studies/mod.rs"]
+#[allow(dead_code, reason = "this example asks no model")]
 pub(crate) mod case_studies;
 mod dependencies;
 mod finding;

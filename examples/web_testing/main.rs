@@ -11,6 +11,13 @@
 //!
 //! `--crash STAGE` and `--nonsense STAGE` inject a fault into the analyst of `recon`, `behavior` or `synthesis`: the crawler resumes
 //! behind its last step, any other stage reads its event again, and the report is the same.
+//!
+//! `--model NAME` lets a model read the pages, where plain code looks for patterns: a model of `ostler.toml`, `scripted:FILE` or
+//! `cassette:FILE`. A title or link that does not stand in the page is refused, and the model asked again.
+//!
+//! ```console
+//! $ cargo run --example web_testing -- --model scripted:examples/models/web_testing.yaml
+//! ```
 #![allow(clippy::print_stdout, reason = "a program that shows what happens")]
 
 mod analysts;
@@ -40,13 +47,14 @@ use analysts::{Checking, Extraction, Report, Reporting, report_schema};
 use case_studies::analyst::{FaultyAnalyst, InjectedFault};
 use case_studies::arguments::Arguments;
 use case_studies::gates::{RunStats, Terminal, run_to_success};
+use case_studies::model::ChosenModel;
 use case_studies::scores::{Printed, compare, print};
 use case_studies::{Error, Out};
 use fetch::Site;
 use people::RevisitJudge;
-use stages::{Behavior, Load, Observer, PipelineSlot, Synthesis};
+use stages::{Behavior, Load, Observer, PipelineSlot, Reading, Synthesis};
 
-const USAGE: &str = "web_testing [FOLDER] [--crash STAGE | --nonsense STAGE]";
+const USAGE: &str = "web_testing [FOLDER] [--model MODEL] [--crash STAGE | --nonsense STAGE]";
 
 /// The pipeline's declaration.
 const SPEC: &str = include_str!("../pipelines/web_testing.yaml");
@@ -161,9 +169,15 @@ async fn test(mode: Mode, arguments: &Arguments, folder: &Path, out: Out<'_>) ->
     let data = folder.join(mode.name());
     std::fs::create_dir(&data)?;
     let (site, line) = (Site::at(site::serve().await?), PipelineSlot::default());
-    let extraction = FaultyAnalyst::at(1, arguments.fault_at("recon"), Extraction);
-    let builder = Ostler::builder().data_dir(&data).without_socket().judge(RevisitJudge(site.clone()));
-    let builder = builder.program(stages::recon(&site, &line, extraction)).program(stages::report(&line));
+    let mut builder = Ostler::builder().data_dir(&data).without_socket().judge(RevisitJudge(site.clone()));
+    let reading = match arguments.model.as_deref().map(ChosenModel::of).transpose()? {
+        None => Reading::Code(FaultyAnalyst::at(1, arguments.fault_at("recon"), Extraction)),
+        Some(ChosenModel { name, config }) => {
+            builder = builder.config(config);
+            Reading::Model(name)
+        }
+    };
+    let builder = builder.program(stages::recon(&site, &line, reading)).program(stages::report(&line));
     let os = builder.start().await?;
     let tested = work(&os, mode, arguments, &site, &line, out).await;
     os.shutdown().await;
@@ -186,7 +200,7 @@ async fn work(
     if mode == Mode::Streaming {
         STAGES.iter().try_for_each(|stage| attached.attach(stage))?;
     }
-    let run = submit(os).await?;
+    let run = submit(os, arguments.model.is_some()).await?;
     if mode == Mode::Batch {
         // An error here shows in the outcome of the run below.
         tokio::select! {
@@ -206,14 +220,15 @@ fn spec() -> Result<PipelineSpec, Error> {
     Ok(file.validate().map_err(|findings| format!("{findings:#?}"))?.clone())
 }
 
-async fn submit(os: &Ostler) -> Result<Run, Error> {
+async fn submit(os: &Ostler, by_model: bool) -> Result<Run, Error> {
     let tester = AgentProfile::new("web-tester").domain("web-testing");
     let tester = tester.oversight(Oversight::AutonomousEscalation).capabilities(["web-testing"]);
+    let timeout = if by_model { "10m" } else { "60s" };
     let plan = serde_json::from_value(json!({
         "id": "web-testing",
         "nodes": [
-            {"id": "recon", "tool": "web.recon", "timeout": "60s"},
-            {"id": "report", "tool": "web.report", "timeout": "60s", "deps": ["recon"]},
+            {"id": "recon", "tool": "web.recon", "timeout": timeout},
+            {"id": "report", "tool": "web.report", "timeout": timeout, "deps": ["recon"]},
         ],
     }))?;
     let tester = os.spawn(tester.output(report_schema())).await?;

@@ -11,11 +11,12 @@ use ostler::kernel::run::FailureCategory;
 use ostler::{
     Outbox, PipelineEnd, PipelineEvent, PipelineHandle, Program, ProgramContext, Publisher, Stage, StageError,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::analysts::{Check, Observed, Page, Report, ReportInput, Tests, report_schema};
 use super::case_studies::analyst::{Analyst, answer};
+use super::case_studies::model::Question;
 use super::fetch::Site;
 
 /// Maximum crawled pages.
@@ -55,17 +56,16 @@ fn failure(failure: Failure) -> StageError {
 /// The crawler, an agent of the run that publishes each page it finds. A source stage has no actor of its own, so the crawler is
 /// supervised as an agent and its steps are durable. If the process dies between publishing and recording a step, the step publishes
 /// its page again.
-pub(crate) fn recon(site: &Site, line: &PipelineSlot, analyst: impl Analyst) -> Program {
-    let (site, line, analyst) = (site.clone(), line.clone(), Arc::new(analyst));
+pub(crate) fn recon(site: &Site, line: &PipelineSlot, reading: Reading<impl Analyst>) -> Program {
+    let (site, line, reading) = (site.clone(), line.clone(), Arc::new(reading));
     let crawl = move |agent: ProgramContext, _: Value| {
-        let (site, line, analyst) = (site.clone(), line.clone(), Arc::clone(&analyst));
+        let (site, line, reading) = (site.clone(), line.clone(), Arc::clone(&reading));
         async move {
             let out = line.get()?.publisher("recon").map_err(failed)?;
             let mut known = BTreeSet::from(["/".to_owned()]);
             let mut waiting = VecDeque::from(["/".to_owned()]);
             while let Some(path) = waiting.pop_front() {
-                let visit = || look(&site, &*analyst, &out, &path);
-                for link in agent.step(format!("page {path}"), visit).await?.links {
+                for link in visit(&agent, &reading, &site, &out, &path).await?.links {
                     if known.len() == PAGES_MAX || !known.insert(link.clone()) {
                         continue;
                     }
@@ -86,14 +86,76 @@ pub(crate) fn recon(site: &Site, line: &PipelineSlot, analyst: impl Analyst) -> 
     Program::new("web.recon", "1", crawl).description("Crawls a site.").effect(Effect::Write)
 }
 
-/// Requests a page and publishes it.
-async fn look(site: &Site, analyst: &impl Analyst, out: &Publisher, path: &str) -> Result<Page, Failure> {
+/// What reads pages.
+pub(crate) enum Reading<A> {
+    Code(A),
+    /// The model of this name.
+    Model(String),
+}
+
+const READ: &str = "Say what this page is called, and where it leads.";
+
+/// Requests a page, reads and publishes it. With code, that is one step; the answer of a model is a step of its own.
+async fn visit(
+    agent: &ProgramContext,
+    reading: &Reading<impl Analyst>,
+    site: &Site,
+    out: &Publisher,
+    path: &str,
+) -> Result<Page, Failure> {
+    match reading {
+        Reading::Code(analyst) => {
+            let look = || async {
+                let page: Page = answer(analyst.complete(READ, &fetch(site, path).await?).await?)?;
+                publish(out, "page_discovered", serde_json::to_value(&page).map_err(failed)?).await?;
+                Ok(page)
+            };
+            Ok(agent.step(format!("page {path}"), look).await?)
+        }
+        Reading::Model(model) => {
+            let found = agent.step(format!("fetch {path}"), || fetch(site, path)).await?;
+            let PageWords { title, links } = question().ask(agent, model, path, &found).await?;
+            let status = u16::try_from(found["status"].as_u64().unwrap_or_default()).map_err(failed)?;
+            let page = Page { path: path.to_owned(), status, title, links };
+            let data = serde_json::to_value(&page).map_err(failed)?;
+            agent.step(format!("page {path}"), || publish(out, "page_discovered", data)).await?;
+            Ok(page)
+        }
+    }
+}
+
+async fn fetch(site: &Site, path: &str) -> Result<Value, Failure> {
     let found = site.get(path).await?;
-    let given = json!({"path": path, "status": found.status, "text": found.text});
-    let page: Page =
-        answer(analyst.complete("Say what this page is called, and where it leads.", &given).await?)?;
-    publish(out, "page_discovered", serde_json::to_value(&page).map_err(failed)?).await?;
-    Ok(page)
+    Ok(json!({"path": path, "status": found.status, "text": found.text}))
+}
+
+/// What a model says of a page.
+#[derive(Debug, Serialize, Deserialize)]
+struct PageWords {
+    title: String,
+    links: Vec<String>,
+}
+
+/// Asks for title and links; both have to stand in the page.
+fn question() -> Question<PageWords> {
+    let text = json!({"type": "string", "maxLength": 200});
+    Question {
+        instruction: "Read this HTML page: give the text of its title element (empty if it has none), and the paths that its \
+                      links lead to, as they stand in href.",
+        schema: json!({"type": "object", "required": ["title", "links"], "additionalProperties": false,
+                       "properties": {"title": text, "links": {"type": "array", "items": text, "maxItems": 50}}}),
+        check: |page, PageWords { title, links }| {
+            let text = page["text"].as_str().unwrap_or_default();
+            let is_there = |word: &str, frame: &str| text.contains(&frame.replace("{}", word));
+            if !title.is_empty() && !is_there(title, "<title>{}</title>") {
+                return Err(format!("the title is not {title:?}"));
+            }
+            match links.iter().find(|link| !link.starts_with('/') || !is_there(link, "href=\"{}\"")) {
+                Some(link) => Err(format!("the page has no link to {link:?} of its own site")),
+                None => Ok(()),
+            }
+        },
+    }
 }
 
 async fn publish(out: &Publisher, kind: &str, data: Value) -> Result<(), Failure> {

@@ -75,6 +75,9 @@ pub(super) struct TermsScript {
     digest_tokens: u64,
     #[serde(default = "timeout", deserialize_with = "ticks")]
     human_timeout: i64,
+    /// Longest call of a model. Not a key of cases.
+    #[serde(skip, default = "timeout")]
+    pub(super) control_timeout: i64,
     #[serde(default)]
     budgets: BudgetScript,
     #[serde(default)]
@@ -118,7 +121,7 @@ impl TermsScript {
                 wall: given.wall,
             },
             base: self.base_tokens.clone(),
-            control_timeout: HumanDuration::Whole(TIMEOUT),
+            control_timeout: HumanDuration::Whole(self.control_timeout),
             human_timeout: HumanDuration::Whole(self.human_timeout),
             opened_at: 0,
             models: GoalModels::default(),

@@ -1,6 +1,7 @@
 //! `ostler simulate modes`: runs a goal with scripted models and tools in virtual time, with the decisions of real runs.
 
 mod case;
+pub mod experiment;
 mod models;
 mod outside;
 mod replay;
@@ -11,8 +12,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ostler_kernel::policy::View;
+use serde_json::Value;
 
-use crate::graph::{BadCase, CaseResult};
+use crate::graph::{BadCase, CaseError, CaseResult};
 use case::Case;
 use outside::Toolbox;
 use simulated_goal::{SimulatedGoal, settings};
@@ -26,12 +28,21 @@ pub fn run_case(line: &str) -> Result<CaseResult, BadCase> {
     let bad = |wrong| BadCase::new(line, wrong);
     let mut case = Case::read(line).map_err(bad)?;
     let (id, expected) = (case.id.clone(), case.expect.take());
+    let (actual, replay) = simulate(case, replay::difference).map_err(bad)?;
+    Ok(CaseResult { id, actual, expected, replay })
+}
+
+/// The course of a case, and what `look` says of the simulation when it has ended.
+fn simulate<T>(
+    mut case: Case,
+    look: impl FnOnce(&SimulatedGoal<'_>) -> T,
+) -> Result<(Value, T), CaseError> {
     let tools = Arc::new(Toolbox::new(std::mem::take(&mut case.outside.tools)));
     let names: BTreeSet<String> = tools.names().cloned().collect();
     let settings = settings(&names);
     let mut simulated = SimulatedGoal::new(case, tools, &settings);
-    simulated.run().map_err(bad)?;
+    simulated.run()?;
     let view = View::of(&simulated.run, simulated.now).expect("the run has a goal");
-    let actual = simulated.trace.course(&simulated.run, view);
-    Ok(CaseResult { id, actual, expected, replay: replay::difference(&simulated) })
+    let course = simulated.trace.course(&simulated.run, view);
+    Ok((course, look(&simulated)))
 }
