@@ -18,6 +18,7 @@
 //! | `context`, `taint` | what a role is shown; whether texts of strangers steered an author |
 //! | `start`, `final_answer` | the start of a control node's attempt; the answer by model or template |
 //! | `prompt`, `answer_schema` | what a model is told, and the form of its answer |
+//! | `conversation` | turns of a model as messages, for providers that want their data back |
 //! | `judge`, `schema`, `step_faults`, `fault` | faults of answers |
 //! | `micro` | patches that a model writes |
 //! | `labels`, `undone` | how far the answer carries |
@@ -26,6 +27,7 @@ mod answer;
 mod answer_schema;
 mod call;
 mod context;
+mod conversation;
 mod fault;
 mod final_answer;
 mod goal;
@@ -53,6 +55,7 @@ mod wish;
 pub use call::{Call, CallEnd, CallIntent, Signature};
 pub(crate) use context::digest;
 pub use context::{Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, Shown, text_tokens};
+pub use conversation::{TurnMarks, detach_marks};
 pub use fault::{Fault, FaultCode};
 pub use final_answer::{FinalAnswer, ReadResult, Source};
 pub(crate) use goal::Accepted;
