@@ -19,7 +19,7 @@ use crate::base::attempt_end::{Ended, failed};
 use crate::base::keys::AttemptKey;
 use crate::run::services::RunServices;
 use crate::state::goal_tools::RunTools;
-use crate::storage::results::Unreadable;
+use crate::storage::results::{CONTROL_RESULT_BYTES_MAX, Unreadable};
 
 /// Results of executed work, as prompts and templates show them.
 pub(super) type Evidence = BTreeMap<NodeId, Json>;
@@ -151,7 +151,7 @@ impl RunDriver {
             Outcome::Failed(_) => return (0, None),
             Outcome::Ok(output) => output,
         };
-        let value = match self.services.results.load(output).await {
+        let mut value = match self.services.results.load(output).await {
             Ok(value) => value,
             Err(error) => {
                 ended.outcome =
@@ -161,6 +161,8 @@ impl RunDriver {
         };
         let is_cut = calls.last().is_some_and(|call| call.finish == Finish::Length.as_str());
         let Some(view) = View::of(&self.run, self.services.journal.now()) else { return (0, None) };
+        let is_turn = self.control_role(&key.node) == Some(Role::Think);
+        let marks = if is_turn { policy::detach_marks(&mut value) } else { None };
         let (result, faults) = match policy::judge(view, &key.node, &value, is_cut) {
             Judged::Good(result) => (result, Vec::new()),
             Judged::Forgiven(result, faults) => (result, faults),
@@ -171,7 +173,14 @@ impl RunDriver {
                 return (faults.len() as u32, Some(faulty));
             }
         };
-        self.keep_verdict(ended, &result.value());
+        let result = result.value();
+        // Marks too large for a record are left out; the next turn is then told without them.
+        let marked = marks.map(|marks| marks.attach(result.clone()));
+        let fits = |marked: &Value| {
+            let bytes = marked.as_object().and_then(|marked| json::measure(marked).ok());
+            bytes.is_some_and(|bytes| bytes <= CONTROL_RESULT_BYTES_MAX)
+        };
+        self.keep_verdict(ended, &marked.filter(fits).unwrap_or(result));
         (faults.len() as u32, None)
     }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use ostler_kernel::event::Failure;
 use ostler_kernel::port::{Completion, Finish, ToolCall};
 use ostler_kernel::run::FailureCategory;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::provider_mark;
 use super::schema::drop_added_nulls;
 use crate::tool::tool_spec::failure;
 
@@ -19,9 +20,15 @@ pub(super) enum Wanted {
     Calls(BTreeMap<String, Value>),
 }
 
-/// The result: the JSON value, `{text, calls}`, or `{text}`. Whether a value satisfies its schema is for the contract of the
-/// node.
-pub(super) fn result(completion: Completion, wanted: &Wanted, max_tokens: u32) -> Result<Value, Failure> {
+/// The result of the model `by`: the JSON value, `{text, calls}`, or `{text}`. A text and calls come with the opaque data of the
+/// provider, if there are any, and calls with the ids that the provider gave them: an assistant message of the next call takes
+/// both. Whether a value satisfies its schema is for the contract of the node.
+pub(super) fn result(
+    completion: Completion,
+    wanted: &Wanted,
+    by: &str,
+    max_tokens: u32,
+) -> Result<Value, Failure> {
     match completion.finish {
         Finish::Refusal => {
             let words = completion.refusal.filter(|words| !words.is_empty()).unwrap_or(completion.text);
@@ -38,8 +45,13 @@ pub(super) fn result(completion: Completion, wanted: &Wanted, max_tokens: u32) -
         }
         Finish::Stop | Finish::Length | Finish::ToolCalls | Finish::StopSequence | Finish::Unknown => {}
     }
+    let data = completion.provider_data.and_then(|data| provider_mark::marked(data, by));
+    let with_data = |mut answer: Map<String, Value>| {
+        answer.extend(data.map(|data| ("provider_data".to_owned(), data)));
+        Ok(Value::Object(answer))
+    };
     match wanted {
-        Wanted::Text => Ok(json!({"text": completion.text})),
+        Wanted::Text => with_data(Map::from_iter([("text".to_owned(), completion.text.into())])),
         Wanted::Json(schema) => {
             let mut value = parse(&completion.text)?;
             drop_added_nulls(&mut value, schema);
@@ -49,13 +61,13 @@ pub(super) fn result(completion: Completion, wanted: &Wanted, max_tokens: u32) -
             let calls = completion.tool_calls.into_iter().map(|call| self::call(call, schemas));
             let calls: Vec<Value> = calls.collect::<Result<_, Failure>>()?;
             let text = Some(completion.text).filter(|text| !text.is_empty());
-            Ok(json!({"text": text, "calls": calls}))
+            with_data(Map::from_iter([("text".to_owned(), text.into()), ("calls".to_owned(), calls.into())]))
         }
     }
 }
 
 fn call(
-    ToolCall { name, arguments, .. }: ToolCall,
+    ToolCall { id, name, arguments }: ToolCall,
     schemas: &BTreeMap<String, Value>,
 ) -> Result<Value, Failure> {
     match arguments {
@@ -64,7 +76,11 @@ fn call(
             if let Some(schema) = schemas.get(&name) {
                 drop_added_nulls(&mut params, schema);
             }
-            Ok(json!({"tool": name, "params": params}))
+            let mut call = json!({"tool": name, "params": params});
+            if let Some(id) = id {
+                call["id"] = id.into();
+            }
+            Ok(call)
         }
         Err(text) => {
             Err(invalid(format!("the arguments of a call of {name} are no JSON object: {}", excerpt(&text))))

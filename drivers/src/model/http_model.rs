@@ -220,6 +220,9 @@ impl HttpModel {
                 Err(text) => *text = key.remove(text),
             }
         }
+        if let Some(data) = &mut completion.provider_data {
+            key.remove_from(data);
+        }
         for text in [&mut completion.model, &mut completion.response_id].into_iter().flatten() {
             *text = self.key.clean(text);
         }

@@ -23,6 +23,7 @@ mod price;
 mod price_table;
 mod probe;
 mod profile;
+mod provider_mark;
 mod schema;
 mod script;
 mod scripted;

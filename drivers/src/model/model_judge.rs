@@ -53,7 +53,7 @@ impl ModelJudge {
         let context = CallContext::without_log(Arc::from(Path::new(".")), 0);
         let (called, max_tokens) = call(&self.model, request, &context).await;
         let completion = called.map_err(|error| explain(&self.model, &error).message)?;
-        let answer = result(completion, &Wanted::Json(schema), max_tokens);
+        let answer = result(completion, &Wanted::Json(schema), &self.model.name, max_tokens);
         opinion(&answer.map_err(|Failure { message, .. }| message)?)
     }
 }

@@ -11,8 +11,11 @@ use ostler_kernel::port::{
 use serde_json::{Map, Value};
 
 use super::answer::{Wanted, result};
+use super::config::ModelConfig;
 use super::meter::CallMeter;
 use super::models::ConfiguredModel;
+use super::provider_mark;
+use super::tokens::{estimate_tokens, request_bytes};
 use super::tool_params::{self, Params};
 use crate::tool::tool_spec::{PURE, failure};
 
@@ -65,7 +68,7 @@ impl ModelTool {
         for (at, model) in self.models.iter().enumerate() {
             let (called, max_tokens) = call(model, request.clone(), &context).await;
             match called {
-                Ok(completion) => return result(completion, &wanted, max_tokens),
+                Ok(completion) => return result(completion, &wanted, &model.name, max_tokens),
                 Err(error) => {
                     let goes_on = at + 1 < self.models.len() && helps_to_change(error.class);
                     last = Some(explain(model, &error));
@@ -88,10 +91,27 @@ pub(super) async fn call(
     let max = model.config.max_output_tokens;
     let max_tokens = request.sampling.max_output_tokens.map_or(max, |asked| asked.clamp(1, max));
     request.sampling.max_output_tokens = Some(max_tokens);
+    if let Some(error) = too_long(&model.config, &request) {
+        return (Err(error), max_tokens);
+    }
+    provider_mark::keep_own(&mut request.messages, &model.name);
     let mut meter = CallMeter::start(model, &request, context.attempt.clone());
     let called = model.model.call(request, &mut |delta| meter.piece(&delta)).await;
     meter.end(&called);
     (called, max_tokens)
+}
+
+/// The error of a prompt that is larger than the model's context by estimate, which spares a call that the provider refuses.
+fn too_long(config: &ModelConfig, request: &ModelRequest) -> Option<ModelError> {
+    let (estimate, most) = (estimate_tokens(request_bytes(request)), u64::from(config.context_tokens?));
+    (estimate > most).then(|| ModelError {
+        class: ModelErrorClass::ContextTooLong,
+        status: None,
+        message: format!(
+            "the prompt has about {estimate} tokens, and context_tokens is {most}; no call was made"
+        ),
+        retry_after_s: None,
+    })
 }
 
 /// True if another model may answer where this one did not.

@@ -56,6 +56,7 @@ enum Written {
         content: String,
         #[serde(default)]
         calls: Vec<WrittenCall>,
+        provider_data: Option<Map<String, Value>>,
     },
     Tool {
         tool: String,
@@ -119,6 +120,7 @@ pub(super) fn schema() -> Value {
             "calls": {"type": "array", "items": call},
             "call": text(),
             "tool": text(),
+            "provider_data": open(),
         }),
     );
     let offer = object(&["name", "params"], json!({"name": text(), "description": text(), "params": open()}));
@@ -254,13 +256,14 @@ impl Written {
         match self {
             Written::System { content } => Message::System(content),
             Written::User { content } => Message::User(content),
-            Written::Assistant { content, calls } => {
+            Written::Assistant { content, calls, provider_data } => {
                 let calls = calls.into_iter().map(|WrittenCall { id, tool, params }| ToolCall {
                     id,
                     name: tool,
                     arguments: Ok(params),
                 });
-                Message::Assistant { text: content, calls: calls.collect(), provider_data: None }
+                let provider_data = provider_data.map(Value::Object);
+                Message::Assistant { text: content, calls: calls.collect(), provider_data }
             }
             Written::Tool { tool, call, content } => Message::Tool { call, name: tool, content },
         }

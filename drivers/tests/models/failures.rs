@@ -367,3 +367,36 @@ async fn the_key_is_in_no_message_and_no_record() {
         assert!(!all.contains("canary"), "{all}");
     }
 }
+
+#[tokio::test]
+async fn a_prompt_beyond_the_context_makes_no_call() {
+    let reply = || Reply::Bytes(stream(&[HELLO, STOP, "[DONE]"]));
+    let limits = "context_tokens = 10\nmax_output_tokens = 5";
+    let (mut server, world) = self::world(reply(), limits).await;
+    let shown = world.shown("default", json!({"prompt": "a".repeat(40)})).await;
+    assert_eq!(shown, r#"{"text":"hello"}"#, "as many tokens as the limit");
+    server.asked.recv().await.unwrap();
+    let shown = world.shown("default", json!({"prompt": "a".repeat(41)})).await;
+    let told = "resource_exhaustion: model default: context_too_long: the prompt has about 11 tokens, and context_tokens is 10; no \
+                call was made; shorten the prompt, or name a model with a larger context in fallback";
+    assert_eq!(shown, told);
+    assert!(server.asked.try_recv().is_err(), "the provider was asked");
+    assert_eq!(world.calls().len(), 1, "a call that was not made is no call");
+}
+
+#[tokio::test]
+async fn a_prompt_beyond_the_context_goes_to_the_larger_fallback() {
+    let reply = stream(&[HELLO, STOP, "[DONE]"]);
+    let (mut small, large) = (
+        Server::start(vec![Reply::Bytes(reply.clone())]).await,
+        Server::start(vec![Reply::Bytes(reply)]).await,
+    );
+    let other = large.config("openai", "").replace("models.default", "models.large");
+    let limits = "context_tokens = 10\nmax_output_tokens = 5\nfallback = [\"large\"]";
+    let world = World::new(&(small.config("openai", limits) + &other), &[], SECRET);
+    let shown = world.shown("default", json!({"prompt": "a".repeat(41)})).await;
+    assert_eq!(shown, r#"{"text":"hello"}"#);
+    assert!(small.asked.try_recv().is_err(), "the small model was asked");
+    let models: Vec<String> = world.calls().into_iter().map(|call| call.model).collect();
+    assert_eq!(models, ["large"]);
+}

@@ -78,7 +78,7 @@ async fn tools_have_names_that_providers_accept() {
         "#]],
     )
     .await;
-    assert_eq!(shown, r#"{"calls":[{"params":{"path":"a"},"tool":"fs_read"}],"text":null}"#);
+    assert_eq!(shown, r#"{"calls":[{"id":"c","params":{"path":"a"},"tool":"fs_read"}],"text":null}"#);
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn strict_tools_lose_the_nulls_of_optional_parameters() {
 
             {"max_completion_tokens":2048,"messages":[{"content":"Hi","role":"user"}],"model":"m","stream":true,"stream_options":{"include_usage":true},"tool_choice":"auto","tools":[{"function":{"description":"Reads.","name":"fs_read","parameters":{"additionalProperties":false,"properties":{"path":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["path"],"type":"object"},"strict":true},"type":"function"},{"function":{"description":"Another.","name":"fs_read_2","parameters":{"additionalProperties":false,"properties":{"path":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["path"],"type":"object"},"strict":true},"type":"function"}]}
         "#]]).await;
-    assert_eq!(shown, r#"{"calls":[{"params":{},"tool":"fs.read"}],"text":null}"#);
+    assert_eq!(shown, r#"{"calls":[{"id":"c","params":{},"tool":"fs.read"}],"text":null}"#);
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn anthropic_offers_tools() {
         "#]],
     )
     .await;
-    assert_eq!(shown, r#"{"calls":[{"params":{"path":"a"},"tool":"fs.read"}],"text":"I read."}"#);
+    assert_eq!(shown, r#"{"calls":[{"id":"t","params":{"path":"a"},"tool":"fs.read"}],"text":"I read."}"#);
 }
 
 /// Answers with this document, then asks again with the completion in the conversation; returns the second request.

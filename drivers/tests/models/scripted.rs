@@ -75,7 +75,7 @@ async fn answers_come_by_role_and_ordinal() {
         "executor",
         1,
         offers,
-        expect![[r#"{"calls":[{"params":{"path":"a.txt"},"tool":"fs.read"}],"text":null}"#]],
+        expect![[r#"{"calls":[{"id":"call_0","params":{"path":"a.txt"},"tool":"fs.read"}],"text":null}"#]],
     )
     .await;
     check(SCRIPT, "executor", 9, asks(), expect![[r#"{"text":"hello   wide world"}"#]]).await;

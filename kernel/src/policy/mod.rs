@@ -19,6 +19,7 @@
 //! | `context`, `taint` | what a role is shown; whether texts of strangers steered an author |
 //! | `start`, `final_answer` | the start of a control node's attempt; the answer by model or template |
 //! | `prompt`, `answer_schema` | what a model is told, and the form of its answer |
+//! | `conversation` | turns of a model as messages, for providers that want their data back |
 //! | `judge`, `schema`, `step_faults`, `fault` | faults of answers |
 //! | `micro` | patches that a model writes |
 //! | `interjection` | messages of operators |
@@ -28,6 +29,8 @@ mod answer;
 mod answer_schema;
 mod call;
 mod context;
+
+mod conversation;
 mod earlier;
 mod fault;
 mod final_answer;
@@ -62,6 +65,7 @@ pub use earlier::{
     EARLIER_RESULTS_MAX, EARLIER_RUNS_MAX, EARLIER_TEXT_BYTES_MAX, EarlierResult, EarlierRun, bounded as bounded_earlier,
     earlier_run, earlier_tokens,
 };
+pub use conversation::{TurnMarks, detach_marks};
 pub use fault::{Fault, FaultCode};
 pub use final_answer::{FinalAnswer, ReadResult, Source};
 pub(crate) use goal::Accepted;

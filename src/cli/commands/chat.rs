@@ -189,7 +189,7 @@ async fn cancel(
         Err(refused) => return Err(refused),
     }
     let (mut nothing, mut after) = (NoView, 0);
-    let mut display = Display { view: &mut nothing, prompt: None, output: None, out };
+    let mut display = Display { view: &mut nothing, prompt: None, output: None, text: None, out };
     let settled = follow_until(session, run, &mut after, "settled", FollowMode::Execute, &mut display);
     tokio::select! {
         settled = settled => settled.map(|()| TurnEnd::Cancelled).map_err(Failure::from),

@@ -26,6 +26,39 @@ impl Chat {
         Chat { params: Map::from_iter([("messages".to_owned(), messages)]) }
     }
 
+    /// Adds a text of the user.
+    pub fn and_user(self, text: impl Into<String>) -> Chat {
+        self.message(json!({"role": "user", "content": text.into()}))
+    }
+
+    /// Adds an answer that [`ProgramModel::chat`] returned, with its calls and the opaque data of its provider: some
+    /// providers refuse the next turn of a conversation without them.
+    pub fn answer(self, answer: &Value) -> Chat {
+        let mut message = Map::from_iter([("role".to_owned(), json!("assistant"))]);
+        let content = answer["text"].as_str().unwrap_or_default();
+        message.insert("content".to_owned(), content.into());
+        for name in ["calls", "provider_data"] {
+            message.extend(answer.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        self.message(Value::Object(message))
+    }
+
+    /// Adds the result of `call`, one of the `calls` of the answer before.
+    pub fn result(self, call: &Value, result: impl Into<String>) -> Chat {
+        let mut message = json!({"role": "tool", "tool": call["tool"], "content": result.into()});
+        if let Some(id) = call.get("id") {
+            message["call"] = id.clone();
+        }
+        self.message(message)
+    }
+
+    fn message(mut self, message: Value) -> Chat {
+        if let Some(Value::Array(messages)) = self.params.get_mut("messages") {
+            messages.push(message);
+        }
+        self
+    }
+
     /// Sets the instructions.
     pub fn system(self, text: impl Into<String>) -> Chat {
         self.with("system", json!(text.into()))
