@@ -89,12 +89,16 @@ async fn earlier(system: &System, on: &[String], client: &ClientId) -> Result<Ve
         let run = run_lookup::find(system, named)?;
         let Earlier { told, client: owner, status } = system.earlier(run).await?;
         if owner != client.as_str() {
-            let what = format!("run {run} is of client {owner}, and the goal of client {client}; name a run of {client}");
+            let what = format!(
+                "run {run} is of client {owner}, and the goal of client {client}; name a run of {client}"
+            );
             return Err(Problem::new(StatusCode::FORBIDDEN, "earlier_of_other_client", what));
         }
         if !status.is_over() {
             let word = status.as_str();
-            let what = format!("run {run} is {word}, so its results are not final; `ostler resume {run}` continues it, `ostler cancel {run}` ends it");
+            let what = format!(
+                "run {run} is {word}, so its results are not final; `ostler resume {run}` continues it, `ostler cancel {run}` ends it"
+            );
             return Err(Problem::new(StatusCode::CONFLICT, "earlier_unfinished", what));
         }
         if !runs.iter().any(|known| known.run == run) {

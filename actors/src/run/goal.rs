@@ -76,7 +76,8 @@ impl RunDriver {
     pub(super) async fn prepare_earlier(&mut self, node: &Node) -> Result<Option<Prepared>, Refusal> {
         let Some(result) = self.run.goal().and_then(|goal| goal.earlier(&node.id)) else { return Ok(None) };
         let value = self.services.results.load(&result.output()).await;
-        let value = value.map_err(|error| Refusal::unreadable(Unreadable { node: node.id.clone(), error }))?;
+        let value =
+            value.map_err(|error| Refusal::unreadable(Unreadable { node: node.id.clone(), error }))?;
         let key = self.run.idempotency_key(self.opened.run, &node.id);
         Ok(Some(Prepared { work: Work::Known(value), refs: RefDigests::new(), key }))
     }

@@ -123,9 +123,8 @@ impl View<'_> {
     fn reflection_context(self, node: &Node) -> Vec<Shown> {
         let cover: BTreeSet<&NodeId> = self.covered_evidence(node).collect();
         let (observed, reviewed) = (self.observed(), self.reviewed());
-        let evidence = self.evidence().filter(|id| {
-            cover.contains(id) || reviewed.contains(id) || self.is_earlier(id)
-        });
+        let evidence =
+            self.evidence().filter(|id| cover.contains(id) || reviewed.contains(id) || self.is_earlier(id));
         self.shown(evidence, |id| {
             if cover.contains(id) && !observed.contains(id) { Form::Full } else { Form::Digest }
         })

@@ -97,7 +97,8 @@ impl Goal {
 
     /// True if the result of the opening node is a text without steps or calls.
     pub(crate) fn only_says(&self, node: &NodeId, result: &Json) -> bool {
-        let answer = self.role(node).filter(|_| *node == self.opening()).and_then(|role| Answer::read(role, result));
+        let answer =
+            self.role(node).filter(|_| *node == self.opening()).and_then(|role| Answer::read(role, result));
         match answer {
             Some(Answer::Planned(plan)) => plan.steps.is_empty(),
             Some(Answer::Thought(turn)) => turn.calls.is_empty(),
@@ -198,7 +199,8 @@ fn opening(terms: &GoalTerms) -> (NodeId, Role) {
 /// an earlier run.
 pub fn opening_plan(terms: &GoalTerms) -> PlanDraft {
     let (id, role) = opening(terms);
-    let mut nodes: Vec<NodeDraft> = earlier::nodes(terms).map(|(id, result)| earlier::node(id, result)).collect();
+    let mut nodes: Vec<NodeDraft> =
+        earlier::nodes(terms).map(|(id, result)| earlier::node(id, result)).collect();
     let sources: Vec<NodeId> = nodes.iter().map(|node| node.id.clone()).collect();
     let confirmed = terms.confirm.then_some(Approval::After);
     let node = NodeDraft {

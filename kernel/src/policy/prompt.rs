@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::answer_schema::schema_of;
 use super::context::beginning;
-use super::earlier::said;
 use super::conversation;
+use super::earlier::said;
 use super::{CallIntent, Form, ReadResult, Role, Shown, View, digest};
 use crate::id::NodeId;
 use crate::port::ToolOffer;
@@ -199,7 +199,8 @@ fn block(view: View<'_>, shown: &Shown, read: &ReadResult<'_>) -> String {
     let earlier = view.goal.earlier(node);
     let of = known.and_then(|known| known.tool.as_deref());
     let of = of.or(earlier.and_then(|result| result.tool.as_deref())).unwrap_or("-");
-    let params = known.filter(|_| earlier.is_none()).map(|known| Value::Object(known.params.clone().into_map()));
+    let params =
+        known.filter(|_| earlier.is_none()).map(|known| Value::Object(known.params.clone().into_map()));
     let params = params.filter(|params| params.as_object().is_some_and(|params| !params.is_empty()));
     let params = params.map(|params| format!(" {params}")).unwrap_or_default();
     let body = body(view, shown, read);

@@ -33,9 +33,9 @@ pub(super) fn replan(view: View<'_>) -> Option<Delta> {
         )
     };
     let is_new = |id: &NodeId| !view.goal.asked_about.contains(id);
-    let failed = view.work().filter(|(node, instance)| {
-        instance.state() == NodeState::Failed && !view.is_earlier(&node.id)
-    });
+    let failed = view
+        .work()
+        .filter(|(node, instance)| instance.state() == NodeState::Failed && !view.is_earlier(&node.id));
     let is_due = !view.nodes().any(|(_, instance)| moves(instance.state()))
         && is_recovery_open(view)
         && !view.run.outputs_executed()

@@ -78,7 +78,8 @@ impl<'a> View<'a> {
     /// Executed work of this run, in ascending order of ids.
     pub(super) fn executed(self) -> impl Iterator<Item = &'a NodeId> {
         let is_executed = |instance: &NodeInstance| instance.state() == NodeState::Executed;
-        let executed = self.work().filter(move |(_, instance)| is_executed(instance)).map(|(node, _)| &node.id);
+        let executed =
+            self.work().filter(move |(_, instance)| is_executed(instance)).map(|(node, _)| &node.id);
         executed.filter(move |node| !self.is_earlier(node))
     }
 

@@ -23,7 +23,9 @@ impl Run {
 impl Decision<'_, '_, '_> {
     /// True for an opening node that asks for no work: a person confirms a plan, and this is none.
     fn only_says(&self, at: usize) -> bool {
-        let (Some(goal), Some(output)) = (self.run.goal(), &self.run.instances[at].output) else { return false };
+        let (Some(goal), Some(output)) = (self.run.goal(), &self.run.instances[at].output) else {
+            return false;
+        };
         output.inline.as_ref().is_some_and(|result| goal.only_says(&self.run.plan.nodes[at].id, result))
     }
 

@@ -215,7 +215,14 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
     if args.plan_only {
         return plan_only(session, &run, globals.json, &mut out).await;
     }
-    let what = Watch { run, before: None, json: globals.json, options: args.options.watch, labelled: false, turn: None };
+    let what = Watch {
+        run,
+        before: None,
+        json: globals.json,
+        options: args.options.watch,
+        labelled: false,
+        turn: None,
+    };
     watch(session, &mut signals, what, &mut out).await
 }
 

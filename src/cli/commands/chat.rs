@@ -92,7 +92,10 @@ pub(crate) async fn chat(globals: &Globals, args: ChatArgs) -> Result<u8, Failur
 enum Left {
     Ended(u8),
     /// By a signal; `run`: the turn in progress.
-    Interrupted { code: u8, run: Option<String> },
+    Interrupted {
+        code: u8,
+        run: Option<String>,
+    },
 }
 
 struct Chat {

@@ -106,6 +106,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
             });
         }
     };
-    let what = Watch { run, before: None, json: globals.json, options: args.watch, labelled: false, turn: None };
+    let what =
+        Watch { run, before: None, json: globals.json, options: args.watch, labelled: false, turn: None };
     watch(session, &mut signals, what, &mut out).await
 }

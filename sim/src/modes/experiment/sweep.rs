@@ -26,9 +26,7 @@ impl Family {
     pub fn goal(self, tools: u32) -> Option<GoalShape> {
         match self {
             Family::Independent => Some(GoalShape::independent(tools)),
-            Family::Pairs => {
-                tools.is_multiple_of(2).then_some(GoalShape { tools, levels: tools / 2 })
-            }
+            Family::Pairs => tools.is_multiple_of(2).then_some(GoalShape { tools, levels: tools / 2 }),
             Family::Chain => Some(GoalShape::chain(tools)),
         }
     }
@@ -97,11 +95,7 @@ pub fn sweep(family: Family, aggregator: Aggregator, costs: &Costs) -> Result<Sw
         for goal in (0..=SWEPT_TOOLS).filter_map(|tools| family.goal(tools)) {
             let trial = Trial { strategy, goal, context: ContextForm::Bounded, aggregator, costs: *costs };
             let measured = measure(&trial)?;
-            points.push(Point {
-                tools: goal.tools,
-                tokens: measured.input_tokens,
-                ms: measured.makespan_ms,
-            });
+            points.push(Point { tools: goal.tools, tokens: measured.input_tokens, ms: measured.makespan_ms });
         }
         lines.push(Line { strategy, points });
     }

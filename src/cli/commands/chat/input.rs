@@ -20,7 +20,10 @@ pub(crate) enum Said {
 }
 
 pub(crate) enum Input {
-    Terminal { lines_typed: TypedLines, resumed: ContinueSignal },
+    Terminal {
+        lines_typed: TypedLines,
+        resumed: ContinueSignal,
+    },
     /// A line is read when its turn comes, so that a long input takes no memory.
     Pipe,
 }
@@ -99,7 +102,9 @@ fn read_line() -> Result<Option<String>, Failure> {
         return Ok(None);
     }
     if line.len() > GOAL_BYTES_MAX {
-        return Err(refused(format!("a line of more than {GOAL_BYTES_MAX} bytes; a turn is one shorter line")));
+        return Err(refused(format!(
+            "a line of more than {GOAL_BYTES_MAX} bytes; a turn is one shorter line"
+        )));
     }
     let line = String::from_utf8(line);
     line.map(Some).map_err(|error| refused(format!("it is not text: {}", error.utf8_error())))
