@@ -140,6 +140,7 @@ fn react() -> GoalTerms {
         models: GoalModels { planner: named(), executor: named() },
         tools: Some(vec!["fs.list".to_owned()]),
         confirm: false,
+        on: Vec::new(),
     }
 }
 

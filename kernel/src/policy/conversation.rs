@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Step, Thought};
-use super::prompt::{body, request, results};
+use super::prompt::{body, goal, request, results};
 use super::{CallIntent, ReadResult, Role, Shown, View};
 use crate::id::NodeId;
 use crate::run::NodeState;
@@ -89,8 +89,8 @@ pub(super) fn messages(
     read: &ReadResult<'_>,
 ) -> Vec<Value> {
     let shown = &intent.context.shown;
-    let goal = format!("Goal:\n{}\n\n{}", view.goal.terms().goal, request(Role::Think));
-    let mut messages = vec![json!({"role": "user", "content": goal})];
+    let asked = format!("{}\n{}", goal(view.goal.terms()), request(Role::Think));
+    let mut messages = vec![json!({"role": "user", "content": asked})];
     for turn in turns {
         messages.push(turn.message());
         for (at, step) in turn.steps.iter().enumerate() {
