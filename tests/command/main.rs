@@ -18,6 +18,7 @@ mod logs;
 mod long_run;
 mod market;
 mod metrics;
+mod model_text;
 mod pipelines;
 mod plans;
 mod second_terminal;

@@ -12,7 +12,7 @@ mod waves;
 mod writing;
 
 pub(crate) use model::DisplayState;
-pub(crate) use writing::Writing;
+pub(crate) use writing::{Pace, Writing};
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -30,9 +30,6 @@ use crate::cli::output::units::now_ms;
 use crate::cli::session::signals::begin;
 
 pub(crate) const REDRAW: Duration = Duration::from_millis(100);
-
-/// Shortest time between two drawings of what models write; the first piece after a pause is drawn at once.
-const TEXT_REDRAW: Duration = Duration::from_millis(16);
 
 /// Drawings skipped at first: a run that ends by then needs no tree.
 const FRAMES_SKIPPED: usize = 2;
@@ -110,33 +107,6 @@ const TEXT_ROWS_MIN: usize = 3;
 
 const TEXT_ROWS_MAX: usize = 8;
 
-/// Spaces drawings, so that a fast model costs no more than a slow one.
-#[derive(Debug, Default)]
-pub(crate) struct Pace {
-    drawn: Option<Instant>,
-    due: Option<Instant>,
-}
-
-impl Pace {
-    /// Notes a change. Returns whether it is drawn now; otherwise a drawing becomes due.
-    pub(crate) fn changed(&mut self) -> bool {
-        let now = Instant::now();
-        let next = self.drawn.map_or(now, |drawn| drawn + TEXT_REDRAW);
-        if next > now {
-            self.due = Some(next);
-        }
-        next <= now
-    }
-
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
-    pub(crate) fn drawn(&mut self) {
-        (self.drawn, self.due) = (Some(Instant::now()), None);
-    }
-}
-
 pub(crate) struct Live {
     model: RunModel,
     /// The last lines that programs printed.
@@ -180,6 +150,21 @@ impl Live {
         lines.extend(last.map(|line| out.styled(Style::Dim, &fit(&format!("│ {line}"), columns))));
         lines.extend(text);
         lines
+    }
+
+    fn redraw(&mut self, out: &Out) {
+        let is_early = self.frame <= FRAMES_SKIPPED && self.writing.is_empty();
+        if is_early || self.model.nodes().is_empty() || self.paused {
+            return;
+        }
+        let size = out.size();
+        let rows_wanted = draw::rows_wanted(&self.model, size.0) + self.printed.len();
+        // The text alone does not move a display to the other screen, unless little room is left for it.
+        let rows_of_text = (size.1 / 2).saturating_sub(rows_wanted).clamp(TEXT_ROWS_MIN, TEXT_ROWS_MAX);
+        // The cursor needs the last row.
+        let lines = self.lines(out, size.0, size.1.saturating_sub(1), rows_of_text);
+        let rows_of_text = if self.writing.is_empty() { 0 } else { rows_of_text };
+        screen::show(lines, rows_wanted + rows_of_text, size);
     }
 }
 
@@ -225,7 +210,7 @@ impl View for Live {
             screen::open();
         }
         self.frame += 1;
-        self.draw(out);
+        self.redraw(out);
     }
 
     fn shows_text(&self) -> bool {
@@ -245,18 +230,7 @@ impl View for Live {
 
     fn draw(&mut self, out: &mut Out) {
         self.pace.drawn();
-        let is_early = self.frame <= FRAMES_SKIPPED && self.writing.is_empty();
-        if is_early || self.model.nodes().is_empty() || self.paused {
-            return;
-        }
-        let size = out.size();
-        let rows_wanted = draw::rows_wanted(&self.model, size.0) + self.printed.len();
-        // The text alone does not move a display to the other screen, unless little room is left for it.
-        let rows_of_text = (size.1 / 2).saturating_sub(rows_wanted).clamp(TEXT_ROWS_MIN, TEXT_ROWS_MAX);
-        // The cursor needs the last row.
-        let lines = self.lines(out, size.0, size.1.saturating_sub(1), rows_of_text);
-        let rows_of_text = if self.writing.is_empty() { 0 } else { rows_of_text };
-        screen::show(lines, rows_wanted + rows_of_text, size);
+        self.redraw(out);
     }
 
     fn status_lines(&mut self, out: &Out) -> Vec<String> {

@@ -1,13 +1,17 @@
 //! What models write at the moment, as the last lines under a display.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use ostler_server::wire::{TextPart, TextRow};
 
-use crate::cli::output::cells::{fit, fit_name, wrapped};
+use crate::cli::output::cells::{fit, fit_name, width, wrapped};
 use crate::cli::output::printed::OUTPUT_NAME_MAX;
 use crate::cli::output::terminal::{Style, styled_if};
 use crate::cli::output::units::plural;
+
+/// Shortest time between two drawings of text; the first piece after a pause is drawn at once.
+const TEXT_REDRAW: Duration = Duration::from_millis(16);
 
 /// Bytes kept of the end of a text: more than the rows of a display show.
 const TAIL_BYTES_MAX: usize = 8 << 10;
@@ -117,7 +121,7 @@ impl Text {
                 TextPart::Text => (format!("│ {name} | "), Style::Plain),
                 TextPart::Reasoning => (format!("│ {name} (thinks) | "), Style::Dim),
             };
-            let room = columns.saturating_sub(crate::cli::output::cells::width(&prefix)).max(COLUMNS_MIN);
+            let room = columns.saturating_sub(width(&prefix)).max(COLUMNS_MIN);
             for line in text.trim_end_matches('\n').rsplit('\n') {
                 for line in wrapped(line.trim_end(), room, room, usize::MAX).into_iter().rev() {
                     if lines.len() == rows {
@@ -129,5 +133,98 @@ impl Text {
             }
         }
         lines.into()
+    }
+}
+
+/// Spaces drawings, so that a fast model costs no more than a slow one.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    drawn: Option<Instant>,
+    due: Option<Instant>,
+}
+
+impl Pace {
+    /// Notes a change. Returns whether it is drawn now; otherwise a drawing becomes due.
+    pub(crate) fn changed(&mut self) -> bool {
+        let now = Instant::now();
+        let next = self.drawn.map_or(now, |drawn| drawn + TEXT_REDRAW);
+        if next > now {
+            self.due = Some(next);
+        }
+        next <= now
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(crate) fn drawn(&mut self) {
+        (self.drawn, self.due) = (Some(Instant::now()), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::id::NodeId;
+    use ostler_server::wire::TextPiece;
+
+    use super::*;
+
+    fn row(node: &str, attempt: u32, call: u32, part: TextPart, text: &str) -> TextRow {
+        let piece = Some(TextPiece { call, part, offset: 0, text: text.to_owned() });
+        let (row_type, run) = ("model_text".to_owned(), "r".to_owned());
+        TextRow { row_type, run, node: NodeId::from(node), attempt, began_ms: 1, end: 0, piece }
+    }
+
+    #[test]
+    fn the_last_lines_are_shown_wrapped_and_harmless() {
+        let mut writing = Writing::default();
+        writing.take(&row("a", 1, 1, TextPart::Reasoning, "hm"));
+        writing.take(&row("a", 1, 1, TextPart::Text, "one\r\ntwo \u{1b}[2J three"));
+        writing.take(&row("a", 1, 1, TextPart::Text, " four\n"));
+        let all = ["│ a (thinks) | hm", "│ a | one", "│ a | two \u{fffd}[2J", "│ a | three four"];
+        assert_eq!(writing.lines(18, 8, false), all);
+        assert_eq!(writing.lines(18, 2, false), all[2..]);
+        assert_eq!(writing.lines(18, 0, false), [""; 0]);
+        writing.take(&row("a", 2, 1, TextPart::Text, "again"));
+        assert_eq!(writing.lines(18, 8, false), ["│ a#2 | again"], "another attempt begins anew");
+        writing.take(&row("a", 2, 2, TextPart::Text, "other"));
+        assert_eq!(writing.lines(18, 8, false), ["│ a#2 | other"], "another call too");
+        writing.take(&TextRow { piece: None, ..row("a", 2, 1, TextPart::Text, "") });
+        assert!(writing.is_empty());
+    }
+
+    #[test]
+    fn of_many_texts_the_newest_are_shown_and_the_others_counted() {
+        let mut writing = Writing::default();
+        for at in 0..TEXTS_MAX + 10 {
+            writing.take(&row(&format!("n{at}"), 1, 1, TextPart::Text, &"x\n".repeat(20)));
+        }
+        let lines = writing.lines(40, 8, false);
+        assert_eq!((lines.len(), lines[0].as_str(), lines[6].as_str()), (8, "│ n253 | x", "│ n255 | x"));
+        assert_eq!(lines[7], "│ 253 texts more");
+        assert_eq!(writing.lines(40, 2, false).len(), 2);
+    }
+
+    #[test]
+    fn a_long_text_costs_a_bounded_memory() {
+        let mut writing = Writing::default();
+        for _ in 0..100 {
+            writing.take(&row("a", 1, 1, TextPart::Text, &"日".repeat(1_000)));
+            writing.take(&row("a", 1, 1, TextPart::Reasoning, "x"));
+        }
+        let kept: usize = writing.texts[0].tail.iter().map(|(_, text)| text.len()).sum();
+        assert!(kept <= TAIL_BYTES_MAX && kept > TAIL_BYTES_MAX - 8, "{kept}");
+    }
+
+    #[test]
+    fn a_piece_after_a_pause_is_drawn_at_once_and_others_wait() {
+        let mut pace = Pace::default();
+        assert!(pace.changed() && pace.due().is_none());
+        pace.drawn();
+        pace.drawn = pace.drawn.map(|drawn| drawn + Duration::from_secs(3_600));
+        assert!(!pace.changed() && pace.due().is_some());
+        pace.drawn();
+        assert_eq!(pace.due(), None);
     }
 }
