@@ -33,10 +33,7 @@ pub fn run_case(line: &str) -> Result<CaseResult, BadCase> {
 }
 
 /// The course of a case, and what `look` says of the simulation when it has ended.
-fn simulate<T>(
-    mut case: Case,
-    look: impl FnOnce(&SimulatedGoal<'_>) -> T,
-) -> Result<(Value, T), CaseError> {
+fn simulate<T>(mut case: Case, look: impl FnOnce(&SimulatedGoal<'_>) -> T) -> Result<(Value, T), CaseError> {
     let tools = Arc::new(Toolbox::new(std::mem::take(&mut case.outside.tools)));
     let names: BTreeSet<String> = tools.names().cloned().collect();
     let settings = settings(&names);

@@ -115,7 +115,8 @@ const TOOL_OF_WAVES_MS: i64 = 10_000;
 pub fn slopes(compared: &[Comparison], costs: &Costs) -> Vec<Slope> {
     use ContextForm::{Bounded, Cumulative};
     let fit = |what: &str, context, expected, takes: &dyn Fn(&Comparison) -> bool| {
-        let points = compared.iter().filter(|row| row.context == context && row.goal.tools >= 8 && takes(row));
+        let points =
+            compared.iter().filter(|row| row.context == context && row.goal.tools >= 8 && takes(row));
         let points: Vec<(f64, f64)> = points
             .map(|row| {
                 let base = row.calls as u64 * costs.base_tokens;
@@ -132,9 +133,8 @@ pub fn slopes(compared: &[Comparison], costs: &Costs) -> Vec<Slope> {
             row.strategy == Strategy::NReflect(batch) && row.goal.levels == row.goal.tools / batch
         }
     };
-    let proportional = |row: &Comparison| {
-        row.strategy == Strategy::NReflect(row.goal.tools / 4) && row.goal.levels == 4
-    };
+    let proportional =
+        |row: &Comparison| row.strategy == Strategy::NReflect(row.goal.tools / 4) && row.goal.levels == 4;
     vec![
         fit("react", Cumulative, 2.0, &levels(Strategy::React, 1)),
         fit("reflect, 4 levels", Cumulative, 1.0, &levels(Strategy::Reflect, 4)),
@@ -160,7 +160,6 @@ mod tests {
         let slopes = slopes(&compared, &costs);
         assert!(slopes.iter().all(Slope::agrees), "{slopes:#?}");
     }
-
 
     #[test]
     fn react_is_not_beaten_on_one_tool_and_nreflect_beats_it_from_the_third_on() {

@@ -1,5 +1,7 @@
 //! Tokens and time over the number of tools, and where a mode overtakes ReAct.
 
+use std::fmt;
+
 use ostler_kernel::policy::{Aggregator, ContextForm};
 use serde::Serialize;
 
@@ -26,11 +28,19 @@ impl Family {
     pub fn goal(self, tools: u32) -> Option<GoalShape> {
         match self {
             Family::Independent => Some(GoalShape::independent(tools)),
-            Family::Pairs => {
-                tools.is_multiple_of(2).then_some(GoalShape { tools, levels: tools / 2 })
-            }
+            Family::Pairs => tools.is_multiple_of(2).then_some(GoalShape { tools, levels: tools / 2 }),
             Family::Chain => Some(GoalShape::chain(tools)),
         }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::Independent => "independent",
+            Family::Pairs => "pairs",
+            Family::Chain => "chain",
+        })
     }
 }
 
@@ -97,11 +107,7 @@ pub fn sweep(family: Family, aggregator: Aggregator, costs: &Costs) -> Result<Sw
         for goal in (0..=SWEPT_TOOLS).filter_map(|tools| family.goal(tools)) {
             let trial = Trial { strategy, goal, context: ContextForm::Bounded, aggregator, costs: *costs };
             let measured = measure(&trial)?;
-            points.push(Point {
-                tools: goal.tools,
-                tokens: measured.input_tokens,
-                ms: measured.makespan_ms,
-            });
+            points.push(Point { tools: goal.tools, tokens: measured.input_tokens, ms: measured.makespan_ms });
         }
         lines.push(Line { strategy, points });
     }

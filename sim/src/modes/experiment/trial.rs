@@ -73,7 +73,8 @@ pub fn measure(trial: &Trial) -> Result<Measured, TrialError> {
     case.terms.control_timeout = trial.costs.model_ms.saturating_add(1);
     let (course, ()) = simulate(case, |_| ()).map_err(|wrong| BadCase::new(&line, wrong))?;
     let wrong = |problem| TrialError::Course { strategy: trial.strategy, goal: trial.goal, problem };
-    if course["outcome"] != "succeeded" || course["labels"].as_array().is_some_and(|labels| labels.len() > 1) {
+    if course["outcome"] != "succeeded" || course["labels"].as_array().is_some_and(|labels| labels.len() > 1)
+    {
         return Err(wrong(format!("{} with labels {}", course["outcome"], course["labels"])));
     }
     let calls = course["calls"].as_array().into_iter().flatten();
