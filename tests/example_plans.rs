@@ -246,6 +246,23 @@ fn a_model_chooses_the_best_of_three_drafts_and_another_call_judges_it() {
 }
 
 #[test]
+fn the_recorded_answers_of_a_real_model_choose_one_of_its_drafts() {
+    let (data, examples) =
+        (TempDir::new().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans"));
+    let (plan, config) = (examples.join("best_of.yaml"), examples.join("best_of_recorded.toml"));
+    let step = |arguments: &[&str]| {
+        let ended = ostler(data.path()).arg("--config").arg(&config).args(arguments).output().unwrap();
+        assert!(ended.status.success(), "{arguments:?}: {}", text(&ended));
+        text(&ended)
+    };
+    step(&["run", plan.to_str().unwrap()]);
+    let best = step(&["artifact", "@last/choice", "--path", "best"]);
+    let draft = step(&["artifact", &format!("@last/{best}"), "--path", "text"]);
+    assert_eq!(step(&["artifact", "@last/winner", "--path", "text"]), draft);
+    assert!(draft.contains("language model"), "{draft}");
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_host_is_audited_and_what_is_advised_about_its_kernel_is_found() {
     let CaseResult { summary, report } = live("host_audit.yaml", Path::new(env!("CARGO_MANIFEST_DIR")));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, disk
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, models, disk
 //! ```
 //!
 //! Compared quantities alternate in many short samples within one run, and the figure is the median of the ratios. Other load on the
@@ -21,16 +21,18 @@ mod disk;
 mod flood;
 mod makespan;
 mod memory;
+mod models;
 mod overhead;
 mod plans;
 mod programs;
+mod sse;
 mod start;
 mod table;
 mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("flood", flood::rows),
@@ -39,6 +41,7 @@ const GROUPS: [Group; 9] = [
     ("programs", programs::rows),
     ("memory", memory::rows),
     ("agents", agents::rows),
+    ("models", models::rows),
     ("disk", disk::rows),
 ];
 

@@ -12,6 +12,7 @@ use ostler::kernel::{json, lineage};
 use ostler_scheduler::{Event as QueueEvent, NewJob};
 use serde_json::{Value, json};
 
+use crate::sse::Stream;
 use crate::workload::{COST_MAX, Draws, Numbers, Size, filled};
 
 /// A repeatable operation. Setup is excluded by differencing.
@@ -25,7 +26,7 @@ pub(crate) struct Case {
 /// Standard library only: trees, strings, number formatting.
 pub(crate) const YARDSTICK: Case = Case { name: "yardstick", times: 20, repeat: yardstick };
 
-pub(crate) const CASES: [Case; 8] = [
+pub(crate) const CASES: [Case; 11] = [
     YARDSTICK,
     Case { name: "validation of 1,000 nodes and 10,000 edges", times: 3, repeat: validation },
     Case { name: "deciding a chain of 100", times: 10, repeat: deciding },
@@ -34,6 +35,13 @@ pub(crate) const CASES: [Case; 8] = [
     Case { name: PAIR, times: 5, repeat: pair },
     Case { name: "encoding the records of a chain of 100", times: 10, repeat: encoding },
     Case { name: "decoding the records of a chain of 100", times: 10, repeat: decoding },
+    Case { name: "decoding a streamed text of 1,000 events, OpenAI", times: 10, repeat: streamed_text },
+    Case { name: "decoding a streamed call of 1,000 events, OpenAI", times: 10, repeat: streamed_call },
+    Case {
+        name: "decoding a streamed text of 1,000 events, Anthropic",
+        times: 10,
+        repeat: streamed_anthropic,
+    },
 ];
 
 const THREE: &str = "enqueue, dispatch, settle of 1,000 at n=100k, k=1k";
@@ -207,4 +215,25 @@ fn decoding(times: usize) {
     for _ in 0..times {
         records.iter().for_each(|record| drop(black_box(ostler_store::decode(record).unwrap())));
     }
+}
+
+/// Events of a decoded stream.
+const EVENTS: usize = 1_000;
+
+fn streamed(stream: &Stream, times: usize) {
+    for _ in 0..times {
+        assert!(black_box(stream.decode()) >= EVENTS);
+    }
+}
+
+fn streamed_text(times: usize) {
+    streamed(&Stream::text(EVENTS), times);
+}
+
+fn streamed_call(times: usize) {
+    streamed(&Stream::arguments(EVENTS), times);
+}
+
+fn streamed_anthropic(times: usize) {
+    streamed(&Stream::anthropic(EVENTS), times);
 }

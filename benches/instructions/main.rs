@@ -17,6 +17,9 @@
 )]
 
 mod cases;
+#[path = "../figures/sse.rs"]
+#[allow(dead_code, reason = "figures need the length, too")]
+mod sse;
 #[path = "../queue/workload.rs"]
 mod workload;
 

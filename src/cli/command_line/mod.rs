@@ -13,7 +13,7 @@ use ostler_server::wire::Decision;
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, doctor, evaluate, events, gc, help, interject, logs, man, market, models, pipeline,
+    completions, credit, doctor, evaluate, events, experiment, gc, help, interject, logs, man, market, models, pipeline,
     ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
@@ -249,6 +249,9 @@ enum Command {
         after_help = "Examples:\n  ostler simulate graph cases.jsonl\n  ostler simulate queue trace.jsonl --check"
     )]
     Simulate(simulate::SimulateArgs),
+    /// Repeat an experiment on the engine's own decisions
+    #[command(after_help = "Example:\n  ostler experiment modes")]
+    Experiment(experiment::ExperimentArgs),
     /// Verify the data folder, and report problems
     ///
     /// Checks the configuration, the disk, every record and every result. Changes no record, except with
@@ -390,6 +393,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Agents(args) => agents::agents(&globals, args).await,
         Command::Market(args) => market::market(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
+        Command::Experiment(args) => experiment::experiment(&globals, args).await,
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
         Command::Gc(args) => gc::gc(&globals, args),
         Command::Complete(args) => complete::complete(&globals, args, root_command()).await,

@@ -1,5 +1,7 @@
 //! Tokens and time over the number of tools, and where a mode overtakes ReAct.
 
+use std::fmt;
+
 use ostler_kernel::policy::{Aggregator, ContextForm};
 use serde::Serialize;
 
@@ -29,6 +31,16 @@ impl Family {
             Family::Pairs => tools.is_multiple_of(2).then_some(GoalShape { tools, levels: tools / 2 }),
             Family::Chain => Some(GoalShape::chain(tools)),
         }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::Independent => "independent",
+            Family::Pairs => "pairs",
+            Family::Chain => "chain",
+        })
     }
 }
 

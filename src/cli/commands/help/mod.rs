@@ -48,7 +48,21 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Stream events", &["pipeline"]),
     ("Evaluate", &["evaluate", "agents"]),
     ("Share resources", &["client", "credit", "top", "market"]),
-    ("Administer", &["spawn", "release", "models", "doctor", "gc", "simulate", "completions", "man", "help"]),
+    (
+        "Administer",
+        &[
+            "spawn",
+            "release",
+            "models",
+            "doctor",
+            "gc",
+            "simulate",
+            "experiment",
+            "completions",
+            "man",
+            "help",
+        ],
+    ),
 ];
 
 const OTHERS: &str = "More";

@@ -1,0 +1,39 @@
+//! `ostler experiment`.
+
+mod engine;
+mod modes;
+mod page;
+mod plot;
+mod report;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Run all modes of goal runs on the same goals, and compare tokens and latency
+    ///
+    /// Simulates every mode on goals of up to 16 tools in all depths, with models and tools of fixed latency
+    /// and size, and compares the counted tokens with the closed forms. Then runs some of the goals in the
+    /// engine itself, with a scripted model that takes that latency, to measure what a mode costs beside its
+    /// calls. No model is asked, and no data folder is touched. Writes one HTML page with plots, tables and
+    /// all figures; --json prints the figures. Exits with 1 if a count differs from its closed form.
+    #[command(
+        after_help = "Examples:\n  ostler experiment modes\n  ostler experiment modes --real --html modes.html\n  ostler experiment modes --latency 2s --tool-latency 300ms --json"
+    )]
+    Modes(modes::ModesArgs),
+}
+
+pub(crate) async fn experiment(globals: &Globals, args: ExperimentArgs) -> Result<u8, Failure> {
+    match args.what {
+        What::Modes(args) => modes::modes(globals, args).await,
+    }
+}
