@@ -13,8 +13,8 @@ use ostler_server::wire::Decision;
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, doctor, evaluate, events, experiment, gc, help, interject, logs, man, market, models, pipeline,
-    ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
+    completions, credit, doctor, evaluate, events, experiment, gc, help, interject, logs, man, market,
+    models, pipeline, ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
