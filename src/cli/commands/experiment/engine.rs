@@ -310,6 +310,7 @@ fn terms(trial: &Trial, model: String) -> GoalTerms {
         models: GoalModels { planner: Some(model.clone()), executor: Some(model) },
         tools: Some(vec![TOOL.to_owned()]),
         confirm: false,
+        on: Vec::new(),
     }
 }
 
