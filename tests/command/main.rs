@@ -11,6 +11,7 @@ mod check;
 mod clients;
 mod damage;
 mod escapes;
+mod experiment;
 mod heartbeats;
 mod kill;
 mod logs;
