@@ -8,6 +8,7 @@ use super::calls::Calls;
 use super::failure;
 use super::json::{self, Object};
 use super::openai::by_content;
+use super::plain::{PlainBlockDelta, PlainBlockPiece, Text};
 use super::usage::AnthropicUsage;
 
 /// State of the message so far.
@@ -100,6 +101,30 @@ impl Anthropic {
         }
         self.check()?;
         Ok(Progress::More)
+    }
+
+    /// Takes an event that brings a piece of a block and nothing else; `false` if it brings more.
+    pub(super) fn plain_piece(&mut self, data: &str, deltas: &mut Vec<Delta>) -> bool {
+        let Ok(PlainBlockPiece { kind: Text(kind), index, delta }) = serde_json::from_str(data) else {
+            return false;
+        };
+        let block = self.blocks.iter_mut().rev().find(|block| block.index == Some(index));
+        let Some(block) = block.filter(|_| kind == "content_block_delta") else { return false };
+        match (&mut block.content, delta) {
+            (Content::Text(text), PlainBlockDelta::Text { text: Text(piece) }) => {
+                text.push_str(&piece);
+                deltas.push(Delta::Text(piece.into_owned()));
+            }
+            (Content::Thinking { text, .. }, PlainBlockDelta::Thinking { thinking: Text(piece) }) => {
+                text.push_str(&piece);
+                deltas.push(Delta::Reasoning(piece.into_owned()));
+            }
+            (Content::ToolUse { at, .. }, PlainBlockDelta::Arguments { partial_json: Text(piece) }) => {
+                self.calls.add_text(*at, &piece, deltas);
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Takes a document.

@@ -226,10 +226,7 @@ impl Message {
         if is_done(data) {
             return Ok(Progress::Over);
         }
-        if let Message::OpenAi(message) = self
-            && name != "error"
-            && message.plain_chunk(data, deltas)
-        {
+        if name != "error" && self.plain(data, deltas) {
             return Ok(Progress::More);
         }
         let object: Object = match json::parse(data) {
@@ -246,6 +243,14 @@ impl Message {
         match self {
             Message::OpenAi(message) => message.chunk(&object, deltas).map(|()| Progress::More),
             Message::Anthropic(message) => message.event(name, &object, deltas),
+        }
+    }
+
+    /// Takes one of the most frequent events without a tree of values; `false` if the event is another.
+    fn plain(&mut self, data: &str, deltas: &mut Vec<Delta>) -> bool {
+        match self {
+            Message::OpenAi(message) => message.plain_chunk(data, deltas),
+            Message::Anthropic(message) => message.plain_piece(data, deltas),
         }
     }
 

@@ -95,6 +95,15 @@ impl Calls {
         self.keep_extra(at, entry);
     }
 
+    /// Takes a piece of arguments without id and name; `false` if no call has its index.
+    pub(super) fn take_arguments(&mut self, index: i64, piece: &str, deltas: &mut Vec<Delta>) -> bool {
+        let at = self.calls.iter().rposition(|call| call.index == Some(index));
+        if let Some(at) = at {
+            self.add_text(at, piece, deltas);
+        }
+        at.is_some()
+    }
+
     /// Takes the legacy field `function_call`, which is one call without an id.
     pub(super) fn take_legacy(&mut self, function: &Object, deltas: &mut Vec<Delta>) {
         let at = self.legacy.unwrap_or_else(|| self.open(None));
@@ -192,19 +201,25 @@ impl Calls {
             deltas.push(Delta::Call { at, name: name.to_owned() });
         }
         match arguments {
-            Some(Value::String(piece)) if !piece.is_empty() => {
-                match &mut call.arguments {
-                    Arguments::Text(text) => text.push_str(piece),
-                    whole => *whole = Arguments::Text(piece.clone()),
-                }
-                deltas.push(Delta::Arguments { at, text: piece.clone() });
-            }
+            Some(Value::String(piece)) => self.add_text(at, piece, deltas),
             Some(Value::Object(whole)) => {
                 call.arguments = Arguments::Object(whole.clone());
                 deltas.push(Delta::Arguments { at, text: Value::Object(whole.clone()).to_string() });
             }
             _ => {}
         }
+    }
+
+    /// Adds a piece of the text of arguments to the call at `at`.
+    pub(super) fn add_text(&mut self, at: usize, piece: &str, deltas: &mut Vec<Delta>) {
+        if piece.is_empty() {
+            return;
+        }
+        match &mut self.calls[at].arguments {
+            Arguments::Text(text) => text.push_str(piece),
+            whole => *whole = Arguments::Text(piece.to_owned()),
+        }
+        deltas.push(Delta::Arguments { at, text: piece.to_owned() });
     }
 
     /// The finished calls. `cut`: the token limit ended the answer, so the last call may lack its arguments.

@@ -60,7 +60,7 @@ impl OpenAi {
         self.calls.check()
     }
 
-    /// Takes a chunk that brings text or reasoning and nothing else; `false` if it brings more.
+    /// Takes a chunk that brings text, reasoning or arguments and nothing else; `false` if it brings more.
     pub(super) fn plain_chunk(&mut self, data: &str, deltas: &mut Vec<Delta>) -> bool {
         if self.finish.is_some() {
             return false;
@@ -68,6 +68,14 @@ impl OpenAi {
         let Ok(PlainChunk { id, model, choices: [choice], .. }) = serde_json::from_str(data) else {
             return false;
         };
+        // With text beside it, the order of the pieces would count.
+        if let Some([piece]) = &choice.delta.tool_calls
+            && (choice.delta.content.is_some()
+                || choice.delta.reasoning_content.is_some()
+                || !self.calls.take_arguments(piece.index, &piece.function.arguments.0, deltas))
+        {
+            return false;
+        }
         for (place, name) in [(&mut self.model, model), (&mut self.response_id, id)] {
             if place.is_none() {
                 *place = name.map(|Text(name)| name.into_owned()).filter(|name| !name.is_empty());

@@ -58,9 +58,12 @@ pub(super) enum Extent {
 /// Samples of a full measurement; the median counts.
 const SAMPLES: usize = 3;
 
+/// Time between the starts of trials of one goal: their calls do not end at the same instant.
+const STAGGER: Duration = Duration::from_millis(13);
+
 const TOOL: &str = "experiment.work";
 
-/// Slots: all calls that a round of trials makes at once have one.
+/// Slots, of the system and of each run: no call waits for one.
 const SLOTS: u32 = 256;
 
 /// Nodes, versions, depth and calls of a run. No trial comes near.
@@ -124,7 +127,11 @@ pub(super) async fn trials(extent: Extent, costs: &Costs) -> Result<Vec<EngineTr
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); round.len()];
         for _ in 0..extent.samples() {
             let begun = done.len();
-            let running = round.iter().enumerate().map(|(at, trial)| sample(&os, trial, begun + at));
+            let os = &os;
+            let running = round.iter().enumerate().map(|(at, trial)| async move {
+                tokio::time::sleep(STAGGER * u32::try_from(at).unwrap_or(0)).await;
+                sample(os, trial, begun + at).await
+            });
             for (at, sample) in try_join_all(running).await?.into_iter().enumerate() {
                 samples[at].push(sample);
             }
@@ -235,6 +242,7 @@ async fn run(os: &Ostler, trial: &Trial, number: usize) -> Result<(Duration, Vec
         max_versions: limit,
         max_depth: limit,
         max_replans: Some(0),
+        slots: Some(SLOTS),
         ..PolicyDraft::default()
     };
     let draft = PlanDraft { policy: Some(policy), ..opening_plan(&terms) };

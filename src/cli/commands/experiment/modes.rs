@@ -1,5 +1,6 @@
 //! `ostler experiment modes`.
 
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -52,13 +53,16 @@ pub(crate) async fn modes(globals: &Globals, args: ModesArgs) -> Result<u8, Fail
         let what = "--latency and --tool-latency: equal, so that which call ends first is left to chance; give different ones";
         return Err(Failure::invalid(what));
     }
+    let file = args.html.display();
+    let unwritable =
+        |error: std::io::Error| Failure::invalid(format!("--html {file}: cannot be written: {error}"));
+    // Known before the experiment takes its time. An existing page stays until the new one is there.
+    OpenOptions::new().create(true).append(true).open(&args.html).map_err(unwritable)?;
     let costs = Costs { model_ms: args.latency, tool_ms: args.tool_latency, ..Costs::default() };
     let extent = if args.real { Extent::Full } else { Extent::Short };
     let engine = engine::trials(extent, &costs).await?;
     let report = Report::of(costs, engine).map_err(|error| Failure::internal(error.to_string()))?;
-    let file = args.html.display();
-    std::fs::write(&args.html, page::html(&report))
-        .map_err(|error| Failure::invalid(format!("--html {file}: cannot be written: {error}")))?;
+    std::fs::write(&args.html, page::html(&report)).map_err(unwritable)?;
     let mut out = Out::new();
     if globals.json {
         out.json(&report);
