@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, disk
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, disk, text
 //! ```
 //!
 //! Compared quantities alternate in many short samples within one run, and the figure is the median of the ratios. Other load on the
@@ -24,13 +24,15 @@ mod memory;
 mod overhead;
 mod plans;
 mod programs;
+mod provider;
 mod start;
 mod table;
+mod text;
 mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("flood", flood::rows),
@@ -40,6 +42,7 @@ const GROUPS: [Group; 9] = [
     ("memory", memory::rows),
     ("agents", agents::rows),
     ("disk", disk::rows),
+    ("text", text::rows),
 ];
 
 fn main() {
@@ -53,6 +56,11 @@ fn main() {
         && let Some((_, measure)) = agents::CHILDREN.into_iter().find(|(word, _)| word == child)
     {
         return agents::child(measure, data.as_ref());
+    }
+    if let [child, data, kind] = &arguments[..]
+        && child == text::CHILD
+    {
+        return text::child(data.as_ref(), kind);
     }
     table::print(&GROUPS, &arguments);
 }
