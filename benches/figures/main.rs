@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, models, disk
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, models, disk, text
 //! ```
 //!
 //! Compared quantities alternate in many short samples within one run, and the figure is the median of the ratios. Other load on the
@@ -25,14 +25,16 @@ mod models;
 mod overhead;
 mod plans;
 mod programs;
+mod provider;
 mod sse;
 mod start;
 mod table;
+mod text;
 mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("flood", flood::rows),
@@ -43,6 +45,7 @@ const GROUPS: [Group; 10] = [
     ("agents", agents::rows),
     ("models", models::rows),
     ("disk", disk::rows),
+    ("text", text::rows),
 ];
 
 fn main() {
@@ -56,6 +59,11 @@ fn main() {
         && let Some((_, measure)) = agents::CHILDREN.into_iter().find(|(word, _)| word == child)
     {
         return agents::child(measure, data.as_ref());
+    }
+    if let [child, data, kind] = &arguments[..]
+        && child == text::CHILD
+    {
+        return text::child(data.as_ref(), kind);
     }
     table::print(&GROUPS, &arguments);
 }
