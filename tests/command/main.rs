@@ -11,6 +11,7 @@ mod check;
 mod clients;
 mod damage;
 mod escapes;
+mod exports;
 mod goals;
 mod heartbeats;
 mod kill;
