@@ -269,8 +269,15 @@ pub const MARKET_JOBS: Metric = gauge(
     "Jobs of the market, by the stage they are at: job, proposal, contract, decomposition, execution, evaluation, failed.",
 );
 
+/// Spans.
+pub const SPANS: Metric = counter(
+    "ostler_telemetry_spans_total",
+    &["result"],
+    "Spans for OpenTelemetry: exported; dropped, because a queue was full; failed, because the collector did not take them.",
+);
+
 /// Every metric.
-pub const ALL: [Metric; 37] = [
+pub const ALL: [Metric; 38] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -308,6 +315,7 @@ pub const ALL: [Metric; 37] = [
     DEGRADATIONS,
     REPUTATION,
     MARKET_JOBS,
+    SPANS,
 ];
 
 const METADATA: Metadata<'static> = Metadata::new("ostler", Level::INFO, None);
