@@ -40,6 +40,8 @@ mod metrics;
 mod os;
 pub mod pipeline_file;
 pub mod plan_file;
+#[cfg_attr(not(feature = "otel"), path = "no_telemetry.rs")]
+mod telemetry;
 
 pub use os::{Agent, DATA_FOLDER, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{

@@ -14,7 +14,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use ostler_actors::metric::{self, Type};
-use ostler_actors::{Measures, System};
+use ostler_actors::{Measures, SharedRecorder, System};
 use ostler_store::JournalMetrics;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -67,6 +67,11 @@ impl Meter {
     /// Recorder handles for the system.
     pub(crate) fn measures(&self) -> Measures {
         Measures::recording(Arc::clone(&self.recorder) as _)
+    }
+
+    /// The recorder itself.
+    pub(crate) fn recorder(&self) -> SharedRecorder {
+        Arc::clone(&self.recorder) as _
     }
 
     /// Recorder handles for the journal.

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 
+use ostler::config::Config;
 use ostler::kernel::plan::PlanDraft;
 use ostler::{Ostler, OstlerBuilder, PipelineSpec, StageSpec, StartError, Submission};
 use ostler_actors::metric::{self, Metric, Type};
@@ -50,6 +52,49 @@ async fn render(os: &Ostler, client: &str, nodes: usize) {
     assert!(os.submit(submission).await.unwrap().outcome().await.unwrap().is_success());
 }
 
+/// A system with a model that answers, and one that has no room.
+fn scripted(folder: &Path) -> OstlerBuilder {
+    let script = "rules:\n  - {when: {contains: much}, fail: overloaded}\n  \
+                  - {when: {}, text: hello, tokens: {input: 100, output: 20, cache_read: 60}}\n";
+    std::fs::write(folder.join("script.yaml"), script).unwrap();
+    let model = "provider = \"scripted\"\nfile = \"script.yaml\"\nprice = {input = 1.0, output = 2.0, cache_read = 0.5}\n";
+    let config = format!("[models.good]\n{model}[models.busy]\n{model}");
+    std::fs::write(folder.join("ostler.toml"), config).unwrap();
+    let config = Config::read(&folder.join("ostler.toml")).unwrap();
+    Ostler::builder().data_dir(folder.join("data")).config(config)
+}
+
+async fn ask_models(os: &Ostler) {
+    let nodes = json!([
+        {"id": "a", "model": "good", "params": {"prompt": "hi"}},
+        {"id": "b", "model": "good", "params": {"prompt": "hi again"}},
+        {"id": "c", "model": "busy", "params": {"prompt": "too much"}, "retries": 0},
+    ]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    os.submit(Submission::plan(os.plan(draft).unwrap())).await.unwrap().outcome().await.unwrap();
+}
+
+fn check_models(found: &BTreeMap<String, f64>) {
+    let of_good = |name: &str, more: &str| {
+        let series = format!("ostler_model_{name}{{model=\"good\"{more}}}");
+        *found.get(&series).unwrap_or_else(|| panic!("no {series} in {found:?}"))
+    };
+    assert_eq!(of_good("calls_total", r#",finish="stop""#), 2.0);
+    assert_eq!(found[r#"ostler_model_calls_total{model="busy",finish="overloaded"}"#], 1.0);
+    assert_eq!(of_good("tokens_total", r#",direction="input""#), 200.0);
+    assert_eq!(of_good("tokens_total", r#",direction="cached""#), 120.0);
+    assert_eq!(of_good("tokens_total", r#",direction="output""#), 40.0);
+    // 40 tokens at 1 $, 60 at 0.50 $ and 20 at 2 $, per million.
+    assert_eq!(of_good("nano_usd_total", ""), 2.0 * (40_000.0 + 30_000.0 + 40_000.0));
+    assert_eq!(of_good("seconds_count", ""), 2.0);
+    assert_eq!(of_good("first_piece_seconds_count", ""), 2.0);
+    assert_eq!(found[r#"ostler_model_seconds_count{model="busy"}"#], 1.0);
+    assert!(
+        !found.contains_key(r#"ostler_model_first_piece_seconds_count{model="busy"}"#),
+        "it had no piece"
+    );
+}
+
 /// Metric of a sample.
 fn metric_of(series: &str) -> Metric {
     let name = series.split('{').next().unwrap();
@@ -83,8 +128,9 @@ async fn systems_of_one_process_do_not_mix() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_served_is_what_the_table_of_metrics_says() {
     let folder = tempfile::tempdir().unwrap();
-    let (os, address) = serving(Ostler::builder().data_dir(folder.path())).await;
+    let (os, address) = serving(scripted(folder.path())).await;
     render(&os, "acme", 2).await;
+    ask_models(&os).await;
     // The gate denies this, without recovery.
     let denied =
         json!({"id": "p", "nodes": [{"id": "n", "tool": "shell.run", "params": {"argv": ["touch", "x"]}}]});
@@ -112,6 +158,7 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
         seen.insert(metric.name);
     }
     let found = series(&page);
+    check_models(&found);
     assert_eq!(found[r#"ostler_pipeline_events_total{pipeline="words"}"#], 2.0);
     assert_eq!(found[r#"ostler_pipeline_lag_events{pipeline="words",stage="counter"}"#], 2.0);
     assert_eq!(found[r#"ostler_pipeline_parked_events{pipeline="words",stage="counter"}"#], 0.0);

@@ -44,6 +44,7 @@ pub use api::approval::{Approval, ApprovalId, ApprovalIdError, ApprovalPage};
 pub use api::clients::{ClientRow, ClientTier};
 pub use api::earlier::Earlier;
 pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
+pub use api::exchanges::{ModelExchange, ModelExchanges};
 pub use api::market::{ClientAudit, JobRequest, JobRow, ProposalRow, Violation};
 pub use api::outcome::Settled;
 pub use api::pipeline_handle::{Heard, PipelineEnd, PipelineHandle};

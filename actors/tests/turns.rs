@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use ostler_actors::{Chat, Program, ProgramContext, Submission};
-use ostler_drivers::model::{ModelConfig, Models, ModelsConfig, Provider};
+use ostler_actors::{Chat, ModelExchanges, Program, ProgramContext, Submission, System};
+use ostler_drivers::model::{AnsweredCall, ModelConfig, Models, ModelsConfig, Provider, cassette};
 use ostler_kernel::event::Failure;
+use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{HumanDuration, PlanDraft, PolicyDraft};
 use ostler_kernel::policy::{
     Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, View, opening_plan,
 };
-use ostler_kernel::port::Tool;
+use ostler_kernel::port::{Tool, Usage};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
@@ -118,7 +119,10 @@ fn anthropic(body: &Value) -> (u16, Value) {
 fn models(folder: &Path, provider: Provider, port: u16) -> Vec<Arc<dyn Tool>> {
     let path = if provider == Provider::Openai { "/v1" } else { "" };
     let table = json!({"provider": provider.as_str(), "base_url": format!("http://127.0.0.1:{port}{path}"), "model": "m"});
-    let config: ModelConfig = serde_json::from_value(table).unwrap();
+    built(folder, serde_json::from_value(table).unwrap())
+}
+
+fn built(folder: &Path, config: ModelConfig) -> Vec<Arc<dyn Tool>> {
     let models = BTreeMap::from([("default".to_owned(), config)]);
     let config = ModelsConfig { models, ..ModelsConfig::default() };
     Models::new(&config, folder, &|_| None).unwrap().tools()
@@ -144,21 +148,27 @@ fn react() -> GoalTerms {
     }
 }
 
-async fn check_goal(provider: Provider, answer: fn(&Value) -> (u16, Value)) {
-    let served = serve(answer).await;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.md"), "text").unwrap();
-    let journal = Arc::new(MemoryJournal::default());
-    let system = common::system(journal, models(folder.path(), provider, served.port)).await;
+/// Runs the goal to its end.
+async fn ask(system: &System, folder: &Path) -> RunId {
     let limit = Some(GOAL_LIMIT);
     let policy =
         PolicyDraft { max_nodes: limit, max_versions: limit, max_depth: limit, ..PolicyDraft::default() };
     let draft = PlanDraft { policy: Some(policy), ..opening_plan(&react()) };
     let plan = draft.validate(&system.settings()).unwrap();
     let goal = Some(Arc::new(react()));
-    let submission = Submission { workspace: folder.path().into(), goal, ..Submission::plan(plan) };
+    let submission = Submission { workspace: folder.into(), goal, ..Submission::plan(plan) };
     let run = system.submit(submission).await.unwrap();
     system.outcome(run).await.unwrap();
+    run
+}
+
+async fn check_goal(provider: Provider, answer: fn(&Value) -> (u16, Value)) {
+    let served = serve(answer).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.md"), "text").unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let system = common::system(journal, models(folder.path(), provider, served.port)).await;
+    let run = ask(&system, folder.path()).await;
     let view = system.view(run, None).await.unwrap();
     let answer = View::of(&view.run, 0).unwrap().final_answer().map(|answer| answer.answer);
     let bodies = served.bodies.lock().unwrap().clone();
@@ -168,6 +178,33 @@ async fn check_goal(provider: Provider, answer: fn(&Value) -> (u16, Value)) {
         "{bodies:?}"
     );
     assert_eq!(bodies.len(), 2, "no turn was refused");
+    let exported = system.model_exchanges(run).await.unwrap();
+    assert_eq!((exported.exchanges.len(), exported.left_out.len()), (2, 0));
+    check_replay(folder.path(), &exported).await;
+}
+
+/// A cassette of the exported calls answers alike, without the provider.
+async fn check_replay(folder: &Path, exported: &ModelExchanges) {
+    let answered = exported.exchanges.iter().map(|exchange| AnsweredCall {
+        params: exchange.params.clone(),
+        result: exchange.result.clone(),
+        finish: exchange.call.finish.clone(),
+        model: exchange.call.answered_by.clone(),
+        response_id: exchange.call.response_id.clone(),
+        usage: Usage::default(),
+    });
+    let lines = cassette(&answered.collect::<Vec<_>>()).unwrap();
+    let tape = folder.with_extension("jsonl");
+    std::fs::write(&tape, lines.join("\n")).unwrap();
+    let table = json!({"provider": "cassette", "file": tape});
+    let tools = built(folder, serde_json::from_value(table).unwrap());
+    std::fs::remove_file(&tape).unwrap();
+    let system = common::system(Arc::new(MemoryJournal::default()), tools).await;
+    let run = ask(&system, folder).await;
+    let view = system.view(run, None).await.unwrap();
+    let answer = View::of(&view.run, 0).unwrap().final_answer().map(|answer| answer.answer);
+    assert_eq!(answer.as_deref(), Some("one file"));
+    assert_eq!(system.model_exchanges(run).await.unwrap().exchanges[0].result, exported.exchanges[0].result);
 }
 
 #[tokio::test]
@@ -204,6 +241,12 @@ async fn check_program(provider: Provider, answer: fn(&Value) -> (u16, Value)) {
     assert_eq!(common::states(&system, run).await, "count executed");
     assert_eq!(common::value(&system, run, "count").await, json!({"answer": "one file"}));
     assert_eq!(served.bodies.lock().unwrap().len(), 2, "no turn was refused");
+    let exported = system.model_exchanges(run).await.unwrap();
+    assert_eq!(
+        (exported.exchanges.len(), exported.left_out.len()),
+        (0, 2),
+        "questions of programs are in no record"
+    );
 }
 
 #[tokio::test]

@@ -4,5 +4,8 @@
 //! A driver decides nothing: a tool runs only with a `Permit`, which only the kernel's gate constructs.
 #![forbid(unsafe_code)]
 
+mod http;
 pub mod model;
 pub mod tool;
+
+pub use http::http_client;

@@ -38,6 +38,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}/output", get(output::output))
         .route("/v1/runs/{run}/text", get(text::text))
         .route("/v1/runs/{run}/graph", get(runs::graph))
+        .route("/v1/runs/{run}/model-exchanges", get(runs::model_exchanges))
         .route("/v1/runs/{run}/results", get(runs::results))
         .route("/v1/runs/{run}/evaluation", get(evaluations::one).post(evaluations::judge))
         .route("/v1/runs/{run}/cancel", post(runs::cancel))

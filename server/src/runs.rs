@@ -19,8 +19,8 @@ use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::wire::{
-    DamagedResult, GraphView, InterjectRequest, Interjected, Resolution, ResolveRequest, ResultsCheck,
-    RunList, RunRef, Summary,
+    DamagedResult, GraphView, InterjectRequest, Interjected, ModelExchanges, Resolution, ResolveRequest,
+    ResultsCheck, RunList, RunRef, Summary,
 };
 use crate::{events, graph, run_lookup, streaming, summary};
 
@@ -276,6 +276,14 @@ pub(crate) async fn artifact(
     let digest = lineage::artifact(&artifact.media, &artifact.content);
     let headers = [(header::CONTENT_TYPE, artifact.media), (header::ETAG, format!("\"{digest}\""))];
     Ok((headers, artifact.content).into_response())
+}
+
+pub(crate) async fn model_exchanges(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<ModelExchanges>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    Ok(Json(api.system.model_exchanges(run).await?))
 }
 
 pub(crate) async fn results(

@@ -44,6 +44,7 @@ impl Config {
             }
         }
         self.check_weights(&mut wrong);
+        self.telemetry.check(&mut wrong);
         for role in self.roles.keys().filter(|role| !ROLES.contains(&role.as_str())) {
             let help = match closest_name(role, ROLES) {
                 Some(near) => format!("did you mean {near:?}?"),

@@ -28,6 +28,7 @@
 
 mod check;
 mod read;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +51,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
 pub use read::{CONFIG_BYTES_MAX, CONFIG_NAME, ConfigError};
+pub use telemetry::{TelemetryConfig, Traces};
 
 /// Models that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +91,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [clients], [evaluation], [models] and [roles]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [clients], [evaluation], [models], [roles] and [telemetry]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -110,6 +112,8 @@ pub struct Config {
     pub models: BTreeMap<String, ModelConfig>,
     /// `[roles]`: names of models by role.
     pub roles: BTreeMap<String, String>,
+    /// `[telemetry]`: traces for OpenTelemetry.
+    pub telemetry: TelemetryConfig,
     /// Folder of the file: files of models are found from here.
     #[serde(skip)]
     pub folder: PathBuf,

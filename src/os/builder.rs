@@ -17,6 +17,7 @@ use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Open
 use super::Ostler;
 use crate::config::{Config, ModelsError, StoreUrl, run_slots_default, slots_default};
 use crate::metrics::Meter;
+use crate::telemetry::Telemetry;
 
 /// Default data folder.
 pub const DATA_FOLDER: &str = ".ostler";
@@ -74,6 +75,9 @@ pub enum StartError {
     /// The configured models could not be set up. Nothing was opened.
     #[error("models: {0}")]
     Models(#[from] ModelsError),
+    /// Traces were asked for and cannot be made. Nothing was started.
+    #[error("telemetry: {0}")]
+    Telemetry(String),
     /// The clock is beyond the year 9999, for which answers of the control socket and of the metrics endpoint have no date.
     /// Nothing was opened.
     #[error(
@@ -203,6 +207,7 @@ impl OstlerBuilder {
             }
             None => in_memory(),
         };
+        let traced = traced(&self.config, journal, meter.as_ref()).await?;
         let (mut folder, mut ended) = (None, 0);
         if let Some(path) = &data {
             let (found, left) = kill_orphans(path).await?;
@@ -220,7 +225,7 @@ impl OstlerBuilder {
         };
         tools.extend(self.tools);
         let system = System::start(SystemConfig {
-            journal,
+            journal: traced.journal,
             artifacts,
             output,
             gate: self.gate.unwrap_or_else(|| self.config.gate(&tools)),
@@ -249,8 +254,35 @@ impl OstlerBuilder {
         }
         let metrics = meter.map(|meter| meter.serve(system.clone()));
         let (socket, metrics) = (Arc::new(Mutex::new(socket)), Arc::new(Mutex::new(metrics)));
-        Ok(Ostler { system, opened, ended, programs: folder, socket, metrics })
+        let telemetry = Arc::new(Mutex::new(traced.telemetry));
+        Ok(Ostler { system, opened, ended, programs: folder, socket, metrics, telemetry })
     }
+}
+
+/// The journal, traced if the configuration or the environment says so.
+async fn traced(
+    config: &Config,
+    journal: Arc<dyn Journal>,
+    meter: Option<&Meter>,
+) -> Result<Traced, StartError> {
+    let Some(traces) = config.telemetry.traces(&|name| std::env::var(name).ok()) else {
+        return Ok(Traced { journal, telemetry: None });
+    };
+    let recorder = meter.map(Meter::recorder);
+    match Telemetry::start(traces, Arc::clone(&journal), recorder.as_ref()).await {
+        Ok((journal, telemetry)) => Ok(Traced { journal, telemetry: Some(telemetry) }),
+        Err(problem) if config.telemetry.otlp_endpoint.is_some() => Err(StartError::Telemetry(problem)),
+        // The variable may be meant for another program.
+        Err(problem) => {
+            tracing::warn!(%problem, "nothing is traced: the endpoint in the environment cannot be used");
+            Ok(Traced { journal, telemetry: None })
+        }
+    }
+}
+
+struct Traced {
+    journal: Arc<dyn Journal>,
+    telemetry: Option<Telemetry>,
 }
 
 /// The HTTP library panics at a time that has no date.

@@ -25,6 +25,7 @@ pub use builder::{DATA_FOLDER, OstlerBuilder, StartError};
 pub use run::{Agent, Run};
 
 use crate::metrics::Endpoint;
+use crate::telemetry::Telemetry;
 
 /// A running system. A clone is another handle of the same system.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub struct Ostler {
     socket: Arc<Mutex<Option<ControlSocket>>>,
     /// The metrics endpoint, until shutdown.
     metrics: Arc<Mutex<Option<Endpoint>>>,
+    /// The traces, until shutdown.
+    telemetry: Arc<Mutex<Option<Telemetry>>>,
 }
 
 /// All faults of a plan.
@@ -381,6 +384,10 @@ impl Ostler {
         let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(metrics) = metrics {
             metrics.stop().await;
+        }
+        let telemetry = self.telemetry.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(telemetry) = telemetry {
+            telemetry.stop().await;
         }
         in_doubt
     }

@@ -12,6 +12,7 @@ mod clients;
 mod damage;
 mod escapes;
 mod experiment;
+mod exports;
 mod goals;
 mod heartbeats;
 mod kill;

@@ -6,6 +6,7 @@ pub(crate) mod child_runs;
 pub(crate) mod clients;
 pub(crate) mod earlier;
 pub(crate) mod evaluations;
+pub(crate) mod exchanges;
 pub(crate) mod market;
 pub(crate) mod outcome;
 pub(crate) mod pipeline_handle;

@@ -1,13 +1,14 @@
 //! A journal that counts records: the one place they all pass.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use metrics::Recorder;
+use metrics::{Recorder, SharedString};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
-    StreamId, StreamKind,
+    AccountRow, BoxFuture, Journal, JournalError, ModelCall, Position, Recorded, RunRow, RunsPage, Seq,
+    StreamBatch, StreamId, StreamKind,
 };
 use ostler_kernel::run::{RunOutcome, TransitionReason};
 
@@ -31,11 +32,12 @@ struct Counted {
     recorder: SharedRecorder,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Count {
     Run(RunOutcome),
     Transition { to: &'static str, reason: &'static str },
     Recovery { level: &'static str, result: &'static str },
+    Model(Box<ModelCall>),
 }
 
 impl Count {
@@ -48,9 +50,26 @@ impl Count {
             Count::Recovery { level, result } => {
                 metric::RECOVERY.counter(recorder, [level.into(), result.into()])
             }
+            Count::Model(call) => return add_call(&call, recorder),
         };
         counter.increment(1);
     }
+}
+
+/// Names of models are those of the configuration, so there are as many series as configured models.
+fn add_call(call: &ModelCall, recorder: &dyn Recorder) {
+    let model = || SharedString::from(call.model.clone());
+    metric::MODEL_CALLS.counter(recorder, [model(), call.end().into()]).increment(1);
+    let tokens =
+        [("input", call.input_tokens), ("cached", call.cached_tokens), ("output", call.output_tokens)];
+    for (direction, count) in tokens {
+        metric::MODEL_TOKENS.counter(recorder, [model(), direction.into()]).increment(count);
+    }
+    metric::MODEL_SECONDS.histogram(recorder, [model()]).record(Duration::from_millis(call.took_ms));
+    if let Some(first) = call.first_piece_ms {
+        metric::MODEL_FIRST_PIECE_SECONDS.histogram(recorder, [model()]).record(Duration::from_millis(first));
+    }
+    metric::MODEL_NANO_USD.counter(recorder, [model()]).increment(call.nano_usd.unwrap_or(0));
 }
 
 fn counts(events: &[Event]) -> Vec<Count> {
@@ -71,6 +90,7 @@ fn counts(events: &[Event]) -> Vec<Count> {
                 let level = ["retry", "patch", "replan"][usize::from(*level).clamp(1, 3) - 1];
                 counts.push(Count::Recovery { level, result: "exhausted" });
             }
+            Event::ModelCalled { call, .. } => counts.push(Count::Model(call.clone())),
             Event::RunClosed { outcome } => counts.push(Count::Run(*outcome)),
             _ => {}
         }

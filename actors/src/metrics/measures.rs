@@ -63,6 +63,9 @@ impl Measures {
             metric::AGENT_EVENTS.counter(&recorder, [event.as_str().into()]).increment(0);
         }
         counted::begin(&recorder);
+        for result in ["exported", "dropped", "failed"] {
+            metric::SPANS.counter(&recorder, [result.into()]).increment(0);
+        }
         metric::GATE_VERDICTS.counter(&recorder, ["allowed".into(), NO_CODE.into()]).increment(0);
         metric::EVALUATIONS.counter(&recorder, []).increment(0);
         metric::DEGRADATIONS.counter(&recorder, []).increment(0);

@@ -1,7 +1,7 @@
 //! Every metric: name, type, unit, labels and help text. No name is written elsewhere.
 //!
 //! Names and units follow Prometheus: base units, and `_total` for counters. Label values are closed sets, the busiest
-//! clients, or pipelines (at most 256) and their stages; never a run, an agent or a node.
+//! clients, configured models, or pipelines (at most 256) and their stages; never a run, an agent or a node.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
 use ostler_scheduler::Tier;
@@ -37,6 +37,10 @@ const SECONDS: &[f64] = &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.
 
 /// From 1 µs to 0.1 s.
 const SHORT_SECONDS: &[f64] = &[0.000_001, 0.000_005, 0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.01, 0.1];
+
+/// From 10 ms to ten minutes.
+const MODEL_SECONDS_BOUNDS: &[f64] =
+    &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
@@ -138,6 +142,38 @@ pub const RECOVERY: Metric = counter(
     &["level", "result"],
     "Failures that a level of recovery was tried for (retry, patch, replan), and those that it could not help (exhausted).",
 );
+/// Calls of models.
+pub const MODEL_CALLS: Metric = counter(
+    "ostler_model_calls_total",
+    &["model", "finish"],
+    "Calls of configured models that ended, by the reason of the model to stop or the class of the error.",
+);
+/// Tokens of models.
+pub const MODEL_TOKENS: Metric = counter(
+    "ostler_model_tokens_total",
+    &["model", "direction"],
+    "Tokens of prompts (input), of them read from the provider's cache (cached), and of answers (output).",
+);
+/// Duration of model calls.
+pub const MODEL_SECONDS: Metric = seconds(
+    "ostler_model_seconds",
+    MODEL_SECONDS_BOUNDS,
+    &["model"],
+    "Time from the request to a model until the call ended.",
+);
+/// Time to the first piece of an answer.
+pub const MODEL_FIRST_PIECE_SECONDS: Metric = seconds(
+    "ostler_model_first_piece_seconds",
+    MODEL_SECONDS_BOUNDS,
+    &["model"],
+    "Time from the request to a model until the first piece of its answer.",
+);
+/// Price of model calls.
+pub const MODEL_NANO_USD: Metric = counter(
+    "ostler_model_nano_usd_total",
+    &["model"],
+    "Price of the calls of a model with a known price, in billionths of a US dollar: divide by 1e9.",
+);
 /// Verdicts of the gate.
 pub const GATE_VERDICTS: Metric = counter(
     "ostler_gate_verdicts_total",
@@ -233,8 +269,15 @@ pub const MARKET_JOBS: Metric = gauge(
     "Jobs of the market, by the stage they are at: job, proposal, contract, decomposition, execution, evaluation, failed.",
 );
 
+/// Spans.
+pub const SPANS: Metric = counter(
+    "ostler_telemetry_spans_total",
+    &["result"],
+    "Spans for OpenTelemetry: exported; dropped, because a queue was full; failed, because the collector did not take them.",
+);
+
 /// Every metric.
-pub const ALL: [Metric; 32] = [
+pub const ALL: [Metric; 38] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -250,6 +293,11 @@ pub const ALL: [Metric; 32] = [
     NODE_TRANSITIONS,
     ATTEMPT_SECONDS,
     RECOVERY,
+    MODEL_CALLS,
+    MODEL_TOKENS,
+    MODEL_SECONDS,
+    MODEL_FIRST_PIECE_SECONDS,
+    MODEL_NANO_USD,
     GATE_VERDICTS,
     GATE_SECONDS,
     CREDITS,
@@ -267,6 +315,7 @@ pub const ALL: [Metric; 32] = [
     DEGRADATIONS,
     REPUTATION,
     MARKET_JOBS,
+    SPANS,
 ];
 
 const METADATA: Metadata<'static> = Metadata::new("ostler", Level::INFO, None);

@@ -18,6 +18,7 @@ use super::goal::read;
 use crate::base::lock::lock;
 use crate::base::panic_message::panic_message;
 use crate::messages::agent::{Advice, AgentMessage};
+use crate::storage::journal_client::JournalClient;
 
 impl RunDriver {
     /// Makes the calls that the run waits for and nobody has made yet, after a crash again.
@@ -48,7 +49,8 @@ impl RunDriver {
                         node: Some(intent.node),
                         ordinal: intent.attempt,
                     };
-                    let log = Arc::new(AdviceLog::default());
+                    let journal = Arc::clone(&self.services.journal);
+                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default() });
                     let context = CallContext {
                         workspace: Arc::clone(&self.caller.workspace),
                         timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
@@ -131,13 +133,14 @@ fn advice_key(run: RunId, call: usize) -> Digest {
 }
 
 /// Notes the calls, and keeps nothing else.
-#[derive(Default)]
 struct AdviceLog {
+    journal: Arc<JournalClient>,
     calls: Mutex<Vec<ModelCall>>,
 }
 
 impl AttemptLog for AdviceLog {
-    fn model_called(&self, _number: u32, call: ModelCall) {
+    fn model_called(&self, _number: u32, mut call: ModelCall) {
+        call.ended_at = self.journal.now();
         lock(&self.calls).push(call);
     }
 }

@@ -19,17 +19,37 @@ use crate::base::attempt_end::{Ended, failed};
 use crate::base::keys::AttemptKey;
 use crate::run::services::RunServices;
 use crate::state::goal_tools::RunTools;
-use crate::storage::results::{CONTROL_RESULT_BYTES_MAX, Unreadable};
+use crate::storage::results::{CONTROL_RESULT_BYTES_MAX, ResultStore, Unreadable};
 
 /// Results of executed work, as prompts and templates show them.
-pub(super) type Evidence = BTreeMap<NodeId, Json>;
+pub(crate) type Evidence = BTreeMap<NodeId, Json>;
 
-pub(super) fn read(evidence: &Evidence) -> impl Fn(&NodeId) -> Json {
+/// Reads the results of all executed work of a goal run.
+pub(crate) async fn evidence(results: &ResultStore, run: &Run) -> Result<Evidence, Unreadable> {
+    let mut evidence = Evidence::new();
+    let is_work = |node: &Node| run.goal().is_none_or(|goal| goal.role(&node.id).is_none());
+    let shown = run.instances().filter(|(node, done)| done.status == NodeStatus::Executed && is_work(node));
+    let outputs: Vec<(NodeId, Output)> =
+        shown.filter_map(|(node, instance)| Some((node.id.clone(), instance.output.clone()?))).collect();
+    for (node, output) in outputs {
+        let result = match output.inline {
+            Some(inline) => inline,
+            None => match results.load(&output).await {
+                Ok(value) => json::canonical(&value).unwrap_or_else(|_| Json::null()),
+                Err(error) => return Err(Unreadable { node, error }),
+            },
+        };
+        evidence.insert(node, result);
+    }
+    Ok(evidence)
+}
+
+pub(crate) fn read(evidence: &Evidence) -> impl Fn(&NodeId) -> Json {
     |node| evidence.get(node).cloned().unwrap_or_else(Json::null)
 }
 
 /// Gives a goal run its tools: the records name them only.
-pub(super) fn equip(services: &RunServices, run: &mut Run, scope: &str) {
+pub(crate) fn equip(services: &RunServices, run: &mut Run, scope: &str) {
     let gatekeeper = &services.gatekeeper;
     if let Some(goal) = run.goal() {
         let tools = RunTools::new(&gatekeeper.toolbox, &gatekeeper.policy, scope, goal.terms());
@@ -82,25 +102,8 @@ impl RunDriver {
         Ok(Some(Prepared { work: Work::Known(value), refs: RefDigests::new(), key }))
     }
 
-    /// Reads the results of all executed work.
     pub(super) async fn evidence(&mut self) -> Result<Evidence, Unreadable> {
-        let mut evidence = Evidence::new();
-        let shown = self.run.instances().filter(|(node, instance)| {
-            instance.status == NodeStatus::Executed && self.control_role(&node.id).is_none()
-        });
-        let outputs: Vec<(NodeId, Output)> =
-            shown.filter_map(|(node, instance)| Some((node.id.clone(), instance.output.clone()?))).collect();
-        for (node, output) in outputs {
-            let result = match output.inline {
-                Some(inline) => inline,
-                None => match self.services.results.load(&output).await {
-                    Ok(value) => json::canonical(&value).unwrap_or_else(|_| Json::null()),
-                    Err(error) => return Err(Unreadable { node, error }),
-                },
-            };
-            evidence.insert(node, result);
-        }
-        Ok(evidence)
+        evidence(&self.services.results, &self.run).await
     }
 
     /// Judges the answer that the attempt of a control node brought, and records the end of its call. Does nothing for work.

@@ -12,7 +12,7 @@ mod decided;
 mod dispatch;
 mod dispatch_queue;
 mod driver;
-mod goal;
+pub(crate) mod goal;
 mod grants;
 mod inline;
 mod inline_budget;

@@ -54,7 +54,7 @@ impl Header {
 #[serde(deny_unknown_fields)]
 pub(super) struct Exchange {
     pub(super) request: Request,
-    response: Response,
+    pub(super) response: Response,
 }
 
 /// A request, normalised: a path and a body with sorted keys.
@@ -67,7 +67,7 @@ pub(super) struct Request {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Response {
+pub(super) struct Response {
     status: u16,
     headers: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,6 +143,12 @@ impl Player {
 }
 
 impl Response {
+    /// A document, as a provider sends it for a whole answer.
+    pub(super) fn document(body: &Value) -> Response {
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Response { status: 200, headers, body: Some(body.to_string()), body_b64: None, chunks: Vec::new() }
+    }
+
     fn body(&self) -> Result<Vec<u8>, String> {
         let body = match (&self.body, &self.body_b64) {
             (Some(body), None) => body.clone().into_bytes(),

@@ -14,9 +14,6 @@ use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 /// Highest count of tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not overflow.
 pub const TOKENS_TOLD_MAX: u64 = 1 << 40;
 
-/// Reason of a call that its caller dropped.
-const CANCELLED: &str = "cancelled";
-
 /// The meter of one call. A dropped meter reports the call as cancelled, with what came until then.
 pub(super) struct CallMeter {
     attempt: Arc<dyn AttemptLog>,
@@ -28,6 +25,8 @@ pub(super) struct CallMeter {
     output_bytes: u64,
     started: Instant,
     first_piece_ms: Option<u64>,
+    provider: &'static str,
+    requested: Option<String>,
     is_reported: bool,
 }
 
@@ -47,6 +46,8 @@ impl CallMeter {
             output_bytes: 0,
             started: Instant::now(),
             first_piece_ms: None,
+            provider: model.config.provider.as_str(),
+            requested: model.config.model.clone(),
             is_reported: false,
         }
     }
@@ -118,6 +119,10 @@ impl CallMeter {
             cached_tokens: tokens.cache_read,
             nano_usd: self.price.map(|price| price.nano_usd(tokens)),
             first_piece_ms: self.first_piece_ms,
+            took_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ended_at: 0,
+            provider: self.provider.to_owned(),
+            requested: self.requested.clone(),
         }
     }
 }
@@ -125,7 +130,7 @@ impl CallMeter {
 impl Drop for CallMeter {
     fn drop(&mut self) {
         if !self.is_reported {
-            let report = self.report(CANCELLED, self.so_far());
+            let report = self.report(ModelCall::CANCELLED, self.so_far());
             self.attempt.model_called(self.call, report);
         }
     }

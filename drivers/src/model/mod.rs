@@ -7,6 +7,7 @@ mod answer;
 mod anthropic;
 mod call_ids;
 mod cassette;
+mod cassette_export;
 mod cassette_miss;
 mod config;
 mod config_check;
@@ -34,6 +35,7 @@ mod transport;
 mod wire;
 
 pub use cassette::CASSETTE_BYTES_MAX;
+pub use cassette_export::{AnsweredCall, cassette};
 pub use config::{
     CassetteMode, Dialect, IDLE_TIMEOUT_DEFAULT, KeyVariable, MAX_OUTPUT_TOKENS_DEFAULT, MODEL_DEFAULT,
     MODEL_TIMEOUT_MAX, ModelConfig, ModelsConfig, Provider, TIMEOUT_DEFAULT,

@@ -51,6 +51,20 @@ pub fn detach_marks(answer: &mut Value) -> Option<TurnMarks> {
     data.filter(|_| !ids.is_empty()).map(|data| TurnMarks { data, ids })
 }
 
+/// The result of a turn as the model gave it: with the ids of its calls and the data of its provider.
+pub fn restore_marks(result: &mut Value) {
+    let Some(fields) = result.as_object_mut() else { return };
+    let Some(marks) = fields.remove(FIELD).and_then(|marks| serde_json::from_value::<TurnMarks>(marks).ok())
+    else {
+        return;
+    };
+    let calls = fields.get_mut("calls").and_then(Value::as_array_mut).into_iter().flatten();
+    for (call, id) in calls.filter_map(Value::as_object_mut).zip(marks.ids) {
+        call.extend(id.map(|id| ("id".to_owned(), id.into())));
+    }
+    fields.insert("provider_data".to_owned(), marks.data);
+}
+
 /// An earlier turn with calls.
 pub(super) struct Turn {
     thought: Thought,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::BoxFuture;
-use crate::id::NodeId;
+use crate::id::{NodeId, Ticks};
 use crate::run::FailureCategory;
 
 /// A request to a model.
@@ -156,6 +156,17 @@ pub enum Finish {
 }
 
 impl Finish {
+    /// Every reason.
+    pub const ALL: [Finish; 7] = [
+        Finish::Stop,
+        Finish::Length,
+        Finish::ToolCalls,
+        Finish::ContentFilter,
+        Finish::Refusal,
+        Finish::StopSequence,
+        Finish::Unknown,
+    ];
+
     /// The name in cases and records.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -240,6 +251,32 @@ pub struct ModelCall {
     pub nano_usd: Option<u64>,
     /// Time until the first piece of the answer, in milliseconds; `None` without a piece.
     pub first_piece_ms: Option<u64>,
+    /// Duration of the call, in milliseconds.
+    pub took_ms: u64,
+    /// When the call ended; the log of the attempt sets it, by the clock of the journal.
+    pub ended_at: Ticks,
+    /// Kind of the provider, such as `openai`.
+    pub provider: String,
+    /// Name of the model, as the request gives it to the provider.
+    pub requested: Option<String>,
+}
+
+impl ModelCall {
+    /// `finish` of a call that its caller dropped.
+    pub const CANCELLED: &'static str = "cancelled";
+
+    /// The reason to end as one of a closed set of names.
+    pub fn end(&self) -> &'static str {
+        let finishes = Finish::ALL.into_iter().map(Finish::as_str);
+        let classes = ModelErrorClass::ALL.into_iter().map(ModelErrorClass::as_str);
+        let mut known = finishes.chain(classes).chain([ModelCall::CANCELLED]);
+        known.find(|end| *end == self.finish).unwrap_or(Finish::Unknown.as_str())
+    }
+
+    /// True if the call ended with an answer of the model.
+    pub fn is_answered(&self) -> bool {
+        Finish::ALL.into_iter().any(|finish| finish.as_str() == self.finish)
+    }
 }
 
 /// Classes of failed calls.
@@ -268,6 +305,20 @@ pub enum ModelErrorClass {
 }
 
 impl ModelErrorClass {
+    /// Every class.
+    pub const ALL: [ModelErrorClass; 10] = [
+        ModelErrorClass::RateLimited,
+        ModelErrorClass::Overloaded,
+        ModelErrorClass::ContextTooLong,
+        ModelErrorClass::InvalidRequest,
+        ModelErrorClass::Auth,
+        ModelErrorClass::NotFound,
+        ModelErrorClass::Refused,
+        ModelErrorClass::Server,
+        ModelErrorClass::InvalidOutput,
+        ModelErrorClass::Connection,
+    ];
+
     /// The name in cases and messages.
     pub fn as_str(self) -> &'static str {
         match self {

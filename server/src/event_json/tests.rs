@@ -69,6 +69,10 @@ fn run_records() -> Vec<Event> {
                 cached_tokens: 0,
                 nano_usd: Some(900),
                 first_piece_ms: Some(40),
+                took_ms: 70,
+                ended_at: 9,
+                provider: "openai".to_owned(),
+                requested: None,
             }),
         },
         Event::Parked { reason: "crashes".to_owned() },
@@ -228,7 +232,7 @@ fn records_of_runs_have_stable_json() {
         replan_asked {"for_contract":true}
         contract_checked {"holds":false,"version":1}
         contract_broken {"version":1,"why":"tests fail"}
-        model_called {"attempt":1,"call":{"answered_by":"small-1","cached_tokens":0,"finish":"stop","first_piece_ms":40,"input_tokens":12,"model":"default","nano_usd":900,"output_tokens":3,"response_id":null},"node":"a"}
+        model_called {"attempt":1,"call":{"answered_by":"small-1","cached_tokens":0,"ended_at":9,"finish":"stop","first_piece_ms":40,"input_tokens":12,"model":"default","nano_usd":900,"output_tokens":3,"provider":"openai","requested":null,"response_id":null,"took_ms":70},"node":"a"}
         parked {"reason":"crashes"}
         out_of_credit {"out":true}
         run_closed {"outcome":"succeeded"}

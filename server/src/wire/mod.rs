@@ -28,8 +28,8 @@ pub use goals::*;
 pub use graph::*;
 pub use market::*;
 pub use ostler_actors::{
-    AgentRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow, QueueRow,
-    StageRow, TextPart, TextPosition, TreeRow,
+    AgentRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, ModelExchange, ModelExchanges, PipelineRow,
+    ProposalRow, QueueRow, StageRow, TextPart, TextPosition, TreeRow,
 };
 pub use output::*;
 pub use pipelines::*;

@@ -13,8 +13,8 @@ use ostler_server::wire::Decision;
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, doctor, evaluate, events, experiment, gc, help, interject, logs, man, market,
-    models, pipeline, ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
+    completions, credit, doctor, evaluate, events, experiment, export, gc, help, interject, logs, man,
+    market, models, pipeline, ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -126,6 +126,15 @@ enum Command {
     /// at one of them.
     #[command(after_help = "Examples:\n  ostler events @last\n  ostler events @last --follow --json")]
     Events(events::EventsArgs),
+    /// Export a run for other programs
+    ///
+    /// A cassette holds the run's calls of models, each with its answer: `--model cassette:FILE` answers the same questions again,
+    /// without network or key. What the records do not hold is left out and named on standard error. Prompts and
+    /// answers are exported as they are; keys and cookies are in no record.
+    #[command(
+        after_help = "Examples:\n  ostler export @last --cassette tape.jsonl\n  ostler ask 'the same goal' --model cassette:tape.jsonl"
+    )]
+    Export(export::ExportArgs),
     /// Print what the programs of a run printed
     ///
     /// Standard output and standard error of every attempt, of failed ones too, in the order of their lines.
@@ -373,6 +382,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,
         Command::Events(args) => events::events(&globals, args).await,
+        Command::Export(args) => export::export(&globals, args).await,
         Command::Logs(args) => logs::logs(&globals, args).await,
         Command::Artifact(args) => artifact::artifact(&globals, args).await,
         Command::Approvals => approvals::approvals(&globals).await,

@@ -96,11 +96,12 @@ impl AttemptLog for AttemptJournal {
         }
     }
 
-    fn model_called(&self, number: u32, call: ModelCall) {
+    fn model_called(&self, number: u32, mut call: ModelCall) {
         let rest = lock(&self.model_text).end(number);
         if let Some(rest) = rest {
             self.output(OutputStream::Model, rest.as_bytes());
         }
+        call.ended_at = self.executor.journal.now();
         let mut calls = lock(&self.model_calls);
         if calls.len() < MODEL_CALLS_MAX {
             calls.push(call);

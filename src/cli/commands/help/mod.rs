@@ -43,7 +43,7 @@ A node is named as the plan names it. A result is named RUN/NODE, such as @last/
 
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["ask", "check", "run", "resume", "checkpoint", "interject", "cancel"]),
-    ("Inspect", &["ps", "show", "logs", "events", "artifact"]),
+    ("Inspect", &["ps", "show", "logs", "events", "artifact", "export"]),
     ("Decide", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Stream events", &["pipeline"]),
     ("Evaluate", &["evaluate", "agents"]),

@@ -344,6 +344,10 @@ fn model_call() -> Event {
         cached_tokens: 4,
         nano_usd: Some(900),
         first_piece_ms: None,
+        took_ms: 70,
+        ended_at: 1_700_000_000_000,
+        provider: "openai".into(),
+        requested: Some("small".into()),
     };
     Event::ModelCalled { node: node(), attempt: 1, call: Box::new(call) }
 }

@@ -1,0 +1,294 @@
+//! A journal that tells of its records, and the thread that makes spans of them.
+//!
+//! An append says only which stream has grown; the thread reads the records behind it. So an append costs nothing but a place in a
+//! queue, and a run whose news did not fit in the queue is caught up with by the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::port::{
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
+    StreamId, StreamKind,
+};
+
+use super::counts::Counts;
+use super::run_spans::RunSpans;
+use super::span::Span;
+
+/// Appends that may wait for the thread.
+const NEWS_MAX: usize = 8_192;
+
+/// Runs whose state is kept; others are read again from their first record.
+const RUNS_KEPT_MAX: usize = 1_024;
+
+const READ_AT_ONCE: usize = 1_024;
+
+/// An append to the stream of a run.
+struct Appended {
+    stream: StreamId,
+    /// The last record before the append.
+    after: Seq,
+}
+
+enum News {
+    Appended(Appended),
+    Stop,
+}
+
+/// The journal of a system, and the end of its news.
+pub(super) struct Traced {
+    journal: Arc<dyn Journal>,
+    news: SyncSender<News>,
+    counts: Arc<Counts>,
+}
+
+/// Ends the thread.
+pub(super) struct Reading {
+    news: SyncSender<News>,
+    thread: JoinHandle<()>,
+}
+
+/// Starts the thread. `ended` gets each span and returns at once.
+pub(super) fn trace(
+    journal: Arc<dyn Journal>,
+    has_contents: bool,
+    counts: Arc<Counts>,
+    ended: impl Fn(Span) + Send + 'static,
+) -> std::io::Result<(Arc<dyn Journal>, Reading)> {
+    let (news, told) = sync_channel(NEWS_MAX);
+    let mut reader = Reader { journal: Arc::clone(&journal), has_contents, runs: BTreeMap::new(), turn: 0 };
+    let of_thread = Arc::clone(&counts);
+    let thread = std::thread::Builder::new().name("ostler-spans".to_owned()).spawn(move || {
+        reader.read(&told, &of_thread, &ended);
+    })?;
+    let reading = Reading { news: news.clone(), thread };
+    Ok((Arc::new(Traced { journal, news, counts }), reading))
+}
+
+impl Reading {
+    /// Waits until the thread has read what was told so far. Blocks.
+    pub(super) fn stop(self) {
+        if self.news.send(News::Stop).is_ok() {
+            let _ = self.thread.join(); // a panic was reported by its hook
+        }
+    }
+}
+
+impl Traced {
+    fn tell(&self, appended: Vec<Appended>) {
+        for appended in appended {
+            if let Err(TrySendError::Full(_)) = self.news.try_send(News::Appended(appended)) {
+                self.counts.dropped(1);
+            }
+        }
+    }
+}
+
+struct Reader {
+    journal: Arc<dyn Journal>,
+    has_contents: bool,
+    runs: BTreeMap<RunId, Kept>,
+    turn: u64,
+}
+
+struct Kept {
+    spans: RunSpans,
+    seen: Seq,
+    turn: u64,
+}
+
+impl Reader {
+    fn read(&mut self, told: &Receiver<News>, counts: &Counts, ended: &dyn Fn(Span)) {
+        while let Ok(News::Appended(appended)) = told.recv() {
+            self.turn += 1;
+            let run = RunId(uuid_of(appended.stream));
+            if let Err(problem) = self.catch_up(run, &appended, ended) {
+                // Read again from the beginning with the next record.
+                self.runs.remove(&run);
+                counts.dropped(1);
+                tracing::debug!(%run, %problem, "spans of a run were dropped");
+            }
+        }
+    }
+
+    /// Makes the spans that end behind the last record seen. Of a run that is not kept, those of earlier records were sent
+    /// by the process that wrote them.
+    fn catch_up(&mut self, run: RunId, appended: &Appended, ended: &dyn Fn(Span)) -> Result<(), String> {
+        let turn = self.turn;
+        let fresh = || Kept { spans: RunSpans::new(run, self.has_contents), seen: Seq(0), turn };
+        let known = self.runs.contains_key(&run);
+        let kept = self.runs.entry(run).or_insert_with(fresh);
+        let silent = if known { Seq(0) } else { appended.after };
+        kept.turn = turn;
+        let mut is_over = false;
+        loop {
+            let records = self.journal.read(appended.stream, kept.seen, READ_AT_ONCE);
+            let records = records.map_err(|error| error.to_string())?;
+            let Some(last) = records.last() else { break };
+            let end = last.seq;
+            for record in &records {
+                let spans = kept.spans.record(record).map_err(|error| error.to_string())?;
+                if record.seq > silent {
+                    spans.into_iter().for_each(ended);
+                }
+                is_over |= matches!(record.event, ostler_kernel::event::Event::RunClosed { .. });
+            }
+            kept.seen = end;
+        }
+        if is_over {
+            self.runs.remove(&run);
+        } else if self.runs.len() > RUNS_KEPT_MAX {
+            let oldest = self.runs.iter().min_by_key(|(_, kept)| kept.turn).map(|(run, _)| *run);
+            oldest.map(|oldest| self.runs.remove(&oldest));
+        }
+        Ok(())
+    }
+}
+
+fn uuid_of(stream: StreamId) -> uuid::Uuid {
+    uuid::Uuid::from_bytes(stream.key)
+}
+
+impl Journal for Traced {
+    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
+        let of_runs = batches.iter().filter(|batch| batch.stream.kind == StreamKind::Run);
+        let appended =
+            of_runs.map(|batch| Appended { stream: batch.stream, after: batch.expected }).collect();
+        let position = self.journal.append(batches)?;
+        self.tell(appended);
+        Ok(position)
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.journal.durable(position)
+    }
+
+    fn has_room(&self) -> bool {
+        self.journal.has_room()
+    }
+
+    fn rollbacks(&self, seen: u64) -> BoxFuture<'_, u64> {
+        self.journal.rollbacks(seen)
+    }
+
+    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
+        self.journal.read(stream, after, limit)
+    }
+
+    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
+        self.journal.changed(stream, after)
+    }
+
+    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
+        self.journal.runs(open_only)
+    }
+
+    fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, JournalError> {
+        self.journal.runs_page(page)
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        self.journal.run(run)
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
+        self.journal.accounts()
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
+    }
+
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        self.journal.streams(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use metrics_exporter_prometheus::PrometheusBuilder;
+    use ostler_actors::SharedRecorder;
+    use ostler_kernel::event::{Event, RunOpened};
+    use ostler_kernel::json;
+    use ostler_kernel::plan::{Plan, Policy};
+    use ostler_kernel::run::RunOutcome;
+    use ostler_store::MemoryJournal;
+
+    use super::*;
+
+    fn dropped(tell: impl Fn(Arc<Counts>)) -> bool {
+        let recorder = Arc::new(PrometheusBuilder::new().build_recorder());
+        let handle = recorder.handle();
+        let shared: SharedRecorder = recorder;
+        tell(Arc::new(Counts::new(Some(&shared))));
+        handle.render().contains(r#"ostler_telemetry_spans_total{result="dropped"} 1"#)
+    }
+
+    fn batch(run: RunId, after: u64, event: Event) -> StreamBatch {
+        let stream = StreamId::run(&ClientId::from("acme"), run);
+        StreamBatch { stream, expected: Seq(after), at_ms: 7, events: vec![event] }
+    }
+
+    fn opened(run: RunId) -> Event {
+        let draft = json::to_canonical(&empty_plan()).unwrap();
+        Event::RunOpened(Box::new(RunOpened {
+            run,
+            client: "acme".into(),
+            agent: "worker".into(),
+            plan: draft,
+            intent: 0,
+            scope: "default".to_owned(),
+            workspace: "/".to_owned(),
+            policy_epoch: 1,
+            seed: 1,
+        }))
+    }
+
+    fn empty_plan() -> Plan {
+        let plan = serde_json::json!({
+            "id": "p", "version": 1, "nodes": [], "outputs": [], "outputs_declared": false, "policy": Policy::SIMULATION,
+        });
+        serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn news_beyond_the_queue_are_counted_and_stop_no_append() {
+        let is_counted = dropped(|counts| {
+            let (news, _told) = sync_channel(1);
+            let traced = Traced { journal: Arc::new(MemoryJournal::default()), news, counts };
+            for run in [1, 2].map(|id| RunId(uuid::Uuid::from_u128(id))) {
+                traced.append(vec![batch(run, 0, opened(run))]).unwrap();
+            }
+        });
+        assert!(is_counted);
+    }
+
+    #[test]
+    fn spans_of_an_earlier_process_are_not_sent_again() {
+        let run = RunId(uuid::Uuid::from_u128(1));
+        let journal = Arc::new(MemoryJournal::default());
+        let append =
+            |journal: &dyn Journal, after, event| journal.append(vec![batch(run, after, event)]).unwrap();
+        append(&*journal, 0, opened(run));
+        append(&*journal, 1, Event::RunClosed { outcome: RunOutcome::Succeeded });
+        for (after, names) in [(1, vec!["invoke_agent worker"]), (2, vec![])] {
+            let seen = Mutex::new(Vec::new());
+            let stream = StreamId::run(&ClientId::from("acme"), run);
+            let mut reader =
+                Reader { journal: journal.clone(), has_contents: false, runs: BTreeMap::new(), turn: 0 };
+            let ended = |span: Span| seen.lock().unwrap().push(span.name);
+            reader.catch_up(run, &Appended { stream, after: Seq(after) }, &ended).unwrap();
+            assert_eq!(seen.into_inner().unwrap(), names, "records up to {after} are of another process");
+            assert!(reader.runs.is_empty(), "a run that is over is forgotten");
+        }
+    }
+}
