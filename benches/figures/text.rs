@@ -48,7 +48,9 @@ pub(crate) fn rows() -> Vec<Row> {
 /// The command with a provider in a folder, where it has a data folder and a workspace.
 fn command(provider: &Provider, folder: &Path) -> Command {
     let (data, work) = (folder.join("data"), folder.join("work"));
-    [&data, &work].map(|folder| std::fs::create_dir_all(folder).unwrap());
+    for folder in [&data, &work] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
     std::fs::write(data.join("ostler.toml"), provider.config()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
     command.env("OSTLER_DATA", data).env_remove("OSTLER_CONFIG").current_dir(work);

@@ -61,7 +61,7 @@ fn a_reader_goes_on_where_it_was_unless_the_text_began_again() {
     let (first, second) = (texts.begin(RUN, "a".into(), 1, 5), texts.begin(RUN, "b".into(), 1, 6));
     first.push(1, Text, "abc");
     second.push(1, Text, "xyz");
-    let mut follow = |after: &[&str]| {
+    let follow = |after: &[&str]| {
         let after: Vec<TextPosition> = after.iter().map(|position| position.parse().unwrap()).collect();
         told(&mut texts.follow(RUN, TextFilter::default(), &after))
     };
