@@ -261,9 +261,11 @@ impl TextReader {
             }
         }
         let ended = state.ended;
-        state.readers.insert(self.id, ended);
-        state.sweep();
-        self.read.retain(|id, _| state.texts.get(id).is_some_and(|text| text.ended.is_none()));
+        if ended > seen {
+            state.readers.insert(self.id, ended);
+            state.sweep();
+            self.read.retain(|id, _| state.texts.get(id).is_some_and(|text| text.ended.is_none()));
+        }
         found
     }
 
