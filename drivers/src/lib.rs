@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod model;
+pub mod regular_file;
 pub mod tool;
