@@ -251,6 +251,28 @@ roles:
     assert!(told.contains("think.2(call.1.1) failed") && told.contains("incomplete"), "{told}");
 }
 
+/// The scope of a run may leave no tool to offer.
+#[tokio::test]
+async fn a_goal_without_a_tool_is_answered_directly_in_every_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+roles:
+  planner:
+    - answer: {answer: "42", missing: null, steps: []}
+  think:
+    - text: "42"
+  answer:
+    - answer: {answer: "42", citations: []}
+"#;
+    for mode in ["reflect", "nreflect:2", "orchestrator", "react", "auto", "sgh"] {
+        let system = common::system(Arc::new(MemoryJournal::default()), model(folder.path(), script)).await;
+        let run = ask(&system, folder.path(), terms(mode.parse().unwrap(), &[])).await;
+        let (outcome, told) = decided(&system, run).await;
+        assert_eq!(outcome, RunOutcome::Succeeded, "{mode}: {told}");
+        assert!(told.contains("\n42 "), "{mode}: {told}");
+    }
+}
+
 #[tokio::test]
 async fn a_wish_to_a_running_goal_is_considered_before_anything_else_starts() {
     let folder = tempfile::tempdir().unwrap();
