@@ -495,3 +495,34 @@ async fn attempts_that_died_with_their_process_are_done_again_one_by_one_where_t
     second.shutdown().await;
     first.shutdown().await;
 }
+
+/// Stopping and resuming again and again is not free.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_ends_with_its_process_is_charged_and_runs_again() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    first.change_client("acme", credits(1_000)).await.unwrap();
+    let submission =
+        Submission::plan(plan(&first, json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]})));
+    let run = first.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
+    hold.started().await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    first.shutdown().await;
+    let second = system(journal.clone(), vec![hold.clone()]).await;
+    let left = row(&second, "acme").await.left.unwrap();
+    assert!((590..=600).contains(&left), "{left}");
+    second.resume_all().await.unwrap();
+    hold.started().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    second.shutdown().await;
+    let third = system(journal.clone(), vec![hold.clone()]).await;
+    let left = row(&third, "acme").await.left.unwrap();
+    assert!((280..=300).contains(&left), "{left}");
+    assert_eq!(cost(&*journal, "acme", run), 1_000 - left);
+    assert!(third.audit().unwrap().iter().all(|audit| audit.violations.is_empty()));
+    third.resume_all().await.unwrap();
+    hold.started().await;
+    hold.go(1);
+    assert_eq!(third.outcome(run).await.unwrap(), RunStatus::Succeeded);
+}

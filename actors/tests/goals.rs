@@ -68,6 +68,15 @@ fn terms(mode: Mode, tools: &[&str]) -> GoalTerms {
 }
 
 async fn ask(system: &System, folder: &std::path::Path, terms: GoalTerms) -> RunId {
+    ask_within(system, folder, terms, None).await
+}
+
+async fn ask_within(
+    system: &System,
+    folder: &std::path::Path,
+    terms: GoalTerms,
+    budget: Option<u64>,
+) -> RunId {
     let limit = Some(GOAL_LIMIT);
     let policy = PolicyDraft {
         max_nodes: limit,
@@ -80,7 +89,8 @@ async fn ask(system: &System, folder: &std::path::Path, terms: GoalTerms) -> Run
     let draft = PlanDraft { policy: Some(policy), ..opening_plan(&terms) };
     let plan = draft.validate(&system.settings()).unwrap();
     let goal = Some(Arc::new(terms));
-    system.submit(Submission { workspace: folder.into(), goal, ..Submission::plan(plan) }).await.unwrap()
+    let submission = Submission { workspace: folder.into(), goal, budget, ..Submission::plan(plan) };
+    system.submit(submission).await.unwrap()
 }
 
 async fn settled(system: &System, run: RunId) -> RunOutcome {
@@ -249,6 +259,46 @@ roles:
     let (outcome, told) = decided(&system, run).await;
     assert_eq!(outcome, RunOutcome::Succeeded, "{told}");
     assert!(told.contains("think.2(call.1.1) failed") && told.contains("incomplete"), "{told}");
+}
+
+/// The template needs no credit, so the end of the budget does not take the answer away.
+#[tokio::test]
+async fn a_goal_whose_credits_are_used_up_answers_from_what_is_there() {
+    for mode in ["react", "reflect", "orchestrator"] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("notes")).unwrap();
+        std::fs::write(folder.path().join("notes/a.md"), "text").unwrap();
+        let system = common::system(Arc::new(MemoryJournal::default()), model(folder.path(), SCRIPT)).await;
+        // The first call uses it up.
+        let terms = terms(mode.parse().unwrap(), &["fs.list", "fs.read"]);
+        let run = ask_within(&system, folder.path(), terms, Some(1)).await;
+        let (_, told) = decided(&system, run).await;
+        let is_answered = |node: &str| node.contains("answer(") && node.ends_with(" executed");
+        assert!(told.split(['\n', ',']).any(is_answered), "{told}");
+        assert!(told.contains("incomplete"), "{told}");
+    }
+}
+
+/// The scope of a run may leave no tool to offer.
+#[tokio::test]
+async fn a_goal_without_a_tool_is_answered_directly_in_every_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+roles:
+  planner:
+    - answer: {answer: "42", missing: null, steps: []}
+  think:
+    - text: "42"
+  answer:
+    - answer: {answer: "42", citations: []}
+"#;
+    for mode in ["reflect", "nreflect:2", "orchestrator", "react", "auto", "sgh"] {
+        let system = common::system(Arc::new(MemoryJournal::default()), model(folder.path(), script)).await;
+        let run = ask(&system, folder.path(), terms(mode.parse().unwrap(), &[])).await;
+        let (outcome, told) = decided(&system, run).await;
+        assert_eq!(outcome, RunOutcome::Succeeded, "{mode}: {told}");
+        assert!(told.contains("\n42 "), "{mode}: {told}");
+    }
 }
 
 #[tokio::test]

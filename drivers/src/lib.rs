@@ -6,6 +6,7 @@
 
 mod http;
 pub mod model;
+pub mod regular_file;
 pub mod tool;
 
 pub use http::http_client;

@@ -36,11 +36,13 @@ impl Reservations {
         if self.holds.contains_key(&run) { Some(run) } else { self.opened.get(&run).copied() }
     }
 
-    /// Charges the cost of an attempt to the reservation of its run, if any.
-    pub fn settle(&mut self, run: RunId, cost: u64) {
-        if let Some(hold) = self.hold(run) {
-            hold.spent = hold.spent.saturating_add(cost);
-        }
+    /// Charges the cost of an attempt to the reservation of its run, if any. Returns what the reservation covers, in credits; the
+    /// client's balance pays the rest.
+    pub fn settle(&mut self, run: RunId, cost: u64) -> u64 {
+        let Some(hold) = self.hold(run) else { return 0 };
+        let covered = cost.min(hold.budget.saturating_sub(hold.spent));
+        hold.spent = hold.spent.saturating_add(cost);
+        covered
     }
 
     /// Reverts the last charge of a run after its record was lost.

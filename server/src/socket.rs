@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,6 +79,8 @@ pub fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
+    /// Device and inode of the socket file; another holder may have replaced it.
+    identity: (u64, u64),
     leaving: CancellationToken,
     stop: CancellationToken,
     under_way: TaskTracker,
@@ -100,6 +102,7 @@ impl ControlSocket {
         remove(&temporary)?;
         let listener = UnixListener::bind(&temporary)?;
         fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
+        let identity = identity(&temporary)?;
         fs::rename(&temporary, &path)?;
         let (leaving, stop) = (CancellationToken::new(), CancellationToken::new());
         let router = router.layer(middleware::from_fn_with_state(children, refuse_from_within));
@@ -116,7 +119,7 @@ impl ControlSocket {
             streams: Places::new(STREAMS_MAX),
         };
         let served = tokio::spawn(answers.serve(listener));
-        Ok(ControlSocket { path, leaving, stop, under_way, served, _folder: folder })
+        Ok(ControlSocket { path, identity, leaving, stop, under_way, served, _folder: folder })
     }
 
     /// Answers only reads and cancellations of runs from now on; other requests are refused untouched with
@@ -126,11 +129,22 @@ impl ControlSocket {
     }
 
     /// Removes the socket: running requests continue, new ones are refused untouched with [`SHUTTING_DOWN`].
-    /// [`ControlSocket::finish`] follows.
+    /// [`ControlSocket::finish`] follows. The socket of another holder, which replaced this one, stays.
+    ///
+    /// # Errors
+    ///
+    /// The file system refused. The socket serves on.
     pub fn close(&self) -> io::Result<()> {
-        remove(&self.path)?;
+        if self.is_in_place() {
+            remove(&self.path)?;
+        }
         self.stop.cancel();
         Ok(())
+    }
+
+    /// True if the path still names this socket, and not that of another holder or nothing.
+    pub fn is_in_place(&self) -> bool {
+        identity(&self.path).is_ok_and(|found| found == self.identity)
     }
 
     /// Waits, within a limit, until earlier requests are handled. Requests that wait for a run are answered by the end
@@ -290,6 +304,11 @@ fn leaving() -> impl IntoResponse {
     ([(CONNECTION, "close")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN, what))
 }
 
+/// Device and inode of a file, links not followed.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -349,6 +368,20 @@ mod tests {
         }
         socket.close().expect("it is removed");
         socket.finish().await;
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_holder_that_replaced_this_one_stays() {
+        let data = tempfile::tempdir().expect("a folder");
+        let (first, second) = (bind(data.path()), bind(data.path()));
+        assert!(!first.is_in_place() && second.is_in_place());
+        first.close().expect("nothing is to be removed");
+        first.finish().await;
+        let mut stream = UnixStream::connect(data.path().join(NAME)).await.expect("it serves");
+        assert!(ask(&mut stream).await.ends_with("hello"));
+        second.close().expect("it is removed");
+        assert!(!data.path().join(NAME).exists());
+        second.finish().await;
     }
 
     async fn ask(stream: &mut UnixStream) -> String {

@@ -1,9 +1,8 @@
-//! Bounded reading of small text files. Never blocks on pipes or devices.
+//! Reading of plan files and the like, with errors that name the file.
 
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use ostler_drivers::regular_file;
 
 use super::Format;
 
@@ -92,25 +91,13 @@ pub(crate) fn format_of(path: &Path) -> Result<Format, ReadError> {
 ///
 /// See [`ReadError`]. Opening a pipe or a device does not block.
 pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Result<String, ReadError> {
-    let io = |error| ReadError::Io { path: path.to_owned(), error };
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(io)?;
-    let kind = file.metadata().map_err(io)?.file_type();
-    let what = match kind {
-        _ if kind.is_file() => None,
-        _ if kind.is_dir() => Some("a folder"),
-        _ if kind.is_fifo() => Some("a pipe"),
-        _ if kind.is_char_device() || kind.is_block_device() => Some("a device"),
-        _ => Some("not a regular file"),
-    };
-    if let Some(what) = what {
-        return Err(ReadError::NotAFile { path: path.to_owned(), what });
-    }
-    let mut bytes = Vec::new();
-    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() > bytes_max {
-        return Err(ReadError::TooLarge { path: path.to_owned(), bytes_max });
-    }
-    String::from_utf8(bytes)
-        .map_err(|error| ReadError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })
+    regular_file::read_text(path, bytes_max as u64).map_err(|error| {
+        let path = path.to_owned();
+        match error {
+            regular_file::ReadError::Io(error) => ReadError::Io { path, error },
+            regular_file::ReadError::NotAFile(what) => ReadError::NotAFile { path, what },
+            regular_file::ReadError::TooLarge(_) => ReadError::TooLarge { path, bytes_max },
+            regular_file::ReadError::NotText(at) => ReadError::NotText { path, at },
+        }
+    })
 }

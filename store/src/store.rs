@@ -126,12 +126,14 @@ impl Store {
                 collected => removed = collected?.runs.len(),
             }
         }
+        let artifacts = artifacts.held_by(lock.name().clone());
+        let output = FolderOutput::at(&path.join(OUTPUT_FOLDER)).held_by(lock.name().clone());
         let record_epoch = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = open_journal(disk, index, options, epoch_seen, record_epoch);
         let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
         let opened = Opened { format_missing, removed, ..opened };
-        let output = Arc::new(FolderOutput::at(&path.join(OUTPUT_FOLDER)));
-        Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts), output }, opened))
+        let (artifacts, output) = (Arc::new(artifacts), Arc::new(output));
+        Ok((Store { journal: Arc::new(journal), artifacts, output }, opened))
     }
 
     /// Checks that `path` is missing, empty, or a data folder. Reads only names.

@@ -11,7 +11,8 @@ use std::sync::mpsc::{self, Receiver};
 
 use common::{PATIENCE, batch, events, numbered, small, stream, wait};
 use ostler_kernel::event::Event;
-use ostler_kernel::port::Journal;
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{Artifact, ArtifactStore, Journal, OutputStore};
 use ostler_store::Store;
 
 /// Environment variable with the child's folder; unset in the parent.
@@ -123,4 +124,27 @@ fn a_writer_that_was_suspended_while_its_folder_was_taken_over_writes_nothing_mo
     let (store, opened) = Store::open_with(&path, small()).unwrap();
     assert_eq!((opened.torn, events(&*store.journal, stream(1))), (None, expected));
     assert_eq!(store.journal.verify().unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_holder_whose_folder_was_replaced_writes_no_artifact_and_no_output_into_the_new_one() {
+    let parent = tempfile::tempdir().unwrap();
+    let (folder, moved) = (parent.path().join("data"), parent.path().join("moved"));
+    let (stale, _) = Store::open_with(&folder, small()).unwrap();
+    let run = RunId(uuid::Uuid::from_u128(1));
+    stale.output.append(run, b"{}\n").unwrap();
+    std::fs::rename(&folder, &moved).unwrap();
+    let (new, _) = Store::open_with(&folder, small()).unwrap();
+    let lost = "the lock file was deleted or replaced";
+    let artifact = Artifact { media: "text/plain".into(), content: b"late".to_vec() };
+    let folders = || std::fs::read_dir(folder.join("artifacts")).unwrap().count();
+    let before = folders();
+    let refused = stale.artifacts.put(artifact.clone()).await.unwrap_err();
+    assert!(refused.to_string().contains(lost), "{refused}");
+    assert_eq!(folders(), before);
+    new.artifacts.put(artifact).await.unwrap();
+    assert_eq!(folders(), before + 1);
+    let refused = stale.output.append(run, b"{}\n").unwrap_err();
+    assert!(refused.to_string().contains(lost), "{refused}");
+    assert_eq!(new.output.read(run, 0, 99).unwrap(), b"");
 }

@@ -109,6 +109,32 @@ fn what_is_no_regular_file_is_refused_at_once() {
 }
 
 #[test]
+fn scripts_and_schemas_come_from_files_alone() {
+    let world = World::new();
+    assert!(Command::new("mkfifo").arg(world.path().join("pipe")).status().unwrap().success());
+    world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
+    for (file, told) in [
+        ("pipe", "a pipe, expected a file"),
+        ("/dev/zero", "a device, expected a file"),
+        ("gone", "cannot read"),
+    ] {
+        for provider in ["scripted", "cassette"] {
+            refused(&world, &format!("ask goal --yes --model {provider}:{file}")).complains(told);
+            world.file(
+                "ostler.toml",
+                &format!("[models.default]\nprovider = \"{provider}\"\nfile = \"{file}\"\n"),
+            );
+            refused(&world, "run good.yaml --workspace work").complains(told);
+            refused(&world, "models").complains(told);
+            std::fs::remove_file(world.path().join("ostler.toml")).unwrap();
+        }
+        refused(&world, &format!("spawn a --input {file}")).complains(told);
+    }
+    world.file("ostler.toml", "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\n");
+    refused(&world, "ask goal --yes --cassette pipe").complains("a pipe, expected a file");
+}
+
+#[test]
 fn what_cannot_be_begun_with_says_what_is_wrong_with_it() {
     let world = World::new();
     world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");

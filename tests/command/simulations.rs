@@ -32,6 +32,16 @@ fn cases_that_cannot_be_gone_by_are_told_with_their_line_and_their_name() {
 }
 
 #[test]
+fn an_input_without_end_is_refused() {
+    let world = World::new();
+    for what in ["graph", "model", "modes"] {
+        let told = "/dev/zero: cannot read: a line has more than 16777216 bytes";
+        world.ostler(&format!("simulate {what} /dev/zero")).exits(2).complains(told);
+    }
+    world.ostler("simulate queue /dev/zero").exits(2).complains("has more than 67108864 bytes");
+}
+
+#[test]
 fn a_check_of_nothing_does_not_pass() {
     let world = World::new();
     world.file("none.jsonl", "\n\n").file("none.expected.jsonl", "");

@@ -50,6 +50,9 @@ impl RegistryState {
         for (client, run, cost) in unrecorded {
             self.services.ledger.client(&client).settle_reserved(run, cost);
         }
+        for (client, _) in self.services.ledger.clients().iter().filter(|(_, book)| book.reserved() > 0) {
+            self.services.scheduler.renew_terms(client);
+        }
         for run in self.services.active_runs.all() {
             match self.services.journal.run(run)? {
                 Some(row) => self.entry(&row).push(row),
@@ -100,6 +103,10 @@ impl RegistryState {
         for event in &events {
             self.services.ledger.record(event, at_ms);
             self.services.market.record(event, at_ms, position, &self.services.ledger);
+            if matches!(event, Event::Market { .. }) {
+                // The step may have reserved credits, or freed them.
+                self.services.scheduler.renew_terms(client);
+            }
         }
         Ok(position)
     }

@@ -63,7 +63,7 @@ impl RunDriver {
     /// a long run blocks neither thread nor callers.
     async fn decide_turn(&mut self) -> Result<bool, ActorProcessingErr> {
         loop {
-            if self.refuse_unaffordable() && self.continue_later() {
+            if Box::pin(self.refuse_unaffordable()).await && self.continue_later() {
                 return Ok(false);
             }
             self.enqueue().await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_kernel::event::{Outcome, Output};
+use ostler_kernel::event::{AttemptResult, Outcome, Output};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::json::{self, Json};
 use ostler_kernel::plan::Node;
@@ -191,6 +191,25 @@ impl RunDriver {
     fn keep_verdict(&self, ended: &mut Ended, value: &Value) {
         let kept = self.services.results.keep_in_record(value);
         ended.outcome = kept.map_or_else(Outcome::Failed, Outcome::Ok);
+    }
+
+    /// The result of the node that holds the answer, whose last attempt is refused; `None` for any other attempt, and for a
+    /// call that the gate denied, which operators have to see.
+    pub(super) async fn answer_unasked(
+        &mut self,
+        key: &AttemptKey,
+        refusal: &Refusal,
+    ) -> Option<Box<AttemptResult>> {
+        let Refusal::Failed(category, message) = refusal else { return None };
+        let is_answer = self.control_role(&key.node) == Some(Role::Answer);
+        if !is_answer || !self.run.is_last_try(&key.node, *category) {
+            return None;
+        }
+        let (accounts, model_calls) = (None, Vec::new());
+        let outcome = failed(*category, message.clone());
+        let mut ended = Ended { outcome, duration_ms: 0, cost: 0, accounts, model_calls };
+        self.answer_by_template(key, &mut ended).await;
+        matches!(ended.outcome, Outcome::Ok(_)).then(|| ended.result_of(key))
     }
 
     /// An answer never fails: the template stands in for the model.

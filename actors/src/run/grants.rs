@@ -107,7 +107,7 @@ impl RunDriver {
 
     /// Refuses every node that wants a slot once the budget of the run is used up; a refusal needs neither a slot nor credits.
     /// Returns whether there was any.
-    pub(super) fn refuse_unaffordable(&mut self) -> bool {
+    pub(super) async fn refuse_unaffordable(&mut self) -> bool {
         let is_open = !self.is_suspending() && !self.services.journal.status.is_stopping();
         if !is_open || !self.is_used_up() {
             return false;
@@ -141,8 +141,8 @@ impl RunDriver {
                 _ => continue,
             }
             let attempt = self.run.instance(&id).map_or(0, |instance| instance.attempts);
-            let refusal = self.spent_budget();
-            self.refuse(&id, attempt, refusal);
+            let (key, refusal) = (self.key(&id, attempt), self.spent_budget());
+            self.refuse_attempt(&key, refusal).await;
         }
         true
     }

@@ -93,7 +93,7 @@ impl RunDriver {
             Err(refusal) => {
                 self.release_slot(slot);
                 self.release_budget(&key);
-                self.refuse(id, attempt, refusal);
+                self.refuse_attempt(&key, refusal).await;
             }
         }
     }
@@ -151,7 +151,16 @@ impl RunDriver {
         }
     }
 
-    /// Fails an attempt that never started.
+    /// Fails an attempt that never started. In place of an answer that would fail for good stands the template, which needs
+    /// neither a call nor a credit.
+    pub(super) async fn refuse_attempt(&mut self, key: &AttemptKey, refusal: Refusal) {
+        match self.answer_unasked(key, &refusal).await {
+            Some(result) => self.decide(RunInput::Result(result)),
+            None => self.refuse(&key.node, key.attempt, refusal),
+        }
+    }
+
+    /// The same for a node that is no answer.
     pub(super) fn refuse(&mut self, id: &NodeId, attempt: u32, refusal: Refusal) {
         let (category, message) = match refusal {
             Refusal::Failed(category, message) => (category, message),

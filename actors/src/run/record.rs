@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, Position, Seq};
 use ractor::ActorProcessingErr;
 
 use super::decided::Decided;
 use super::driver::RunDriver;
+use crate::base::attempt_end::Ended;
 use crate::base::error::RunError;
 use crate::messages::registry::RegistryMessage;
 
@@ -72,10 +74,17 @@ impl RunDriver {
         }
     }
 
-    /// Records the end in good order, so that the end of the process does not count against the run. Best effort: on a
-    /// full disk the shutdown counts as a crash.
+    /// Records the end in good order, so that the end of the process does not count against the run, and what the attempts
+    /// cost that ended with it. Best effort: on a full disk the shutdown counts as a crash.
     pub(super) fn record_clean_shutdown(&mut self) -> Result<(), JournalError> {
-        let events = self.within(|run, cx| run.record_clean_shutdown(cx));
+        let stopped = self.services.attempts.take_stopped(self.opened.run).into_iter();
+        let mut events: Vec<Event> = stopped
+            .map(|(key, ended)| {
+                let cost = self.services.run_budgets.chargeable(&key, ended.cost);
+                Event::LateResult(Ended { cost, ..ended }.result_of(&key))
+            })
+            .collect();
+        events.extend(self.within(|run, cx| run.record_clean_shutdown(cx)));
         if !events.is_empty() && self.writer.pending.is_empty() {
             self.services.journal.append_events(self.writer.stream, self.writer.seq, events)?;
         }

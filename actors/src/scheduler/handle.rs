@@ -79,9 +79,9 @@ impl SchedulerHandle {
         cost: u64,
     ) -> (Option<Accounts>, Vec<Granted>) {
         let settled = self.with(|grants| {
-            let accounts = grants.charge(&self.cx, ticket, cost);
             // Under the lock, a concurrent renewal of terms counts both or neither.
-            self.cx.ledger.client(&owner.lane.client).spend(run, cost);
+            let covered = self.cx.ledger.client(&owner.lane.client).spend(run, cost);
+            let accounts = grants.charge(&self.cx, ticket, cost, covered);
             Ok((accounts, grants.give_out(&self.cx, Some(&owner.agent))))
         });
         settled.unwrap_or_else(|| {

@@ -190,11 +190,19 @@ impl SlotAllocator {
         }
     }
 
-    /// Settles a slot and returns the accounts; `None` if the slot is of another epoch.
-    pub(super) fn charge(&mut self, cx: &QueueContext, ticket: Ticket, cost: u64) -> Option<Accounts> {
+    /// Settles a slot and returns the accounts; `None` if the slot is of another epoch. A reservation covers `covered` credits
+    /// of the cost, which the balance of the queue never had.
+    pub(super) fn charge(
+        &mut self,
+        cx: &QueueContext,
+        ticket: Ticket,
+        cost: u64,
+        covered: u64,
+    ) -> Option<Accounts> {
         let job = Some(ticket).filter(|ticket| ticket.epoch == self.epoch)?.job;
         let cost = cost.clamp(1, self.queue.config().cost_max);
-        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events);
+        let price = Price { credits: cost.saturating_sub(covered), ..Price::flat(cost) };
+        let settled = self.queue.settle(job, price, &mut self.events);
         let settled =
             settled.inspect_err(|error| tracing::error!(%error, "a slot cannot be settled")).ok()?;
         let accounts = recorded(settled.accounts);
@@ -363,7 +371,7 @@ impl SlotAllocator {
             cx.mailboxes.tell_registry(RegistryMessage::Credits { client: name.clone() });
         }
         if parked {
-            tracing::warn!(client = %name, "its credits are used up: it is parked until more are deposited");
+            tracing::warn!(client = %name, "its free credits are used up: it is parked until it has more");
         } else {
             tracing::info!(client = %name, "it has credits again");
         }

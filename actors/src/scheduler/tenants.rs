@@ -180,8 +180,8 @@ impl Tenants {
         if let Some(reputation) = book.reputation_pm() {
             queue.set_reputation(handle, reputation)?;
         }
-        match book.left() {
-            Some(left) => queue.set_balance(handle, left - queue.held(handle)? as i64, events)?,
+        match book.balance() {
+            Some(balance) => queue.set_balance(handle, balance - queue.held(handle)? as i64, events)?,
             None => queue.clear_balance(handle, events)?,
         }
         Ok(())
@@ -204,7 +204,7 @@ fn add(
     holding: bool,
 ) -> Result<ClientHandle, ActorProcessingErr> {
     let paid = if holding { BALANCE_MAX } else { 0 };
-    let balance = book.left().map(|left| left.max(paid).clamp(0, BALANCE_MAX));
+    let balance = book.balance().map(|balance| balance.max(paid).clamp(0, BALANCE_MAX));
     // The new queue finds out itself whether the client is parked.
     book.park(false);
     let weight = book.terms().weight(now);
@@ -226,7 +226,8 @@ fn restore_client(
 ) -> Result<(), ActorProcessingErr> {
     let view = queue.client(client)?;
     // Later deposits come with their own message.
-    let balance = view.balance.map(|balance| book.left().map_or(balance, |left| left - view.held as i64));
+    let free = |balance| book.balance().map_or(balance, |free| free - view.held as i64);
+    let balance = view.balance.map(free);
     let (vruntime, remainder, agents_vruntime) = match book.last() {
         None => (view.vruntime, view.remainder, view.agents_vruntime),
         Some(last) => {

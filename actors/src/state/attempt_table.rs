@@ -4,7 +4,7 @@
 mod sweep;
 mod yielding;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,13 +14,15 @@ use futures::FutureExt;
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::port::Position;
+use ostler_kernel::run::FailureCategory;
 use ractor::ActorRef;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::attempt_end::Ended;
+use crate::base::attempt_end::{Ended, cost_since, failed};
 use crate::base::keys::{AttemptKey, Owner};
+use crate::base::lock::lock;
 use crate::base::paused_time::PausedTime;
 use crate::messages::agent::AgentMessage;
 use crate::messages::mailboxes::Mailboxes;
@@ -55,6 +57,18 @@ struct AttemptEntry {
 }
 
 impl AttemptEntry {
+    /// The end of a running attempt that is stopped now with its process.
+    fn stopped(&self) -> Ended {
+        let (duration_ms, _) = cost_since(self.started + self.waited.total());
+        // An attempt without a slot has paid for those it had.
+        let cost = match self.slot.held() {
+            Some(_) => cost_since(self.started + self.waited.unpaid()).1.max(self.charged),
+            None => self.charged,
+        };
+        let outcome = failed(FailureCategory::Crash, "stopped with its process; it runs again".to_owned());
+        Ended { outcome, duration_ms, cost, accounts: None, model_calls: Vec::new() }
+    }
+
     /// The end, once it is settled.
     fn settled(&self) -> Option<&Ended> {
         match &self.state {
@@ -73,6 +87,8 @@ pub(crate) struct AttemptTable {
     epochs: AtomicU64,
     /// Attempts that acted, by the position of their record, roughly ascending.
     kept: Mutex<VecDeque<(Position, AttemptKey)>>,
+    /// Attempts that the shutdown stopped, until their runs record the cost.
+    stopped: Mutex<BTreeMap<RunId, Vec<(AttemptKey, Ended)>>>,
     journal: Arc<JournalClient>,
     active_runs: Arc<ActiveRuns>,
     mailboxes: Arc<Mailboxes>,
@@ -91,8 +107,8 @@ impl AttemptTable {
         mailboxes: Arc<Mailboxes>,
     ) -> AttemptTable {
         let (entries, ended, forgotten) = (DashMap::new(), SegQueue::new(), Notify::new());
-        let (epochs, kept) = (AtomicU64::new(0), Mutex::default());
-        AttemptTable { entries, ended, forgotten, epochs, kept, journal, active_runs, mailboxes }
+        let (epochs, kept, stopped) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        AttemptTable { entries, ended, forgotten, epochs, kept, stopped, journal, active_runs, mailboxes }
     }
 
     /// Adds an attempt that starts with a slot, and returns its cancellation token.
@@ -288,15 +304,23 @@ impl AttemptTable {
         }
     }
 
-    /// Cancels and forgets pure attempts at the end of the process: they run again when their run is resumed.
+    /// Cancels and forgets pure attempts at the end of the process: they run again when their run is resumed. Keeps their
+    /// costs for [`AttemptTable::take_stopped`].
     pub(crate) fn stop_pure(&self) {
-        self.entries.retain(|_, entry| match &entry.state {
+        let mut stopped = lock(&self.stopped);
+        self.entries.retain(|key, entry| match &entry.state {
             AttemptState::Running { cancel } if !entry.acts => {
                 cancel.cancel();
+                stopped.entry(key.run).or_default().push((key.clone(), entry.stopped()));
                 false
             }
             AttemptState::Running { .. } | AttemptState::Done(_) => true,
         });
+    }
+
+    /// Attempts of a run that the shutdown stopped, and their ends; each once.
+    pub(crate) fn take_stopped(&self, run: RunId) -> Vec<(AttemptKey, Ended)> {
+        lock(&self.stopped).remove(&run).unwrap_or_default()
     }
 
     /// Nodes whose attempt acts on the world and has no recorded end, by name.

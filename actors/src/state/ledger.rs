@@ -254,14 +254,15 @@ impl ClientBook {
         lock(&self.terms).left(self.spent())
     }
 
-    pub(crate) fn spend(&self, run: RunId, cost: u64) {
+    /// Charges the cost of an attempt. Returns the credits that a reservation covers; the balance pays the rest.
+    pub(crate) fn spend(&self, run: RunId, cost: u64) -> u64 {
         self.spent.fetch_add(cost, Ordering::Relaxed);
-        self.settle_reserved(run, cost);
+        self.settle_reserved(run, cost)
     }
 
     /// The same for a charge with an unknown reservation.
-    pub(crate) fn settle_reserved(&self, run: RunId, cost: u64) {
-        lock(&self.reservations).settle(run, cost);
+    pub(crate) fn settle_reserved(&self, run: RunId, cost: u64) -> u64 {
+        lock(&self.reservations).settle(run, cost)
     }
 
     pub(crate) fn unspend(&self, run: RunId, cost: u64) {

@@ -244,12 +244,10 @@ async fn what_was_queued_before_a_contract_was_signed_does_not_spend_what_is_res
     until(async || system.view(other, None).await.unwrap().out_of_credit).await;
     busy.go(2);
     hold.started().await;
-    // The other run got a slot too, and returned it.
-    let given_back = async || {
-        let rows = system.clients().await;
-        rows.iter().map(|row| row.running).sum::<u32>() == 1 && rows.iter().all(|row| row.queued == 0)
-    };
-    until(given_back).await;
+    // The other run gets no slot, though one is free.
+    let only_job_runs = async || system.clients().await.iter().map(|row| row.running).sum::<u32>() == 1;
+    until(only_job_runs).await;
+    until(async || common::states(&system, other).await.contains("later ready")).await;
     let states = common::states(&system, other).await;
     assert!(states.contains("queued ready") && states.contains("later ready"), "{states}");
     assert!(system.view(other, None).await.unwrap().out_of_credit);
@@ -292,4 +290,59 @@ async fn runs_that_wait_for_what_is_reserved_need_no_actor() {
         assert_eq!(waits(&journal, run), [true, false]);
     }
     system.shutdown().await;
+}
+
+fn nodes(ids: std::ops::Range<usize>) -> serde_json::Value {
+    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "hold"});
+    json!({"id": "p", "nodes": ids.map(node).collect::<Vec<_>>()})
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_beside_a_reservation_hold_credits_of_the_free_rest() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = with_slots(Arc::new(MemoryJournal::default()), vec![hold.clone()], 16).await;
+    deposit(&system, 50_250).await;
+    offers(&system, "a", 1).await;
+    let asks = json!({"id": "p", "nodes": [{"id": "ok", "kind": "human_approval", "human_timeout": "9h"}]});
+    let posted = system.post(job(50_000, asks)).await.unwrap();
+    system.job_at(posted, Stage::Execution).await.unwrap();
+    let plan = common::plan(&system, nodes(0..6));
+    let other = system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+    hold.started().await;
+    hold.started().await;
+    assert_eq!(system.clients().await[0].running, 2, "250 free credits hold two attempts");
+    until(async || system.view(other, None).await.unwrap().out_of_credit).await;
+    // The end of the job frees its reservation.
+    system.cancel(posted).await.unwrap();
+    hold.go(6);
+    assert_eq!(system.outcome(other).await.unwrap(), RunStatus::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_job_costs_takes_nothing_from_the_free_rest() {
+    let (hold, mine) = (
+        Hold::new("hold", Effect::Read, Idempotency::Natural),
+        Hold::new("mine", Effect::Read, Idempotency::Natural),
+    );
+    let system = with_slots(Arc::new(MemoryJournal::default()), vec![hold.clone(), mine.clone()], 16).await;
+    deposit(&system, 1_150).await;
+    offers(&system, "a", 1).await;
+    let two = json!({"id": "p", "nodes": [
+        {"id": "n", "tool": "mine"}, {"id": "m", "tool": "mine", "deps": ["n"]},
+    ]});
+    let posted = system.post(job(1_000, two)).await.unwrap();
+    mine.started().await;
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    mine.go(1);
+    mine.started().await;
+    let plan = common::plan(&system, nodes(0..2));
+    let other = system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+    hold.started().await;
+    assert_eq!(system.clients().await[0].running, 2, "one attempt of each run");
+    mine.go(1);
+    let row = over(&system, posted).await;
+    assert_eq!(row.outcome.as_deref(), Some("succeeded"), "{row:?}");
+    hold.go(2);
+    assert_eq!(system.outcome(other).await.unwrap(), RunStatus::Succeeded);
+    assert!(system.audit().unwrap().iter().all(|audit| audit.violations.is_empty()));
 }

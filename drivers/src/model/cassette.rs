@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,7 @@ use super::config::Dialect;
 use super::key::Key;
 use super::profile::Profile;
 use super::transport::Head;
+use crate::regular_file::{ReadError, check_regular, open_regular, read_text};
 
 /// Maximum bytes of a cassette.
 pub const CASSETTE_BYTES_MAX: u64 = 256 << 20;
@@ -191,9 +192,9 @@ impl Recorder {
     pub(super) fn open(file: &Path, own: Header, key: Key) -> Result<Recorder, String> {
         let recorder =
             Recorder { file: Arc::new(file.to_owned()), header: own, key, appending: Arc::default() };
-        match File::open(file) {
+        match open_regular(file) {
             Ok(found) => recorder.check_header(&found)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.to_string()),
         }
         Ok(recorder)
@@ -242,6 +243,7 @@ impl Recorder {
         let _appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file =
             OpenOptions::new().create(true).read(true).append(true).open(&*self.file).map_err(failed)?;
+        check_regular(&file).map_err(|error| error.to_string())?;
         self.check_header(&file)?;
         let size = file.metadata().map_err(failed)?.len();
         let mut lines = String::new();
@@ -264,11 +266,7 @@ impl Recorder {
 }
 
 fn read(file: &Path) -> Result<String, String> {
-    let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if size > CASSETTE_BYTES_MAX {
-        return Err(format!("{size} bytes; use at most {CASSETTE_BYTES_MAX}"));
-    }
-    fs::read_to_string(file).map_err(|error| error.to_string())
+    read_text(file, CASSETTE_BYTES_MAX).map_err(|error| error.to_string())
 }
 
 fn header(line: &str) -> Result<Header, String> {

@@ -54,11 +54,11 @@ impl ModelTool {
 
     async fn answer(&self, params: Map<String, Value>, context: CallContext) -> ToolResult {
         let params = Params::read(params)?;
-        let offers = params.offers_tools();
+        let is_turn = params.asks_for_turn();
         let (request, schema) = params.request(context.origin.clone())?;
         let wanted = match schema {
             Some(schema) => Wanted::Json(schema),
-            None if offers => {
+            None if is_turn => {
                 let schemas = request.tools.iter().map(|offer| (offer.name.clone(), offer.params.clone()));
                 Wanted::Calls(schemas.collect())
             }

@@ -8,6 +8,8 @@ use ostler_kernel::port::{CallOrigin, Finish, Message, ModelErrorClass, ModelReq
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::regular_file::read_text;
+
 /// Maximum bytes of a script.
 pub const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
@@ -148,11 +150,7 @@ impl Script {
     ///
     /// The file cannot be read, or is no script.
     pub(super) fn read(file: &Path) -> Result<(Script, Vec<u8>), String> {
-        let size = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
-        if size > SCRIPT_BYTES_MAX {
-            return Err(format!("{size} bytes; use at most {SCRIPT_BYTES_MAX}"));
-        }
-        let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+        let text = read_text(file, SCRIPT_BYTES_MAX).map_err(|error| error.to_string())?;
         Ok((Script::parse(&text)?, text.into_bytes()))
     }
 

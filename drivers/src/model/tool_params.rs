@@ -28,8 +28,8 @@ pub(super) struct Params {
     values: Map<String, Value>,
     system: Option<String>,
     pub(super) schema: Option<Value>,
-    #[serde(default)]
-    tools: Vec<Offer>,
+    /// An empty list asks for the form of turns, with nothing to call.
+    tools: Option<Vec<Offer>>,
     tool_choice: Option<Choice>,
     temperature: Option<f64>,
     top_p: Option<f64>,
@@ -133,7 +133,7 @@ pub(super) fn schema() -> Value {
             "values": open(),
             "system": text(),
             "schema": open(),
-            "tools": {"type": "array", "items": offer, "minItems": 1, "maxItems": OFFERS_MAX},
+            "tools": {"type": "array", "items": offer, "maxItems": OFFERS_MAX},
             "tool_choice": {"enum": ["auto", "required", "none"]},
             "temperature": {"type": "number", "minimum": 0, "maximum": 2},
             "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
@@ -196,8 +196,9 @@ impl Params {
         parse(params)
     }
 
-    pub(super) fn offers_tools(&self) -> bool {
-        !self.tools.is_empty()
+    /// True if the answer has the form `{text, calls}`.
+    pub(super) fn asks_for_turn(&self) -> bool {
+        self.tools.is_some()
     }
 
     /// The request. The same parameters give the same request.
@@ -220,7 +221,7 @@ impl Params {
             }
             Some(Told::Answers(answers)) => messages.extend(answers.into_iter().flat_map(Feedback::messages)),
         }
-        let offers = self.tools.into_iter().map(|Offer { name, description, params }| ToolOffer {
+        let offers = self.tools.into_iter().flatten().map(|Offer { name, description, params }| ToolOffer {
             name,
             description,
             params,

@@ -54,7 +54,7 @@ pub enum Event {
     AttemptIntent(Box<AttemptIntent>),
     /// An attempt ended while its node waited for the result.
     AttemptResult(Box<AttemptResult>),
-    /// An attempt ended after its node had moved on: charged and discarded.
+    /// An attempt ended after its node had moved on, or was stopped with its process and runs again: charged and discarded.
     LateResult(Box<AttemptResult>),
     /// A person has to answer.
     HumanRequest(HumanRequest),

@@ -12,7 +12,7 @@ pub(super) fn schema_of(role: Role, offers: &[ToolOffer]) -> Option<Value> {
         Role::Planner => closed([
             ("answer", nullable(json!({"type": "string"}))),
             ("missing", nullable(json!({"type": "string"}))),
-            ("steps", json!({"type": "array", "maxItems": STEPS_MAX, "items": step(offers)})),
+            ("steps", steps(offers)),
         ]),
         Role::Reflect | Role::Interject => closed([
             ("decision", json!({"enum": ["continue", "conclude", "replan"]})),
@@ -25,15 +25,12 @@ pub(super) fn schema_of(role: Role, offers: &[ToolOffer]) -> Option<Value> {
             ("next", nullable(json!({"type": "string"}))),
             ("cancel", ids()),
         ]),
-        Role::Micro => {
-            let tools: Vec<&str> = offers.iter().map(|offer| offer.name.as_str()).collect();
-            closed([
-                ("decision", json!({"enum": ["retry", "substitute", "skip"]})),
-                ("tool", nullable(json!({"enum": tools}))),
-                ("params", json!({"type": ["object", "null"]})),
-                ("refs", nullable(references())),
-            ])
-        }
+        Role::Micro => closed([
+            ("decision", json!({"enum": ["retry", "substitute", "skip"]})),
+            ("tool", tool_name(offers)),
+            ("params", json!({"type": ["object", "null"]})),
+            ("refs", nullable(references())),
+        ]),
         Role::Answer => closed([("answer", json!({"type": "string"})), ("citations", ids())]),
     })
 }
@@ -61,6 +58,22 @@ fn references() -> Value {
         ("template", nullable(json!({"type": "string"}))),
     ]);
     json!({"type": "array", "items": reference})
+}
+
+/// The steps of a plan; none without a tool. JSON Schema has neither an `anyOf` nor an `enum` without a branch.
+fn steps(offers: &[ToolOffer]) -> Value {
+    if offers.is_empty() {
+        return json!({"type": "array", "maxItems": 0, "items": closed([])});
+    }
+    json!({"type": "array", "maxItems": STEPS_MAX, "items": step(offers)})
+}
+
+fn tool_name(offers: &[ToolOffer]) -> Value {
+    if offers.is_empty() {
+        return json!({"type": "null"});
+    }
+    let tools: Vec<&str> = offers.iter().map(|offer| offer.name.as_str()).collect();
+    nullable(json!({"enum": tools}))
 }
 
 /// A step: one branch for each tool.
@@ -111,5 +124,16 @@ mod tests {
         assert!(!validator.is_valid(&plan("fs.write", json!("x"))));
         assert!(!validator.is_valid(&json!({"answer": "yes", "steps": []})), "every field is required");
         assert_eq!(schema_of(Role::Think, &[]), None);
+    }
+
+    #[test]
+    fn without_a_tool_a_plan_has_no_step_and_no_step_is_substituted() {
+        let validator = |role| jsonschema::validator_for(&schema_of(role, &[]).unwrap()).unwrap();
+        let plan = |steps: Value| json!({"answer": "42", "missing": null, "steps": steps});
+        assert!(validator(Role::Planner).is_valid(&plan(json!([]))));
+        assert!(!validator(Role::Planner).is_valid(&plan(json!([{}]))));
+        let advice = |tool: Value| json!({"decision": "skip", "tool": tool, "params": null, "refs": null});
+        assert!(validator(Role::Micro).is_valid(&advice(json!(null))));
+        assert!(!validator(Role::Micro).is_valid(&advice(json!("fs.read"))));
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use ostler_drivers::model::decode::decode_case;
+use ostler_drivers::regular_file::read_text;
 use ostler_sim::{graph, modes, queue};
 use serde_json::{Value, json};
 
@@ -91,6 +92,7 @@ impl FileArgs {
         if self.is_stdin() { "stdin".to_owned() } else { self.file.display().to_string() }
     }
 
+    /// Opens the input. A pipe is read, up to the limits of what reads it.
     fn open(&self) -> Result<Box<dyn BufRead>, Failure> {
         if self.is_stdin() {
             return Ok(Box::new(std::io::stdin().lock()));
@@ -98,6 +100,25 @@ impl FileArgs {
         let file = std::fs::File::open(&self.file).map_err(|error| unreadable(&self.name(), &error))?;
         Ok(Box::new(BufReader::new(file)))
     }
+}
+
+/// Bytes of a case, a line of its file.
+const CASE_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of a trace, or of its expected results.
+const TRACE_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads a line without its end; `None` at the end of the input.
+fn next_case(input: &mut dyn BufRead) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    if input.take(CASE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.len() > CASE_BYTES_MAX {
+        return Err(std::io::Error::other(format!("a line has more than {CASE_BYTES_MAX} bytes")));
+    }
+    let text = String::from_utf8(line).map_err(std::io::Error::other)?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Failure> {
@@ -160,11 +181,11 @@ fn cases(
     out: &mut Out,
     run: impl Fn(&str) -> Result<CaseResult, String>,
 ) -> Result<u8, Failure> {
-    let (name, lines) = (args.name(), args.open()?.lines());
+    let (name, mut input) = (args.name(), args.open()?);
     let (mut passed, mut failed) = (0, 0);
     let mut lines_by_id: BTreeMap<String, usize> = BTreeMap::new();
-    for (at, line) in lines.enumerate() {
-        let line = line.map_err(|error| unreadable(&name, &error))?;
+    for at in 0.. {
+        let Some(line) = next_case(&mut *input).map_err(|error| unreadable(&name, &error))? else { break };
         if line.trim().is_empty() {
             continue;
         }
@@ -215,7 +236,12 @@ fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         return Err(Failure::invalid(what.to_owned()));
     }
     let (name, mut input) = (args.name(), String::new());
-    args.open()?.read_to_string(&mut input).map_err(|error| unreadable(&name, &error))?;
+    let read = args.open()?.take(TRACE_BYTES_MAX + 1).read_to_string(&mut input);
+    if read.map_err(|error| unreadable(&name, &error))? as u64 > TRACE_BYTES_MAX {
+        return Err(Failure::invalid(format!(
+            "{name}: has more than {TRACE_BYTES_MAX} bytes; split the trace"
+        )));
+    }
     let printed = queue::run_trace(&input);
     if !args.check {
         out.raw(printed.as_bytes());
@@ -225,8 +251,8 @@ fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         return Err(nothing_to_check(&name, "no operation"));
     }
     let beside = args.file.with_extension("expected.jsonl");
-    let expected = std::fs::read_to_string(&beside)
-        .map_err(|error| unreadable(&beside.display().to_string(), &error))?;
+    let expected = read_text(&beside, TRACE_BYTES_MAX)
+        .map_err(|error| Failure::invalid(format!("{}: {error}", beside.display())))?;
     let (expected, printed): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), printed.lines().collect());
     let longest = expected.len().max(printed.len());
     let failed = (0..longest).filter(|&at| expected.get(at) != printed.get(at)).count();

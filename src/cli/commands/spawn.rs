@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ostler_drivers::regular_file::read_text;
 use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::json::parse_value;
 use ostler_scheduler::WEIGHT_MAX;
@@ -81,8 +82,11 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
     Ok(code::SUCCEEDED)
 }
 
+/// Bytes of a file with a schema: more than a schema may have, for the sake of layout.
+const SCHEMA_FILE_BYTES_MAX: u64 = 1 << 20;
+
 fn schema(file: &Path) -> Result<Value, Failure> {
     let invalid = |what: String| Failure::invalid(format!("{}: {what}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| invalid(error.to_string()))?;
+    let text = read_text(file, SCHEMA_FILE_BYTES_MAX).map_err(|error| invalid(error.to_string()))?;
     parse_value(&text).map_err(|error| invalid(error.to_string()))
 }

@@ -235,9 +235,11 @@ impl Session {
             if interrupted.is_some() {
                 break;
             }
+            let was_in_place = socket.is_in_place();
             let _ = socket.close(); // a socket file that remains refuses connections and is replaced
             socket.answered().await;
-            if os.system().active() == 0 || self.running().await == 0 {
+            // A second listener would replace the socket of another holder.
+            if !was_in_place || os.system().active() == 0 || self.running().await == 0 {
                 break;
             }
             // A client connected at the last moment.

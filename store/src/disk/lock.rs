@@ -21,7 +21,14 @@ const TEXT_BYTES: usize = 48;
 /// The held lock of a data folder; dropping releases the lock.
 pub(crate) struct HeldLock {
     file: File,
+    name: LockName,
+}
+
+/// The name of a held lock, for checks by parts of the process that do not keep the lock.
+#[derive(Debug, Clone)]
+pub(crate) struct LockName {
     path: PathBuf,
+    /// Device and inode of the held file.
     identity: (u64, u64),
 }
 
@@ -65,7 +72,8 @@ impl HeldLock {
         }
         let epoch = read_holder(&file)?.map_or(0, |(_, epoch)| epoch);
         let held = file.metadata()?;
-        let lock = HeldLock { file, path: path.to_owned(), identity: (held.dev(), held.ino()) };
+        let name = LockName { path: path.to_owned(), identity: (held.dev(), held.ino()) };
+        let lock = HeldLock { file, name };
         // The file may have been deleted between opening and locking.
         lock.check()?;
         lock.write(epoch)?;
@@ -82,6 +90,17 @@ impl HeldLock {
         self.file.sync_data()
     }
 
+    pub(crate) fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// See [`LockName::check`].
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.name.check()
+    }
+}
+
+impl LockName {
     /// Checks that the lock's path still names the held file.
     ///
     /// # Errors

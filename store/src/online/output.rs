@@ -12,6 +12,7 @@ use ostler_kernel::port::{OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, Outp
 
 use crate::data_folder::output_files::output_file;
 use crate::disk::free_bytes;
+use crate::disk::lock::LockName;
 use crate::disk::safe_open::{make_folder, open_regular};
 
 /// Free space that output leaves to records and results, in bytes.
@@ -20,28 +21,35 @@ const FREE_BYTES_MIN: u64 = 16 << 20;
 const WITH_NOTES_BYTES_MAX: u64 = OUTPUT_RUN_BYTES_MAX + OUTPUT_RUN_NOTES_BYTES_MAX;
 
 /// Output in files `RUN.jsonl` of a folder, made with the first chunk.
-pub struct FolderOutput(PathBuf);
-
-impl FolderOutput {
-    /// Output in the folder `root`.
-    pub fn at(root: &Path) -> FolderOutput {
-        FolderOutput(root.to_owned())
-    }
+pub struct FolderOutput {
+    root: PathBuf,
+    lock: Option<LockName>,
 }
 
 impl FolderOutput {
+    /// Output in the folder `root`, of a data folder that no other process uses.
+    pub fn at(root: &Path) -> FolderOutput {
+        FolderOutput { root: root.to_owned(), lock: None }
+    }
+
+    /// Refuses to append once the lock is lost.
+    pub(crate) fn held_by(self, lock: LockName) -> FolderOutput {
+        FolderOutput { lock: Some(lock), ..self }
+    }
+
     fn append_up_to(&self, run: RunId, chunks: &[u8], run_bytes_max: u64, free_min: u64) -> io::Result<()> {
-        let path = output_file(&self.0, run);
+        self.lock.as_ref().map_or(Ok(()), LockName::check)?;
+        let path = output_file(&self.root, run);
         let mut options = File::options();
         options.append(true).create(true).mode(0o600);
         let opened = match open_regular(&mut options, &path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                make_folder(&self.0)?;
+                make_folder(&self.root)?;
                 open_regular(&mut options, &path)?
             }
             opened => opened?,
         };
-        if free_bytes(&self.0).is_some_and(|free| free < free_min) {
+        if free_bytes(&self.root).is_some_and(|free| free < free_min) {
             return Err(ErrorKind::StorageFull.into());
         }
         let mut file = opened.ok_or_else(|| io::Error::other("not a regular file"))?;
@@ -61,7 +69,7 @@ impl OutputStore for FolderOutput {
     }
 
     fn read(&self, run: RunId, after: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let opened = match open_regular(File::options().read(true), &output_file(&self.0, run)) {
+        let opened = match open_regular(File::options().read(true), &output_file(&self.root, run)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             opened => opened?,
         };

@@ -26,7 +26,7 @@ impl SlotAllocator {
         run: RunId,
         Leaves { ticket, owner, due }: Leaves,
     ) -> Option<Accounts> {
-        cx.ledger.client(&owner.lane.client).spend(run, due);
+        let covered = cx.ledger.client(&owner.lane.client).spend(run, due);
         let ticket = ticket.filter(|ticket| ticket.epoch == self.epoch)?;
         if self.queue.cancel(ticket.job, &mut self.events).is_ok() {
             self.forget(&owner.agent, ticket.job);
@@ -35,7 +35,7 @@ impl SlotAllocator {
             // Yielding had paid for it.
             self.free(cx, ticket.job)
         } else {
-            self.charge(cx, ticket, due)
+            self.charge(cx, ticket, due, covered)
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::check;
 use crate::data_folder::artifact_files::{ArtifactFiles, io_error};
+use crate::disk::lock::LockName;
 
 const THREADS: usize = 2;
 
@@ -26,6 +27,7 @@ type Job = Box<dyn FnOnce(&ArtifactFiles) + Send>;
 pub struct FolderArtifacts {
     jobs: Sender<Job>,
     calls: Semaphore,
+    lock: Option<LockName>,
 }
 
 impl FolderArtifacts {
@@ -43,7 +45,12 @@ impl FolderArtifacts {
                 .name(format!("artifacts-{number}"))
                 .spawn(move || queue.iter().for_each(|job| job(&files)))?;
         }
-        Ok(FolderArtifacts { jobs, calls: Semaphore::new(CALLS_MAX) })
+        Ok(FolderArtifacts { jobs, calls: Semaphore::new(CALLS_MAX), lock: None })
+    }
+
+    /// Refuses to write once the lock is lost.
+    pub(crate) fn held_by(self, lock: LockName) -> FolderArtifacts {
+        FolderArtifacts { lock: Some(lock), ..self }
     }
 
     async fn call<T: Send + 'static>(
@@ -64,7 +71,12 @@ impl ArtifactStore for FolderArtifacts {
     fn put(&self, artifact: Artifact) -> BoxFuture<'_, Result<Digest, ArtifactError>> {
         Box::pin(async move {
             check(&artifact)?;
-            self.call(move |files| files.put(&artifact).map_err(|error| io_error(&error))).await
+            let lock = self.lock.clone();
+            let put = move |files: &ArtifactFiles| {
+                lock.map_or(Ok(()), |lock| lock.check())?;
+                files.put(&artifact)
+            };
+            self.call(move |files| put(files).map_err(|error| io_error(&error))).await
         })
     }
 
