@@ -21,9 +21,12 @@ use tokio::time::Instant;
 
 use self::output::AttemptOutput;
 use self::steps::Steps;
+use crate::attempts::call_budget::CallBudget;
 use crate::attempts::executor::Executor;
+use crate::base::attempt_end::ModelCalls;
 use crate::base::lock::lock;
 use crate::base::paused_time::{PausedTime, SPACE_RETRY};
+use crate::state::call_accounts::Payer;
 use crate::state::caller::Caller;
 use crate::storage::step_logs::RunStepLog;
 
@@ -46,6 +49,8 @@ pub(crate) struct Site {
     pub(crate) impact: u8,
     /// The rights of the run.
     pub(crate) caller: Arc<Caller>,
+    /// Who pays for calls of models.
+    pub(crate) payer: Payer,
 }
 
 pub(crate) struct AttemptJournal {
@@ -62,6 +67,8 @@ pub(crate) struct AttemptJournal {
     steps: Mutex<Steps>,
     output: Mutex<Option<Box<AttemptOutput>>>,
     model_calls: Mutex<Vec<ModelCall>>,
+    /// Created by the first call of a model.
+    call_budget: OnceLock<CallBudget>,
     /// Time without disk space for a result, or without a slot.
     pub(crate) waited: Arc<PausedTime>,
 }
@@ -86,6 +93,7 @@ impl AttemptJournal {
             steps: Mutex::default(),
             output: Mutex::default(),
             model_calls: Mutex::default(),
+            call_budget: OnceLock::new(),
             waited: Arc::default(),
         }
     }
@@ -96,8 +104,20 @@ impl AttemptJournal {
     }
 
     /// The calls of models so far, for the records of the run.
-    pub(crate) fn take_model_calls(&self) -> Vec<ModelCall> {
-        std::mem::take(&mut lock(&self.model_calls))
+    pub(crate) fn take_model_calls(&self) -> ModelCalls {
+        let shortfall = self.call_budget.get().and_then(|budget| lock(&budget.shortfall).take());
+        ModelCalls { ended: std::mem::take(&mut lock(&self.model_calls)), shortfall }
+    }
+
+    fn call_budget(&self) -> &CallBudget {
+        self.call_budget.get_or_init(|| CallBudget {
+            accounts: Arc::clone(&self.executor.call_accounts),
+            journal: Arc::clone(&self.executor.journal),
+            notes: self.executor.step_logs.of(self.site.stream),
+            payer: self.site.payer.clone(),
+            node: self.site.of.node.clone(),
+            shortfall: Mutex::default(),
+        })
     }
 
     /// Reports an event of a step to the metrics.

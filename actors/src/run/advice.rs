@@ -10,11 +10,14 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, JudgedPatch, Role, View};
-use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, Finish, ModelCall, ToolResult};
+use ostler_kernel::port::{
+    AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, Finish, ModelCall, PricedCall, ToolResult,
+};
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
 
 use super::driver::RunDriver;
 use super::goal::read;
+use crate::attempts::call_budget::CallBudget;
 use crate::base::lock::lock;
 use crate::base::panic_message::panic_message;
 use crate::messages::agent::{Advice, AgentMessage};
@@ -45,10 +48,18 @@ impl RunDriver {
                 Ok((tool, permit)) => {
                     let origin = CallOrigin {
                         role: intent.role.as_str().to_owned(),
-                        node: Some(intent.node),
+                        node: Some(intent.node.clone()),
                         ordinal: intent.attempt,
                     };
-                    let log = Arc::new(AdviceLog::default());
+                    let budget = CallBudget {
+                        accounts: Arc::clone(&self.services.call_accounts),
+                        journal: Arc::clone(&self.services.journal),
+                        notes: self.services.step_logs.of(self.writer.stream.attempts_stream()),
+                        payer: self.payer(),
+                        node: intent.node.clone(),
+                        shortfall: Mutex::default(),
+                    };
+                    let log = Arc::new(AdviceLog { calls: Mutex::default(), budget });
                     let context = CallContext {
                         workspace: Arc::clone(&self.caller.workspace),
                         timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
@@ -130,14 +141,22 @@ fn advice_key(run: RunId, call: usize) -> Digest {
     lineage::hash("aos/advice/1", &[run.to_string().as_bytes(), &(call as u64).to_be_bytes()])
 }
 
-/// Notes the calls, and keeps nothing else.
-#[derive(Default)]
+/// Notes the calls and pays for them, and keeps nothing else.
 struct AdviceLog {
     calls: Mutex<Vec<ModelCall>>,
+    budget: CallBudget,
 }
 
 impl AttemptLog for AdviceLog {
     fn model_called(&self, call: ModelCall) {
         lock(&self.calls).push(call);
+    }
+
+    fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {
+        Box::pin(self.budget.reserve(call, None))
+    }
+
+    fn settle_call(&self, reservation: u64, call: &ModelCall) {
+        self.budget.settle(reservation, call);
     }
 }

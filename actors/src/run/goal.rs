@@ -101,7 +101,14 @@ impl RunDriver {
     }
 
     /// Judges the answer that the attempt of a control node brought, and records the end of its call. Does nothing for work.
-    pub(super) async fn judge_answer(&mut self, key: &AttemptKey, ended: &mut Ended, calls: &[ModelCall]) {
+    /// `asks`: a person is asked about the budget first.
+    pub(super) async fn judge_answer(
+        &mut self,
+        key: &AttemptKey,
+        ended: &mut Ended,
+        calls: &[ModelCall],
+        asks: bool,
+    ) {
         let Some(role) = self.control_role(&key.node) else { return };
         let now = self.services.journal.now();
         let call = self.run.goal().and_then(|goal| goal.call_of(&key.node, key.attempt));
@@ -127,6 +134,7 @@ impl RunDriver {
             self.apply_effects(vec![record]);
         }
         if let (true, Role::Answer, Outcome::Failed(failure)) = (is_current, role, &ended.outcome)
+            && !asks
             && self.run.is_last_try(&key.node, failure.category)
         {
             self.answer_by_template(key, ended).await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::models::ConfiguredModel;
-use super::price::Tokens;
+use ostler_kernel::ledger::Tokens;
 use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
 /// Maximum tokens of each answer; models that reason need some before the first word.

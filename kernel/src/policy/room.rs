@@ -34,9 +34,8 @@ impl<'a> Room<'a> {
             is_open: view.run.plan().version < policy.max_versions.saturating_sub(RESERVE) && !view.is_late(),
             nodes: nodes - view.run.plan().nodes.len() as i64 - steps as i64,
             calls: signed(terms.budgets.model_calls) - calls.len() as i64 - promised,
-            tokens: terms
-                .budgets
-                .tokens
+            tokens: view
+                .token_budget()
                 .map(|most| signed(most).saturating_sub(signed(used)).saturating_sub(promised_tokens)),
             replans: i64::from(terms.budgets.replans) - planners as i64,
             view,
@@ -77,6 +76,12 @@ impl View<'_> {
         Room::new(self, 0).fits(role)
     }
 
+    /// The token budget as far as the mode has to keep it: none while the ledger would ask a person first.
+    fn token_budget(self) -> Option<u64> {
+        let budget = self.goal.terms.budgets.tokens.filter(|_| !self.run.leaves_tokens_to_ledger());
+        budget.map(|tokens| tokens.saturating_add(self.run.budget_raised().tokens))
+    }
+
     fn base_tokens(self, role: Role) -> i64 {
         let index = if role.sees_tools() { self.goal.tools.index_tokens() } else { 0 };
         i64::try_from(self.goal.terms.base.of(role).saturating_add(index)).unwrap_or(i64::MAX)
@@ -109,10 +114,10 @@ impl View<'_> {
 
     /// True if a call with so many tokens of input is within the budgets.
     pub(super) fn affords_call(self, input_tokens: u64) -> bool {
-        let (budgets, calls) = (&self.goal.terms.budgets, &self.goal.calls);
+        let calls = &self.goal.calls;
         let used = used_tokens(calls);
-        (calls.len() as u64) < budgets.model_calls
-            && budgets.tokens.is_none_or(|most| used.saturating_add(input_tokens) <= most)
+        (calls.len() as u64) < self.goal.terms.budgets.model_calls
+            && self.token_budget().is_none_or(|most| used.saturating_add(input_tokens) <= most)
     }
 }
 

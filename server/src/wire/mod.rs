@@ -3,6 +3,7 @@
 //! Rows of lists are the types of `ostler_actors` themselves; the other types exist only here.
 
 mod agents;
+pub(crate) mod amounts;
 mod approvals;
 mod clients;
 mod evaluation;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use agents::*;
+pub use amounts::*;
 pub use approvals::*;
 pub use clients::*;
 pub use evaluation::*;
@@ -27,7 +29,7 @@ pub use goals::*;
 pub use graph::*;
 pub use market::*;
 pub use ostler_actors::{
-    AgentRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow, QueueRow,
+    AgentRow, BalanceRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow, QueueRow,
     StageRow, TreeRow,
 };
 pub use output::*;

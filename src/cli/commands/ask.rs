@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{self, Bounds};
+use crate::cli::arguments::budget::{BudgetOptions, Resources};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
 use crate::cli::arguments::values::positive_integer;
 use crate::cli::arguments::watch::WatchOptions;
@@ -43,9 +44,8 @@ pub(crate) struct AskArgs {
     /// Who writes the answer over the results
     #[arg(long, value_name = "WHO", default_value = "executor")]
     answer: Writer,
-    /// Maximum of tokens or credits, such as 200000tokens or 10000credits; repeatable
-    #[arg(long, value_name = "AMOUNT", value_parser = budget)]
-    budget: Vec<Budget>,
+    #[command(flatten)]
+    budget: BudgetOptions,
     /// Maximum number of model calls
     #[arg(long, value_name = "CALLS", value_parser = positive_integer)]
     calls: Option<NonZeroU64>,
@@ -75,24 +75,8 @@ enum Writer {
     Off,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Budget {
-    Tokens(NonZeroU64),
-    Credits(NonZeroU64),
-}
-
 fn mode(text: &str) -> Result<Mode, String> {
     text.parse().map_err(|error: ostler_kernel::policy::UnknownMode| error.to_string())
-}
-
-fn budget(text: &str) -> Result<Budget, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let amount = positive_integer(digits)?;
-    match &text[digits.len()..] {
-        "tokens" | "token" => Ok(Budget::Tokens(amount)),
-        "credits" | "credit" => Ok(Budget::Credits(amount)),
-        _ => Err("give a number with its unit, such as 200000tokens or 10000credits".to_owned()),
-    }
 }
 
 pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure> {
@@ -109,13 +93,7 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
         STDIN => from_stdin("the goal", GOAL_BYTES_MAX)?,
         goal => goal.to_owned(),
     };
-    let (mut tokens, mut credits) = (None, None);
-    for budget in &args.budget {
-        match budget {
-            Budget::Tokens(amount) => tokens = Some(*amount),
-            Budget::Credits(amount) => credits = Some(*amount),
-        }
-    }
+    let Resources { usd, tokens, credits } = args.budget.resources();
     let aggregator = match args.answer {
         Writer::Executor => Aggregator::Executor,
         Writer::Planner => Aggregator::Planner,
@@ -131,6 +109,8 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
         confirm: !args.yes,
         model_calls: args.calls,
         tokens,
+        usd,
+        over_budget: args.budget.over_budget(),
         client: args.client,
         agent: None,
         intent: args.bounds.intent,
@@ -225,19 +205,4 @@ async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -
     }
     session.stop().await;
     Ok(code)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_has_a_number_and_a_unit() {
-        let amount = |number| NonZeroU64::new(number).unwrap();
-        assert_eq!(budget("200000tokens"), Ok(Budget::Tokens(amount(200_000))));
-        assert_eq!(budget("1credit"), Ok(Budget::Credits(amount(1))));
-        for wrong in ["", "5", "tokens", "0tokens", "-5tokens", "5 tokens", "5usd"] {
-            assert!(budget(wrong).is_err(), "{wrong}");
-        }
-    }
 }
