@@ -6,6 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{left_by, plan, states, system, until};
 use ostler_actors::{Answer, Chat, ClientChange, Program, ProgramContext, Submission, System};
@@ -13,7 +14,10 @@ use ostler_drivers::model::{ModelConfig, Models, ModelsConfig, PriceConfig, Prov
 use ostler_kernel::event::{CallTerms, Event};
 use ostler_kernel::id::RunId;
 use ostler_kernel::ledger::{Amounts, CallLimits};
-use ostler_kernel::plan::PlanDraft;
+use ostler_kernel::plan::{HumanDuration, PlanDraft, PolicyDraft};
+use ostler_kernel::policy::{
+    Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, View, opening_plan,
+};
 use ostler_kernel::port::{ChildRunSpec, Journal, Position, Seq, StreamBatch, StreamId, Tool};
 use ostler_kernel::run::{AnswerError, FailureCategory, RunOutcome};
 use ostler_store::MemoryJournal;
@@ -163,7 +167,8 @@ async fn runs_of_a_client_share_its_balance_and_a_deposit_lets_them_go_on() {
     for run in runs {
         until(async || {
             system.view(run, None).await.unwrap().closed.is_some() || {
-                let (view, open) = (system.view(run, None).await.unwrap(), system.approvals(run).await.unwrap());
+                let (view, open) =
+                    (system.view(run, None).await.unwrap(), system.approvals(run).await.unwrap());
                 let running = view.run.instances().filter(|(_, instance)| instance.is_live()).count();
                 running == open.len()
             }
@@ -262,6 +267,9 @@ async fn silence_ends_the_question_and_never_raises() {
     let mut source = chain();
     source["nodes"][1]["human_timeout"] = json!("1h");
     let run = open(&system, source, within(tokens(600), true)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(states(&system, run).await, "a executed, b waiting_human, c pending");
+    tokio::time::sleep(Duration::from_secs(2 * 3_600)).await;
     assert_eq!(ended(&system, run).await, RunOutcome::Failed);
     assert_eq!(states(&system, run).await, "a executed, b failed, c cancelled");
     assert_eq!(used(&system, run).await.tokens, 300);
@@ -294,27 +302,30 @@ fn calling() -> Value {
 async fn a_child_run_uses_the_account_of_its_parent_and_its_question_raises_it() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(MemoryJournal::default());
-    let system = system(journal.clone(), with_program(folder.path(), 2)).await;
-    let run = open(&system, calling(), within(usd(2 * NANO_OF_CALL), true)).await;
+    let system = system(journal.clone(), with_program(folder.path(), 3)).await;
+    // A call reserves up to 1.4 million and uses 0.6 million: two calls fit.
+    let run = open(&system, calling(), within(usd(1_900_000), true)).await;
     let child = || system.runs(false).unwrap().into_iter().map(|row| row.run).find(|other| *other != run);
-    // The program asks for its second call, and then the child run for its only one.
     asks(&system, run).await;
-    let more = |calls| Answer::approve().raise(Amounts { tokens: 0, nano_usd: calls * NANO_OF_CALL });
-    raise(&system, run, more(1)).await.unwrap();
+    assert!(child().is_none());
+    let more = || Answer::approve().raise(Amounts { tokens: 0, nano_usd: NANO_OF_CALL });
+    raise(&system, run, more()).await.unwrap();
     until(async || child().is_some()).await;
     let child = child().unwrap();
     asks(&system, child).await;
-    raise(&system, child, more(2)).await.unwrap();
+    assert_eq!(used(&system, child).await.nano_usd, 3 * NANO_OF_CALL, "the calls of its parent");
+    raise(&system, child, more()).await.unwrap();
     assert_eq!(ended(&system, run).await, RunOutcome::Succeeded);
     let view = system.view(child, None).await.unwrap();
     let shared = system.call_account(&view).unwrap().unwrap();
-    assert_eq!((shared.account, shared.limits), (run, usd(5 * NANO_OF_CALL)));
-    assert_eq!(used(&system, run).await, Amounts { tokens: 900, nano_usd: 3 * NANO_OF_CALL });
-    check_records(&journal, usd(5 * NANO_OF_CALL));
+    let limits = usd(1_900_000 + 2 * NANO_OF_CALL);
+    assert_eq!((shared.account, shared.limits), (run, limits));
+    assert_eq!(used(&system, run).await, Amounts { tokens: 1_200, nano_usd: 4 * NANO_OF_CALL });
+    assert_eq!(check_records(&journal, limits), shared.used);
     system.shutdown().await;
-    let again = common::system(left_by(&journal), with_program(folder.path(), 2)).await;
+    let again = common::system(left_by(&journal), with_program(folder.path(), 3)).await;
     let view = again.view(run, None).await.unwrap();
-    assert_eq!(again.call_account(&view).unwrap().unwrap(), ostler_actors::CallAccountView { account: run, ..shared });
+    assert_eq!(again.call_account(&view).unwrap(), Some(shared), "the records say the same");
     again.shutdown().await;
 }
 
@@ -394,4 +405,97 @@ async fn a_model_without_a_known_price_is_not_called_under_a_budget_of_money() {
         assert!(failure.message.contains(told), "{told}: {}", failure.message);
     }
     assert_eq!(view.run.model_usage().calls, 0);
+}
+
+const GOAL: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: list, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}]}
+      tokens: {input: 540, output: 100}
+  reflect:
+    - answer: {decision: continue, verdict: "one file", next: null, cancel: []}
+      tokens: {input: 200, output: 100}
+  answer:
+    - answer: {answer: "there is one file", citations: [list]}
+      tokens: {input: 200, output: 100}
+"#;
+
+async fn goal(system: &System, folder: &Path, calls: Option<CallTerms>) -> RunId {
+    let named = || Some("default".to_owned());
+    let mode = Mode::Reflect;
+    let terms = GoalTerms {
+        goal: "count the files".to_owned(),
+        mode,
+        aggregator: Aggregator::Executor,
+        context: ContextForm::Bounded,
+        digest_tokens: 64,
+        budgets: Budgets { tokens: calls.and_then(|calls| calls.limits.tokens), ..Budgets::of_mode(mode) },
+        base: BaseTokens::default(),
+        control_timeout: HumanDuration::Whole(60),
+        human_timeout: HumanDuration::Whole(60),
+        opened_at: 0,
+        models: GoalModels { planner: named(), executor: named() },
+        tools: Some(vec!["fs.list".to_owned()]),
+        confirm: false,
+    };
+    let policy = PolicyDraft {
+        max_nodes: Some(GOAL_LIMIT),
+        max_versions: Some(GOAL_LIMIT),
+        max_depth: Some(GOAL_LIMIT),
+        max_replans: Some(0),
+        ..PolicyDraft::default()
+    };
+    let draft = PlanDraft { policy: Some(policy), ..opening_plan(&terms) };
+    let plan = draft.validate(&system.settings()).unwrap();
+    let goal = Some(Arc::new(terms));
+    let submission = Submission { client: "acme".into(), workspace: folder.into(), ..Submission::plan(plan) };
+    system.submit(Submission { calls, goal, ..submission }).await.unwrap()
+}
+
+/// The answer and its labels.
+async fn answer(system: &System, run: RunId) -> String {
+    let view = system.view(run, None).await.unwrap();
+    let goal = View::of(&view.run, 0).unwrap();
+    let labels: Vec<&str> = goal.labels().iter().map(|label| label.as_str()).collect();
+    format!("{} {labels:?}", goal.final_answer().unwrap().answer)
+}
+
+fn of_goal(folder: &Path) -> Vec<Arc<dyn Tool>> {
+    std::fs::write(folder.join("goal.yaml"), GOAL).unwrap();
+    let config =
+        ModelConfig { price: priced(), max_output_tokens: 300, ..ModelConfig::scripted("goal.yaml") };
+    model(folder, config)
+}
+
+/// The first call reserves about 850 tokens and uses 640. What is left is too little for the reflection.
+const FOR_ONE_CALL: u64 = 900;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_goal_run_is_raised_concludes_with_what_is_there_or_keeps_the_rules_of_its_mode() {
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::write(workspace.path().join("a.md"), "text").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(Arc::new(MemoryJournal::default()), of_goal(folder.path())).await;
+    let ask = async |asks| {
+        let run = goal(&system, workspace.path(), within(tokens(FOR_ONE_CALL), asks)).await;
+        if asks {
+            common::until(async || !system.approvals(run).await.unwrap().is_empty()).await;
+        }
+        run
+    };
+    let raised = ask(true).await;
+    assert_eq!(states(&system, raised).await, "list executed, plan.1 executed, reflect.1 waiting_human");
+    raise(&system, raised, Answer::approve().raise(Amounts { tokens: 20_000, nano_usd: 0 })).await.unwrap();
+    assert_eq!(ended(&system, raised).await, RunOutcome::Succeeded);
+    assert_eq!(answer(&system, raised).await, "there is one file [\"grounded\"]");
+    let concluded = ask(true).await;
+    raise(&system, concluded, Answer::reject()).await.unwrap();
+    assert_eq!(ended(&system, concluded).await, RunOutcome::Succeeded);
+    let told = answer(&system, concluded).await;
+    assert!(told.contains("list: ") && told.contains("incomplete"), "{told}");
+    assert!(used(&system, concluded).await.tokens <= FOR_ONE_CALL);
+    let unasked = ask(false).await;
+    assert_eq!(ended(&system, unasked).await, RunOutcome::Succeeded);
+    assert!(used(&system, unasked).await.tokens <= FOR_ONE_CALL);
 }

@@ -14,7 +14,8 @@ use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
 use crate::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, ShortfallView, StepView, TestView, UnreadableRun, word,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, ShortfallView, StepView, TestView,
+    UnreadableRun, word,
 };
 
 /// Questions on one page.

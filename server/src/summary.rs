@@ -9,7 +9,10 @@ use ostler_kernel::port::{RunRow, RunRowStatus};
 use ostler_kernel::run::{NodeStatus, Run, RunStatus};
 
 use crate::problem::Problem;
-use crate::wire::{AnswerView, CallBudgetView, ParentView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary, Waiting, word};
+use crate::wire::{
+    AnswerView, CallBudgetView, ParentView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary,
+    Waiting, word,
+};
 
 /// The summary of a run; the view holds its last record.
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {

@@ -72,8 +72,18 @@ impl System {
         submission: Submission,
         parent: Option<Parent>,
     ) -> Result<RunId, SubmitError> {
-        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget, calls, goal } =
-            submission;
+        let Submission {
+            mut plan,
+            client,
+            agent,
+            intent,
+            scope,
+            workspace,
+            run: wanted,
+            budget,
+            calls,
+            goal,
+        } = submission;
         let terms = RunTerms { budget, parent };
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);

@@ -59,7 +59,10 @@ impl CallBudget {
         let Some(record) = reserved.record else { return Ok(reserved.grant) };
         let mut unrecorded = Unrecorded { accounts: &self.accounts, reservation: reserved.grant.reservation };
         let failed = |error: String| {
-            Failure::new(FailureCategory::Transient, format!("the price of the call cannot be recorded: {error}"))
+            Failure::new(
+                FailureCategory::Transient,
+                format!("the price of the call cannot be recorded: {error}"),
+            )
         };
         let position = self.notes.append(record).map_err(|error| failed(error.to_string()))?;
         self.journal.durable(position).await.map_err(|error| failed(error.to_string()))?;
@@ -95,9 +98,10 @@ impl CallBudget {
                      dollars per million tokens, or price = \"free\", in [models.{model}]"
                 ),
             ),
-            Refused::Journal(error) => {
-                Failure::new(FailureCategory::Transient, format!("the budget of the run cannot be read: {error}"))
-            }
+            Refused::Journal(error) => Failure::new(
+                FailureCategory::Transient,
+                format!("the budget of the run cannot be read: {error}"),
+            ),
         }
     }
 }

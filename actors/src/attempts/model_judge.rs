@@ -8,9 +8,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::Denial;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::Tools;
-use ostler_kernel::port::{
-    AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, ModelCall, PricedCall,
-};
+use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, ModelCall, PricedCall};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{json, lineage};
 use serde_json::Value;

@@ -149,10 +149,7 @@ impl RegistryState {
     pub(super) fn remove_client(&mut self, client: &ClientId) -> Result<Position, ClientError> {
         let ledger = &self.services.ledger;
         let terms = ledger.find(client).ok_or_else(|| ClientError::Unknown(client.clone()))?.terms();
-        if ledger.is_configured(client)
-            && terms.deposited().is_none()
-            && terms.call_limits().is_unlimited()
-        {
+        if ledger.is_configured(client) && terms.deposited().is_none() && terms.call_limits().is_unlimited() {
             return Err(ClientError::Configured(client.clone()));
         }
         if terms == ClientTerms::default() {

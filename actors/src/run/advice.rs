@@ -77,7 +77,9 @@ impl RunDriver {
                             Err(panic) => Err(Failure::new(FailureCategory::Crash, panic_message(&*panic))),
                         };
                         let calls = std::mem::take(&mut *lock(&log.calls));
-                        let _ = me.cast(AgentMessage::Advised(Box::new(Advice { run, call, answer, calls })));
+                        let is_unmade = lock(&log.budget.shortfall).is_some();
+                        let advice = Advice { run, call, answer, calls, is_unmade };
+                        let _ = me.cast(AgentMessage::Advised(Box::new(advice)));
                     });
                 }
                 Err(denial) => {
@@ -91,12 +93,13 @@ impl RunDriver {
     fn send_advice(&mut self, call: usize, answer: ToolResult, calls: Vec<ModelCall>) {
         self.in_flight.advice.insert(call);
         let run = self.opened.run;
-        let _ = self.me.cast(AgentMessage::Advised(Box::new(Advice { run, call, answer, calls })));
+        let advice = Advice { run, call, answer, calls, is_unmade: false };
+        let _ = self.me.cast(AgentMessage::Advised(Box::new(advice)));
     }
 
     /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch.
     pub(super) fn advised(&mut self, advice: Advice) {
-        let Advice { run, call, answer, calls } = advice;
+        let Advice { run, call, answer, calls, is_unmade } = advice;
         if run != self.opened.run {
             return;
         }
@@ -123,7 +126,7 @@ impl RunDriver {
         let ended = self.run.end_call(
             now,
             call as u32,
-            CallEnd { input_tokens, output_tokens, faults, is_skip },
+            CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade },
             None,
         );
         let called = self.run.record_model_calls(now, &node, attempt, calls);

@@ -80,18 +80,18 @@ impl RunDriver {
         let ModelCalls { ended: calls, shortfall } = std::mem::take(&mut ended.model_calls);
         let is_short = matches!(&ended.outcome, Outcome::Failed(failure) if failure.category == FailureCategory::ResourceExhaustion);
         let shortfall = shortfall.filter(|_| is_short);
-        // The answer of a goal run is not given up before a person was asked.
-        let asks = shortfall.is_some() && self.run.asks_over_budget();
         let now = self.services.journal.now();
         // Boxed: otherwise this rare future enlarges the future of every message.
-        Box::pin(self.judge_answer(key, &mut ended, &calls, asks)).await;
+        Box::pin(self.judge_answer(key, &mut ended, &calls, shortfall.as_deref())).await;
         let called = self.run.record_model_calls(now, &key.node, key.attempt, calls);
         self.apply_effects(called);
         let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()
             // Boxed: otherwise this rare future enlarges the future of every message.
             && Box::pin(self.services.results.is_unsure(&result.outcome)).await;
-        self.decide(match shortfall.filter(|_| asks) {
+        // An answer that the template gave after all is no failure any more.
+        let shortfall = shortfall.filter(|_| matches!(result.outcome, Outcome::Failed(_)));
+        self.decide(match shortfall {
             Some(shortfall) => RunInput::OverBudget(result, shortfall),
             None if unsure => RunInput::Unsure(result),
             None => RunInput::Result(result),

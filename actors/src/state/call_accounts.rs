@@ -161,7 +161,10 @@ impl CallAccounts {
             account.reserve(number, amounts);
         }
         client.reserve(number, amounts);
-        open.insert(number, Open { account: payer.account, client: payer.client.clone(), amounts, input_bytes });
+        open.insert(
+            number,
+            Open { account: payer.account, client: payer.client.clone(), amounts, input_bytes },
+        );
         let max_output_tokens = u32::try_from(max_output_tokens).unwrap_or(u32::MAX);
         let record = CallReserved { node: node.clone(), call: number, model: call.model.to_owned(), amounts };
         Ok(Some(Reserved {
@@ -238,7 +241,12 @@ impl CallAccounts {
     pub(crate) fn view(&self, account: RunId, client: &ClientId) -> Result<CallAccountView, JournalError> {
         let books = lock(&self.books);
         if let Some(known) = books.runs.get(&account) {
-            return Ok(CallAccountView { account, limits: known.limits(), used: known.used(), held: known.held() });
+            return Ok(CallAccountView {
+                account,
+                limits: known.limits(),
+                used: known.used(),
+                held: known.held(),
+            });
         }
         drop(books);
         let (limits, used) = fold(&self.journal, account, client)?;
@@ -272,23 +280,33 @@ pub(crate) fn fold(
     let (mut limits, mut raised, mut used) = (CallLimits::default(), Amounts::default(), Amounts::default());
     let mut runs = vec![account];
     while let Some(run) = runs.pop() {
-        run_reader::each(&**journal, StreamId::run(client, run), None, |record| -> Result<(), JournalError> {
-            match &record.event {
-                Event::CallTerms(terms) if run == account => limits = terms.limits,
-                Event::BudgetRaised { by, .. } => raised = raised.plus(*by),
-                _ => {}
-            }
-            Ok(())
-        })?;
-        run_reader::each(&**journal, StreamId::attempts(client, run), None, |record| -> Result<(), JournalError> {
-            match &record.event {
-                Event::CallReserved(call) => used = call.charge(used),
-                Event::CallSettled(call) => used = call.charge(used),
-                Event::ChildRun { run, .. } => runs.push(*run),
-                _ => {}
-            }
-            Ok(())
-        })?;
+        run_reader::each(
+            &**journal,
+            StreamId::run(client, run),
+            None,
+            |record| -> Result<(), JournalError> {
+                match &record.event {
+                    Event::CallTerms(terms) if run == account => limits = terms.limits,
+                    Event::BudgetRaised { by, .. } => raised = raised.plus(*by),
+                    _ => {}
+                }
+                Ok(())
+            },
+        )?;
+        run_reader::each(
+            &**journal,
+            StreamId::attempts(client, run),
+            None,
+            |record| -> Result<(), JournalError> {
+                match &record.event {
+                    Event::CallReserved(call) => used = call.charge(used),
+                    Event::CallSettled(call) => used = call.charge(used),
+                    Event::ChildRun { run, .. } => runs.push(*run),
+                    _ => {}
+                }
+                Ok(())
+            },
+        )?;
     }
     Ok((limits.raised(raised), used))
 }

@@ -93,7 +93,9 @@ pub(super) fn price_digest(price: Option<&Price>, origin: PriceOrigin) -> Option
     let price = price?;
     Some(match origin {
         PriceOrigin::Shipped => price_table().digest,
-        PriceOrigin::Config | PriceOrigin::Unknown => lineage::hash("aos/price/1", &[format!("{price:?}").as_bytes()]),
+        PriceOrigin::Config | PriceOrigin::Unknown => {
+            lineage::hash("aos/price/1", &[format!("{price:?}").as_bytes()])
+        }
     })
 }
 

@@ -28,8 +28,8 @@ pub use call::{CallReserved, CallSettled};
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
 pub use pipeline::{PipelineRecord, Published};
 pub use run::{
-    CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms, Timer,
-    TimerKind,
+    CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms,
+    Timer, TimerKind,
 };
 
 /// A journal record. Records of runs belong to the run's stream unless the variant names another one.

@@ -189,8 +189,25 @@ mod tests {
             assert_eq!(amount.to_string().parse(), Ok(amount), "{text}");
         }
         for wrong in [
-            "", "5", "tokens", "usd", "0tokens", "0usd", "0.00usd", "-5tokens", "+1usd", "5 tokens", "5eur", "1e3usd",
-            ".5usd", "1.usd", "0.0000000001usd", "1000000000.1usd", "1.5tokens", "9007199254740993tokens", "٣usd",
+            "",
+            "5",
+            "tokens",
+            "usd",
+            "0tokens",
+            "0usd",
+            "0.00usd",
+            "-5tokens",
+            "+1usd",
+            "5 tokens",
+            "5eur",
+            "1e3usd",
+            ".5usd",
+            "1.usd",
+            "0.0000000001usd",
+            "1000000000.1usd",
+            "1.5tokens",
+            "9007199254740993tokens",
+            "٣usd",
         ] {
             assert!(wrong.parse::<Amount>().is_err(), "{wrong}");
         }

@@ -168,7 +168,12 @@ impl CallAccount {
 }
 
 /// Says whether a call fits into the budget of its run and the balance of its client.
-pub fn room_of_both(run: Option<&CallAccount>, client: &CallAccount, quote: &CallQuote, model: &str) -> CallRoom {
+pub fn room_of_both(
+    run: Option<&CallAccount>,
+    client: &CallAccount,
+    quote: &CallQuote,
+    model: &str,
+) -> CallRoom {
     let of_run = run.map(|account| account.room_for(quote, model));
     let of_client = client.room_for(quote, model);
     match (of_run, of_client) {

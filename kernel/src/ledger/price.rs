@@ -77,7 +77,11 @@ impl Price {
     pub fn nano_usd_max(&self, input: u64, output: u64) -> u64 {
         let rates = self.rates(input);
         let dearest = rates.input.max(rates.cache_read).max(rates.cache_write);
-        cost(input, dearest).saturating_add(cost(output, rates.output)).div_ceil(TOKENS).try_into().unwrap_or(u64::MAX)
+        cost(input, dearest)
+            .saturating_add(cost(output, rates.output))
+            .div_ceil(TOKENS)
+            .try_into()
+            .unwrap_or(u64::MAX)
     }
 
     /// The most tokens of an answer that a call with so many tokens of input can have for `nano_usd`; `None` if the input
@@ -86,7 +90,9 @@ impl Price {
         let left = nano_usd.checked_sub(self.nano_usd_max(input, 0))?;
         let rate = self.rates(input).output;
         // The input was rounded up, so the sum never exceeds `nano_usd`.
-        (u128::from(left) * TOKENS).checked_div(u128::from(rate)).map_or(Some(u64::MAX), |most| u64::try_from(most).ok())
+        (u128::from(left) * TOKENS)
+            .checked_div(u128::from(rate))
+            .map_or(Some(u64::MAX), |most| u64::try_from(most).ok())
     }
 
     fn rates(&self, input: u64) -> Rates {

@@ -178,8 +178,7 @@ impl Goal {
 
     /// True at and after the wall, and once a person refused to raise the budget.
     pub(super) fn is_late(&self, now: Ticks) -> bool {
-        self.out_of_budget
-            || self.is_past_wall(now)
+        self.out_of_budget || self.is_past_wall(now)
     }
 
     fn is_past_wall(&self, now: Ticks) -> bool {

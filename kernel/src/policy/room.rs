@@ -33,7 +33,7 @@ impl<'a> Room<'a> {
         Room {
             is_open: view.run.plan().version < policy.max_versions.saturating_sub(RESERVE) && !view.is_late(),
             nodes: nodes - view.run.plan().nodes.len() as i64 - steps as i64,
-            calls: signed(terms.budgets.model_calls) - calls.len() as i64 - promised,
+            calls: signed(terms.budgets.model_calls) - signed(made(calls)) - promised,
             tokens: view
                 .token_budget()
                 .map(|most| signed(most).saturating_sub(signed(used)).saturating_sub(promised_tokens)),
@@ -62,6 +62,11 @@ impl<'a> Room<'a> {
         }
         fits
     }
+}
+
+/// Number of calls without those that the budget did not allow.
+fn made(calls: &[Call]) -> u64 {
+    calls.iter().filter(|call| call.is_made()).count() as u64
 }
 
 /// Tokens of all calls. A provider may tell any number.
@@ -116,7 +121,7 @@ impl View<'_> {
     pub(super) fn affords_call(self, input_tokens: u64) -> bool {
         let calls = &self.goal.calls;
         let used = used_tokens(calls);
-        (calls.len() as u64) < self.goal.terms.budgets.model_calls
+        made(calls) < self.goal.terms.budgets.model_calls
             && self.token_budget().is_none_or(|most| used.saturating_add(input_tokens) <= most)
     }
 }

@@ -60,7 +60,11 @@ impl Run {
         self.call_budget.raised
     }
 
-    pub(super) fn apply_shortfall(&mut self, node: &NodeId, shortfall: &Shortfall) -> Result<(), IllegalStep> {
+    pub(super) fn apply_shortfall(
+        &mut self,
+        node: &NodeId,
+        shortfall: &Shortfall,
+    ) -> Result<(), IllegalStep> {
         let at = self.find(node)?;
         self.instances[at].shortfall = Some(Box::new(shortfall.clone()));
         Ok(())
@@ -80,7 +84,10 @@ impl Run {
     /// The time to answer passed. Only a question about the budget has consequences for the rest of the run.
     pub(super) fn apply_silence(&mut self, node: &NodeId) {
         let is_budget = |at: usize| {
-            matches!(self.instances[at].status, NodeStatus::WaitingHuman { ask: HumanRequestKind::Budget, .. })
+            matches!(
+                self.instances[at].status,
+                NodeStatus::WaitingHuman { ask: HumanRequestKind::Budget, .. }
+            )
         };
         if self.position(node).is_some_and(is_budget) {
             self.call_budget.is_closed = true;
@@ -89,7 +96,10 @@ impl Run {
 
     fn waiting_for_budget(&self) -> Vec<usize> {
         let waits = |at: &usize| {
-            matches!(self.instances[*at].status, NodeStatus::WaitingHuman { ask: HumanRequestKind::Budget, .. })
+            matches!(
+                self.instances[*at].status,
+                NodeStatus::WaitingHuman { ask: HumanRequestKind::Budget, .. }
+            )
         };
         (0..self.instances.len()).filter(waits).collect()
     }

@@ -97,9 +97,9 @@ impl Run {
             None if raise.is_zero() => Ok(()),
             None => cannot("only the approval of a call over the budget raises a budget"),
             Some(short) if short.of_client && raise.is_zero() => Ok(()),
-            Some(short) if short.of_client => {
-                cannot("the balance of its client is too small; add to it with `ostler credit`, then approve without --budget")
-            }
+            Some(short) if short.of_client => cannot(
+                "the balance of its client is too small; add to it with `ostler credit`, then approve without --budget",
+            ),
             Some(_) if raise.is_zero() => Err(AnswerError::NoRaise(node.clone())),
             Some(short)
                 if raise.tokens > 0 && short.limits.tokens.is_none()

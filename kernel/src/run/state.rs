@@ -82,7 +82,9 @@ impl NodeState {
             },
             S::Running => match to {
                 S::Executed => matches!(reason, R::Ok),
-                S::WaitingHuman => matches!(reason, R::ApproveAfter | R::HumanNode | R::InDoubt | R::OverBudget),
+                S::WaitingHuman => {
+                    matches!(reason, R::ApproveAfter | R::HumanNode | R::InDoubt | R::OverBudget)
+                }
                 S::FailedRetryable => matches!(reason, R::Category(_)),
                 S::Failed => matches!(reason, R::Category(_) | R::InDoubt),
                 S::Cancelled => matches!(reason, R::DrainedUnapproved),

@@ -37,7 +37,9 @@ impl<'de> Deserialize<'de> for Usd {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Usd, E> {
-                nano_usd(text).map(Usd).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+                nano_usd(text)
+                    .map(Usd)
+                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
             }
 
             fn visit_u64<E: Error>(self, usd: u64) -> Result<Usd, E> {
@@ -83,7 +85,8 @@ pub(crate) fn call_terms(
     if let Some(tokens) = tokens.filter(|tokens| tokens.get() > TOKENS_MAX) {
         return Err(format!("a budget of {tokens} tokens: give at most {TOKENS_MAX}"));
     }
-    let limits = CallLimits { tokens: tokens.map(NonZeroU64::get), nano_usd: usd.map(|Usd(nano_usd)| nano_usd) };
+    let limits =
+        CallLimits { tokens: tokens.map(NonZeroU64::get), nano_usd: usd.map(|Usd(nano_usd)| nano_usd) };
     let asks = over_budget == OverBudget::Ask;
     Ok((!limits.is_unlimited() || !asks).then_some(CallTerms { account: None, limits, asks }))
 }
@@ -122,7 +125,11 @@ impl From<CallAccountView> for CallBudgetView {
                 spent: Usd(used.nano_usd),
                 reserved: Usd(held.nano_usd),
             }),
-            tokens: limits.tokens.map(|budget| BudgetOf { budget, spent: used.tokens, reserved: held.tokens }),
+            tokens: limits.tokens.map(|budget| BudgetOf {
+                budget,
+                spent: used.tokens,
+                reserved: held.tokens,
+            }),
         }
     }
 }

@@ -29,8 +29,8 @@ pub use goals::*;
 pub use graph::*;
 pub use market::*;
 pub use ostler_actors::{
-    AgentRow, BalanceRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow, QueueRow,
-    StageRow, TreeRow,
+    AgentRow, BalanceRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, PipelineRow, ProposalRow,
+    QueueRow, StageRow, TreeRow,
 };
 pub use output::*;
 pub use pipelines::*;

@@ -67,8 +67,19 @@ impl<P> SubmitRequest<P> {
             over_budget,
             run,
         } = self;
-        let request =
-            SubmitRequest { plan, client, agent, intent, scope, workspace, budget, usd, tokens, over_budget, run };
+        let request = SubmitRequest {
+            plan,
+            client,
+            agent,
+            intent,
+            scope,
+            workspace,
+            budget,
+            usd,
+            tokens,
+            over_budget,
+            run,
+        };
         (before, request)
     }
 }

@@ -174,9 +174,14 @@ impl<'s> SimulatedRun<'s> {
                 self.decide(failed(node, attempt, FailureCategory::ParamMissing, message));
             }
             Entry::Human { node, request, approve } => self.decide(match approve {
-                Some(approve) => {
-                    RunInput::HumanAnswer { node, request, approve, by: "script".into(), note: String::new(), raise: Amounts::default() }
-                }
+                Some(approve) => RunInput::HumanAnswer {
+                    node,
+                    request,
+                    approve,
+                    by: "script".into(),
+                    note: String::new(),
+                    raise: Amounts::default(),
+                },
                 None => RunInput::HumanTimeout { node, request },
             }),
             Entry::RetryDue(node) => self.decide(RunInput::RetryDue(node)),

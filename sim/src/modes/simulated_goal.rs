@@ -195,9 +195,14 @@ impl<'s> SimulatedGoal<'s> {
                 }
             }
             Entry::Human { node, request, approve } => self.decide(match approve {
-                Some(approve) => {
-                    RunInput::HumanAnswer { node, request, approve, by: "script".into(), note: String::new(), raise: Amounts::default() }
-                }
+                Some(approve) => RunInput::HumanAnswer {
+                    node,
+                    request,
+                    approve,
+                    by: "script".into(),
+                    note: String::new(),
+                    raise: Amounts::default(),
+                },
                 None => RunInput::HumanTimeout { node, request },
             }),
             Entry::RetryDue(node) => self.decide(RunInput::RetryDue(node)),

@@ -78,7 +78,8 @@ pub(crate) fn amount(text: &str) -> Result<Amount, String> {
 pub(crate) fn raise(text: &str) -> Result<Amount, String> {
     match amount(text.strip_prefix('+').unwrap_or(text))? {
         Amount::Credits(_) => {
-            Err("a budget of credits is not raised; give usd or tokens, such as +1usd or +100000tokens".to_owned())
+            Err("a budget of credits is not raised; give usd or tokens, such as +1usd or +100000tokens"
+                .to_owned())
         }
         amount => Ok(amount),
     }

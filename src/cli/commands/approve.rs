@@ -15,7 +15,9 @@ use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::arguments::{Globals, budget, model_text};
 use crate::cli::exit::{Failure, code};
-use crate::cli::output::approval::{BUDGET, Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest};
+use crate::cli::output::approval::{
+    BUDGET, Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest,
+};
 use crate::cli::output::hints::with_location;
 use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::{Out, status_line};
@@ -204,7 +206,8 @@ async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<Strin
             Some(Reply::Answer(Decision::Approve, note)) => return Ok(note),
             Some(Reply::ShowAll) => approval_lines(question, Detail::Full).into_iter().for_each(status_line),
             Some(Reply::Invalid) => {}
-            Some(Reply::Answer(Decision::Reject, _) | Reply::Raise(_) | Reply::Cancel | Reply::ShowRun) | None => return Err(code::WAITS),
+            Some(Reply::Answer(Decision::Reject, _) | Reply::Raise(_) | Reply::Cancel | Reply::ShowRun)
+            | None => return Err(code::WAITS),
         }
     }
 }

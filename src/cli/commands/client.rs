@@ -126,7 +126,9 @@ pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Fa
     });
     let path = path(&client)?;
     let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
-    let line = add(&mut session, &path, ClientRequest { weight, tier, credits: credit, tokens, nano_usd: usd }).await;
+    let line =
+        add(&mut session, &path, ClientRequest { weight, tier, credits: credit, tokens, nano_usd: usd })
+            .await;
     session.stop().await;
     print(globals, &line?)
 }

@@ -35,14 +35,15 @@ enum Signed {
 fn signed(text: &str) -> Result<Signed, String> {
     let unsigned = text.strip_prefix(['+', '-']);
     let Some(unsigned) = unsigned else {
-        let example = amount_or_credits(text).map(|_| format!("give a sign: +{text} deposits, -{text} withdraws"));
+        let example =
+            amount_or_credits(text).map(|_| format!("give a sign: +{text} deposits, -{text} withdraws"));
         return Err(example.unwrap_or_else(|_| EXPECTED.to_owned()));
     };
     if unsigned.starts_with(['+', '-']) {
         return Err(EXPECTED.to_owned());
     }
-    let amount = amount_or_credits(unsigned)
-        .map_err(|why| if is_zero(unsigned) { ZERO.to_owned() } else { why })?;
+    let amount =
+        amount_or_credits(unsigned).map_err(|why| if is_zero(unsigned) { ZERO.to_owned() } else { why })?;
     let sign = |amount: u64| {
         let amount = i64::try_from(amount).unwrap_or(i64::MAX);
         if text.starts_with('-') { -amount } else { amount }

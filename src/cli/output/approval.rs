@@ -157,9 +157,10 @@ pub(crate) fn budget_answers(run: &str, node: &str, short: &ShortfallView) -> [S
 fn suggested(short: &ShortfallView) -> Vec<Amount> {
     const CALLS: u64 = 4;
     const CENT: u64 = 10_000_000;
-    let usd = short.usd.filter(|usd| usd.left < usd.needs).map(|usd| {
-        Amount::NanoUsd(usd.needs.0.saturating_mul(CALLS).div_ceil(CENT).saturating_mul(CENT))
-    });
+    let usd = short
+        .usd
+        .filter(|usd| usd.left < usd.needs)
+        .map(|usd| Amount::NanoUsd(usd.needs.0.saturating_mul(CALLS).div_ceil(CENT).saturating_mul(CENT)));
     let tokens = short.tokens.filter(|tokens| tokens.left < tokens.needs).map(|tokens| {
         Amount::Tokens(tokens.needs.saturating_mul(CALLS).div_ceil(1_000).saturating_mul(1_000))
     });

@@ -20,8 +20,7 @@ use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
 use crate::cli::session::signals::{ContinueSignal, is_foreground};
 
-const BUDGET_REPLIES: &str =
-    "  +1usd or +100000tokens: raise; c [note]: conclude with what is there; x: cancel the run; Enter: state of the run; ^C: leave unanswered";
+const BUDGET_REPLIES: &str = "  +1usd or +100000tokens: raise; c [note]: conclude with what is there; x: cancel the run; Enter: state of the run; ^C: leave unanswered";
 
 const REPLIES: &str = "  y or n [note]; v: view all; Enter: state of the run; ^C: leave unanswered";
 
@@ -211,10 +210,13 @@ impl ApprovalPrompt {
         };
         let Some(question) = &self.shown else { return Ok(()) };
         let possible = replies(question);
-        let reply = if question.over_budget.is_some() { parse_budget_reply(&line) } else { parse_reply(&line) };
+        let reply =
+            if question.over_budget.is_some() { parse_budget_reply(&line) } else { parse_reply(&line) };
         match reply {
             Reply::Answer(decision, note) => return self.answer(decision, note, None, client).await,
-            Reply::Raise(raise) => return self.answer(Decision::Approve, String::new(), Some(raise), client).await,
+            Reply::Raise(raise) => {
+                return self.answer(Decision::Approve, String::new(), Some(raise), client).await;
+            }
             Reply::Cancel => return self.cancel(client).await,
             Reply::ShowAll => self.show_full(client).await?,
             Reply::ShowRun => view.status_lines(out).iter().for_each(status_line),

@@ -86,7 +86,16 @@ struct CreditsRow {
 impl From<CreditsRow> for AccountRow {
     fn from(row: CreditsRow) -> AccountRow {
         let CreditsRow { client, agent, accounts, spent, reputation, settled, position } = row;
-        AccountRow { client, agent, accounts, spent, reputation, settled, position, calls: Amounts::default() }
+        AccountRow {
+            client,
+            agent,
+            accounts,
+            spent,
+            reputation,
+            settled,
+            position,
+            calls: Amounts::default(),
+        }
     }
 }
 
@@ -140,9 +149,7 @@ impl ChangeReader {
             Event::CallReserved(call) => {
                 Some(Change::ChargeCall { reserved: Amounts::default(), used: call.amounts })
             }
-            Event::CallSettled(call) => {
-                Some(Change::ChargeCall { reserved: call.reserved, used: call.used })
-            }
+            Event::CallSettled(call) => Some(Change::ChargeCall { reserved: call.reserved, used: call.used }),
             Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
             Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
             Event::NodeTransition(moved) if moved.to == NodeState::Failed => Some(Change::CountFailed),

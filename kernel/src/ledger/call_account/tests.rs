@@ -71,7 +71,9 @@ fn the_smaller_of_budget_and_balance_counts_and_is_named() {
     let client = CallAccount::new(tokens(2_500), Amounts::default());
     let room = |client, quote| room_of_both(Some(&run), client, &quote, "m");
     assert_eq!(room(&client, quote(1_000, 2_000)), CallRoom::Fits { max_output_tokens: 1_500 });
-    let CallRoom::Short(short) = room(&client, quote(2_400, 2_000)) else { panic!("the balance is too small") };
+    let CallRoom::Short(short) = room(&client, quote(2_400, 2_000)) else {
+        panic!("the balance is too small")
+    };
     assert_eq!((short.of_client, short.left.tokens), (true, Some(2_500)));
     let CallRoom::Short(short) = room(&client, quote(2_900, 2_000)) else { panic!("both are too small") };
     assert!(!short.of_client, "the budget comes first: a person of the run can raise it");
@@ -79,9 +81,15 @@ fn the_smaller_of_budget_and_balance_counts_and_is_named() {
 
 #[derive(Debug, Clone)]
 enum Happens {
-    Asks { input: u64, output: u64 },
+    Asks {
+        input: u64,
+        output: u64,
+    },
     /// A call ends after this share of its reservation, in thousandths.
-    Ends { nth: usize, share: u64 },
+    Ends {
+        nth: usize,
+        share: u64,
+    },
     Raised(u64),
     /// The process dies: reservations count as used.
     Dies,

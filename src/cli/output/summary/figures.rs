@@ -32,7 +32,9 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         lines.push(fit(&text, page.columns));
     }
     lines.extend(summary.models.as_ref().map(|usage| fit(&model_text(usage), page.columns)));
-    lines.extend(summary.call_budget.as_ref().map(|budget| fit(&budget_text(budget, &summary.run), page.columns)));
+    lines.extend(
+        summary.call_budget.as_ref().map(|budget| fit(&budget_text(budget, &summary.run), page.columns)),
+    );
     // A bound of 1 says only that nothing beyond schemas was checked.
     lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
     if let Some(parent) = &summary.parent {

@@ -322,7 +322,8 @@ fn market(samples: &mut Vec<Event>) {
 fn goal(samples: &mut Vec<Event>) {
     samples.push(Event::GoalOpened { terms: json() });
     samples.push(Event::CallBegun { intent: json(), reserved: 9 });
-    let end = CallEnd { input_tokens: Some(5), output_tokens: 7, faults: 1, is_skip: false };
+    let end =
+        CallEnd { input_tokens: Some(5), output_tokens: 7, faults: 1, is_skip: false, is_unmade: false };
     let faulty = FaultyAnswer { answer: "{}".into(), faults: "F02".into() };
     samples.push(Event::CallEnded { call: 2, end, faulty: Some(faulty) });
     samples.push(Event::CallEnded { call: 2, end, faulty: None });
