@@ -70,7 +70,8 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     if let Some(short) = &question.over_budget {
         lines.extend(shortfall_lines(&question.run, &question.node, short));
         let silence = question.deadline_ms.map(budget_deadline).unwrap_or_default();
-        lines.push(format!("    {silence}{}", dependents(&question.blocks)));
+        let rest = format!("{silence}{}", dependents(&question.blocks));
+        lines.extend((!rest.is_empty()).then(|| format!("    {}", rest.trim_start_matches("; "))));
         return lines;
     }
     // The prompt of a planner is written for the model.
@@ -287,6 +288,31 @@ mod tests {
             3,
             "{all:#?}"
         );
+    }
+
+    #[test]
+    fn a_question_about_the_budget_says_what_is_missing_and_what_to_type() {
+        let question: ApprovalView = serde_json::from_value(json!({
+            "id": "i", "run": "r-12", "plan": "p", "client": "c", "node": "n", "ask": "budget", "kind": "model",
+            "tool": "model.default", "effect": "none", "impact": 0, "params": {"prompt": "a long text"},
+            "over_budget": {"model": "default", "of_client": false,
+                "usd": {"least": "0.02", "needs": "0.05", "left": "0.01", "budget": "0.50"},
+                "tokens": {"least": 10, "needs": 20, "left": 900, "budget": 1000}},
+            "digest": "b3:00", "outdated": false, "asked_ms": 0, "deadline_ms": null, "holds_up": [],
+        }))
+        .expect("a question");
+        let lines = approval_lines(&question, Detail::Full);
+        let run = short_id("r-12");
+        let expected = [
+            "r-12  p/n  raise the budget?  model.default, impact 0".to_owned(),
+            "    a call of model default does not fit the budget".to_owned(),
+            "    needs 0.02usd at least, 0.05usd in full; 0.01usd of 0.50usd left".to_owned(),
+            "    needs 10tokens at least, 20tokens in full; 900tokens of 1000tokens left".to_owned(),
+            format!("    raise:    ostler approve {run} n --budget +0.20usd"),
+            format!("    conclude: ostler reject {run} n"),
+            format!("    cancel:   ostler cancel {run}"),
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]
