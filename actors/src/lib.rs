@@ -41,7 +41,7 @@ mod tests;
 
 pub use crate::metrics::{Measures, SharedRecorder, metric};
 pub use api::approval::{Approval, ApprovalId, ApprovalIdError, ApprovalPage};
-pub use api::clients::{ClientRow, ClientTier};
+pub use api::clients::{BalanceRow, ClientRow, ClientTier};
 pub use api::earlier::Earlier;
 pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
 pub use api::exchanges::{ModelExchange, ModelExchanges};
@@ -77,6 +77,7 @@ pub use pipelines::{
 pub use run::suspended_runs::CHECKPOINTED;
 pub use scheduler::QueueRow;
 pub use state::attempt_table::InDoubt;
+pub use state::call_accounts::CallAccountView;
 pub use state::estimates::ATTEMPT_CREDITS;
 pub use state::evaluation::Evaluating;
 pub use state::ledger::ClientConfig;

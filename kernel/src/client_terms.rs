@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::event::Event;
 use crate::id::Ticks;
+use crate::ledger::{Amount, Amounts, CallLimits, NANO_PER_USD, TOKENS_MAX, USD_MAX};
 
 /// Weight of a client without records, and of a client with [`REFERENCE_CREDITS`] deposited in the period.
 pub const REFERENCE_WEIGHT: u32 = 100;
@@ -48,6 +49,41 @@ pub struct ClientTerms {
     free: u64,
     /// Deposits of the days that may still count, by day.
     days: BTreeMap<i64, i64>,
+    tokens: Option<Metered>,
+    nano_usd: Option<Metered>,
+}
+
+/// What a client has of a resource that its calls of models use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Metered {
+    deposited: i64,
+    /// Used before the client was metered.
+    free: u64,
+}
+
+impl Metered {
+    fn deposit(metered: &mut Option<Metered>, amount: i64, used: u64) {
+        if amount != 0 {
+            let metered = metered.get_or_insert(Metered { deposited: 0, free: used });
+            metered.deposited = metered.deposited.saturating_add(amount);
+        }
+    }
+
+    /// The most that calls may use in all, the free part included.
+    fn limit(self) -> u64 {
+        self.free.saturating_add_signed(self.deposited)
+    }
+}
+
+/// A client's balance in one resource of its calls of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balance {
+    /// Sum of all deposits.
+    pub deposited: i64,
+    /// Used since the first deposit.
+    pub used: u64,
+    /// What is left apart from running calls; negative where prompts were longer than estimated.
+    pub left: i64,
 }
 
 /// A deposit or withdrawal that is refused.
@@ -64,6 +100,24 @@ pub enum DepositError {
         /// Credits of the refused deposit.
         credits: i64,
     },
+    /// The sum of tokens or money would be too large.
+    #[error("the sum of all deposits may be at most {}", .resource.text(*.most))]
+    Beyond {
+        /// Tokens or money.
+        resource: Resource,
+        /// Largest sum.
+        most: u64,
+    },
+    /// The withdrawal exceeds what is left of tokens or money.
+    #[error("{} cannot be withdrawn: {} left", .resource.text(*.amount), .resource.text((*.left).max(0).unsigned_abs()))]
+    Short {
+        /// Tokens or money.
+        resource: Resource,
+        /// The balance.
+        left: i64,
+        /// Amount of the refused withdrawal.
+        amount: u64,
+    },
     /// The withdrawal exceeds the remaining credits.
     #[error("{left} credits left: {credits} cannot be withdrawn")]
     TooFew {
@@ -72,6 +126,24 @@ pub enum DepositError {
         /// Credits of the refused withdrawal.
         credits: i64,
     },
+}
+
+/// A resource of calls of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Tokens of prompts and answers.
+    Tokens,
+    /// Money, in billionths of a US dollar.
+    Usd,
+}
+
+impl Resource {
+    fn text(self, amount: u64) -> String {
+        match self {
+            Resource::Tokens => Amount::Tokens(amount).to_string(),
+            Resource::Usd => Amount::NanoUsd(amount).to_string(),
+        }
+    }
 }
 
 impl ClientTerms {
@@ -96,6 +168,10 @@ impl ClientTerms {
                 let sum = self.days.entry(day).or_default();
                 *sum = sum.saturating_add(*credits);
                 self.days.retain(|earlier, _| *earlier > day - DEPOSIT_PERIOD_DAYS);
+            }
+            Event::BalanceDeposited { tokens, nano_usd, used, .. } => {
+                Metered::deposit(&mut self.tokens, *tokens, used.tokens);
+                Metered::deposit(&mut self.nano_usd, *nano_usd, used.nano_usd);
             }
             Event::ClientRemoved { .. } => *self = ClientTerms::default(),
             _ => {}
@@ -142,6 +218,49 @@ impl ClientTerms {
     /// all of `spent`.
     pub fn paid(&self, spent: u64) -> u64 {
         spent.saturating_sub(self.free)
+    }
+
+    /// Limits on all that the client's calls of models use, from the first call on; none for a client that is not metered.
+    pub fn call_limits(&self) -> CallLimits {
+        let limit = |metered: Option<Metered>| metered.map(Metered::limit);
+        CallLimits { tokens: limit(self.tokens), nano_usd: limit(self.nano_usd) }
+    }
+
+    /// Balances of tokens and of billionths of a US dollar, if the calls used `used` in all; `None`: not metered.
+    pub fn balances(&self, used: Amounts) -> (Option<Balance>, Option<Balance>) {
+        let balance = |metered: Option<Metered>, used: u64| {
+            metered.map(|Metered { deposited, free }| {
+                let used = used.saturating_sub(free);
+                Balance { deposited, used, left: deposited.saturating_sub_unsigned(used) }
+            })
+        };
+        (balance(self.tokens, used.tokens), balance(self.nano_usd, used.nano_usd))
+    }
+
+    /// Checks a deposit of tokens and money (negative: a withdrawal) after calls that used and hold `used`.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is deposited, the sum is too large, or the withdrawal exceeds what is left.
+    pub fn check_balance(&self, (tokens, nano_usd): (i64, i64), used: Amounts) -> Result<(), DepositError> {
+        if tokens == 0 && nano_usd == 0 {
+            return Err(DepositError::Nothing);
+        }
+        let (of_tokens, of_usd) = self.balances(used);
+        let most_usd = USD_MAX.saturating_mul(NANO_PER_USD);
+        for (resource, amount, balance, most) in
+            [(Resource::Tokens, tokens, of_tokens, TOKENS_MAX), (Resource::Usd, nano_usd, of_usd, most_usd)]
+        {
+            let left = balance.map_or(0, |balance| balance.left);
+            let sum = balance.map_or(0, |balance| balance.deposited).saturating_add(amount);
+            if u64::try_from(sum).is_ok_and(|sum| sum > most) {
+                return Err(DepositError::Beyond { resource, most });
+            }
+            if amount < 0 && left.saturating_add(amount) < 0 {
+                return Err(DepositError::Short { resource, left, amount: amount.unsigned_abs() });
+            }
+        }
+        Ok(())
     }
 
     /// Checks a deposit of `credits` (negative: a withdrawal) after costs of `spent`.
@@ -205,6 +324,34 @@ mod tests {
         // The next deposit makes earlier costs free again.
         terms.apply(&Event::CreditDeposited { client: "acme".into(), credits: 10, spent: 70 }, 0);
         assert_eq!((terms.left(75), terms.paid(75)), (Some(5), 5));
+    }
+
+    #[test]
+    fn tokens_and_money_are_metered_each_from_its_first_deposit_on() {
+        let deposit = |tokens, nano_usd, used| Event::BalanceDeposited {
+            client: "acme".into(),
+            tokens,
+            nano_usd,
+            used: Amounts { tokens: used, nano_usd: 10 * used },
+        };
+        let mut terms = ClientTerms::default();
+        assert!(terms.call_limits().is_unlimited());
+        terms.apply(&deposit(1_000, 0, 70), 0);
+        assert_eq!(terms.call_limits(), CallLimits { tokens: Some(1_070), nano_usd: None });
+        terms.apply(&deposit(0, 5_000, 100), 0);
+        assert_eq!(terms.call_limits(), CallLimits { tokens: Some(1_070), nano_usd: Some(6_000) });
+        let used = Amounts { tokens: 120, nano_usd: 1_200 };
+        let (tokens, usd) = terms.balances(used);
+        assert_eq!(tokens, Some(Balance { deposited: 1_000, used: 50, left: 950 }));
+        assert_eq!(usd, Some(Balance { deposited: 5_000, used: 200, left: 4_800 }));
+        assert_eq!(terms.check_balance((-950, 0), used), Ok(()));
+        let short = DepositError::Short { resource: Resource::Tokens, left: 950, amount: 951 };
+        assert_eq!(terms.check_balance((-951, 0), used), Err(short));
+        assert_eq!(terms.check_balance((0, 0), used), Err(DepositError::Nothing));
+        assert!(terms.check_balance((i64::MAX, 0), used).is_err());
+        assert!(terms.check_balance((0, i64::MIN), used).is_err());
+        terms.apply(&Event::ClientRemoved { client: "acme".into() }, 0);
+        assert!(terms.call_limits().is_unlimited());
     }
 
     #[test]

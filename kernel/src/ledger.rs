@@ -1,6 +1,21 @@
-//! Double-entry bookkeeping of a client's credits. After every record: deposits = balance + reservations + costs.
+//! Bookkeeping of what runs and clients use: credits, tokens and money.
+//!
+//! Credits are double-entry: after every record, deposits = balance + reservations + costs. Calls of models have accounts of
+//! their own ([`CallAccount`]).
+
+mod amounts;
+mod call_account;
+mod input_estimate;
+mod price;
 
 use std::collections::BTreeMap;
+
+pub use amounts::{
+    Amount, AmountError, Amounts, CallLimits, NANO_PER_USD, TOKENS_MAX, USD_MAX, nano_usd, usd_text,
+};
+pub use call_account::{CallAccount, CallQuote, CallRoom, OUTPUT_TOKENS_MIN, Shortfall, room_of_both};
+pub use input_estimate::InputEstimate;
+pub use price::{LongPrompt, Price, Rates, Tokens};
 
 use crate::id::RunId;
 

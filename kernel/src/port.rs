@@ -14,7 +14,8 @@ use std::pin::Pin;
 
 pub use artifact::{Artifact, ArtifactError, ArtifactStore};
 pub use attempt::{
-    AttemptLog, AttemptLogError, ChildRunResult, ChildRunSpec, NoLog, StepStart, TOKEN_BYTES_MAX,
+    AttemptLog, AttemptLogError, CallGrant, ChildRunResult, ChildRunSpec, NoLog, PricedCall, StepStart,
+    TOKEN_BYTES_MAX,
 };
 pub use journal::{
     AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunPlace, RunRow, RunRowStatus,

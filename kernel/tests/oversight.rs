@@ -77,7 +77,14 @@ impl Stage {
     fn answer(&mut self, node: &str, approve: bool, note: &str) -> NodeState {
         let request = self.run.instance(&node.into()).unwrap().requests;
         let (by, note) = ("ann".to_owned(), note.to_owned());
-        self.take(RunInput::HumanAnswer { node: node.into(), request, approve, by, note });
+        self.take(RunInput::HumanAnswer {
+            node: node.into(),
+            request,
+            approve,
+            by,
+            note,
+            raise: Default::default(),
+        });
         self.state(node)
     }
 

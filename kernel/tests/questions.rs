@@ -55,7 +55,12 @@ impl Stage {
     fn answer(&mut self, node: &str, request: u32, approve: bool) {
         let node = NodeId::from(node);
         let (by, note) = ("ann".to_owned(), String::new());
-        self.within(|run, cx| run.decide(cx, RunInput::HumanAnswer { node, request, approve, by, note }));
+        self.within(|run, cx| {
+            run.decide(
+                cx,
+                RunInput::HumanAnswer { node, request, approve, by, note, raise: Default::default() },
+            )
+        });
     }
 
     fn check(&self, node: &str, request: u32, named: Digest) -> Result<(), AnswerError> {

@@ -14,7 +14,8 @@ use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
 use crate::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, StepView, TestView, UnreadableRun, word,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, ShortfallView, StepView, TestView,
+    UnreadableRun, word,
 };
 
 /// Questions on one page.
@@ -85,7 +86,7 @@ pub(crate) async fn answer(
     JsonBody(request): JsonBody<AnswerRequest>,
 ) -> Result<Json<RunRef>, Problem> {
     let id = id(&name)?;
-    let AnswerRequest { decision, digest, note, by } = request;
+    let AnswerRequest { decision, digest, note, raise, by } = request;
     let digest: Digest = digest.parse().map_err(|_| {
         Problem::bad("digest", "`digest` is not b3: and 64 hex digits: give the one that is shown")
     })?;
@@ -93,7 +94,7 @@ pub(crate) async fn answer(
         Decision::Approve => Answer::approve(),
         Decision::Reject => Answer::reject(),
     };
-    let answer = answer.note(note);
+    let answer = answer.note(note).raise(raise.unwrap_or_default().amounts());
     let answer = match by {
         Some(by) => answer.by(by),
         None => answer,
@@ -119,6 +120,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         shown,
         workspace,
         result,
+        shortfall,
         is_outdated,
         asked,
         deadline,
@@ -156,6 +158,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         steps: value.as_ref().map(|value| steps(system, &shown.kind, value)).unwrap_or_default(),
         result: value,
         result_bytes,
+        over_budget: shortfall.map(|shortfall| ShortfallView::from(*shortfall)),
         refusal,
         digest: digest.map(|digest| digest.to_string()),
         outdated: is_outdated,

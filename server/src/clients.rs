@@ -26,13 +26,13 @@ pub(crate) async fn change(
     PathParams(name): PathParams<String>,
     JsonBody(request): JsonBody<ClientRequest>,
 ) -> Result<Json<ClientRow>, Problem> {
-    let ClientRequest { weight, tier, credits } = request;
+    let ClientRequest { weight, tier, credits, tokens, nano_usd } = request;
     let weight = weight.map(|weight| match weight {
         WeightRequest::Chosen(weight) => Weight::Chosen(weight),
         WeightRequest::Named(WeightName::Credits) => Weight::OfCredits,
     });
     let contracted = tier.map(|tier| tier == ClientTier::Contracted);
-    api.system.change_client(&name, ClientChange { weight, contracted, credits }).await?;
+    api.system.change_client(&name, ClientChange { weight, contracted, credits, tokens, nano_usd }).await?;
     find(&api, &name).await.map(Json)
 }
 

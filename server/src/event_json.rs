@@ -44,6 +44,14 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::CallBegun { intent, reserved } => ("call_begun", body!(reserved; "intent": intent.value())),
         E::CallEnded { call, end, faulty } => ("call_ended", body!(call, end, faulty)),
         E::ModelCalled { node, attempt, call } => ("model_called", body!(node, attempt, call)),
+        E::CallTerms(terms) => ("call_terms", json!(terms)),
+        E::CallReserved(call) => ("call_reserved", json!(call)),
+        E::CallSettled(call) => ("call_settled", json!(call)),
+        E::BudgetShort { node, shortfall } => ("budget_short", body!(node, shortfall)),
+        E::BudgetRaised { node, by } => ("budget_raised", body!(node, by)),
+        E::BalanceDeposited { client, tokens, nano_usd, used } => {
+            ("balance_deposited", body!(client, tokens, nano_usd, used))
+        }
         E::NodeTransition(moved) => (
             "node_transition",
             body!(moved: node, version, from, to, attempt; "reason": moved.reason.to_string()),

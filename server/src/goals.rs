@@ -18,7 +18,8 @@ use crate::extract::{RawBody, parse_body};
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::submit::absolute_workspace;
-use crate::wire::{GOAL_BYTES_MAX, GoalRequest, RunRef};
+use crate::wire::amounts::call_terms;
+use crate::wire::{GOAL_BYTES_MAX, GoalRequest, OverBudget, RunRef};
 use crate::{agents, run_lookup};
 
 /// Longest digest of a result in a prompt, in tokens.
@@ -64,6 +65,9 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
     };
     let draft = PlanDraft { title: Some(title(&request.goal)), policy: Some(policy), ..opening_plan(&terms) };
     let plan = system.judge_opening(draft).await.map_err(|faults| Problem::faults(&faults))?.into();
+    let over_budget = if request.confirm { OverBudget::Ask } else { OverBudget::Fail };
+    let calls = call_terms(request.usd, request.tokens, request.over_budget.unwrap_or(over_budget))
+        .map_err(|what| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "budget", what))?;
     let run = request.run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
     Ok(Submission {
         plan,
@@ -74,6 +78,7 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
         workspace: absolute_workspace(request.workspace)?,
         run,
         budget: request.budget.map(NonZeroU64::get),
+        calls,
         goal: Some(Arc::new(terms)),
     })
 }

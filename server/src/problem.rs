@@ -129,6 +129,8 @@ impl From<RunError> for Problem {
                 AnswerError::Answered { .. } => (StatusCode::CONFLICT, "already_answered"),
                 AnswerError::AskedAnew { .. } => (StatusCode::CONFLICT, "asked_anew"),
                 AnswerError::OtherDigest { .. } => (StatusCode::CONFLICT, "other_digest"),
+                AnswerError::NoRaise(_) => (StatusCode::UNPROCESSABLE_ENTITY, "raise_missing"),
+                AnswerError::CannotRaise { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "raise_refused"),
                 AnswerError::InDoubt(_) => (StatusCode::CONFLICT, "in_doubt"),
                 AnswerError::TooLate { .. } => (StatusCode::CONFLICT, "too_late"),
             },

@@ -17,7 +17,8 @@ use ostler_kernel::plan::Plan;
 use crate::extract::{RawBody, parse_body};
 use crate::problem::Problem;
 use crate::routes::Api;
-use crate::wire::{RunRef, SubmitRequest};
+use crate::wire::amounts::call_terms;
+use crate::wire::{OverBudget, RunRef, SubmitRequest};
 use crate::{agents, idempotency, run_lookup};
 
 pub(crate) async fn submit(
@@ -68,14 +69,18 @@ async fn submit_once(api: &Api, key: &str, digest: Digest, bytes: &Bytes) -> Res
 }
 
 async fn submission(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
-    let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = parse_body(bytes)?;
-    let plan = system.judge_plan(plan).await.map_err(|faults| Problem::faults(&faults))?.into();
-    of_validated(system, SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run }).await
+    let request: SubmitRequest = parse_body(bytes)?;
+    let (draft, request) = request.swap_plan(());
+    let plan = system.judge_plan(draft).await.map_err(|faults| Problem::faults(&faults))?.into();
+    of_validated(system, request.swap_plan(plan).1).await
 }
 
 /// Resolves the names in a request with a valid plan.
 async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Result<Submission, Problem> {
-    let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = request;
+    let over_budget = request.over_budget.unwrap_or(OverBudget::Ask);
+    let calls = call_terms(request.usd, request.tokens, over_budget)
+        .map_err(|what| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "budget", what))?;
+    let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run, .. } = request;
     let workspace = absolute_workspace(workspace)?;
     let agent = agent.as_deref().map(AgentId::from);
     let client = match &agent {
@@ -84,7 +89,7 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
     };
     let run = run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
     let budget = budget.map(NonZeroU64::get);
-    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget, goal: None })
+    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget, calls, goal: None })
 }
 
 /// Refuses a relative path: the client's working directory is unknown here.

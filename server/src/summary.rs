@@ -9,11 +9,15 @@ use ostler_kernel::port::{RunRow, RunRowStatus};
 use ostler_kernel::run::{NodeStatus, Run, RunStatus};
 
 use crate::problem::Problem;
-use crate::wire::{AnswerView, ParentView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word};
+use crate::wire::{
+    AnswerView, CallBudgetView, ParentView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary,
+    Waiting, word,
+};
 
 /// The summary of a run; the view holds its last record.
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
-    Ok(summarize(view, system.status(view)?, system.ahead(view).as_ref()))
+    let call_budget = system.call_account(view)?.map(CallBudgetView::from);
+    Ok(Summary { call_budget, ..summarize(view, system.status(view)?, system.ahead(view).as_ref()) })
 }
 
 /// The summary of a run as of a record that others follow.
@@ -76,6 +80,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         blocked_by: blocked_by.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
         budget: view.run.terms().budget,
+        call_budget: None,
         parent,
         client: view.opened.client.to_string(),
         agent: view.opened.agent.to_string(),
@@ -111,10 +116,15 @@ fn waiting(id: RunId, run: &Run, over_by: Option<Ticks>) -> Vec<Waiting> {
             node: node.id.to_string(),
             ask: word(&ask),
             id: answerable.then(|| id.to_string()),
-            digest: instance.shown.as_ref().filter(|_| answerable).map(|shown| shown.to_string()),
+            digest: instance.asked_digest().filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline.into_iter().chain(over_by.filter(|_| answerable)).min(),
             blocks: run.downstream(&node.id).iter().map(ToString::to_string).collect(),
             attempt: (!answerable).then_some(instance.attempts),
+            over_budget: instance
+                .shortfall
+                .as_deref()
+                .filter(|_| ask == HumanRequestKind::Budget)
+                .map(|shortfall| ShortfallView::from(shortfall.clone())),
             why: instance.failure_message().filter(|_| !answerable).map(str::to_owned),
         })
     });

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use ostler_kernel::agent::LifecycleMessage;
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
+use ostler_kernel::ledger::Shortfall;
 use ostler_kernel::port::JournalError;
 use ostler_kernel::run::{ApprovalRequest, NodeStatus};
 
@@ -71,6 +72,8 @@ pub struct Approval {
     pub workspace: Option<String>,
     /// The result that an approval would publish.
     pub result: Option<Output>,
+    /// The call of a model that the budget does not allow.
+    pub shortfall: Option<Box<Shortfall>>,
     /// The question would show something else by now, because tools or the policy have changed; it is repeated when the
     /// run resumes.
     pub is_outdated: bool,
@@ -103,15 +106,18 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
         let (gatekeeper, results) = (&services.gatekeeper, &services.results);
         let shown = shown(gatekeeper, results, &view.opened, &view.run, node, ask).await.request;
         let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
-        let is_outdated = result.is_none() && instance.shown.as_deref() != Some(&shown.digest());
+        let shortfall = instance.shortfall.clone().filter(|_| ask == HumanRequestKind::Budget);
+        let shows_call = result.is_none() && shortfall.is_none();
+        let is_outdated = shows_call && instance.shown.as_deref() != Some(&shown.digest());
         found.push(Approval {
             id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
             plan: view.run.plan().id.clone(),
             client: view.opened.client.clone(),
-            digest: instance.shown.as_deref().copied(),
+            digest: instance.asked_digest(),
             workspace: workspace(services, &view.opened, &shown),
             shown,
             result,
+            shortfall,
             is_outdated,
             asked: instance.since,
             deadline: deadline.into_iter().chain(view.over_by).min(),
@@ -194,6 +200,7 @@ impl System {
         let (view, now) = (self.view(run, None).await?, self.services.journal.now());
         self.lifecycle_by(&view).accepts(message)?;
         view.run.check_answer(&node, request, shown, now)?;
+        view.run.check_raise(&node, answer.approve, answer.raise)?;
         let request = AnswerRequest { node, request, shown, answer };
         let answered = self.tell(run, Request::Answer(request)).await;
         self.or_refused(run, message, answered).await

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::port::{ArtifactStore, Journal, Judge, OutputStore};
+use ostler_kernel::port::{AccountRow, ArtifactStore, Journal, Judge, OutputStore};
 use ostler_kernel::run::Planner;
 
 use crate::attempts::child_runs::ChildRunSlot;
@@ -16,6 +16,7 @@ use crate::run::services::RunServices;
 use crate::scheduler::{QueueContext, SchedulerHandle};
 use crate::state::active_runs::ActiveRuns;
 use crate::state::attempt_table::AttemptTable;
+use crate::state::call_accounts::CallAccounts;
 use crate::state::estimates::Estimates;
 use crate::state::evaluation::{Evaluating, Evaluation};
 use crate::state::gatekeeper::Gatekeeper;
@@ -51,6 +52,7 @@ impl Parts {
         journal: Arc<dyn Journal>,
         toolbox: Arc<Toolbox>,
         ledger: Ledger,
+        accounts: &[AccountRow],
     ) -> RunServices {
         let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner } = self;
         let Evaluating { domains, judge, .. } = evaluation;
@@ -68,6 +70,8 @@ impl Parts {
             AttemptTable::new(Arc::clone(&journal), Arc::clone(&active_runs), Arc::clone(&mailboxes));
         let attempts = Arc::new(attempts);
         let run_budgets = Arc::new(RunBudgets::new(Arc::clone(&active_runs)));
+        let calls = CallAccounts::new(Arc::clone(&journal), Arc::clone(&ledger), accounts);
+        let call_accounts = Arc::new(calls);
         let gatekeeper = Gatekeeper::new(Arc::clone(&toolbox), gate, measures.clone(), limits);
         let gatekeeper = Arc::new(gatekeeper);
         let market = Arc::new(Market::default());
@@ -91,6 +95,7 @@ impl Parts {
             attempts: Arc::clone(&attempts),
             active_runs: Arc::clone(&active_runs),
             run_budgets: Arc::clone(&run_budgets),
+            call_accounts: Arc::clone(&call_accounts),
             scheduler: Arc::clone(&scheduler),
             gatekeeper: Arc::clone(&gatekeeper),
             measures: measures.clone(),
@@ -104,6 +109,7 @@ impl Parts {
             active_runs,
             attempts,
             run_budgets,
+            call_accounts,
             estimates: Estimates::new(&toolbox),
             ledger,
             market,

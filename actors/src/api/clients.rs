@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use ostler_kernel::client_terms::Balance;
 use ostler_kernel::id::{ClientId, is_name};
 use ostler_scheduler::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,12 @@ pub struct ClientRow {
     /// Credits left: `deposited - reserved - spent`; negative where attempts cost more than estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<i64>,
+    /// Tokens of its calls of models; absent: not metered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<BalanceRow>,
+    /// Money of its calls of models, in billionths of a US dollar; absent: not metered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nano_usd: Option<BalanceRow>,
     /// Reputation in thousandths: 500 leaves the weight, 0 and 1,000 bend it by a quarter. `None`: no evaluated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reputation_pm: Option<u16>,
@@ -61,6 +68,26 @@ pub struct ClientRow {
     pub charged: u64,
     /// Credits of the client behind its share; negative: ahead.
     pub lag: i64,
+}
+
+/// A client's balance in one resource of its calls of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BalanceRow {
+    /// Sum of all deposits.
+    pub deposited: i64,
+    /// Used since the first deposit, by calls that ended or were lost with a process.
+    pub spent: u64,
+    /// Reserved by calls that are being made.
+    pub reserved: u64,
+    /// What is left: `deposited - spent - reserved`; negative where prompts were longer than estimated.
+    pub left: i64,
+}
+
+impl BalanceRow {
+    fn new(balance: Balance, reserved: u64) -> BalanceRow {
+        let Balance { deposited, used, left } = balance;
+        BalanceRow { deposited, spent: used, reserved, left: left.saturating_sub_unsigned(reserved) }
+    }
 }
 
 impl System {
@@ -125,7 +152,11 @@ impl System {
                 None if terms.deposited().is_some() => "credits",
                 None => "default",
             };
+            let (used, held) = self.services.call_accounts.of_client(&client);
+            let (tokens, nano_usd) = terms.balances(used);
             ClientRow {
+                tokens: tokens.map(|tokens| BalanceRow::new(tokens, held.tokens)),
+                nano_usd: nano_usd.map(|nano_usd| BalanceRow::new(nano_usd, held.nano_usd)),
                 tier: if terms.is_contracted() { ClientTier::Contracted } else { ClientTier::Marketplace },
                 weight: terms.weight(now),
                 weight_served: queueing.weight.unwrap_or_else(|| terms.weight(now)),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ostler_kernel::event::{Event, Parent, RunOpened, RunTerms};
+use ostler_kernel::event::{CallTerms, Event, Parent, RunOpened, RunTerms};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
 use ostler_kernel::json;
 use ostler_kernel::policy::GoalTerms;
@@ -17,6 +17,9 @@ use crate::base::lock::lock;
 use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::{Submission, SubmitError, Term};
 
+/// Most records of terms behind the opening record.
+const TERMS_RECORDS: usize = 3;
+
 /// True if terms need a record of their own.
 fn has_terms(terms: &RunTerms) -> bool {
     *terms != RunTerms::default()
@@ -26,10 +29,12 @@ fn has_terms(terms: &RunTerms) -> bool {
 fn opening_records(
     opened: &RunOpened,
     terms: &RunTerms,
+    calls: Option<CallTerms>,
     goal: Option<&GoalTerms>,
 ) -> Result<Vec<Event>, SubmitError> {
     let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
     events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
+    events.extend(calls.map(Event::CallTerms));
     if let Some(goal) = goal {
         events.push(Event::GoalOpened { terms: json::to_canonical(goal)? });
     }
@@ -67,8 +72,18 @@ impl System {
         submission: Submission,
         parent: Option<Parent>,
     ) -> Result<RunId, SubmitError> {
-        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget, goal } =
-            submission;
+        let Submission {
+            mut plan,
+            client,
+            agent,
+            intent,
+            scope,
+            workspace,
+            run: wanted,
+            budget,
+            calls,
+            goal,
+        } = submission;
         let terms = RunTerms { budget, parent };
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);
@@ -93,10 +108,10 @@ impl System {
         };
         let at_ms = self.services.journal.now();
         let goal = goal.map(|goal| GoalTerms { opened_at: at_ms, ..GoalTerms::clone(&goal) });
-        let opening = opening_records(&opened, &terms, goal.as_ref())?;
+        let opening = opening_records(&opened, &terms, calls, goal.as_ref())?;
         let records = opening.len() as u64;
         let Some(position) = self.append_opening(&opened, opening, wanted.is_some(), at_ms)? else {
-            return self.opened_before(opened, &terms, goal).await;
+            return self.opened_before(opened, &terms, calls, goal).await;
         };
         // Driving begins before the record is durable: acting attempts wait for it, and a rollback removes everything.
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
@@ -161,6 +176,7 @@ impl System {
         &self,
         now: RunOpened,
         terms: &RunTerms,
+        calls: Option<CallTerms>,
         goal: Option<GoalTerms>,
     ) -> Result<RunId, SubmitError> {
         let run = now.run;
@@ -168,14 +184,15 @@ impl System {
         let row = self.row(run).map_err(unreadable)?;
         let stream = StreamId::run(&row.client, run);
         let mut records = self.services.journal.read(stream, Seq(0), 1)?;
-        records.extend(self.services.journal.read(stream, Seq(1), 2)?);
+        records.extend(self.services.journal.read(stream, Seq(1), TERMS_RECORDS)?);
         let Some(Event::RunOpened(then)) = records.first().map(|record| &record.event) else {
             return Err(unreadable(RunError::Fold(RunFoldError::Unopened(run))));
         };
         let mut differs = Term::between(then, &now);
-        let (mut budget, mut goal_then) = (None, None);
-        for record in records.iter().skip(1).take(2) {
+        let (mut budget, mut calls_then, mut goal_then) = (None, None, None);
+        for record in records.iter().skip(1).take(TERMS_RECORDS) {
             match &record.event {
+                Event::CallTerms(terms) => calls_then = Some(*terms),
                 Event::RunTerms(terms) => budget = terms.budget,
                 Event::GoalOpened { terms } => goal_then = serde_json::from_str(terms.as_str()).ok(),
                 _ => break,
@@ -184,7 +201,7 @@ impl System {
         // The time of the opening differs, and is no term.
         let then_at = goal_then.as_ref().map_or(0, |then: &GoalTerms| then.opened_at);
         let goal = goal.map(|goal| GoalTerms { opened_at: then_at, ..goal });
-        differs.extend((budget != terms.budget).then_some(Term::Budget));
+        differs.extend((budget != terms.budget || calls != calls_then).then_some(Term::Budget));
         differs.extend((goal != goal_then).then_some(Term::Goal));
         if !differs.is_empty() {
             return Err(SubmitError::Taken { run, differs });

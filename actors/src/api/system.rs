@@ -108,10 +108,11 @@ impl System {
             planner,
             ..
         } = config;
-        let ledger = Ledger::new(clients, journal.accounts()?);
+        let accounts = journal.accounts()?;
+        let ledger = Ledger::new(clients, accounts.clone());
         let toolbox = Toolbox::new(tools)?.with_judge(evaluation.judge_model.clone());
         let parts = Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner };
-        let services = Arc::new(parts.assemble(journal, Arc::new(toolbox), ledger));
+        let services = Arc::new(parts.assemble(journal, Arc::new(toolbox), ledger, &accounts));
         let pipelines = PipelineMap::new(Arc::clone(&services.journal), services.measures.clone(), limits);
         let pipelines = Arc::new(pipelines);
         let root = match tree::start(&services, &pipelines, config.slots).await {

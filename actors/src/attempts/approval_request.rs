@@ -88,7 +88,10 @@ fn as_planned(
         tests: Vec::new(),
         questions: match ask {
             HumanRequestKind::After => contract::human_questions(&node.contract),
-            HumanRequestKind::Before | HumanRequestKind::Node | HumanRequestKind::InDoubt => Vec::new(),
+            HumanRequestKind::Before
+            | HumanRequestKind::Node
+            | HumanRequestKind::InDoubt
+            | HumanRequestKind::Budget => Vec::new(),
         },
         refusal: None,
     };

@@ -23,9 +23,12 @@ use tokio::time::Instant;
 use self::model_text::ModelText;
 use self::output::AttemptOutput;
 use self::steps::Steps;
+use crate::attempts::call_budget::CallBudget;
 use crate::attempts::executor::Executor;
+use crate::base::attempt_end::ModelCalls;
 use crate::base::lock::lock;
 use crate::base::paused_time::{PausedTime, SPACE_RETRY};
+use crate::state::call_accounts::Payer;
 use crate::state::caller::Caller;
 use crate::storage::step_logs::RunStepLog;
 
@@ -48,6 +51,8 @@ pub(crate) struct Site {
     pub(crate) impact: u8,
     /// The rights of the run.
     pub(crate) caller: Arc<Caller>,
+    /// Who pays for calls of models.
+    pub(crate) payer: Payer,
 }
 
 pub(crate) struct AttemptJournal {
@@ -65,6 +70,8 @@ pub(crate) struct AttemptJournal {
     output: Mutex<Option<Box<AttemptOutput>>>,
     model_calls: Mutex<Vec<ModelCall>>,
     model_text: Mutex<ModelText>,
+    /// Created by the first call of a model.
+    call_budget: OnceLock<CallBudget>,
     /// Time without disk space for a result, or without a slot.
     pub(crate) waited: Arc<PausedTime>,
 }
@@ -90,6 +97,7 @@ impl AttemptJournal {
             output: Mutex::default(),
             model_calls: Mutex::default(),
             model_text: Mutex::default(),
+            call_budget: OnceLock::new(),
             waited: Arc::default(),
         }
     }
@@ -100,8 +108,20 @@ impl AttemptJournal {
     }
 
     /// The calls of models so far, for the records of the run.
-    pub(crate) fn take_model_calls(&self) -> Vec<ModelCall> {
-        std::mem::take(&mut lock(&self.model_calls))
+    pub(crate) fn take_model_calls(&self) -> ModelCalls {
+        let shortfall = self.call_budget.get().and_then(|budget| lock(&budget.shortfall).take());
+        ModelCalls { ended: std::mem::take(&mut lock(&self.model_calls)), shortfall }
+    }
+
+    fn call_budget(&self) -> &CallBudget {
+        self.call_budget.get_or_init(|| CallBudget {
+            accounts: Arc::clone(&self.executor.call_accounts),
+            journal: Arc::clone(&self.executor.journal),
+            notes: self.executor.step_logs.of(self.site.stream),
+            payer: self.site.payer.clone(),
+            node: self.site.of.node.clone(),
+            shortfall: Mutex::default(),
+        })
     }
 
     /// Reports an event of a step to the metrics.

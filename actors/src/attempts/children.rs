@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_kernel::event::{Event, Parent};
+use ostler_kernel::event::{CallTerms, Event, Parent};
 use ostler_kernel::gate::intersect_scopes;
 use ostler_kernel::id::{ClientId, NodeId, RunId};
+use ostler_kernel::ledger::CallLimits;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{
@@ -123,9 +124,16 @@ impl AttemptJournal {
             workspace: opened.workspace.clone().into(),
             run: Some(run),
             budget,
+            calls: self.calls_of_child(folded.run.call_terms()),
             ..Submission::plan(plan)
         };
         Ok((run, submission, budget))
+    }
+
+    /// A child run shares the account of its parent, and asks people if its parent does.
+    fn calls_of_child(&self, terms: Option<&CallTerms>) -> Option<CallTerms> {
+        let (account, asks) = (self.site.payer.account, terms.is_none_or(|terms| terms.asks));
+        (account.is_some() || !asks).then_some(CallTerms { account, limits: CallLimits::default(), asks })
     }
 
     /// The run id of a step, the same for every attempt.

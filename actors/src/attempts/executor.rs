@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use ostler_kernel::event::Outcome;
-use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::FailureCategory;
 use ractor::ActorRef;
 use tokio::time::Instant;
 
 use crate::attempts::child_runs::ChildRunSlot;
-use crate::base::attempt_end::{Ended, cost_since, failed, panicked};
+use crate::base::attempt_end::{Ended, ModelCalls, cost_since, failed, panicked};
 use crate::base::keys::{AttemptKey, Owner};
 use crate::base::paused_time::PausedTime;
 use crate::messages::agent::AgentMessage;
@@ -20,6 +19,7 @@ use crate::metrics::Measures;
 use crate::scheduler::SchedulerHandle;
 use crate::state::active_runs::ActiveRuns;
 use crate::state::attempt_table::AttemptTable;
+use crate::state::call_accounts::CallAccounts;
 use crate::state::gatekeeper::Gatekeeper;
 use crate::state::live_text::LiveTexts;
 use crate::state::run_budgets::RunBudgets;
@@ -39,6 +39,7 @@ pub(crate) struct Executor {
     pub(crate) attempts: Arc<AttemptTable>,
     pub(crate) active_runs: Arc<ActiveRuns>,
     pub(crate) run_budgets: Arc<RunBudgets>,
+    pub(crate) call_accounts: Arc<CallAccounts>,
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,
     pub(crate) measures: Measures,
@@ -54,7 +55,7 @@ impl Executor {
         held: (Arc<Owner>, Ticket),
         agent: ActorRef<AgentMessage>,
         (acts, waited): (bool, Arc<PausedTime>),
-        model_calls: impl FnOnce() -> Vec<ModelCall> + Send + 'static,
+        model_calls: impl FnOnce() -> ModelCalls + Send + 'static,
         attempt: impl Future<Output = Option<Outcome>> + Send + 'static,
     ) {
         let started = Instant::now();

@@ -8,7 +8,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::Denial;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::Tools;
-use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, ModelCall};
+use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, ModelCall, PricedCall};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{json, lineage};
 use serde_json::Value;
@@ -93,5 +93,13 @@ struct BillOnly(Arc<AttemptJournal>);
 impl AttemptLog for BillOnly {
     fn model_called(&self, number: u32, call: ModelCall) {
         self.0.model_called(number, call);
+    }
+
+    fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {
+        self.0.reserve_call(call)
+    }
+
+    fn settle_call(&self, reservation: u64, call: &ModelCall) {
+        self.0.settle_call(reservation, call);
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome};
+use ostler_kernel::ledger::Shortfall;
 use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::FailureCategory;
 
@@ -17,7 +18,15 @@ pub(crate) struct Ended {
     pub(crate) cost: u64,
     /// Accounts of the client after the charge; `None` if the attempt held no slot.
     pub(crate) accounts: Option<Accounts>,
-    pub(crate) model_calls: Vec<ModelCall>,
+    pub(crate) model_calls: ModelCalls,
+}
+
+/// Calls of models of an attempt.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ModelCalls {
+    pub(crate) ended: Vec<ModelCall>,
+    /// The last call that was not made because it did not fit the budget.
+    pub(crate) shortfall: Option<Box<Shortfall>>,
 }
 
 impl Ended {

@@ -48,6 +48,8 @@ pub(crate) struct Advice {
     pub(crate) call: usize,
     pub(crate) answer: ToolResult,
     pub(crate) calls: Vec<ModelCall>,
+    /// The budget did not allow the call.
+    pub(crate) is_unmade: bool,
 }
 
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;

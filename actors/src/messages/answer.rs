@@ -1,4 +1,5 @@
 use ostler_kernel::id::{Digest, NodeId, Ticks};
+use ostler_kernel::ledger::Amounts;
 use ostler_kernel::run::{Run, RunInput};
 
 use crate::base::error::RunError;
@@ -15,12 +16,13 @@ pub struct Answer {
     pub(crate) approve: bool,
     pub(crate) by: String,
     pub(crate) note: String,
+    pub(crate) raise: Amounts,
 }
 
 impl Answer {
     /// Approves, by `operator`.
     pub fn approve() -> Answer {
-        Answer { approve: true, by: "operator".to_owned(), note: String::new() }
+        Answer { approve: true, by: "operator".to_owned(), note: String::new(), raise: Amounts::default() }
     }
 
     /// Rejects, by `operator`. Before an action the cancels the node; a rejected result may be made again.
@@ -36,6 +38,11 @@ impl Answer {
     /// Sets a note, up to [`NOTE_BYTES_MAX`] bytes.
     pub fn note(self, note: impl Into<String>) -> Answer {
         Answer { note: note.into(), ..self }
+    }
+
+    /// Sets the tokens and the money that an approved budget grows by.
+    pub fn raise(self, raise: Amounts) -> Answer {
+        Answer { raise, ..self }
     }
 
     /// Refuses texts that do not fit into a record.
@@ -67,8 +74,9 @@ pub(crate) struct AnswerRequest {
 impl AnswerRequest {
     /// The decision input; refused if the node asks something else by now.
     pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<RunInput, RunError> {
-        let AnswerRequest { node, request, shown, answer: Answer { approve, by, note } } = self;
+        let AnswerRequest { node, request, shown, answer: Answer { approve, by, note, raise } } = self;
         run.check_answer(&node, request, shown, now)?;
-        Ok(RunInput::HumanAnswer { node, request, approve, by, note })
+        run.check_raise(&node, approve, raise)?;
+        Ok(RunInput::HumanAnswer { node, request, approve, by, note, raise })
     }
 }

@@ -3,6 +3,7 @@
 use ostler_kernel::client_terms::{ClientTerms, DepositError};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{ClientId, NAME_RULE, RunId};
+use ostler_kernel::ledger::Amounts;
 use ostler_kernel::port::JournalError;
 use ostler_scheduler::WEIGHT_MAX;
 
@@ -16,6 +17,10 @@ pub struct ClientChange {
     /// Credits to deposit, or to withdraw if negative; never 0. The first deposit makes the client metered: from then
     /// on only credits pay for dispatches.
     pub credits: Option<i64>,
+    /// Tokens for calls of models to deposit, or to withdraw if negative. From the first deposit on the balance bounds them.
+    pub tokens: Option<i64>,
+    /// Billionths of a US dollar for calls of models, likewise.
+    pub nano_usd: Option<i64>,
 }
 
 /// The weight of a client among the ones of its tier.
@@ -94,8 +99,21 @@ impl ClientChange {
         self.weight.is_some() || self.contracted.is_some()
     }
 
+    /// Tokens and billionths of a US dollar that the change deposits; `None` without any.
+    pub(crate) fn balance(&self) -> Option<(i64, i64)> {
+        let is_none = self.tokens.is_none() && self.nano_usd.is_none();
+        (!is_none).then(|| (self.tokens.unwrap_or(0), self.nano_usd.unwrap_or(0)))
+    }
+
     /// The records of the change, for a client with the terms.
-    pub(crate) fn events(&self, client: &ClientId, terms: &ClientTerms, spent: u64) -> Vec<Event> {
+    /// `spent` and `used`: what its attempts cost and its calls used so far.
+    pub(crate) fn events(
+        &self,
+        client: &ClientId,
+        terms: &ClientTerms,
+        spent: u64,
+        used: Amounts,
+    ) -> Vec<Event> {
         let client = || client.clone();
         let served = self.sets_terms().then(|| Event::ClientSet {
             client: client(),
@@ -108,6 +126,12 @@ impl ClientChange {
         });
         let deposited =
             self.credits.map(|credits| Event::CreditDeposited { client: client(), credits, spent });
-        served.into_iter().chain(deposited).collect()
+        let balance = self.balance().map(|(tokens, nano_usd)| Event::BalanceDeposited {
+            client: client(),
+            tokens,
+            nano_usd,
+            used,
+        });
+        served.into_iter().chain(deposited).chain(balance).collect()
     }
 }

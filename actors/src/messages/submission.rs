@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_kernel::event::RunOpened;
+use ostler_kernel::event::{CallTerms, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId};
 use ostler_kernel::json::JsonError;
@@ -33,6 +33,8 @@ pub struct Submission {
     pub run: Option<RunId>,
     /// Budget of the run in credits; `None`: limited only by the client's credits.
     pub budget: Option<u64>,
+    /// Limits of the run's calls of models; `None`: no limits but the client's.
+    pub calls: Option<CallTerms>,
     /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
     pub goal: Option<Arc<GoalTerms>>,
 }
@@ -49,6 +51,7 @@ impl Submission {
             workspace: PathBuf::from("."),
             run: None,
             budget: None,
+            calls: None,
             goal: None,
         }
     }
@@ -69,7 +72,7 @@ pub enum Term {
     Scope,
     /// [`Submission::workspace`].
     Workspace,
-    /// [`Submission::budget`].
+    /// [`Submission::budget`] and [`Submission::calls`].
     Budget,
     /// [`Submission::goal`].
     Goal,

@@ -136,12 +136,18 @@ impl RegistryState {
             let checked = terms.check_deposit(credits, used);
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let events = change.events(client, &terms, book.spent());
+        let (used, held) = self.services.call_accounts.of_client(client);
+        if let Some(balance) = change.balance() {
+            let checked = terms.check_balance(balance, used.plus(held));
+            checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
+        }
+        let events = change.events(client, &terms, book.spent(), used);
         if events.is_empty() {
             return Ok(None);
         }
         let position = self.append(client, events)?;
         self.services.scheduler.renew_terms(client);
+        self.services.call_accounts.renewed();
         self.credits(client.clone());
         Ok(Some(position))
     }
@@ -150,7 +156,7 @@ impl RegistryState {
     pub(super) fn remove_client(&mut self, client: &ClientId) -> Result<Position, ClientError> {
         let ledger = &self.services.ledger;
         let terms = ledger.find(client).ok_or_else(|| ClientError::Unknown(client.clone()))?.terms();
-        if ledger.is_configured(client) && terms.deposited().is_none() {
+        if ledger.is_configured(client) && terms.deposited().is_none() && terms.call_limits().is_unlimited() {
             return Err(ClientError::Configured(client.clone()));
         }
         if terms == ClientTerms::default() {

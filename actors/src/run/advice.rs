@@ -10,11 +10,14 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, JudgedPatch, Role, View};
-use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, Finish, ModelCall, ToolResult};
+use ostler_kernel::port::{
+    AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, Finish, ModelCall, PricedCall, ToolResult,
+};
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
 
 use super::driver::RunDriver;
 use super::goal::read;
+use crate::attempts::call_budget::CallBudget;
 use crate::base::lock::lock;
 use crate::base::panic_message::panic_message;
 use crate::messages::agent::{Advice, AgentMessage};
@@ -46,11 +49,19 @@ impl RunDriver {
                 Ok((tool, permit)) => {
                     let origin = CallOrigin {
                         role: intent.role.as_str().to_owned(),
-                        node: Some(intent.node),
+                        node: Some(intent.node.clone()),
                         ordinal: intent.attempt,
                     };
+                    let budget = CallBudget {
+                        accounts: Arc::clone(&self.services.call_accounts),
+                        journal: Arc::clone(&self.services.journal),
+                        notes: self.services.step_logs.of(self.writer.stream.attempts_stream()),
+                        payer: self.payer(),
+                        node: intent.node.clone(),
+                        shortfall: Mutex::default(),
+                    };
                     let journal = Arc::clone(&self.services.journal);
-                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default() });
+                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default(), budget });
                     let context = CallContext {
                         workspace: Arc::clone(&self.caller.workspace),
                         timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
@@ -68,7 +79,9 @@ impl RunDriver {
                             Err(panic) => Err(Failure::new(FailureCategory::Crash, panic_message(&*panic))),
                         };
                         let calls = std::mem::take(&mut *lock(&log.calls));
-                        let _ = me.cast(AgentMessage::Advised(Box::new(Advice { run, call, answer, calls })));
+                        let is_unmade = lock(&log.budget.shortfall).is_some();
+                        let advice = Advice { run, call, answer, calls, is_unmade };
+                        let _ = me.cast(AgentMessage::Advised(Box::new(advice)));
                     });
                 }
                 Err(denial) => {
@@ -82,12 +95,13 @@ impl RunDriver {
     fn send_advice(&mut self, call: usize, answer: ToolResult, calls: Vec<ModelCall>) {
         self.in_flight.advice.insert(call);
         let run = self.opened.run;
-        let _ = self.me.cast(AgentMessage::Advised(Box::new(Advice { run, call, answer, calls })));
+        let advice = Advice { run, call, answer, calls, is_unmade: false };
+        let _ = self.me.cast(AgentMessage::Advised(Box::new(advice)));
     }
 
     /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch.
     pub(super) fn advised(&mut self, advice: Advice) {
-        let Advice { run, call, answer, calls } = advice;
+        let Advice { run, call, answer, calls, is_unmade } = advice;
         if run != self.opened.run {
             return;
         }
@@ -114,7 +128,7 @@ impl RunDriver {
         let ended = self.run.end_call(
             now,
             call as u32,
-            CallEnd { input_tokens, output_tokens, faults, is_skip },
+            CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade },
             None,
         );
         let called = self.run.record_model_calls(now, &node, attempt, calls);
@@ -132,15 +146,24 @@ fn advice_key(run: RunId, call: usize) -> Digest {
     lineage::hash("aos/advice/1", &[run.to_string().as_bytes(), &(call as u64).to_be_bytes()])
 }
 
-/// Notes the calls, and keeps nothing else.
+/// Notes the calls and pays for them, and keeps nothing else.
 struct AdviceLog {
     journal: Arc<JournalClient>,
     calls: Mutex<Vec<ModelCall>>,
+    budget: CallBudget,
 }
 
 impl AttemptLog for AdviceLog {
     fn model_called(&self, _number: u32, mut call: ModelCall) {
         call.ended_at = self.journal.now();
         lock(&self.calls).push(call);
+    }
+
+    fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {
+        Box::pin(self.budget.reserve(call, None))
+    }
+
+    fn settle_call(&self, reservation: u64, call: &ModelCall) {
+        self.budget.settle(reservation, call);
     }
 }

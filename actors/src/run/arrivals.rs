@@ -4,15 +4,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use ostler_kernel::event::{AttemptResult, Event, Output, TimerKind};
+use ostler_kernel::event::{AttemptResult, Event, Outcome, Output, TimerKind};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::run::{Canceller, Operation, RunInput};
+use ostler_kernel::run::{Canceller, FailureCategory, Operation, RunInput};
 use tokio::time::Instant;
 
 use super::deadlines::Deadline;
 use super::driver::RunDriver;
 use crate::attempts::attempt;
-use crate::base::attempt_end::Ended;
+use crate::base::attempt_end::{Ended, ModelCalls};
 use crate::base::keys::AttemptKey;
 use crate::messages::agent::AgentMessage;
 
@@ -81,17 +81,25 @@ impl RunDriver {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
-        let calls = std::mem::take(&mut ended.model_calls);
+        let ModelCalls { ended: calls, shortfall } = std::mem::take(&mut ended.model_calls);
+        let is_short = matches!(&ended.outcome, Outcome::Failed(failure) if failure.category == FailureCategory::ResourceExhaustion);
+        let shortfall = shortfall.filter(|_| is_short);
         let now = self.services.journal.now();
         // Boxed: otherwise this rare future enlarges the future of every message.
-        Box::pin(self.judge_answer(key, &mut ended, &calls)).await;
+        Box::pin(self.judge_answer(key, &mut ended, &calls, shortfall.as_deref())).await;
         let called = self.run.record_model_calls(now, &key.node, key.attempt, calls);
         self.apply_effects(called);
         let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()
             // Boxed: otherwise this rare future enlarges the future of every message.
             && Box::pin(self.services.results.is_unsure(&result.outcome)).await;
-        self.decide(if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) });
+        // An answer that the template gave after all is no failure any more.
+        let shortfall = shortfall.filter(|_| matches!(result.outcome, Outcome::Failed(_)));
+        self.decide(match shortfall {
+            Some(shortfall) => RunInput::OverBudget(result, shortfall),
+            None if unsure => RunInput::Unsure(result),
+            None => RunInput::Result(result),
+        });
         self.release_budget(key);
     }
 

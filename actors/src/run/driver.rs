@@ -179,6 +179,11 @@ impl RunDriver {
                     self.services.scheduler.drains(&self.key(node, attempt));
                 }
                 Event::PlanVersion(_) => self.reorder(),
+                Event::BudgetRaised { by, .. } => {
+                    if let Some(account) = self.payer().account {
+                        self.services.call_accounts.raise(account, &self.opened.client, *by);
+                    }
+                }
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
                 Event::HumanRequest(request) => {
                     if let Some(deadline) = request.deadline {

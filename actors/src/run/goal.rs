@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::event::{AttemptResult, Outcome, Output};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::json::{self, Json};
+use ostler_kernel::ledger::Shortfall;
 use ostler_kernel::plan::Node;
 use ostler_kernel::policy::{self, CallEnd, FaultyAnswer, Judged, Role, Start, View};
 use ostler_kernel::port::{Finish, ModelCall};
@@ -15,7 +16,7 @@ use serde_json::Value;
 use super::driver::RunDriver;
 use super::launch::{Prepared, Refusal};
 use crate::attempts::attempt::Work;
-use crate::base::attempt_end::{Ended, failed};
+use crate::base::attempt_end::{Ended, ModelCalls, failed};
 use crate::base::keys::AttemptKey;
 use crate::run::services::RunServices;
 use crate::state::goal_tools::RunTools;
@@ -107,7 +108,14 @@ impl RunDriver {
     }
 
     /// Judges the answer that the attempt of a control node brought, and records the end of its call. Does nothing for work.
-    pub(super) async fn judge_answer(&mut self, key: &AttemptKey, ended: &mut Ended, calls: &[ModelCall]) {
+    /// `shortfall`: the call was not made, because it does not fit the budget.
+    pub(super) async fn judge_answer(
+        &mut self,
+        key: &AttemptKey,
+        ended: &mut Ended,
+        calls: &[ModelCall],
+        shortfall: Option<&Shortfall>,
+    ) {
         let Some(role) = self.control_role(&key.node) else { return };
         let now = self.services.journal.now();
         let call = self.run.goal().and_then(|goal| goal.call_of(&key.node, key.attempt));
@@ -128,11 +136,19 @@ impl RunDriver {
             };
             let output_tokens = calls.iter().map(|call| call.output_tokens).fold(0, u64::saturating_add);
             let input_tokens = Some(calls.iter().map(|call| call.input_tokens).fold(0, u64::saturating_add));
-            let end = CallEnd { input_tokens, output_tokens, faults, is_skip: false };
+            let end = CallEnd {
+                input_tokens,
+                output_tokens,
+                faults,
+                is_skip: false,
+                is_unmade: shortfall.is_some(),
+            };
             let record = self.run.end_call(now, call, end, faulty);
             self.apply_effects(vec![record]);
         }
         if let (true, Role::Answer, Outcome::Failed(failure)) = (is_current, role, &ended.outcome)
+            // The answer is not given up before a person was asked.
+            && !(shortfall.is_some() && self.run.asks_over_budget())
             && self.run.is_last_try(&key.node, failure.category)
         {
             self.answer_by_template(key, ended).await;
@@ -205,7 +221,7 @@ impl RunDriver {
         if !is_answer || !self.run.is_last_try(&key.node, *category) {
             return None;
         }
-        let (accounts, model_calls) = (None, Vec::new());
+        let (accounts, model_calls) = (None, ModelCalls::default());
         let outcome = failed(*category, message.clone());
         let mut ended = Ended { outcome, duration_ms: 0, cost: 0, accounts, model_calls };
         self.answer_by_template(key, &mut ended).await;

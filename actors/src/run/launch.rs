@@ -20,6 +20,7 @@ use crate::attempts::attempt_journal::{AttemptJournal, Site};
 use crate::base::attempt_end::failed;
 use crate::base::keys::AttemptKey;
 use crate::messages::slots::Ticket;
+use crate::state::call_accounts::Payer;
 use crate::storage::results::Unreadable;
 
 pub(super) enum Refusal {
@@ -232,7 +233,13 @@ impl RunDriver {
             heartbeat_ms: node.heartbeat_timeout.and_then(|span| u64::try_from(span).ok()),
             impact: node.reach().impact,
             caller: Arc::clone(&self.caller),
+            payer: self.payer(),
         }
+    }
+
+    /// Who pays for the run's calls of models.
+    pub(super) fn payer(&self) -> Payer {
+        Payer::new(self.opened.run, &self.opened.client, self.run.call_terms())
     }
 
     /// Spawns the attempts with appended intents. An attempt that acts on the world waits until its intent is durable.

@@ -13,6 +13,7 @@ use crate::metrics::Measures;
 use crate::scheduler::SchedulerHandle;
 use crate::state::active_runs::ActiveRuns;
 use crate::state::attempt_table::AttemptTable;
+use crate::state::call_accounts::CallAccounts;
 use crate::state::estimates::Estimates;
 use crate::state::evaluation::Evaluation;
 use crate::state::gatekeeper::Gatekeeper;
@@ -34,6 +35,7 @@ pub(crate) struct RunServices {
     pub(crate) active_runs: Arc<ActiveRuns>,
     pub(crate) attempts: Arc<AttemptTable>,
     pub(crate) run_budgets: Arc<RunBudgets>,
+    pub(crate) call_accounts: Arc<CallAccounts>,
     pub(crate) estimates: Estimates,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) market: Arc<Market>,

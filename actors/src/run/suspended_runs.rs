@@ -25,6 +25,7 @@ pub(crate) fn release(services: &Arc<RunServices>, run: RunId) {
     services.active_runs.remove(run);
     services.attempts.of_run(run).iter().for_each(|key| ended(services, key));
     services.run_budgets.release(run);
+    services.call_accounts.forget(run);
     services.step_logs.forget(run);
     services.journal.status.notify_changed();
 }

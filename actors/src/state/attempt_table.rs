@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::attempt_end::{Ended, cost_since, failed};
+use crate::base::attempt_end::{Ended, ModelCalls, cost_since, failed};
 use crate::base::keys::{AttemptKey, Owner};
 use crate::base::lock::lock;
 use crate::base::paused_time::PausedTime;
@@ -66,7 +66,7 @@ impl AttemptEntry {
             None => self.charged,
         };
         let outcome = failed(FailureCategory::Crash, "stopped with its process; it runs again".to_owned());
-        Ended { outcome, duration_ms, cost, accounts: None, model_calls: Vec::new() }
+        Ended { outcome, duration_ms, cost, accounts: None, model_calls: ModelCalls::default() }
     }
 
     /// The end, once it is settled.

@@ -185,7 +185,9 @@ impl Ledger {
     pub(crate) fn record(&self, event: &Event, at_ms: Ticks) {
         match event {
             Event::ClientSet { client, .. } if self.is_configured(client) => {}
-            Event::ClientSet { client, .. } | Event::CreditDeposited { client, .. } => {
+            Event::ClientSet { client, .. }
+            | Event::CreditDeposited { client, .. }
+            | Event::BalanceDeposited { client, .. } => {
                 lock(&self.client(client).terms).apply(event, at_ms);
             }
             Event::ClientRemoved { client } => self.remove(client),
@@ -382,6 +384,7 @@ mod tests {
                 reputation,
                 settled,
                 position,
+                calls: Default::default(),
             });
         }
         let mut told = 0;

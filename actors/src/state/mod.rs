@@ -3,6 +3,7 @@
 pub(crate) mod active_runs;
 pub(crate) mod attempt_slot;
 pub(crate) mod attempt_table;
+pub(crate) mod call_accounts;
 pub(crate) mod caller;
 pub(crate) mod contracts;
 pub(crate) mod estimates;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use ostler_kernel::id::Digest;
+use ostler_kernel::ledger::{Price, Tokens};
 use ostler_kernel::port::{
-    AttemptLog, Completion, Delta, ModelCall, ModelError, ModelErrorClass, ModelRequest,
+    AttemptLog, CallGrant, Completion, Delta, ModelCall, ModelError, ModelErrorClass, ModelRequest,
 };
 use tokio::time::Instant;
 
 use super::models::ConfiguredModel;
-use super::price::{Price, Tokens};
 use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
 
 /// Highest count of tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not overflow.
@@ -21,6 +22,8 @@ pub(super) struct CallMeter {
     call: u32,
     model: String,
     price: Option<Price>,
+    prices: Option<Digest>,
+    reservation: Option<u64>,
     input_bytes: u64,
     output_bytes: u64,
     started: Instant,
@@ -35,6 +38,7 @@ impl CallMeter {
         model: &ConfiguredModel,
         request: &ModelRequest,
         attempt: Arc<dyn AttemptLog>,
+        grant: CallGrant,
     ) -> CallMeter {
         let call = attempt.model_begins(request.answer_form());
         CallMeter {
@@ -42,6 +46,8 @@ impl CallMeter {
             call,
             model: model.name.clone(),
             price: model.price,
+            prices: model.prices,
+            reservation: grant.reservation,
             input_bytes: request_bytes(request),
             output_bytes: 0,
             started: Instant::now(),
@@ -91,6 +97,13 @@ impl CallMeter {
                 self.report(error.class.as_str(), tokens)
             }
         };
+        self.tell(report);
+    }
+
+    fn tell(&self, report: ModelCall) {
+        if let Some(reservation) = self.reservation {
+            self.attempt.settle_call(reservation, &report);
+        }
         self.attempt.model_called(self.call, report);
     }
 
@@ -118,6 +131,7 @@ impl CallMeter {
             output_tokens: tokens.output,
             cached_tokens: tokens.cache_read,
             nano_usd: self.price.map(|price| price.nano_usd(tokens)),
+            prices: self.prices,
             first_piece_ms: self.first_piece_ms,
             took_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             ended_at: 0,
@@ -131,7 +145,7 @@ impl Drop for CallMeter {
     fn drop(&mut self) {
         if !self.is_reported {
             let report = self.report(ModelCall::CANCELLED, self.so_far());
-            self.attempt.model_called(self.call, report);
+            self.tell(report);
         }
     }
 }

@@ -51,7 +51,8 @@ impl ModelJudge {
         };
         // The call belongs to no attempt: the run is over, and its records are complete.
         let context = CallContext::without_log(Arc::from(Path::new(".")), 0);
-        let (called, max_tokens) = call(&self.model, request, &context).await;
+        let (called, max_tokens) =
+            call(&self.model, request, &context).await.map_err(|Failure { message, .. }| message)?;
         let completion = called.map_err(|error| explain(&self.model, &error).message)?;
         let answer = result(completion, &Wanted::Json(schema), &self.model.name, max_tokens);
         opinion(&answer.map_err(|Failure { message, .. }| message)?)

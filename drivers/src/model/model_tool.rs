@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ParamProblem, Tool,
-    ToolResult, ToolSpec,
+    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ParamProblem, PricedCall,
+    Tool, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value};
 
@@ -66,7 +66,7 @@ impl ModelTool {
         };
         let mut last = None;
         for (at, model) in self.models.iter().enumerate() {
-            let (called, max_tokens) = call(model, request.clone(), &context).await;
+            let (called, max_tokens) = call(model, request.clone(), &context).await?;
             match called {
                 Ok(completion) => return result(completion, &wanted, &model.name, max_tokens),
                 Err(error) => {
@@ -82,23 +82,32 @@ impl ModelTool {
     }
 }
 
-/// Calls one model and reports the call, also if the caller drops it.
+/// Calls one model within the budget, and reports the call, also if the caller drops it. The number is the most tokens that
+/// the answer could have.
+///
+/// # Errors
+///
+/// The budget does not allow the call, which was not made.
 pub(super) async fn call(
     model: &ConfiguredModel,
     mut request: ModelRequest,
     context: &CallContext,
-) -> (Result<Completion, ModelError>, u32) {
+) -> Result<(Result<Completion, ModelError>, u32), Failure> {
     let max = model.config.max_output_tokens;
-    let max_tokens = request.sampling.max_output_tokens.map_or(max, |asked| asked.clamp(1, max));
-    request.sampling.max_output_tokens = Some(max_tokens);
+    let max_output_tokens = request.sampling.max_output_tokens.map_or(max, |asked| asked.clamp(1, max));
+    request.sampling.max_output_tokens = Some(max_output_tokens);
     if let Some(error) = too_long(&model.config, &request) {
-        return (Err(error), max_tokens);
+        return Ok((Err(error), max_output_tokens));
     }
     provider_mark::keep_own(&mut request.messages, &model.name);
-    let mut meter = CallMeter::start(model, &request, context.attempt.clone());
+    let input_bytes = request_bytes(&request);
+    let priced = PricedCall { model: &model.name, input_bytes, max_output_tokens, price: model.price };
+    let grant = context.attempt.reserve_call(priced).await?;
+    request.sampling.max_output_tokens = Some(grant.max_output_tokens);
+    let mut meter = CallMeter::start(model, &request, context.attempt.clone(), grant);
     let called = model.model.call(request, &mut |delta| meter.piece(&delta)).await;
     meter.end(&called);
-    (called, max_tokens)
+    Ok((called, grant.max_output_tokens))
 }
 
 /// The error of a prompt that is larger than the model's context by estimate, which spares a call that the provider refuses.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler_kernel::id::Digest;
+use ostler_kernel::ledger::Price;
 use ostler_kernel::port::{Model, Tool};
 use serde_json::json;
 
@@ -14,8 +15,8 @@ use super::config_check::ConfigFault;
 use super::http_model::HttpModel;
 use super::key::Key;
 use super::model_tool::ModelTool;
-use super::price::{Price, PriceOrigin};
-use super::price_table::price_of;
+use super::price::PriceOrigin;
+use super::price_table::{price_digest, price_of};
 use super::scripted::ScriptedModel;
 
 /// The configured models.
@@ -37,6 +38,8 @@ pub struct ConfiguredModel {
     pub price: Option<Price>,
     /// Where the price comes from.
     pub price_origin: PriceOrigin,
+    /// Digest of the prices, for the records of charges; `None`: the price is unknown.
+    pub prices: Option<Digest>,
     /// False if a key is needed whose variable is not set.
     pub has_key: bool,
     /// Digest of all that decides about answers beside the request: provider, address, model, limits, the script's bytes.
@@ -159,6 +162,7 @@ fn configured(
         model,
         price,
         price_origin,
+        prices: price_digest(price.as_ref(), price_origin),
         has_key,
         version,
     })

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
+use ostler_kernel::ledger::{Price, Rates};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor, value::MapAccessDeserializer};
 
 /// Largest configured price, in US dollars per million tokens.
 const USD_MAX: f64 = 1e6;
-
-const TOKENS: u128 = 1_000_000;
 
 /// The key `price` of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,81 +91,6 @@ impl<'de> Deserialize<'de> for PriceConfig {
         }
 
         deserializer.deserialize_any(Written)
-    }
-}
-
-/// Prices in billionths of a US dollar per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Price {
-    /// Rates of a usual call.
-    pub usual: Rates,
-    /// Rates of a call with a long prompt, for all of its tokens; `None`: the same.
-    pub long_prompt: Option<LongPrompt>,
-}
-
-/// Rates of calls with a long prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LongPrompt {
-    /// A prompt with more tokens is long.
-    pub above: u64,
-    /// The rates.
-    pub rates: Rates,
-}
-
-/// Billionths of a US dollar per million tokens of each kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rates {
-    /// Tokens of the prompt.
-    pub input: u64,
-    /// Tokens of the answer.
-    pub output: u64,
-    /// Prompt tokens read from the provider's cache.
-    pub cache_read: u64,
-    /// Prompt tokens written to the provider's cache.
-    pub cache_write: u64,
-}
-
-/// Tokens of a call. `input` includes `cache_read` and `cache_write`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tokens {
-    /// Tokens of the prompt.
-    pub input: u64,
-    /// Tokens of the answer.
-    pub output: u64,
-    /// Prompt tokens read from the provider's cache.
-    pub cache_read: u64,
-    /// Prompt tokens written to the provider's cache.
-    pub cache_write: u64,
-}
-
-impl Price {
-    /// Costs nothing.
-    pub const FREE: Price =
-        Price { usual: Rates { input: 0, output: 0, cache_read: 0, cache_write: 0 }, long_prompt: None };
-
-    /// The cost in billionths of a US dollar, rounded up.
-    ///
-    /// ```
-    /// use ostler_drivers::model::{PriceConfig, Tokens};
-    /// #[derive(serde::Deserialize)]
-    /// struct Table { price: PriceConfig }
-    /// let table: Table = toml::from_str("price = {input = 0.15, output = 0.6, cache_read = 0.075}").unwrap();
-    /// let tokens = Tokens { input: 1_000, output: 10, cache_read: 400, cache_write: 0 };
-    /// assert_eq!(table.price.price().nano_usd(tokens), 600 * 150 + 400 * 75 + 10 * 600);
-    /// ```
-    pub fn nano_usd(&self, tokens: Tokens) -> u64 {
-        let Tokens { input, output, cache_read, cache_write } = tokens;
-        let rates = match self.long_prompt {
-            Some(LongPrompt { above, rates }) if input > above => rates,
-            _ => self.usual,
-        };
-        let plain = input.saturating_sub(cache_read.saturating_add(cache_write));
-        let cost = |tokens: u64, rate: u64| u128::from(tokens) * u128::from(rate);
-        let sum = cost(plain, rates.input)
-            .saturating_add(cost(output, rates.output))
-            .saturating_add(cost(cache_read, rates.cache_read))
-            .saturating_add(cost(cache_write, rates.cache_write));
-        u64::try_from(sum.div_ceil(TOKENS)).unwrap_or(u64::MAX)
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::OnceLock;
 
 use ostler_kernel::id::Digest;
+use ostler_kernel::ledger::{LongPrompt, Price};
+use ostler_kernel::lineage;
 use reqwest::Url;
 use serde::Deserialize;
 
 use super::config::{CassetteMode, ModelConfig, Provider};
-use super::price::{LongPrompt, Price, PriceOrigin, UsdPerMillion};
+use super::price::{PriceOrigin, UsdPerMillion};
 
 /// Reduced data of the project genai-prices; source, licence and date stand inside.
 const TABLE: &str = include_str!("../../data/prices.json");
@@ -86,6 +88,17 @@ pub(super) fn price_of(config: &ModelConfig) -> (Option<Price>, PriceOrigin) {
     }
 }
 
+/// Digest of the prices behind a charge: of the whole table that ships, or of the model's own prices.
+pub(super) fn price_digest(price: Option<&Price>, origin: PriceOrigin) -> Option<Digest> {
+    let price = price?;
+    Some(match origin {
+        PriceOrigin::Shipped => price_table().digest,
+        PriceOrigin::Config | PriceOrigin::Unknown => {
+            lineage::hash("aos/price/1", &[format!("{price:?}").as_bytes()])
+        }
+    })
+}
+
 /// The price in the table: of the exact name, else of the longest beginning.
 fn shipped(host: &str, model: &str) -> Option<Price> {
     let is_of = |domain: &String| {
@@ -125,7 +138,8 @@ fn table() -> &'static Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::price::Tokens;
+    use ostler_kernel::ledger::Tokens;
+
     use super::*;
 
     #[track_caller]

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::models::ConfiguredModel;
-use super::price::Tokens;
 use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
+use ostler_kernel::ledger::Tokens;
 
 /// Maximum tokens of each answer; models that reason need some before the first word.
 const PROBE_TOKENS_MAX: u32 = 256;

@@ -10,7 +10,7 @@ use ostler_kernel::port::{
 use serde_json::Value;
 
 use super::script::{Answer, Script};
-use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
+use super::tokens::{TOKEN_BYTES, completion_bytes, estimate_tokens, request_bytes};
 
 /// Maximum pieces of a text; a longer text comes in larger pieces.
 const PIECES_MAX: usize = 64;
@@ -101,7 +101,19 @@ fn completion(answer: &Answer, request: &ModelRequest) -> Completion {
         cache_read: told.and_then(|told| told.cache_read),
         ..Usage::default()
     };
+    cut(&mut completion, request.sampling.max_output_tokens);
     completion
+}
+
+/// Ends the answer where the request does, as a provider would.
+fn cut(completion: &mut Completion, max_output_tokens: Option<u32>) {
+    let Some(most) = max_output_tokens.map(u64::from) else { return };
+    if completion.usage.output.is_some_and(|tokens| tokens > most) {
+        let bytes = usize::try_from(most.saturating_mul(TOKEN_BYTES)).unwrap_or(usize::MAX);
+        completion.text.truncate(completion.text.floor_char_boundary(bytes));
+        completion.finish = Finish::Length;
+        completion.usage.output = Some(most);
+    }
 }
 
 /// Shows the answer in pieces, the latency spread over them.

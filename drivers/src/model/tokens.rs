@@ -3,7 +3,7 @@
 use ostler_kernel::port::{Completion, Message, ModelRequest};
 
 /// Bytes of a token, on average.
-const TOKEN_BYTES: u64 = 4;
+pub(super) const TOKEN_BYTES: u64 = 4;
 
 /// Estimated tokens of a text of so many bytes, where no provider has counted.
 pub fn estimate_tokens(bytes: u64) -> u64 {

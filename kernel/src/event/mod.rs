@@ -4,6 +4,7 @@
 //! text ([`Json`]), which the codec copies as it is.
 
 mod attempt;
+mod call;
 mod person;
 mod pipeline;
 mod run;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::evaluation::{Appraised, Verdict};
 use crate::id::{AgentId, ClientId, NodeId, RunId};
 use crate::json::Json;
+use crate::ledger::{Amounts, Shortfall};
 use crate::market::{MarketStep, Offer};
 use crate::policy::{CallEnd, FaultyAnswer};
 use crate::port::ModelCall;
@@ -22,11 +24,12 @@ pub use attempt::{
     Accounts, AttemptIntent, AttemptProgress, AttemptRef, AttemptResult, Directive, Failure, GateDecision,
     Outcome, Output, StepIntent, StepKey, StepResult,
 };
+pub use call::{CallReserved, CallSettled};
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
 pub use pipeline::{PipelineRecord, Published};
 pub use run::{
-    ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms, Timer,
-    TimerKind,
+    CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms,
+    Timer, TimerKind,
 };
 
 /// A journal record. Records of runs belong to the run's stream unless the variant names another one.
@@ -267,5 +270,39 @@ pub enum Event {
     ClientRemoved {
         /// The client.
         client: ClientId,
+    },
+    /// Limits of the run's calls of models: behind `RunOpened` and `RunTerms`, if the run has any.
+    CallTerms(CallTerms),
+    /// An attempt, or the micro-planner, is about to call a model under a limit of tokens or money. Durable before the call.
+    /// This record and the next belong to the stream of the run's attempts.
+    CallReserved(Box<CallReserved>),
+    /// A call with a reservation ended.
+    CallSettled(Box<CallSettled>),
+    /// A call was not made, because the budget of its run or the balance of its client does not allow it. Before the question
+    /// to a person.
+    BudgetShort {
+        /// The node.
+        node: NodeId,
+        /// What the call needs, and what is left.
+        shortfall: Box<Shortfall>,
+    },
+    /// A person raised the budget of the run's account.
+    BudgetRaised {
+        /// The node that asked.
+        node: NodeId,
+        /// Tokens and money that the budget grows by.
+        by: Amounts,
+    },
+    /// Tokens and money were deposited for a client's calls of models; from the first deposit of each on the client is metered in
+    /// it. In the stream of the client.
+    BalanceDeposited {
+        /// The client.
+        client: ClientId,
+        /// Number of tokens; negative for a withdrawal.
+        tokens: i64,
+        /// Billionths of a US dollar; negative for a withdrawal.
+        nano_usd: i64,
+        /// What the client's calls used so far. The first deposit makes this part free of charge.
+        used: Amounts,
     },
 }

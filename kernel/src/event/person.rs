@@ -30,6 +30,8 @@ pub enum HumanRequestKind {
     Node,
     /// Did an attempt with a lost result take effect?
     InDoubt,
+    /// May a call of a model exceed the budget? Yes raises the budget, no goes on within it.
+    Budget,
 }
 
 /// Record of [`Event::HumanAnswer`](super::Event::HumanAnswer).

@@ -6,6 +6,7 @@ use super::AttemptRef;
 use crate::evaluation::Scores;
 use crate::id::{AgentId, ClientId, NodeId, RunId, Ticks};
 use crate::json::Json;
+use crate::ledger::CallLimits;
 use crate::policy::Role;
 use crate::run::{NodeState, TransitionReason};
 
@@ -39,6 +40,17 @@ pub struct RunTerms {
     pub budget: Option<u64>,
     /// The attempt that opened the run; `None`: a client did.
     pub parent: Option<Parent>,
+}
+
+/// Record of [`Event::CallTerms`](super::Event::CallTerms): what the calls of models of a run may use. A child run shares the account of the run at the top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallTerms {
+    /// The run whose account pays; `None`: this run.
+    pub account: Option<RunId>,
+    /// Budget of the run's own account; none in a child run.
+    pub limits: CallLimits,
+    /// A person is asked before a call is refused for lack of budget.
+    pub asks: bool,
 }
 
 /// The step of another run's attempt that opened a run.

@@ -49,6 +49,8 @@ pub struct CallEnd {
     pub faults: u32,
     /// The micro-planner answered skip.
     pub is_skip: bool,
+    /// The budget did not allow the call: it was not made, and does not count.
+    pub is_unmade: bool,
 }
 
 /// A call of a model as the run knows it.
@@ -65,6 +67,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// False for a call that the budget did not allow.
+    pub(super) fn is_made(&self) -> bool {
+        !self.end.is_some_and(|end| end.is_unmade)
+    }
+
     /// True for a call of the micro-planner about `node`.
     pub(super) fn is_about(&self, node: &NodeId) -> bool {
         self.intent.role == Role::Micro && self.intent.node == *node

@@ -46,6 +46,8 @@ pub struct Goal {
     pub(super) conclusion: Option<Conclusion>,
     /// The last attempt of the answer started at or after the wall.
     pub(super) answer_is_late: bool,
+    /// A person refused to raise the budget: the run ends with what is there.
+    out_of_budget: bool,
 }
 
 /// A version of the plan as [`Goal::apply_version`] needs it.
@@ -73,6 +75,7 @@ impl Goal {
             asked_about: BTreeSet::new(),
             conclusion: None,
             answer_is_late: false,
+            out_of_budget: false,
         }
     }
 
@@ -184,9 +187,17 @@ impl Goal {
         self.terms.budgets.wall.map(|wall| self.terms.opened_at.saturating_add(wall))
     }
 
-    /// True at and after the wall.
+    pub(crate) fn run_out_of_budget(&mut self) {
+        self.out_of_budget = true;
+    }
+
+    pub(crate) fn is_out_of_budget(&self) -> bool {
+        self.out_of_budget
+    }
+
+    /// True at and after the wall, and once a person refused to raise the budget.
     pub(super) fn is_late(&self, now: Ticks) -> bool {
-        self.wall_at().is_some_and(|at| now >= at)
+        self.out_of_budget || self.wall_at().is_some_and(|at| now >= at)
     }
 }
 

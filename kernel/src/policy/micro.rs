@@ -50,7 +50,8 @@ pub fn ask(view: View<'_>, node: &NodeId, category: FailureCategory) -> Option<C
     let (known, instance) = (view.run.node(node)?, view.run.instance(node)?);
     let message = instance.failure.as_ref().map_or("", |failure| failure.message.as_str());
     let signature = Signature { tool: known.tool.clone()?, category, message: normalised(message) };
-    let alike = || view.goal.calls.iter().filter(|call| call.intent.signature.as_ref() == Some(&signature));
+    let made = || view.goal.calls.iter().filter(|call| call.is_made());
+    let alike = || made().filter(|call| call.intent.signature.as_ref() == Some(&signature));
     let is_given_up = alike().any(|call| call.end.is_some_and(|end| end.is_skip));
     if alike().count() >= CALLS_PER_SIGNATURE_MAX || is_given_up {
         return None;

@@ -77,7 +77,8 @@ pub fn prompt(
 /// Number of a call among those of its role. A call that was lost with its process is made again under its number.
 fn ordinal(view: View<'_>, intent: &CallIntent) -> usize {
     let mut attempts: Vec<(&NodeId, u32)> = Vec::new();
-    let of_role = view.goal.calls().iter().map(|call| &call.intent).filter(|call| call.role == intent.role);
+    let made = view.goal.calls().iter().filter(|call| call.is_made());
+    let of_role = made.map(|call| &call.intent).filter(|call| call.role == intent.role);
     for call in of_role.chain([intent]) {
         let attempt = (&call.node, call.attempt);
         if !attempts.contains(&attempt) {

@@ -34,10 +34,9 @@ impl<'a> Room<'a> {
         Room {
             is_open: view.run.plan().version < policy.max_versions.saturating_sub(RESERVE) && !view.is_late(),
             nodes: nodes - view.run.plan().nodes.len() as i64 - steps as i64,
-            calls: signed(terms.budgets.model_calls) - calls.len() as i64 - promised,
-            tokens: terms
-                .budgets
-                .tokens
+            calls: signed(terms.budgets.model_calls) - signed(made(calls)) - promised,
+            tokens: view
+                .token_budget()
                 .map(|most| signed(most).saturating_sub(signed(used)).saturating_sub(promised_tokens)),
             replans: i64::from(terms.budgets.replans) - planners as i64,
             view,
@@ -66,6 +65,11 @@ impl<'a> Room<'a> {
     }
 }
 
+/// Number of calls without those that the budget did not allow.
+fn made(calls: &[Call]) -> u64 {
+    calls.iter().filter(|call| call.is_made()).count() as u64
+}
+
 /// Tokens of all calls. A provider may tell any number.
 fn used_tokens(calls: &[Call]) -> u64 {
     let of = |call: &Call| call.intent.input_tokens.saturating_add(call.output_tokens);
@@ -76,6 +80,12 @@ impl View<'_> {
     /// True if a control node of this role fits by itself.
     pub(super) fn fits(self, role: Role) -> bool {
         Room::new(self, 0).fits(role)
+    }
+
+    /// The token budget as far as the mode has to keep it: none while the ledger would ask a person first.
+    fn token_budget(self) -> Option<u64> {
+        let budget = self.goal.terms.budgets.tokens.filter(|_| !self.run.leaves_tokens_to_ledger());
+        budget.map(|tokens| tokens.saturating_add(self.run.budget_raised().tokens))
     }
 
     fn base_tokens(self, role: Role) -> i64 {
@@ -110,10 +120,10 @@ impl View<'_> {
 
     /// True if a call with so many tokens of input is within the budgets.
     pub(super) fn affords_call(self, input_tokens: u64) -> bool {
-        let (budgets, calls) = (&self.goal.terms.budgets, &self.goal.calls);
+        let calls = &self.goal.calls;
         let used = used_tokens(calls);
-        (calls.len() as u64) < budgets.model_calls
-            && budgets.tokens.is_none_or(|most| used.saturating_add(input_tokens) <= most)
+        made(calls) < self.goal.terms.budgets.model_calls
+            && self.token_budget().is_none_or(|most| used.saturating_add(input_tokens) <= most)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::event::{Failure, StepKey};
 use crate::gate::Permit;
 use crate::id::{Digest, RunId};
 use crate::json::{JsonError, Object};
+use crate::ledger::Price;
 use crate::plan::{Idempotency, PlanDraft};
 use crate::run::{FailureCategory, RunOutcome};
 use crate::step_history::{StepLimitError, StepMismatch};
@@ -66,6 +67,22 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// Notes a call of a model that ended, for the bill and the records of the attempt. The default notes nothing.
     fn model_called(&self, number: u32, call: ModelCall) {
         let _ = (number, call);
+    }
+
+    /// Reserves tokens and money for a call of a model, and waits while other calls hold what this one needs. Dropping the
+    /// future reserves nothing. The default grants every call.
+    ///
+    /// # Errors
+    ///
+    /// The budget of the run or the balance of its client does not allow the call, or the price is unknown.
+    fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {
+        let max_output_tokens = call.max_output_tokens;
+        Box::pin(std::future::ready(Ok(CallGrant { reservation: None, max_output_tokens })))
+    }
+
+    /// Settles a reservation with what the call used; each once. The default does nothing.
+    fn settle_call(&self, reservation: u64, call: &ModelCall) {
+        let _ = (reservation, call);
     }
 
     /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.
@@ -151,6 +168,28 @@ impl fmt::Debug for dyn AttemptLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AttemptLog")
     }
+}
+
+/// A call of a model before it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PricedCall<'a> {
+    /// Name of the model in the configuration.
+    pub model: &'a str,
+    /// Bytes of everything that the model reads.
+    pub input_bytes: u64,
+    /// Most tokens of the answer, at least 1.
+    pub max_output_tokens: u32,
+    /// The price; `None`: unknown.
+    pub price: Option<Price>,
+}
+
+/// Permission for a call of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallGrant {
+    /// Number of the reservation to settle; `None`: nothing was reserved.
+    pub reservation: Option<u64>,
+    /// Most tokens of the answer: what was asked for, or less.
+    pub max_output_tokens: u32,
 }
 
 /// The start of a step.

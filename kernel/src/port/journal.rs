@@ -6,6 +6,7 @@ use super::BoxFuture;
 use crate::evaluation::Reputation;
 use crate::event::{Accounts, Evaluated, Event, RunOpened};
 use crate::id::{AgentId, ClientId, PipelineId, RunId, Ticks};
+use crate::ledger::Amounts;
 use crate::run::RunOutcome;
 
 /// Sequence number of a record within its stream, from 1.
@@ -198,6 +199,8 @@ pub struct AccountRow {
     pub settled: u64,
     /// Position of the last record behind this row.
     pub position: u64,
+    /// Tokens and money that calls of models used or reserved under a limit. A reservation without a settlement counts.
+    pub calls: Amounts,
 }
 
 /// Place of a run in the table of runs: time of opening, in milliseconds since the Unix epoch, and id. Newer runs have

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::BoxFuture;
-use crate::id::{NodeId, Ticks};
+use crate::id::{Digest, NodeId, Ticks};
 use crate::run::FailureCategory;
 
 /// A request to a model.
@@ -249,6 +249,8 @@ pub struct ModelCall {
     pub cached_tokens: u64,
     /// Price in billionths of a US dollar; `None`: the price is unknown.
     pub nano_usd: Option<u64>,
+    /// Digest of the prices that `nano_usd` follows from; `None`: the price is unknown.
+    pub prices: Option<Digest>,
     /// Time until the first piece of the answer, in milliseconds; `None` without a piece.
     pub first_piece_ms: Option<u64>,
     /// Duration of the call, in milliseconds.

@@ -90,7 +90,11 @@ impl Run {
                     goal.end_call(*call as usize, *end, faulty.clone());
                 }
             }
+            Event::TimerFired { node, kind: TimerKind::Human } => self.apply_silence(node),
             Event::RunTerms(terms) => self.terms = (**terms).clone(),
+            Event::CallTerms(terms) => self.call_budget.terms = Some(*terms),
+            Event::BudgetShort { node, shortfall } => return self.apply_shortfall(node, shortfall),
+            Event::BudgetRaised { by, .. } => self.call_budget.raise(*by),
             Event::ContractChecked { version, holds } => {
                 self.contract = Some((*version, *holds));
                 self.tally.count_contract(*holds);
@@ -110,7 +114,7 @@ impl Run {
             }
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
-            | Event::TimerFired { .. }
+            | Event::TimerFired { kind: TimerKind::Backoff | TimerKind::Sleep, .. }
             | Event::RecoveryExhausted { .. }
             | Event::Diagnosis { .. }
             | Event::GateDecision(_)
@@ -136,6 +140,9 @@ impl Run {
             | Event::AgentOffered { .. }
             | Event::Market { .. }
             | Event::ContractBroken { .. }
+            | Event::CallReserved(_)
+            | Event::CallSettled(_)
+            | Event::BalanceDeposited { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())
@@ -175,8 +182,12 @@ impl Run {
     fn apply_request(&mut self, request: &HumanRequest) -> Result<(), IllegalStep> {
         let instance = self.instance_mut(&request.node)?;
         instance.requests += 1;
-        if request.kind != HumanRequestKind::InDoubt {
-            instance.shown = request.shown.map(Box::new);
+        match request.kind {
+            HumanRequestKind::Before | HumanRequestKind::After | HumanRequestKind::Node => {
+                instance.shown = request.shown.map(Box::new);
+            }
+            // What was approved before the attempt stays approved.
+            HumanRequestKind::InDoubt | HumanRequestKind::Budget => {}
         }
         if let NodeStatus::WaitingHuman { deadline, .. } = &mut instance.status {
             *deadline = request.deadline;
@@ -192,6 +203,10 @@ impl Run {
             NodeStatus::WaitingHuman { ask, .. } => Some(ask),
             _ => None,
         };
+        if ask == Some(HumanRequestKind::Budget) {
+            self.answer_budget(approve);
+            return Ok(());
+        }
         if ask == Some(HumanRequestKind::InDoubt) {
             let how = match (approve, answer.redo) {
                 (true, _) => ResolutionKind::Done,

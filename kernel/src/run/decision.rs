@@ -55,8 +55,9 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
             RunInput::Result(result) => self.result(result, false),
             RunInput::Unsure(result) => self.result(result, true),
             RunInput::RetryDue(node) => self.retry_due(&node),
-            RunInput::HumanAnswer { node, request, approve, by, note } => {
-                self.answer(&node, request, approve, by, note)
+            RunInput::OverBudget(result, shortfall) => self.over_budget(result, shortfall),
+            RunInput::HumanAnswer { node, request, approve, by, note, raise } => {
+                self.answer(&node, request, approve, (by, note), raise)
             }
             RunInput::HumanTimeout { node, request } => self.human_timeout(&node, request),
             RunInput::Patched(node, patch) => self.patched(&node, patch.map(|patch| *patch)),

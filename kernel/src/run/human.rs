@@ -5,6 +5,7 @@ use super::decision::Decision;
 use super::node_status::{NodeStatus, ResolutionKind};
 use crate::event::{Event, HumanAnswer, HumanRequestKind};
 use crate::id::{Digest, NodeId, Ticks};
+use crate::ledger::Amounts;
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 /// An answer that the run refuses. Nothing has changed.
@@ -56,6 +57,17 @@ pub enum AnswerError {
         /// Digest that the answer names.
         named: Digest,
     },
+    /// The budget is too small, and the answer does not say by how much it grows.
+    #[error("node {0}: say by how much the budget grows, such as --budget +1usd or --budget +100000tokens")]
+    NoRaise(NodeId),
+    /// A budget grows only in what it bounds, and by a question about it.
+    #[error("node {node}: {why}")]
+    CannotRaise {
+        /// The node.
+        node: NodeId,
+        /// The reason.
+        why: &'static str,
+    },
     /// The attempt is in doubt: a resolution settles it, not an approval.
     #[error("node {0} is in doubt: resolve the attempt instead")]
     InDoubt(NodeId),
@@ -67,6 +79,37 @@ pub enum AnswerError {
         /// The deadline, in milliseconds since the Unix epoch.
         deadline: Ticks,
     },
+}
+
+impl Run {
+    /// Checks the raise of an approving answer to a question that [`Run::check_answer`] accepts.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError::NoRaise`], [`AnswerError::CannotRaise`].
+    pub fn check_raise(&self, node: &NodeId, approve: bool, raise: Amounts) -> Result<(), AnswerError> {
+        let instance = self.instance(node).ok_or_else(|| AnswerError::UnknownNode(node.clone()))?;
+        let is_budget =
+            matches!(instance.status, NodeStatus::WaitingHuman { ask: HumanRequestKind::Budget, .. });
+        let short = instance.shortfall.as_deref().filter(|_| is_budget && approve);
+        let cannot = |why| Err(AnswerError::CannotRaise { node: node.clone(), why });
+        match short {
+            None if raise.is_zero() => Ok(()),
+            None => cannot("only the approval of a call over the budget raises a budget"),
+            Some(short) if short.of_client && raise.is_zero() => Ok(()),
+            Some(short) if short.of_client => cannot(
+                "the balance of its client is too small; add to it with `ostler credit`, then approve without --budget",
+            ),
+            Some(_) if raise.is_zero() => Err(AnswerError::NoRaise(node.clone())),
+            Some(short)
+                if raise.tokens > 0 && short.limits.tokens.is_none()
+                    || raise.nano_usd > 0 && short.limits.nano_usd.is_none() =>
+            {
+                cannot("the budget has no such limit; raise what it bounds")
+            }
+            Some(_) => Ok(()),
+        }
+    }
 }
 
 /// A resolution that the run refuses. Nothing has changed.
@@ -139,8 +182,8 @@ impl Run {
             Err(AnswerError::InDoubt(node))
         } else if instance.requests != request {
             Err(AnswerError::AskedAnew { node, request, latest: instance.requests })
-        } else if instance.shown.as_deref() != Some(&named) {
-            Err(AnswerError::OtherDigest { node, shown: instance.shown.as_deref().copied(), named })
+        } else if instance.asked_digest() != Some(named) {
+            Err(AnswerError::OtherDigest { node, shown: instance.asked_digest(), named })
         } else if let Some(deadline) = deadline.filter(|&deadline| deadline < now) {
             Err(AnswerError::TooLate { node, deadline })
         } else {
@@ -196,13 +239,21 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    pub(super) fn answer(&mut self, node: &NodeId, request: u32, approve: bool, by: String, note: String) {
+    pub(super) fn answer(
+        &mut self,
+        node: &NodeId,
+        request: u32,
+        approve: bool,
+        (by, note): (String, String),
+        raise: Amounts,
+    ) {
         let Some((at, ask)) = self.open_request(node, request) else { return };
         if ask == HumanRequestKind::InDoubt {
             return; // only a resolution settles it
         }
         self.human_answer(at, approve, false, by, note);
         match (ask, approve) {
+            (HumanRequestKind::Budget, approve) => self.budget_answered(at, approve, raise),
             (HumanRequestKind::Before, true) => {
                 self.transit(at, NodeState::Ready, TransitionReason::Approved)
             }
@@ -215,10 +266,12 @@ impl Decision<'_, '_, '_> {
     }
 
     pub(super) fn human_timeout(&mut self, node: &NodeId, request: u32) {
-        if let Some((at, ask)) = self.open_request(node, request)
-            && ask != HumanRequestKind::InDoubt
-        {
-            self.transit(at, NodeState::Cancelled, TransitionReason::HumanTimeout);
+        match self.open_request(node, request) {
+            None | Some((_, HumanRequestKind::InDoubt)) => {}
+            Some((_, HumanRequestKind::Budget)) => self.budget_silence(node),
+            Some((at, HumanRequestKind::Before | HumanRequestKind::After | HumanRequestKind::Node)) => {
+                self.transit(at, NodeState::Cancelled, TransitionReason::HumanTimeout);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::event::AttemptResult;
 use crate::id::NodeId;
+use crate::ledger::{Amounts, Shortfall};
 use crate::plan::Delta;
 use crate::run::planner::Patch;
 
@@ -14,6 +15,8 @@ pub enum RunInput {
     Result(Box<AttemptResult>),
     /// An attempt ended, and its result reports a low confidence (see [`is_unsure`](crate::agent::is_unsure)).
     Unsure(Box<AttemptResult>),
+    /// An attempt ended because a call of a model does not fit the budget.
+    OverBudget(Box<AttemptResult>, Box<Shortfall>),
     /// The backoff before a retry of this node is over.
     RetryDue(NodeId),
     /// A person answered an approval request.
@@ -28,6 +31,8 @@ pub enum RunInput {
         by: String,
         /// The person's comment.
         note: String,
+        /// Tokens and money that an approved budget grows by; 0 for any other question.
+        raise: Amounts,
     },
     /// The deadline of an approval request passed without an answer.
     HumanTimeout {

@@ -30,6 +30,7 @@ mod abandoned_work;
 mod apply;
 mod approval_request;
 mod attempt;
+mod call_budget;
 mod change;
 mod completion;
 mod crash_recovery;
@@ -94,6 +95,7 @@ use crate::event::RunTerms;
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
+use call_budget::CallBudget;
 use dirty::DirtySet;
 use joins::JoinCount;
 use ordered_joins::OrderedJoins;
@@ -126,6 +128,7 @@ pub struct Run {
     tally: Tally,
     model_usage: ModelUsage,
     terms: RunTerms,
+    call_budget: CallBudget,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
@@ -190,6 +193,7 @@ impl Run {
             tally: Tally::default(),
             model_usage: ModelUsage::default(),
             terms: RunTerms::default(),
+            call_budget: CallBudget::default(),
             goal: None,
             last_lookup: LastLookup::default(),
             plan,

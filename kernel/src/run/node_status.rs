@@ -2,6 +2,7 @@
 
 use crate::event::{Failure, HumanRequestKind, Output};
 use crate::id::{Digest, NodeId, Ticks};
+use crate::ledger::Shortfall;
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 /// State of a node with the data of the state.
@@ -61,6 +62,7 @@ impl NodeStatus {
                     TransitionReason::ApproveBefore => HumanRequestKind::Before,
                     TransitionReason::ApproveAfter => HumanRequestKind::After,
                     TransitionReason::InDoubt => HumanRequestKind::InDoubt,
+                    TransitionReason::OverBudget => HumanRequestKind::Budget,
                     _ => HumanRequestKind::Node,
                 };
                 NodeStatus::WaitingHuman { ask, deadline: None }
@@ -169,6 +171,8 @@ pub struct NodeInstance {
     pub failure: Option<Box<Failure>>,
     /// Failure of the attempt before the last, if its result did not count.
     pub(super) refused: Option<Box<Failure>>,
+    /// The call that did not fit the budget, of the last question about it.
+    pub shortfall: Option<Box<Shortfall>>,
     /// Number among the terminal transitions of the run, from 1; 0 while live.
     pub commit_number: u64,
     /// A replan was requested after this node failed.
@@ -193,6 +197,7 @@ impl NodeInstance {
             output: None,
             failure: None,
             refused: None,
+            shortfall: None,
             commit_number: 0,
             replan_requested: false,
         }

@@ -82,7 +82,9 @@ impl NodeState {
             },
             S::Running => match to {
                 S::Executed => matches!(reason, R::Ok),
-                S::WaitingHuman => matches!(reason, R::ApproveAfter | R::HumanNode | R::InDoubt),
+                S::WaitingHuman => {
+                    matches!(reason, R::ApproveAfter | R::HumanNode | R::InDoubt | R::OverBudget)
+                }
                 S::FailedRetryable => matches!(reason, R::Category(_)),
                 S::Failed => matches!(reason, R::Category(_) | R::InDoubt),
                 S::Cancelled => matches!(reason, R::DrainedUnapproved),
@@ -241,6 +243,7 @@ pub enum TransitionReason {
     Denials,
     Deadline,
     Unwanted,
+    OverBudget,
 }
 
 impl TransitionReason {
@@ -277,6 +280,7 @@ impl TransitionReason {
             TransitionReason::Denials => "denials",
             TransitionReason::Deadline => "deadline",
             TransitionReason::Unwanted => "unwanted",
+            TransitionReason::OverBudget => "over_budget",
         }
     }
 }

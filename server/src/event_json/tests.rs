@@ -2,12 +2,14 @@ use expect_test::expect;
 use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
-    AttemptIntent, AttemptProgress, AttemptRef, ChangeCause, Directive, Evaluated, Failure, GateDecision,
-    HumanAnswer, HumanRequest, HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal,
-    PlanVersion, Published, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer, TimerKind,
+    AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
+    Evaluated, Failure, GateDecision, HumanAnswer, HumanRequest, HumanRequestKind, NodeTransition, Output,
+    Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RunOpened, RunTerms, StepIntent, StepKey,
+    StepResult, Timer, TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::Conclusion;
@@ -31,6 +33,8 @@ fn json_text(value: Value) -> Json {
 fn attempt() -> AttemptRef {
     AttemptRef { node: "a".into(), generation: 1, patch_count: 2, attempt: 3 }
 }
+
+const AMOUNTS: Amounts = Amounts { tokens: 12, nano_usd: 900 };
 
 fn run_records() -> Vec<Event> {
     let plan = json_text(json!({"id": "p"}));
@@ -68,6 +72,7 @@ fn run_records() -> Vec<Event> {
                 output_tokens: 3,
                 cached_tokens: 0,
                 nano_usd: Some(900),
+                prices: None,
                 first_piece_ms: Some(40),
                 took_ms: 70,
                 ended_at: 9,
@@ -75,6 +80,20 @@ fn run_records() -> Vec<Event> {
                 requested: None,
             }),
         },
+        Event::CallTerms(CallTerms {
+            account: None,
+            limits: CallLimits { tokens: None, nano_usd: Some(500) },
+            asks: true,
+        }),
+        Event::CallReserved(Box::new(CallReserved {
+            node: "a".into(),
+            call: 7,
+            model: "default".to_owned(),
+            amounts: AMOUNTS,
+        })),
+        Event::CallSettled(Box::new(CallSettled { call: 7, reserved: AMOUNTS, used: AMOUNTS, prices: None })),
+        Event::BudgetRaised { node: "a".into(), by: AMOUNTS },
+        Event::BalanceDeposited { client: "acme".into(), tokens: -5, nano_usd: 0, used: AMOUNTS },
         Event::Parked { reason: "crashes".to_owned() },
         Event::OutOfCredit { out: true },
         Event::RunClosed { outcome: RunOutcome::Succeeded },
@@ -233,6 +252,12 @@ fn records_of_runs_have_stable_json() {
         contract_checked {"holds":false,"version":1}
         contract_broken {"version":1,"why":"tests fail"}
         model_called {"attempt":1,"call":{"answered_by":"small-1","cached_tokens":0,"ended_at":9,"finish":"stop","first_piece_ms":40,"input_tokens":12,"model":"default","nano_usd":900,"output_tokens":3,"provider":"openai","requested":null,"response_id":null,"took_ms":70},"node":"a"}
+        model_called {"attempt":1,"call":{"answered_by":"small-1","cached_tokens":0,"finish":"stop","first_piece_ms":40,"input_tokens":12,"model":"default","nano_usd":900,"output_tokens":3,"prices":null,"response_id":null},"node":"a"}
+        call_terms {"account":null,"asks":true,"limits":{"nano_usd":500,"tokens":null}}
+        call_reserved {"amounts":{"nano_usd":900,"tokens":12},"call":7,"model":"default","node":"a"}
+        call_settled {"call":7,"prices":null,"reserved":{"nano_usd":900,"tokens":12},"used":{"nano_usd":900,"tokens":12}}
+        budget_raised {"by":{"nano_usd":900,"tokens":12},"node":"a"}
+        balance_deposited {"client":"acme","nano_usd":0,"tokens":-5,"used":{"nano_usd":900,"tokens":12}}
         parked {"reason":"crashes"}
         out_of_credit {"out":true}
         run_closed {"outcome":"succeeded"}

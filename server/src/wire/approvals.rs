@@ -1,7 +1,10 @@
 //! Open questions and their answers.
 
+use ostler_kernel::ledger::Shortfall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::{Raise, Usd};
 
 /// The answer to `GET /v1/approvals`: a page of open questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,7 +41,8 @@ pub struct ApprovalView {
     pub client: String,
     /// The node.
     pub node: String,
-    /// `before` an action, `after` it (may the result be published?), or `node` for a question of its own.
+    /// `before` an action, `after` it (may the result be published?), `node` for a question of its own, or `budget` if a call
+    /// of a model does not fit the budget.
     pub ask: String,
     /// Kind of the node.
     pub kind: String,
@@ -69,6 +73,9 @@ pub struct ApprovalView {
     /// Bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
+    /// The call that does not fit the budget. An approval raises the budget; a rejection goes on within it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_budget: Option<ShortfallView>,
     /// The reason why the node would fail if it were approved now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
@@ -108,6 +115,53 @@ pub struct StepView {
     pub why: Option<String>,
 }
 
+/// A call of a model that a budget does not allow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortfallView {
+    /// Name of the model in the configuration.
+    pub model: String,
+    /// True if the client's balance is too small: only a deposit helps. False: the budget of the run is.
+    pub of_client: bool,
+    /// Money; absent without a limit on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<ShortOf<Usd>>,
+    /// Tokens; absent without a limit on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<ShortOf<u64>>,
+}
+
+/// What a call needs of one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortOf<T> {
+    /// The least that a useful call needs.
+    pub least: T,
+    /// What the call needs in full.
+    pub needs: T,
+    /// What is left.
+    pub left: T,
+    /// The budget, or all that was deposited.
+    pub budget: T,
+}
+
+impl From<Shortfall> for ShortfallView {
+    fn from(short: Shortfall) -> ShortfallView {
+        let Shortfall { model, of_client, needs, least, left, limits } = short;
+        let usd = limits.nano_usd.zip(left.nano_usd).map(|(budget, left)| ShortOf {
+            least: Usd(least.nano_usd),
+            needs: Usd(needs.nano_usd),
+            left: Usd(left),
+            budget: Usd(budget),
+        });
+        let tokens = limits.tokens.zip(left.tokens).map(|(budget, left)| ShortOf {
+            least: least.tokens,
+            needs: needs.tokens,
+            left,
+            budget,
+        });
+        ShortfallView { model, of_client, usd, tokens }
+    }
+}
+
 /// A test of a contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestView {
@@ -130,6 +184,9 @@ pub struct AnswerRequest {
     /// A note of up to 4 KiB.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// By how much the budget grows; required to approve a call over the budget of its run, refused for anything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raise: Option<Raise>,
     /// Name of the person; `operator` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

@@ -16,6 +16,12 @@ pub struct ClientRequest {
     /// Credits to deposit, or to withdraw if negative; never 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<i64>,
+    /// Tokens for calls of models to deposit, or to withdraw if negative. From the first deposit on the balance bounds them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<i64>,
+    /// Billionths of a US dollar for calls of models, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nano_usd: Option<i64>,
 }
 
 /// A weight in a request.

@@ -5,6 +5,8 @@ use std::num::NonZeroU64;
 use ostler_kernel::policy::{Aggregator, Label, Mode, Source};
 use serde::{Deserialize, Serialize};
 
+use super::{OverBudget, Usd};
+
 /// The body of `POST /v1/goals`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,12 +36,18 @@ pub struct GoalRequest {
     /// Most model calls; absent: 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<NonZeroU64>,
-    /// Most tokens of all calls; absent: no limit.
+    /// Most tokens of all calls; absent: no limit but the client's balance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<NonZeroU64>,
     /// Time from the opening of the run to its end, in milliseconds; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<NonZeroU64>,
+    /// Most that all calls may cost; absent: no limit but the client's balance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<Usd>,
+    /// What happens before a call that `usd` or `tokens` do not allow; absent: a person is asked if `confirm`, else it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_budget: Option<OverBudget>,
     /// The client that pays; ignored if an agent is named: then the agent's client pays.
     #[serde(default = "super::default_client")]
     pub client: String,

@@ -3,6 +3,7 @@
 //! Rows of lists are the types of `ostler_actors` themselves; the other types exist only here.
 
 mod agents;
+pub(crate) mod amounts;
 mod approvals;
 mod clients;
 mod evaluation;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use agents::*;
+pub use amounts::*;
 pub use approvals::*;
 pub use clients::*;
 pub use evaluation::*;
@@ -28,8 +30,8 @@ pub use goals::*;
 pub use graph::*;
 pub use market::*;
 pub use ostler_actors::{
-    AgentRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, ModelExchange, ModelExchanges, PipelineRow,
-    ProposalRow, QueueRow, StageRow, TextPart, TextPosition, TreeRow,
+    AgentRow, BalanceRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, ModelExchange, ModelExchanges,
+    PipelineRow, ProposalRow, QueueRow, StageRow, TextPart, TextPosition, TreeRow,
 };
 pub use output::*;
 pub use pipelines::*;

@@ -9,7 +9,7 @@ use ostler_kernel::run::{ModelUsage, NodeState, RunOutcome, RunStatus, WaitReaso
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::AnswerView;
+use super::{AnswerView, CallBudgetView, OverBudget, ShortfallView, Usd};
 
 /// The body of `POST /v1/runs`.
 ///
@@ -37,10 +37,52 @@ pub struct SubmitRequest<P = PlanDraft> {
     /// Budget in credits, at least 1; absent: limited only by the client's credits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<NonZeroU64>,
+    /// Most that the calls of models may cost, child runs included; absent: no limit but the client's balance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<Usd>,
+    /// Most tokens of all calls of models, child runs included; absent: no limit but the client's balance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<NonZeroU64>,
+    /// What happens before a call that `usd` or `tokens` do not allow; absent: a person is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_budget: Option<OverBudget>,
     /// Id of the run, a UUID of version 7, which makes the request idempotent: a repetition with the same terms returns
     /// the run that was opened before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+}
+
+impl<P> SubmitRequest<P> {
+    /// The same request with another plan, and the plan it had.
+    pub fn swap_plan<Q>(self, plan: Q) -> (P, SubmitRequest<Q>) {
+        let SubmitRequest {
+            plan: before,
+            client,
+            agent,
+            intent,
+            scope,
+            workspace,
+            budget,
+            usd,
+            tokens,
+            over_budget,
+            run,
+        } = self;
+        let request = SubmitRequest {
+            plan,
+            client,
+            agent,
+            intent,
+            scope,
+            workspace,
+            budget,
+            usd,
+            tokens,
+            over_budget,
+            run,
+        };
+        (before, request)
+    }
 }
 
 /// The answer to requests that open or change a run.
@@ -268,6 +310,9 @@ pub struct Summary {
     /// Probability that all accepted results are correct; `null` if a contract states no precision.
     #[serde(default)]
     pub reliability: Option<ReliabilityBounds>,
+    /// Tokens and money that the run and all runs that share its account may use; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_budget: Option<CallBudgetView>,
     /// Digest of each executed output.
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.
@@ -361,7 +406,7 @@ pub struct DamagedResult {
 pub struct Waiting {
     /// The node.
     pub node: String,
-    /// Kind of the question: `before`, `after`, `node`, `in_doubt`.
+    /// Kind of the question: `before`, `after`, `node`, `budget`, `in_doubt`.
     pub ask: String,
     /// Id for `POST /v1/approvals/{id}`; absent in doubt, which is settled instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -381,6 +426,9 @@ pub struct Waiting {
     /// Nodes that cannot start before the answer; the first hundred.
     #[serde(rename = "holds_up", default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<String>,
+    /// The call that does not fit the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_budget: Option<ShortfallView>,
 }
 
 /// A record: a line of `events --json` and `run --json`.

@@ -10,6 +10,7 @@ use ostler_kernel::event::{
 };
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json::{self, Json};
+use ostler_kernel::ledger::Amounts;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
@@ -173,9 +174,14 @@ impl<'s> SimulatedRun<'s> {
                 self.decide(failed(node, attempt, FailureCategory::ParamMissing, message));
             }
             Entry::Human { node, request, approve } => self.decide(match approve {
-                Some(approve) => {
-                    RunInput::HumanAnswer { node, request, approve, by: "script".into(), note: String::new() }
-                }
+                Some(approve) => RunInput::HumanAnswer {
+                    node,
+                    request,
+                    approve,
+                    by: "script".into(),
+                    note: String::new(),
+                    raise: Amounts::default(),
+                },
                 None => RunInput::HumanTimeout { node, request },
             }),
             Entry::RetryDue(node) => self.decide(RunInput::RetryDue(node)),

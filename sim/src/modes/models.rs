@@ -86,7 +86,13 @@ impl SimulatedGoal<'_> {
             let faults = faults.len() as u32;
             self.settle_call(
                 call,
-                CallEnd { input_tokens: None, output_tokens: tokens, faults, is_skip: false },
+                CallEnd {
+                    input_tokens: None,
+                    output_tokens: tokens,
+                    faults,
+                    is_skip: false,
+                    is_unmade: false,
+                },
             );
         }
         self.end(node, attempt, outcome);
@@ -113,6 +119,7 @@ impl SimulatedGoal<'_> {
             output_tokens: tokens,
             faults: 0,
             is_skip: judged == JudgedPatch::Skip,
+            is_unmade: false,
         };
         let patch: Option<Box<Patch>> = match judged {
             JudgedPatch::Patch(patch) => Some(patch),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::event::{AttemptResult, ChangeCause, Event, HumanRequest, Outcome, TimerKind};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json;
+use ostler_kernel::ledger::Amounts;
 use ostler_kernel::plan::{Kind, Plan, PolicyDraft, Settings, normalise};
 use ostler_kernel::policy::{self, Decider, Decision, Goal, GoalTerms, OperatorAnswer, View, opening_plan};
 use ostler_kernel::run::{
@@ -194,9 +195,14 @@ impl<'s> SimulatedGoal<'s> {
                 }
             }
             Entry::Human { node, request, approve } => self.decide(match approve {
-                Some(approve) => {
-                    RunInput::HumanAnswer { node, request, approve, by: "script".into(), note: String::new() }
-                }
+                Some(approve) => RunInput::HumanAnswer {
+                    node,
+                    request,
+                    approve,
+                    by: "script".into(),
+                    note: String::new(),
+                    raise: Amounts::default(),
+                },
                 None => RunInput::HumanTimeout { node, request },
             }),
             Entry::RetryDue(node) => self.decide(RunInput::RetryDue(node)),

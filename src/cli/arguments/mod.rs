@@ -1,6 +1,7 @@
 //! Options and arguments that several commands share.
 
 pub(crate) mod bounds;
+pub(crate) mod budget;
 pub(crate) mod metrics;
 pub(crate) mod plan;
 pub(crate) mod values;

@@ -8,7 +8,6 @@ use std::io::{IsTerminal, stdout};
 use clap::builder::Resettable;
 use clap::error::ContextKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use ostler_server::wire::Decision;
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
@@ -162,7 +161,7 @@ enum Command {
     #[command(
         after_help = "Examples:\n  ostler approve @last publish\n  ostler approve @last publish --note 'looks good' --digest b3:0123456789abcdef"
     )]
-    Approve(approve::AnswerArgs),
+    Approve(approve::ApproveArgs),
     /// Reject a node, and continue the run
     ///
     /// Rejecting an action cancels the node. A rejected result may be produced again, if the plan allows
@@ -386,8 +385,8 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Logs(args) => logs::logs(&globals, args).await,
         Command::Artifact(args) => artifact::artifact(&globals, args).await,
         Command::Approvals => approvals::approvals(&globals).await,
-        Command::Approve(args) => approve::answer(&globals, args, Decision::Approve).await,
-        Command::Reject(args) => approve::answer(&globals, args, Decision::Reject).await,
+        Command::Approve(args) => approve::approve(&globals, args).await,
+        Command::Reject(args) => approve::reject(&globals, args).await,
         Command::Client(args) => client::client(&globals, args).await,
         Command::Credit(args) => credit::credit(&globals, args).await,
         Command::Top(args) => top::top(&globals, args).await,

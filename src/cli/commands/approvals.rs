@@ -79,6 +79,10 @@ fn format_approval(question: &ApprovalView) -> Vec<String> {
         lines.push(format!("    {}", hints::resume(short_id(&question.run))));
         return lines;
     }
+    if question.over_budget.is_some() {
+        // The three answers are among the lines.
+        return lines;
+    }
     let digest = question.digest.as_deref().map(short_digest);
     let seen = digest.as_deref().map_or(DigestSource::Unseen, DigestSource::Shown);
     let answers = answer_commands(&question.run, &question.node, &question.ask, seen);

@@ -5,14 +5,19 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
+use ostler_kernel::ledger::Amount;
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{AnswerRequest, ApprovalView, Decision, ProblemDetails, RunRef, Summary, Waiting};
+use ostler_server::wire::{
+    AnswerRequest, ApprovalView, Decision, ProblemDetails, Raise, RunRef, Summary, Waiting,
+};
 
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
-use crate::cli::arguments::{Globals, model_text};
+use crate::cli::arguments::{Globals, budget, model_text};
 use crate::cli::exit::{Failure, code};
-use crate::cli::output::approval::{Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest};
+use crate::cli::output::approval::{
+    BUDGET, Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest,
+};
 use crate::cli::output::hints::with_location;
 use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::{Out, status_line};
@@ -53,14 +58,36 @@ pub(crate) struct AnswerArgs {
     metrics: MetricsOption,
 }
 
-pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decision) -> Result<u8, Failure> {
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    #[command(flatten)]
+    answer: AnswerArgs,
+    /// By how much the budget grows, if the node asks about its budget: +1usd or +100000tokens; repeatable
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = budget::raise)]
+    budget: Vec<Amount>,
+}
+
+pub(crate) async fn approve(globals: &Globals, args: ApproveArgs) -> Result<u8, Failure> {
+    answer(globals, args.answer, Decision::Approve, budget::raise_of(&args.budget)).await
+}
+
+pub(crate) async fn reject(globals: &Globals, args: AnswerArgs) -> Result<u8, Failure> {
+    answer(globals, args, Decision::Reject, None).await
+}
+
+async fn answer(
+    globals: &Globals,
+    args: AnswerArgs,
+    decision: Decision,
+    raise: Option<Raise>,
+) -> Result<u8, Failure> {
     let mut out = Out::new();
     let globals = &globals.with_model(args.model.as_deref())?;
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
     let person = approval_prompt::is_interactive() && !globals.json;
-    let before = match send(&mut session, &mut signals, &args, decision, person).await {
+    let before = match send(&mut session, &mut signals, &args, (decision, raise), person).await {
         Ok(Ok(before)) => before,
         Ok(Err(code)) => {
             let reject = hints::command("reject", &[&args.run, &args.node], "--note WHY");
@@ -70,8 +97,10 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
         }
         Err(failure) => return session.stop_with(failure).await,
     };
+    let asks_budget = before.waiting.iter().any(|waiting| waiting.node == args.node && waiting.ask == BUDGET);
     let done = match decision {
         Decision::Approve => "approved",
+        Decision::Reject if asks_budget => "within its budget",
         Decision::Reject => "rejected",
     };
     let (node, text) = (args.node.as_str(), format!("{done} {}", args.node));
@@ -85,7 +114,7 @@ async fn send(
     session: &mut Session,
     signals: &mut Signals,
     args: &AnswerArgs,
-    decision: Decision,
+    (decision, raise): (Decision, Option<Raise>),
     person: bool,
 ) -> Result<Result<Summary, u8>, Failure> {
     let before = session.summary(&args.run).await?;
@@ -96,6 +125,8 @@ async fn send(
     match (&args.digest, decision) {
         (Some(given), _) => check_digest(given, &digest, &before.run, &args.node)?,
         (None, Decision::Reject) => {}
+        // The amount says what is approved.
+        (None, Decision::Approve) if question.ask == BUDGET => {}
         (None, Decision::Approve) if person => {
             let question: ApprovalView = session.get(&path).await?;
             match confirm(&question, signals).await {
@@ -112,7 +143,7 @@ async fn send(
             ))));
         }
     }
-    let request = AnswerRequest { decision, digest, note, by: user_name() };
+    let request = AnswerRequest { decision, digest, note, raise, by: user_name() };
     let lost = Cell::new(false);
     let answered = session.with_retry(true, async |client| {
         match client.post::<RunRef>(&path, &request).await {
@@ -175,7 +206,8 @@ async fn confirm(question: &ApprovalView, signals: &mut Signals) -> Result<Strin
             Some(Reply::Answer(Decision::Approve, note)) => return Ok(note),
             Some(Reply::ShowAll) => approval_lines(question, Detail::Full).into_iter().for_each(status_line),
             Some(Reply::Invalid) => {}
-            Some(Reply::Answer(Decision::Reject, _) | Reply::ShowRun) | None => return Err(code::WAITS),
+            Some(Reply::Answer(Decision::Reject, _) | Reply::Raise(_) | Reply::Cancel | Reply::ShowRun)
+            | None => return Err(code::WAITS),
         }
     }
 }

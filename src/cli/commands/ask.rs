@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{self, Bounds};
+use crate::cli::arguments::budget::{BudgetOptions, Resources};
 use crate::cli::arguments::plan::{STDIN, from_stdin};
 use crate::cli::arguments::values::{positive_integer, positive_time, run_name};
 use crate::cli::arguments::watch::WatchOptions;
@@ -61,9 +62,8 @@ pub(crate) struct GoalOptions {
     /// Model that writes the answer over the results
     #[arg(long, value_name = "WRITER", default_value = "executor")]
     answer: Writer,
-    /// Maximum of tokens or credits, such as 200000tokens or 10000credits; repeatable
-    #[arg(long, value_name = "AMOUNT", value_parser = budget)]
-    budget: Vec<Budget>,
+    #[command(flatten)]
+    budget: BudgetOptions,
     /// Maximum number of model calls
     #[arg(long, value_name = "CALLS", value_parser = positive_integer)]
     calls: Option<NonZeroU64>,
@@ -93,12 +93,6 @@ enum Writer {
     Off,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Budget {
-    Tokens(NonZeroU64),
-    Credits(NonZeroU64),
-}
-
 fn mode(text: &str) -> Result<Mode, String> {
     text.parse().map_err(|error: ostler_kernel::policy::UnknownMode| error.to_string())
 }
@@ -107,16 +101,6 @@ fn tool(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a tool without a name; give names such as fs.list,fs.read".to_owned()),
         name => Ok(name.to_owned()),
-    }
-}
-
-fn budget(text: &str) -> Result<Budget, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let amount = positive_integer(digits)?;
-    match &text[digits.len()..] {
-        "tokens" | "token" => Ok(Budget::Tokens(amount)),
-        "credits" | "credit" => Ok(Budget::Credits(amount)),
-        _ => Err("give a number with its unit, such as 200000tokens or 10000credits".to_owned()),
     }
 }
 
@@ -142,13 +126,7 @@ impl GoalOptions {
             None => globals,
         };
         let Thinkers { planner, executor } = Thinkers::of(&globals, &config, self.model.as_deref())?;
-        let (mut tokens, mut credits) = (None, None);
-        for budget in &self.budget {
-            match budget {
-                Budget::Tokens(amount) => tokens = Some(*amount),
-                Budget::Credits(amount) => credits = Some(*amount),
-            }
-        }
+        let Resources { usd, tokens, credits } = self.budget.resources();
         let aggregator = match self.answer {
             Writer::Executor => Aggregator::Executor,
             Writer::Planner => Aggregator::Planner,
@@ -165,6 +143,8 @@ impl GoalOptions {
             confirm: !self.yes,
             model_calls: self.calls,
             tokens,
+            usd,
+            over_budget: self.budget.over_budget(),
             wall_ms: self.wall,
             client: self.client.clone(),
             agent: None,
@@ -284,15 +264,5 @@ mod tests {
     fn blanks_around_the_name_of_a_tool_are_no_part_of_it() {
         assert_eq!(tool(" fs.read "), Ok("fs.read".to_owned()));
         assert!(tool(" ").is_err());
-    }
-
-    #[test]
-    fn a_budget_has_a_number_and_a_unit() {
-        let amount = |number| NonZeroU64::new(number).unwrap();
-        assert_eq!(budget("200000tokens"), Ok(Budget::Tokens(amount(200_000))));
-        assert_eq!(budget("1credit"), Ok(Budget::Credits(amount(1))));
-        for wrong in ["", "5", "tokens", "0tokens", "-5tokens", "5 tokens", "5usd"] {
-            assert!(budget(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -5,15 +5,18 @@ use std::path::Path;
 use clap::{Args, Subcommand, ValueEnum};
 use ostler_kernel::client_terms::CREDITS_MAX;
 use ostler_kernel::id::{NAME_RULE, is_name};
-use ostler_server::wire::{ClientRequest, ClientRow, ClientTier, WeightName, WeightRequest};
+use ostler_kernel::ledger::{Amount, usd_text};
+use ostler_server::wire::{BalanceRow, ClientRequest, ClientRow, ClientTier, WeightName, WeightRequest};
 use serde_json::json;
 
 use crate::cli::arguments::Globals;
+use crate::cli::arguments::budget::amount;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::credits::deposit;
 use crate::cli::output::hints;
 use crate::cli::output::labels::tier;
 use crate::cli::output::terminal::{Out, tagged};
+use crate::cli::output::units::signed_usd;
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::{AccessMode, Session, open_existing};
 
@@ -30,11 +33,12 @@ enum ClientCommand {
     /// Clients need not be added before they run plans: by default they have weight 100 in the marketplace
     /// and are not metered. --credit makes the client metered: the cost of its attempts (a credit is a
     /// millisecond of a slot) is charged to its credits, and when these are used up none of its attempts
-    /// start until `ostler credit` adds some. Without --weight, the weight of a metered client follows the
+    /// start until `ostler credit` adds some. --usd and --tokens do the same for its calls of models: a call
+    /// that the balance does not allow is a question to a person. Without --weight, the weight of a metered client follows the
     /// credits deposited in the last thirty days: 1,000 credits give weight 100. Terms of an existing
     /// client that are not given here stay unchanged.
     #[command(
-        after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client add umbrella --weight 300 --tier contracted"
+        after_help = "Examples:\n  ostler client add acme --credit 5000 --usd 5 --tokens 1000000\n  ostler client add umbrella --weight 300 --tier contracted"
     )]
     Add(AddArgs),
     /// Remove a client's weight, tier and credits: it is no longer metered
@@ -66,6 +70,12 @@ struct AddArgs {
     /// Credits to deposit
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = credits)]
     credit: Option<i64>,
+    /// US dollars to deposit for calls of models
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = usd)]
+    usd: Option<i64>,
+    /// Tokens to deposit for calls of models
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = tokens)]
+    tokens: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -91,8 +101,22 @@ pub(crate) fn credits(text: &str) -> Result<i64, String> {
     }
 }
 
+fn usd(text: &str) -> Result<i64, String> {
+    match amount(&format!("{}usd", text.strip_suffix("usd").unwrap_or(text)))? {
+        Amount::NanoUsd(nano_usd) => Ok(i64::try_from(nano_usd).unwrap_or(i64::MAX)),
+        Amount::Tokens(_) | Amount::Credits(_) => Err("give US dollars, such as 5 or 0.50".to_owned()),
+    }
+}
+
+fn tokens(text: &str) -> Result<i64, String> {
+    match amount(&format!("{}tokens", text.strip_suffix("tokens").unwrap_or(text)))? {
+        Amount::Tokens(tokens) => Ok(i64::try_from(tokens).unwrap_or(i64::MAX)),
+        Amount::NanoUsd(_) | Amount::Credits(_) => Err("give a number of tokens, such as 1000000".to_owned()),
+    }
+}
+
 pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Failure> {
-    let AddArgs { client, weight, tier, credit } = match args.command {
+    let AddArgs { client, weight, tier, credit, usd, tokens } = match args.command {
         ClientCommand::Add(args) => args,
         ClientCommand::Remove(args) => return remove(globals, &args).await,
     };
@@ -102,7 +126,9 @@ pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Fa
     });
     let path = path(&client)?;
     let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
-    let line = add(&mut session, &path, ClientRequest { weight, tier, credits: credit }).await;
+    let line =
+        add(&mut session, &path, ClientRequest { weight, tier, credits: credit, tokens, nano_usd: usd })
+            .await;
     session.stop().await;
     print(globals, &line?)
 }
@@ -182,6 +208,9 @@ pub(crate) fn client_text(line: &ClientRow) -> String {
             line.reserved
         )),
     }
+    for balance in balance_texts(line) {
+        text.push_str(&format!(", {balance}"));
+    }
     if line.for_jobs > 0 {
         text.push_str(&format!(", {} reserved for jobs", line.for_jobs));
     }
@@ -195,6 +224,19 @@ pub(crate) fn client_text(line: &ClientRow) -> String {
         ));
     }
     text
+}
+
+/// What is left of the money and the tokens of a client that is metered in them.
+fn balance_texts(line: &ClientRow) -> Vec<String> {
+    let money = line.nano_usd.map(|balance| {
+        let BalanceRow { deposited, spent, left, .. } = balance;
+        format!("{}usd left of {} ({} spent)", signed_usd(left), signed_usd(deposited), usd_text(spent))
+    });
+    let tokens = line.tokens.map(|balance| {
+        let BalanceRow { deposited, spent, left, .. } = balance;
+        format!("{left} tokens left of {deposited} ({spent} spent)")
+    });
+    money.into_iter().chain(tokens).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `ostler run`.
 
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,8 +9,8 @@ use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_server::wire::{RunRef, SubmitRequest};
 
 use crate::cli::arguments::bounds::Bounds;
+use crate::cli::arguments::budget::{BudgetOptions, Resources};
 use crate::cli::arguments::metrics::MetricsOption;
-use crate::cli::arguments::values::positive_integer;
 use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::arguments::{Globals, bounds, plan};
 use crate::cli::exit::Failure;
@@ -33,9 +32,8 @@ pub(crate) struct RunArgs {
     /// Agent that executes the run, after its earlier runs; its client pays
     #[arg(long, value_name = "NAME", conflicts_with = "client")]
     agent: Option<String>,
-    /// Maximum cost of the run, in credits
-    #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = budget)]
-    budget: Option<NonZeroU64>,
+    #[command(flatten)]
+    budget: BudgetOptions,
     /// Value of the plan parameter ${KEY}
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = plan::key_value)]
     params: Vec<(String, String)>,
@@ -45,11 +43,6 @@ pub(crate) struct RunArgs {
     watch: WatchOptions,
     #[command(flatten)]
     metrics: MetricsOption,
-}
-
-/// A budget of 0 would make every node fail.
-fn budget(text: &str) -> Result<NonZeroU64, String> {
-    positive_integer(text).map_err(|why| format!("{why}; without --budget the cost is unlimited"))
 }
 
 pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
@@ -64,11 +57,15 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let (plan, _advice) = plan::judge(&file, &config)
         .map_err(|findings| findings::report_plan(&file, &findings, globals.json, &mut out))?;
     let draft = file.draft().expect("a valid plan was read as a whole");
+    let Resources { usd, tokens, credits } = args.budget.resources();
     let request = SubmitRequest {
         plan: Arc::new(plan),
         client: args.client,
         agent: args.agent,
-        budget: args.budget,
+        budget: credits,
+        usd,
+        tokens,
+        over_budget: args.budget.over_budget(),
         intent: args.bounds.intent,
         scope: args.bounds.scope,
         workspace: workspace_text,

@@ -1,13 +1,20 @@
 //! Approval requests as text.
 
-use ostler_server::wire::{ApprovalView, StepView};
+use std::fmt;
+
+use ostler_kernel::ledger::Amount;
+use ostler_server::wire::{ApprovalView, ShortfallView, StepView};
 use serde_json::{Value, json};
 
 use crate::cli::output::cells::{fit, fit_name, harmless};
 use crate::cli::output::hints;
+use crate::cli::output::labels::short_id;
 use crate::cli::output::units::{duration, now_ms, plural};
 
 const DIGEST_SHOWN: usize = 16;
+
+/// The question about a call that the budget does not allow, in [`ApprovalView::ask`].
+pub(crate) const BUDGET: &str = "budget";
 
 const TEXT_LINES_MIN: usize = 4;
 
@@ -48,6 +55,7 @@ impl Detail {
 pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<String> {
     let asked = match question.ask.as_str() {
         _ if is_expired(question.deadline_ms) => "deadline passed",
+        BUDGET => "raise the budget?",
         "before" => "approve this action?",
         "after" if !question.steps.is_empty() => "start these steps?",
         "after" => "approve this result?",
@@ -59,6 +67,13 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     };
     let plan = fit_name(&question.plan, usize::MAX);
     let mut lines = vec![format!("{}  {plan}/{}  {asked}  {what}", question.run, question.node)];
+    if let Some(short) = &question.over_budget {
+        lines.extend(shortfall_lines(&question.run, &question.node, short));
+        let silence = question.deadline_ms.map(budget_deadline).unwrap_or_default();
+        let rest = format!("{silence}{}", dependents(&question.blocks));
+        lines.extend((!rest.is_empty()).then(|| format!("    {}", rest.trim_start_matches("; "))));
+        return lines;
+    }
     // The prompt of a planner is written for the model.
     let params = question.params.as_object().filter(|_| question.steps.is_empty());
     for (name, value) in params.into_iter().flatten() {
@@ -98,6 +113,67 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();
     lines.push(format!("    digest {digest}{silence}{}", dependents(&question.blocks)));
     lines
+}
+
+/// What a call needs, what is left, and the three answers.
+fn shortfall_lines(run: &str, node: &str, short: &ShortfallView) -> Vec<String> {
+    let ShortfallView { model, of_client, usd, tokens } = short;
+    let whose = if *of_client { "the client's balance" } else { "the budget" };
+    let mut lines = vec![format!("    a call of model {model} does not fit {whose}")];
+    let line = |least: Amount, needs: Amount, left: &dyn fmt::Display, all: Amount| {
+        format!("    needs {least} at least, {needs} in full; {left} of {all} left")
+    };
+    if let Some(usd) = usd {
+        let left = format!("{}usd", usd.left);
+        let [least, needs, all] = [usd.least, usd.needs, usd.budget].map(|usd| Amount::NanoUsd(usd.0));
+        lines.push(line(least, needs, &left, all));
+    }
+    if let Some(tokens) = tokens {
+        let [least, needs, all] = [tokens.least, tokens.needs, tokens.budget].map(Amount::Tokens);
+        lines.push(line(least, needs, &format!("{}tokens", tokens.left), all));
+    }
+    lines.extend(budget_answers(run, node, short).map(|answer| format!("    {answer}")));
+    lines
+}
+
+/// The commands that answer a question about the budget.
+pub(crate) fn budget_answers(run: &str, node: &str, short: &ShortfallView) -> [String; 3] {
+    let run = short_id(run);
+    let raise = match short.of_client {
+        true => format!("deposit with `ostler credit`, then {}", hints::command("approve", &[run, node], "")),
+        false => {
+            let options: Vec<String> =
+                suggested(short).iter().map(|amount| format!("--budget +{amount}")).collect();
+            hints::command("approve", &[run, node], &options.join(" "))
+        }
+    };
+    [
+        format!("raise:    {raise}"),
+        format!("conclude: {}", hints::command("reject", &[run, node], "")),
+        format!("cancel:   {}", hints::command("cancel", &[run], "")),
+    ]
+}
+
+/// Raises that leave room for a few such calls: of each resource that is short.
+fn suggested(short: &ShortfallView) -> Vec<Amount> {
+    const CALLS: u64 = 4;
+    const CENT: u64 = 10_000_000;
+    let usd = short
+        .usd
+        .filter(|usd| usd.left < usd.needs)
+        .map(|usd| Amount::NanoUsd(usd.needs.0.saturating_mul(CALLS).div_ceil(CENT).saturating_mul(CENT)));
+    let tokens = short.tokens.filter(|tokens| tokens.left < tokens.needs).map(|tokens| {
+        Amount::Tokens(tokens.needs.saturating_mul(CALLS).div_ceil(1_000).saturating_mul(1_000))
+    });
+    usd.into_iter().chain(tokens).collect()
+}
+
+/// What silence does to a call over the budget.
+pub(crate) fn budget_deadline(deadline_ms: i64) -> String {
+    match deadline_ms.saturating_sub(now_ms()) {
+        left @ 1.. => format!("fails in {} unless answered", duration(left)),
+        _ => "deadline passed: the call fails when the run resumes".to_owned(),
+    }
 }
 
 /// The steps of a plan, one line each: what they call, with what, after what.
@@ -212,6 +288,31 @@ mod tests {
             3,
             "{all:#?}"
         );
+    }
+
+    #[test]
+    fn a_question_about_the_budget_says_what_is_missing_and_what_to_type() {
+        let question: ApprovalView = serde_json::from_value(json!({
+            "id": "i", "run": "r-12", "plan": "p", "client": "c", "node": "n", "ask": "budget", "kind": "model",
+            "tool": "model.default", "effect": "none", "impact": 0, "params": {"prompt": "a long text"},
+            "over_budget": {"model": "default", "of_client": false,
+                "usd": {"least": "0.02", "needs": "0.05", "left": "0.01", "budget": "0.50"},
+                "tokens": {"least": 10, "needs": 20, "left": 900, "budget": 1000}},
+            "digest": "b3:00", "outdated": false, "asked_ms": 0, "deadline_ms": null, "holds_up": [],
+        }))
+        .expect("a question");
+        let lines = approval_lines(&question, Detail::Full);
+        let run = short_id("r-12");
+        let expected = [
+            "r-12  p/n  raise the budget?  model.default, impact 0".to_owned(),
+            "    a call of model default does not fit the budget".to_owned(),
+            "    needs 0.02usd at least, 0.05usd in full; 0.01usd of 0.50usd left".to_owned(),
+            "    needs 10tokens at least, 20tokens in full; 900tokens of 1000tokens left".to_owned(),
+            format!("    raise:    ostler approve {run} n --budget +0.20usd"),
+            format!("    conclude: ostler reject {run} n"),
+            format!("    cancel:   ostler cancel {run}"),
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

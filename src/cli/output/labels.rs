@@ -15,6 +15,7 @@ pub(crate) fn request(ask: &str) -> &'static str {
     match ask {
         "before" => "approval to start",
         "after" => "approval to publish its result",
+        "budget" => "an answer about its budget",
         _ => "approval",
     }
 }
@@ -30,6 +31,7 @@ pub(crate) fn reason(reason: &str) -> String {
         "approve_after" => request("after"),
         "human_node" => request("node"),
         "in_doubt" => "outcome unknown",
+        "over_budget" => request("budget"),
         "hold" => "held by an operator",
         "hold_released" => "released by an operator",
         "join_exhausted" => "no alternative succeeded",

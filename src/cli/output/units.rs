@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use ostler_kernel::ledger::usd_text;
 use ostler_kernel::plan::HumanDuration;
 
 pub(crate) fn duration(ms: i64) -> String {
@@ -48,6 +49,12 @@ pub(crate) fn dollars(nano_usd: u64) -> String {
         10_000_000..1_000_000_000 => format!("${usd:.4}"),
         _ => format!("${usd:.2}"),
     }
+}
+
+/// An exact amount of US dollars that may be negative.
+pub(crate) fn signed_usd(nano_usd: i64) -> String {
+    let sign = if nano_usd < 0 { "-" } else { "" };
+    format!("{sign}{}", usd_text(nano_usd.unsigned_abs()))
 }
 
 pub(crate) fn plural(many: usize, noun: &str) -> String {

@@ -156,7 +156,7 @@ impl Client {
                 request.extensions_mut().insert(terms.clone());
                 read(self.send_checked(request).await?).await
             }
-            Client::Socket { .. } => self.post(PATH, &with_plan(terms.clone(), draft.clone())).await,
+            Client::Socket { .. } => self.post(PATH, &terms.clone().swap_plan(draft.clone()).1).await,
         }
     }
 
@@ -172,12 +172,6 @@ impl Client {
         let body = serde_json::to_vec(body).expect("a request is names, numbers and JSON");
         read(self.request(Method::POST, path, "application/json", Some(body)).await?).await
     }
-}
-
-/// The same terms for another form of the plan.
-fn with_plan<P, Q>(request: SubmitRequest<P>, plan: Q) -> SubmitRequest<Q> {
-    let SubmitRequest { plan: _, client, agent, intent, scope, workspace, budget, run } = request;
-    SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run }
 }
 
 fn request(method: Method, path: &str, accept: &str, body: Body) -> Result<Request<Body>, ApiError> {

@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::sync::Arc;
 
-use ostler_server::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunRef, Summary};
+use ostler_kernel::ledger::Amount;
+use ostler_server::wire::{
+    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, Raise, RunRef, Summary,
+};
 use rustix::termios::{QueueSelector, tcflush};
+use serde_json::Value;
 use tokio::sync::{Mutex, mpsc};
 
+use crate::cli::arguments::budget;
 use crate::cli::output::approval::{Detail, approval_lines};
 use crate::cli::output::labels;
 use crate::cli::output::live::View;
@@ -15,6 +20,8 @@ use crate::cli::output::screen::{StatusWriter, size_of_stdout};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
 use crate::cli::session::signals::{ContinueSignal, is_foreground};
+
+const BUDGET_REPLIES: &str = "  +1usd or +100000tokens: raise; c [note]: conclude with what is there; x: cancel the run; Enter: state of the run; ^C: leave unanswered";
 
 const REPLIES: &str = "  y or n [note]; v: view all; Enter: state of the run; ^C: leave unanswered";
 
@@ -39,6 +46,10 @@ pub(crate) enum PromptInput {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Answer(Decision, String),
+    /// Raise the budget and go on.
+    Raise(Raise),
+    /// Cancel the run.
+    Cancel,
     /// Show the whole request.
     ShowAll,
     /// Show the state of the run.
@@ -142,7 +153,7 @@ impl ApprovalPrompt {
         if let Some(question) = &self.shown {
             let half = Detail::Excerpt(size_of_stdout().1 / 2);
             approval_lines(question, half).iter().for_each(status_line);
-            status_line(REPLIES);
+            status_line(replies(question));
             self.listen();
             // A stop before this point removed nothing from the screen.
             self.resumed = ContinueSignal::listen();
@@ -195,12 +206,20 @@ impl ApprovalPrompt {
                 return Ok(());
             }
         };
-        match parse_reply(&line) {
-            Reply::Answer(decision, note) => return self.answer(decision, note, client).await,
+        let Some(question) = &self.shown else { return Ok(()) };
+        let possible = replies(question);
+        let reply =
+            if question.over_budget.is_some() { parse_budget_reply(&line) } else { parse_reply(&line) };
+        match reply {
+            Reply::Answer(decision, note) => return self.answer(decision, note, None, client).await,
+            Reply::Raise(raise) => {
+                return self.answer(Decision::Approve, String::new(), Some(raise), client).await;
+            }
+            Reply::Cancel => return self.cancel(client).await,
             Reply::ShowAll => self.show_full(client).await?,
             Reply::ShowRun => view.status_lines(out).iter().for_each(status_line),
             Reply::Invalid => {
-                status_line(format!("  {:?}: not an answer. Possible are:\n{REPLIES}", line.trim()))
+                status_line(format!("  {:?}: not an answer. Possible are:\n{possible}", line.trim()))
             }
         }
         self.prompt();
@@ -220,10 +239,27 @@ impl ApprovalPrompt {
         Ok(())
     }
 
-    async fn answer(&mut self, decision: Decision, note: String, client: &Client) -> Result<(), ApiError> {
+    async fn cancel(&mut self, client: &Client) -> Result<(), ApiError> {
+        let path = format!("/v1/runs/{}/cancel", path_segment(&self.run));
+        match client.post::<RunRef>(&path, &Value::Null).await {
+            Ok(_) => self.pending.clear(),
+            Err(ApiError::Problem(problem)) => status_line(format!("  not accepted: {}", problem.detail)),
+            Err(gone) => return Err(gone),
+        }
+        self.shown = None;
+        Ok(())
+    }
+
+    async fn answer(
+        &mut self,
+        decision: Decision,
+        note: String,
+        raise: Option<Raise>,
+        client: &Client,
+    ) -> Result<(), ApiError> {
         let Some(question) = self.shown.take() else { return Ok(()) };
         let digest = question.digest.clone().unwrap_or_default();
-        let request = AnswerRequest { decision, digest, note, by: user_name() };
+        let request = AnswerRequest { decision, digest, note, raise, by: user_name() };
         let path = format!("/v1/approvals/{}", path_segment(&question.id));
         match client.post::<RunRef>(&path, &request).await {
             Ok(_) => self.pending.retain(|pending| *pending != question.node),
@@ -283,6 +319,30 @@ fn has_ended(state: &str) -> bool {
     matches!(state, "executed" | "failed" | "cancelled" | "skipped")
 }
 
+fn replies(question: &ApprovalView) -> &'static str {
+    if question.over_budget.is_some() { BUDGET_REPLIES } else { REPLIES }
+}
+
+/// Parses a reply to a question about the budget: an amount to raise it by, or one of the two other answers.
+fn parse_budget_reply(line: &str) -> Reply {
+    let line = line.trim();
+    if line.is_empty() {
+        return Reply::ShowRun;
+    }
+    let amounts: Result<Vec<Amount>, String> = line.split_whitespace().map(budget::raise).collect();
+    if let Some(raise) = amounts.ok().and_then(|amounts| budget::raise_of(&amounts)) {
+        return Reply::Raise(raise);
+    }
+    let (word, note) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
+    match word.to_lowercase().as_str() {
+        "c" | "conclude" | "n" | "no" => Reply::Answer(Decision::Reject, note.trim().to_owned()),
+        // After a deposit, where the client's balance was too small.
+        "y" | "yes" => Reply::Answer(Decision::Approve, note.trim().to_owned()),
+        "x" | "cancel" if note.is_empty() => Reply::Cancel,
+        _ => Reply::Invalid,
+    }
+}
+
 /// Parses a reply: an unambiguous yes or no with a note, or a command.
 pub(crate) fn parse_reply(line: &str) -> Reply {
     let line = line.trim();
@@ -305,7 +365,29 @@ pub(crate) fn user_name() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use ostler_server::wire::Usd;
+
     use super::*;
+
+    #[test]
+    fn a_question_about_the_budget_has_three_answers() {
+        let raise = |usd: Option<u64>, tokens: Option<u64>| {
+            Reply::Raise(Raise { usd: usd.map(Usd), tokens: tokens.and_then(std::num::NonZeroU64::new) })
+        };
+        for (line, expected) in [
+            ("+1usd", raise(Some(1_000_000_000), None)),
+            (" 0.5usd +1000tokens ", raise(Some(500_000_000), Some(1_000))),
+            ("c enough", Reply::Answer(Decision::Reject, "enough".to_owned())),
+            ("conclude", Reply::Answer(Decision::Reject, String::new())),
+            ("x", Reply::Cancel),
+            ("", Reply::ShowRun),
+            ("1", Reply::Invalid),
+            ("+5credits", Reply::Invalid),
+            ("more", Reply::Invalid),
+        ] {
+            assert_eq!(parse_budget_reply(line), expected, "{line:?}");
+        }
+    }
 
     #[test]
     fn only_a_clear_yes_or_no_is_an_answer() {

@@ -11,6 +11,7 @@ use ostler_kernel::evaluation::Reputation;
 use ostler_kernel::event::{Accounts, Evaluated, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
+use ostler_kernel::ledger::Amounts;
 use ostler_kernel::port::{AccountRow, Position, RunRow, RunRowStatus, RunsPage, StreamId, StreamKind};
 use ostler_kernel::run::NodeState;
 use serde::Deserialize;
@@ -25,6 +26,7 @@ pub(crate) fn affected_run(stream: &StreamId, event: &Event) -> Option<RunId> {
         (StreamKind::Run, Event::Verdict(_)) => None,
         (StreamKind::Run, _) => run_of(stream),
         (StreamKind::Client, Event::Verdict(verdict)) => Some(verdict.run),
+        (StreamKind::Attempts, Event::CallReserved(_) | Event::CallSettled(_)) => run_of(stream),
         (StreamKind::Client | StreamKind::Attempts | StreamKind::Pipeline | StreamKind::PipelineLog, _) => {
             None
         }
@@ -38,6 +40,11 @@ pub(crate) enum Change {
     SetStatus(RunRowStatus, Option<Ticks>),
     /// Charges the cost of ended attempts to the paying account.
     Charge(Option<Accounts>, u64),
+    /// Charges a call of a model to the paying account: what it holds or used, less what it held before.
+    ChargeCall {
+        reserved: Amounts,
+        used: Amounts,
+    },
     Evaluate(Evaluated),
     CountAct,
     /// Counts a node that failed.
@@ -56,8 +63,40 @@ pub(crate) fn key_of(row: &AccountRow) -> AccountKey {
 }
 
 pub(crate) fn decode_checkpointed(account: &[u8], position: Position) -> Result<AccountRow, CodecError> {
-    let row: AccountRow = codec::decode_row(account)?;
+    let row = codec::decode_row(account).or_else(|error| {
+        // Checkpoints before format 5 end with the position.
+        let row: Result<CreditsRow, CodecError> = codec::decode_row(account);
+        row.map(AccountRow::from).map_err(|_| error)
+    })?;
     Ok(AccountRow { position: position.0, ..row })
+}
+
+/// [`AccountRow`] as checkpoints held it before calls of models were charged.
+#[derive(Deserialize)]
+struct CreditsRow {
+    client: ClientId,
+    agent: Option<AgentId>,
+    accounts: Option<Accounts>,
+    spent: u64,
+    reputation: Reputation,
+    settled: u64,
+    position: u64,
+}
+
+impl From<CreditsRow> for AccountRow {
+    fn from(row: CreditsRow) -> AccountRow {
+        let CreditsRow { client, agent, accounts, spent, reputation, settled, position } = row;
+        AccountRow {
+            client,
+            agent,
+            accounts,
+            spent,
+            reputation,
+            settled,
+            position,
+            calls: Amounts::default(),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -107,6 +146,10 @@ impl ChangeReader {
             Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
                 || result.accounts.is_some())
             .then_some(Change::Charge(result.accounts, result.cost)),
+            Event::CallReserved(call) => {
+                Some(Change::ChargeCall { reserved: Amounts::default(), used: call.amounts })
+            }
+            Event::CallSettled(call) => Some(Change::ChargeCall { reserved: call.reserved, used: call.used }),
             Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
             Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
             Event::NodeTransition(moved) if moved.to == NodeState::Failed => Some(Change::CountFailed),
@@ -163,6 +206,12 @@ impl Tables {
                     row.position = position.0;
                 }
             }
+            Change::ChargeCall { reserved, used } => {
+                if let Some(row) = self.account(run) {
+                    row.calls = row.calls.minus(reserved).plus(used);
+                    row.position = position.0;
+                }
+            }
             Change::Evaluate(evaluated) => {
                 if let Some(row) = self.runs.get_mut(&run) {
                     (row.evaluated, row.position) = (Some(evaluated), position);
@@ -195,6 +244,7 @@ impl Tables {
             reputation: Reputation::default(),
             settled: 0,
             position: 0,
+            calls: Amounts::default(),
         };
         Some(self.accounts.entry(key).or_insert_with_key(empty))
     }

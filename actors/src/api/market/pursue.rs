@@ -194,6 +194,7 @@ impl System {
             workspace: PathBuf::from(&job.workspace),
             run: Some(job.id),
             budget: Some(*budget),
+            calls: None,
         };
         match self.submit(submission).await {
             Ok(_) => Ok(MarketStep::Started),

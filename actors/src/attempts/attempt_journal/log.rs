@@ -12,8 +12,8 @@ use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AnswerForm, AttemptLog, AttemptLogError, BoxFuture, ChildRunResult, ChildRunSpec, Delta, ModelCall,
-    OutputStream, StepStart, TOKEN_BYTES_MAX, Tool,
+    AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CallGrant, ChildRunResult, ChildRunSpec, Delta,
+    ModelCall, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
 };
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
@@ -111,6 +111,14 @@ impl AttemptLog for AttemptJournal {
             last.output_tokens = last.output_tokens.saturating_add(call.output_tokens);
             last.nano_usd = last.nano_usd.zip(call.nano_usd).map(|(last, more)| last.saturating_add(more));
         }
+    }
+
+    fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {
+        Box::pin(self.call_budget().reserve(call, Some(&self.waited)))
+    }
+
+    fn settle_call(&self, reservation: u64, call: &ModelCall) {
+        self.call_budget().settle(reservation, call);
     }
 
     fn permit(&self, tool: &str, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Failure> {

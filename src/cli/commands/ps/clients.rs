@@ -7,6 +7,7 @@ use crate::cli::exit::Failure;
 use crate::cli::output::labels::tier;
 use crate::cli::output::table::{CLIENT_NAME_KEPT, CLIENT_NAME_MAX, Cell, Column, Table};
 use crate::cli::output::terminal::{Out, Style, status_line, tagged};
+use crate::cli::output::units::signed_usd;
 use crate::cli::session::Session;
 
 pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
@@ -24,8 +25,9 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
     Ok(())
 }
 
-/// SPENT is hidden first, then WEIGHT and TIER; the mark of parked clients last.
-const COLUMNS: [Column; 8] = [
+/// USD and TOKENS appear if a client is metered in them. They are hidden first, then SPENT, then WEIGHT and TIER; the mark of
+/// parked clients last.
+const COLUMNS: [Column; 10] = [
     Column::name("CLIENT").at_most(CLIENT_NAME_MAX).narrow_rank(1, CLIENT_NAME_KEPT),
     Column::text("TIER").at_least(11).hide_rank(3),
     Column::number("WEIGHT").at_least(7).hide_rank(2),
@@ -33,10 +35,12 @@ const COLUMNS: [Column; 8] = [
     Column::number("QUEUED").hide_rank(4),
     Column::number("SPENT").at_least(12).hide_rank(1),
     Column::number("LEFT").at_least(12).hide_rank(6),
+    Column::number("USD").hide_rank(0).hidden_if_empty(),
+    Column::number("TOKENS").hide_rank(0).hidden_if_empty(),
     Column::text("").hide_rank(7),
 ];
 
-fn row(line: &ClientRow) -> [Cell; 8] {
+fn row(line: &ClientRow) -> [Cell; 10] {
     [
         line.client.as_str().into(),
         tier(line.tier).into(),
@@ -45,12 +49,14 @@ fn row(line: &ClientRow) -> [Cell; 8] {
         line.queued.to_string().into(),
         line.spent.to_string().into(),
         Cell::optional(line.left),
+        line.nano_usd.map(|usd| signed_usd(usd.left)).unwrap_or_default().into(),
+        line.tokens.map(|tokens| tokens.left.to_string()).unwrap_or_default().into(),
         if line.parked { Cell::styled(Style::Warning, "parked") } else { "".into() },
     ]
 }
 
 fn format_clients(clients: &[ClientRow], columns: usize, out: &Out) -> Vec<String> {
-    let rows: Vec<[Cell; 8]> = clients.iter().map(row).collect();
+    let rows: Vec<[Cell; 10]> = clients.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns);
     std::iter::once(table.head()).chain(rows.iter().map(|row| table.row(row, out))).collect()
 }

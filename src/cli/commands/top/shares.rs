@@ -133,6 +133,8 @@ pub(crate) mod tests {
         charged: u64,
     ) -> ClientRow {
         ClientRow {
+            tokens: None,
+            nano_usd: None,
             client: name.into(),
             tier: ClientTier::Marketplace,
             weight,

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use ostler_kernel::run::{ModelUsage, RunOutcome};
-use ostler_server::wire::Summary;
+use ostler_server::wire::{CallBudgetView, Summary};
 
 use crate::cli::output::cells::{fit, width};
-use crate::cli::output::labels;
+use crate::cli::output::labels::{self, short_id};
 use crate::cli::output::summary::{INTERRUPTED, Page};
 use crate::cli::output::units::{dollars, elapsed, plural};
 
@@ -32,6 +32,9 @@ pub(crate) fn figure_lines(page: &Page<'_>, summary: &Summary, verbose: bool) ->
         lines.push(fit(&text, page.columns));
     }
     lines.extend(summary.models.as_ref().map(|usage| fit(&model_text(usage), page.columns)));
+    lines.extend(
+        summary.call_budget.as_ref().map(|budget| fit(&budget_text(budget, &summary.run), page.columns)),
+    );
     // A bound of 1 says only that nothing beyond schemas was checked.
     lines.extend(reliability_line(page, summary).filter(|_| !verbose && is_uncertain(summary)));
     if let Some(parent) = &summary.parent {
@@ -58,6 +61,18 @@ pub(crate) fn model_text(usage: &ModelUsage) -> String {
     };
     let (calls, tokens) = (plural(usage.calls as usize, "call"), plural(usage.tokens() as usize, "token"));
     format!("  models         {calls}, {tokens}{price}")
+}
+
+/// What the calls of the run and of its child runs used of the budget, and whose budget it is.
+fn budget_text(budget: &CallBudgetView, run: &str) -> String {
+    let usd = budget.usd.map(|usd| format!("{}usd of {}usd", usd.spent, usd.budget));
+    let tokens = budget.tokens.map(|tokens| format!("{} of {} tokens", tokens.spent, tokens.budget));
+    let spent: Vec<String> = usd.into_iter().chain(tokens).collect();
+    let whose = match budget.account == run {
+        true => String::new(),
+        false => format!(", shared with run {}", short_id(&budget.account)),
+    };
+    format!("  budget         {}{whose}", spent.join(", "))
 }
 
 fn is_uncertain(summary: &Summary) -> bool {

@@ -32,6 +32,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
     });
     let waiting = nodes.iter().filter(|(_, state)| *state == "waiting_human");
     let waiting = waiting.enumerate().map(|(at, (node, _))| Waiting {
+        over_budget: None,
         node: node.clone(),
         ask: if at % 2 == 0 { "in_doubt" } else { "before" }.to_owned(),
         id: None,
@@ -64,6 +65,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         overhead_us_per_node: 1.0,
         attempts: 12_345,
         reused: 0,
+        call_budget: None,
         models: None,
         on: Vec::new(),
         goal: None,

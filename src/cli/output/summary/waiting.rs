@@ -3,7 +3,7 @@
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{ClientRow, Summary};
 
-use crate::cli::output::approval::{deadline_text, dependents, is_expired};
+use crate::cli::output::approval::{budget_answers, budget_deadline, deadline_text, dependents, is_expired};
 use crate::cli::output::cells::{fit, fit_name};
 use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
@@ -33,6 +33,10 @@ pub(crate) fn waiting_lines(
         let is_suspended = summary.status == RunStatus::Suspended;
         let answers = match summary.past || is_suspended || is_expired(waiting.deadline_ms) {
             true => Vec::new(),
+            false if waiting.over_budget.is_some() => {
+                let short = waiting.over_budget.iter();
+                short.flat_map(|short| budget_answers(&summary.run, &waiting.node, short)).collect()
+            }
             false => {
                 let seen = DigestSource::on(page.out, waiting.digest.as_deref());
                 answer_commands(&summary.run, &waiting.node, &waiting.ask, seen)
@@ -58,7 +62,11 @@ pub(crate) fn waiting_lines(
                 _ if summary.past => (String::new(), String::new()),
                 deadline => {
                     let listed = format!(" ({})", hints::command("approvals", &[], ""));
-                    (deadline.map(deadline_text).unwrap_or_default(), listed)
+                    let silence = match waiting.over_budget {
+                        Some(_) => deadline.map(|at| format!("; {}", budget_deadline(at))),
+                        None => deadline.map(deadline_text),
+                    };
+                    (silence.unwrap_or_default(), listed)
                 }
             };
             let rest = format!(" {node}: {what}{listed}{silence}{}", dependents(&waiting.blocks));

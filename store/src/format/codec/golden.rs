@@ -11,6 +11,7 @@ use ostler_kernel::evaluation::{Appraised, Domains, Judgement, Scores, Standard,
 use ostler_kernel::event::*;
 use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
 use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::ledger::{Amounts, CallLimits, Shortfall};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::{CallEnd, Conclusion, FaultyAnswer, Role};
@@ -185,6 +186,7 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(model_call());
     goal(&mut samples);
     samples.push(Event::ClientRemoved { client: ClientId::from("acme") });
+    call_budget(&mut samples);
     samples.push(Event::Pipeline(Box::new(PipelineRecord::Removed { upto: 9 })));
     samples
 }
@@ -320,7 +322,8 @@ fn market(samples: &mut Vec<Event>) {
 fn goal(samples: &mut Vec<Event>) {
     samples.push(Event::GoalOpened { terms: json() });
     samples.push(Event::CallBegun { intent: json(), reserved: 9 });
-    let end = CallEnd { input_tokens: Some(5), output_tokens: 7, faults: 1, is_skip: false };
+    let end =
+        CallEnd { input_tokens: Some(5), output_tokens: 7, faults: 1, is_skip: false, is_unmade: false };
     let faulty = FaultyAnswer { answer: "{}".into(), faults: "F02".into() };
     samples.push(Event::CallEnded { call: 2, end, faulty: Some(faulty) });
     samples.push(Event::CallEnded { call: 2, end, faulty: None });
@@ -333,6 +336,46 @@ fn goal(samples: &mut Vec<Event>) {
     }));
 }
 
+fn call_budget(samples: &mut Vec<Event>) {
+    let amounts = |tokens| Amounts { tokens, nano_usd: 3 * tokens };
+    let model = "default".to_owned();
+    let reserved = CallReserved { node: node(), call: 1 << 60, model: model.clone(), amounts: amounts(9) };
+    let settled = |prices| {
+        Event::CallSettled(Box::new(CallSettled { call: 4, reserved: amounts(9), used: amounts(5), prices }))
+    };
+    let shortfall = Shortfall {
+        model,
+        of_client: true,
+        needs: amounts(100),
+        least: amounts(50),
+        left: CallLimits { tokens: Some(8), nano_usd: None },
+        limits: CallLimits { tokens: Some(200), nano_usd: None },
+    };
+    samples.push(Event::CallReserved(Box::new(reserved)));
+    samples.extend([settled(Some(Digest([7; 32]))), settled(None)]);
+    samples.push(Event::BudgetShort { node: node(), shortfall: Box::new(shortfall) });
+    samples.push(Event::BudgetRaised { node: node(), by: amounts(1) });
+    let client = ClientId::from("acme");
+    samples.push(Event::BalanceDeposited { client, tokens: -5, nano_usd: 1 << 40, used: amounts(2) });
+    samples.push(Event::HumanRequest(HumanRequest {
+        node: node(),
+        kind: HumanRequestKind::Budget,
+        deadline: Some(7),
+        shown: Some(Digest([8; 32])),
+    }));
+    samples.push(Event::NodeTransition(NodeTransition {
+        node: node(),
+        version: 1,
+        from: NodeState::Running,
+        to: NodeState::WaitingHuman,
+        reason: TransitionReason::OverBudget,
+        attempt: 1,
+    }));
+    let own = CallTerms { account: None, limits: CallLimits { tokens: None, nano_usd: Some(5) }, asks: true };
+    let shared = CallTerms { account: Some(run()), limits: CallLimits::default(), asks: false };
+    samples.extend([own, shared].map(Event::CallTerms));
+}
+
 fn model_call() -> Event {
     let call = ModelCall {
         model: "default".into(),
@@ -343,6 +386,7 @@ fn model_call() -> Event {
         output_tokens: 3,
         cached_tokens: 4,
         nano_usd: Some(900),
+        prices: Some(Digest([7; 32])),
         first_piece_ms: None,
         took_ms: 70,
         ended_at: 1_700_000_000_000,
@@ -472,13 +516,19 @@ fn kind(event: &Event) -> u8 {
         Event::CallBegun { .. } => 44,
         Event::CallEnded { .. } => 45,
         Event::ClientRemoved { .. } => 46,
+        Event::CallTerms(_) => 47,
+        Event::CallReserved(_) => 48,
+        Event::CallSettled(_) => 49,
+        Event::BudgetShort { .. } => 50,
+        Event::BudgetRaised { .. } => 51,
+        Event::BalanceDeposited { .. } => 52,
     }
 }
 
-const KINDS: u8 = 47;
+const KINDS: u8 = 53;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 5] = [117, 119, 123, 123, 133];
+const KNOWN: [usize; 5] = [117, 119, 123, 123, 143];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -541,8 +591,9 @@ fn a_row_of_an_account_has_the_bytes_of_the_released_format() {
         reputation: Reputation::default().after(750),
         settled: 5,
         position: 6,
+        calls: Amounts { tokens: 7, nano_usd: 8 },
     };
     let bytes = super::encode_row(&row).unwrap();
-    expect_test::expect!["040000000000000061636d65010600000000000000776f726b657201ffffffffffffffff0000000001020000000000000000000000000000000000000000000000000000000000000000000000030000000000000000000000000000000400000000000000b0710b0000000000010000000000000005000000000000000600000000000000"].assert_eq(&hex(&bytes));
+    expect_test::expect!["040000000000000061636d65010600000000000000776f726b657201ffffffffffffffff0000000001020000000000000000000000000000000000000000000000000000000000000000000000030000000000000000000000000000000400000000000000b0710b000000000001000000000000000500000000000000060000000000000007000000000000000800000000000000"].assert_eq(&hex(&bytes));
     assert_eq!(super::decode_row::<AccountRow>(&bytes), Ok(row));
 }

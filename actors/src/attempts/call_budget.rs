@@ -1,0 +1,130 @@
+//! Reserves and settles the calls of models of an attempt, or of the micro-planner.
+
+use std::sync::{Arc, Mutex};
+
+use ostler_kernel::event::{Event, Failure};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::ledger::{Amount, Amounts, CallLimits, Shortfall};
+use ostler_kernel::port::{CallGrant, ModelCall, PricedCall};
+use ostler_kernel::run::FailureCategory;
+
+use crate::base::lock::lock;
+use crate::base::paused_time::PausedTime;
+use crate::state::call_accounts::{CallAccounts, Payer, Refused};
+use crate::storage::journal_client::JournalClient;
+use crate::storage::step_logs::RunStepLog;
+
+/// The calls of one node: who pays for them, and where they are recorded.
+pub(crate) struct CallBudget {
+    pub(crate) accounts: Arc<CallAccounts>,
+    pub(crate) journal: Arc<JournalClient>,
+    pub(crate) notes: Arc<RunStepLog>,
+    pub(crate) payer: Payer,
+    pub(crate) node: NodeId,
+    /// The last call that did not fit.
+    pub(crate) shortfall: Mutex<Option<Box<Shortfall>>>,
+}
+
+/// A reservation without a durable record; released on drop.
+struct Unrecorded<'a> {
+    accounts: &'a CallAccounts,
+    reservation: Option<u64>,
+}
+
+impl Drop for Unrecorded<'_> {
+    fn drop(&mut self) {
+        if let Some(reservation) = self.reservation {
+            self.accounts.release(reservation);
+        }
+    }
+}
+
+impl CallBudget {
+    /// Reserves a call; the record is durable on return. Waiting for other calls is no time of the attempt. If the future is
+    /// dropped while its record is written, the record counts until the account is read again, as if the call had been made.
+    ///
+    /// # Errors
+    ///
+    /// The call is refused, or the record cannot be written.
+    pub(crate) async fn reserve(
+        &self,
+        call: PricedCall<'_>,
+        waited: Option<&PausedTime>,
+    ) -> Result<CallGrant, Failure> {
+        let reserved = {
+            let _waits = waited.map(PausedTime::begin);
+            self.accounts.reserve(&self.payer, &self.node, &call).await
+        };
+        let reserved = reserved.map_err(|refused| self.refused(refused, call.model))?;
+        let Some(record) = reserved.record else { return Ok(reserved.grant) };
+        let mut unrecorded = Unrecorded { accounts: &self.accounts, reservation: reserved.grant.reservation };
+        let failed = |error: String| {
+            Failure::new(
+                FailureCategory::Transient,
+                format!("the price of the call cannot be recorded: {error}"),
+            )
+        };
+        let position = self.notes.append(record).map_err(|error| failed(error.to_string()))?;
+        self.journal.durable(position).await.map_err(|error| failed(error.to_string()))?;
+        unrecorded.reservation = None;
+        Ok(reserved.grant)
+    }
+
+    /// Settles a call. Its record comes before the room that it makes, so the records never say more than the budget.
+    pub(crate) fn settle(&self, reservation: u64, call: &ModelCall) {
+        let Some(settled) = self.accounts.settlement(reservation, call) else { return };
+        let used = settled.used;
+        match self.notes.append(Event::CallSettled(Box::new(settled))) {
+            Ok(_) => self.accounts.close(reservation, used),
+            // As after a crash: the whole reservation counts.
+            Err(error) => {
+                tracing::warn!(node = %self.node, %error, "the usage of a call cannot be recorded: its reservation counts");
+                self.accounts.close_in_full(reservation);
+            }
+        }
+    }
+
+    fn refused(&self, refused: Refused, model: &str) -> Failure {
+        match refused {
+            Refused::Short(shortfall) => {
+                let what = describe(&shortfall);
+                *lock(&self.shortfall) = Some(Box::new(shortfall));
+                Failure::new(FailureCategory::ResourceExhaustion, what)
+            }
+            Refused::Unpriced => Failure::new(
+                FailureCategory::Structural,
+                format!(
+                    "model {model}: its price is unknown, and a budget in usd holds; set price = {{input = …, output = …}} in US \
+                     dollars per million tokens, or price = \"free\", in [models.{model}]"
+                ),
+            ),
+            Refused::Journal(error) => Failure::new(
+                FailureCategory::Transient,
+                format!("the budget of the run cannot be read: {error}"),
+            ),
+        }
+    }
+}
+
+/// The reason why a call was not made, for people.
+pub(crate) fn describe(short: &Shortfall) -> String {
+    let Shortfall { model, of_client, least, left, limits, .. } = short;
+    let whose = if *of_client { "balance of its client" } else { "budget" };
+    let (needs, left) = (within(*least, *limits), limits_text(*left));
+    format!("a call of model {model} needs at least {needs}; {left} of the {whose} are left")
+}
+
+/// The amounts that a limit holds for.
+fn within(amounts: Amounts, limits: CallLimits) -> String {
+    let tokens = limits.tokens.map(|_| Amount::Tokens(amounts.tokens));
+    texts([limits.nano_usd.map(|_| Amount::NanoUsd(amounts.nano_usd)), tokens])
+}
+
+fn limits_text(limits: CallLimits) -> String {
+    texts([limits.nano_usd.map(Amount::NanoUsd), limits.tokens.map(Amount::Tokens)])
+}
+
+fn texts(amounts: [Option<Amount>; 2]) -> String {
+    let texts: Vec<String> = amounts.into_iter().flatten().map(|amount| amount.to_string()).collect();
+    texts.join(" and ")
+}

@@ -1,0 +1,48 @@
+//! Records of the tokens and the money that calls of models reserve and use.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Digest, NodeId};
+use crate::ledger::Amounts;
+
+/// Record of [`Event::CallReserved`](super::Event::CallReserved).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallReserved {
+    /// The node whose attempt or patch calls.
+    pub node: NodeId,
+    /// Number of the call, never used twice in a data folder by chance: drawn at random.
+    pub call: u64,
+    /// Name of the model in the configuration.
+    pub model: String,
+    /// Most that the call is expected to use.
+    pub amounts: Amounts,
+}
+
+/// Record of [`Event::CallSettled`](super::Event::CallSettled).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSettled {
+    /// Number of the call.
+    pub call: u64,
+    /// What was reserved, and is free again.
+    pub reserved: Amounts,
+    /// What the call used.
+    pub used: Amounts,
+    /// Digest of the prices that the charge follows from; `None` without a known price.
+    pub prices: Option<Digest>,
+}
+
+impl CallReserved {
+    /// What an account has used after this record, if the call never ends.
+    #[must_use]
+    pub fn charge(&self, used: Amounts) -> Amounts {
+        used.plus(self.amounts)
+    }
+}
+
+impl CallSettled {
+    /// What an account has used after this record.
+    #[must_use]
+    pub fn charge(&self, used: Amounts) -> Amounts {
+        used.minus(self.reserved).plus(self.used)
+    }
+}
