@@ -251,8 +251,7 @@ fn records_of_runs_have_stable_json() {
         replan_asked {"for_contract":true}
         contract_checked {"holds":false,"version":1}
         contract_broken {"version":1,"why":"tests fail"}
-        model_called {"attempt":1,"call":{"answered_by":"small-1","cached_tokens":0,"ended_at":9,"finish":"stop","first_piece_ms":40,"input_tokens":12,"model":"default","nano_usd":900,"output_tokens":3,"provider":"openai","requested":null,"response_id":null,"took_ms":70},"node":"a"}
-        model_called {"attempt":1,"call":{"answered_by":"small-1","cached_tokens":0,"finish":"stop","first_piece_ms":40,"input_tokens":12,"model":"default","nano_usd":900,"output_tokens":3,"prices":null,"response_id":null},"node":"a"}
+        model_called {"attempt":1,"call":{"answered_by":"small-1","cached_tokens":0,"ended_at":9,"finish":"stop","first_piece_ms":40,"input_tokens":12,"model":"default","nano_usd":900,"output_tokens":3,"prices":null,"provider":"openai","requested":null,"response_id":null,"took_ms":70},"node":"a"}
         call_terms {"account":null,"asks":true,"limits":{"nano_usd":500,"tokens":null}}
         call_reserved {"amounts":{"nano_usd":900,"tokens":12},"call":7,"model":"default","node":"a"}
         call_settled {"call":7,"prices":null,"reserved":{"nano_usd":900,"tokens":12},"used":{"nano_usd":900,"tokens":12}}
