@@ -30,7 +30,7 @@ impl KernelContext {
         if run.goal().is_none() {
             return settings;
         }
-        Settings { executes: |kind| !matches!(kind, Kind::MicroPlanner | Kind::SubAgent), ..settings }
+        Settings { executes: |kind| kind != Kind::MicroPlanner, ..settings }
     }
 
     pub(crate) fn within<T>(
