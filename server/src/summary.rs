@@ -1,15 +1,19 @@
 //! A run as a [`Summary`] and as a [`RunLine`] of the table of runs.
 
+use std::collections::BTreeMap;
+
 use ostler_actors::{ApprovalId, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
-use ostler_kernel::run::{NodeStatus, Run, RunStatus};
+use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunStatus};
 
 use crate::problem::Problem;
-use crate::wire::{AnswerView, ParentView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word};
+use crate::wire::{
+    AnswerView, DiagnosisView, ParentView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word,
+};
 
 /// The summary of a run; the view holds its last record.
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
@@ -67,6 +71,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         models: report.models,
         goal: view.run.goal().map(|goal| goal.terms().goal.clone()),
         answer: answer_of(&view.run),
+        diagnoses: diagnoses_of(&view.run),
         root_causes: root_causes.collect(),
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
@@ -82,6 +87,14 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         seq: view.last.0,
         past: false,
     }
+}
+
+fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView> {
+    let view = |score: DiagnosisScore| {
+        let DiagnosisScore { made, tried, mended, .. } = score;
+        DiagnosisView { made, tried, mended, brier: score.brier() }
+    };
+    run.diagnosis_scores().into_iter().map(|(category, score)| (category, view(score))).collect()
 }
 
 fn answer_of(run: &Run) -> Option<AnswerView> {

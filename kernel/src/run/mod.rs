@@ -34,6 +34,7 @@ mod change;
 mod completion;
 mod crash_recovery;
 mod decision;
+mod diagnosis;
 mod dirty;
 mod dispatch;
 mod downstream;
@@ -71,6 +72,10 @@ pub use approval_request::{ApprovalRequest, ApprovalTest};
 pub use completion::Completion;
 pub use crash_recovery::{CrashRecovery, RECOVERIES_MAX, RecoveryContext};
 pub use decision::DecisionContext;
+pub use diagnosis::{
+    CAUSE_CHARS_MAX, DIAGNOSES_KEPT_MAX, Diagnosed, Diagnoser, Diagnosis, DiagnosisRequest, DiagnosisScore,
+    RuleDiagnoser,
+};
 pub use downstream::DOWNSTREAM_MAX;
 pub use fold::{FoldedRun, ReadPlan, RunFold, RunFoldError};
 pub use human::{AnswerError, ResolutionError};
@@ -94,6 +99,7 @@ use crate::event::RunTerms;
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
+use diagnosis::Diagnoses;
 use dirty::DirtySet;
 use joins::JoinCount;
 use ordered_joins::OrderedJoins;
@@ -125,6 +131,7 @@ pub struct Run {
     counters: Counters,
     tally: Tally,
     model_usage: ModelUsage,
+    diagnoses: Diagnoses,
     terms: RunTerms,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
@@ -189,6 +196,7 @@ impl Run {
             counters: Counters::default(),
             tally: Tally::default(),
             model_usage: ModelUsage::default(),
+            diagnoses: Diagnoses::default(),
             terms: RunTerms::default(),
             goal: None,
             last_lookup: LastLookup::default(),
