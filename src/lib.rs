@@ -56,7 +56,10 @@ pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
 pub use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, StageSpec};
 pub use ostler_kernel::port::{ChildRunResult, ChildRunSpec};
-pub use ostler_kernel::run::{RunStatus, WaitReason};
+pub use ostler_kernel::run::{
+    Diagnoser, Diagnosis, DiagnosisRequest, Patch, Planner, PlannerAnswer, PlannerRequest, RuleDiagnoser,
+    RunStatus, StaticPlanner, WaitReason,
+};
 
 #[cfg(doctest)]
 mod pages {

@@ -279,6 +279,7 @@ async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots:
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     System::start(config).await.unwrap()
 }

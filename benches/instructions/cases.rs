@@ -7,7 +7,9 @@ use std::sync::Arc;
 use ostler::kernel::event::{AttemptResult, Event, Outcome, Output};
 use ostler::kernel::id::{NodeId, RunId};
 use ostler::kernel::plan::{Plan, PlanDraft, Settings};
-use ostler::kernel::run::{Completion, DecisionContext, NodeState, Run, RunInput, StaticPlanner};
+use ostler::kernel::run::{
+    Completion, DecisionContext, NodeState, RuleDiagnoser, Run, RunInput, StaticPlanner,
+};
 use ostler::kernel::{json, lineage};
 use ostler_scheduler::{Event as QueueEvent, NewJob};
 use serde_json::{Value, json};
@@ -95,8 +97,13 @@ fn chain() -> Arc<Plan> {
 fn decide(plan: &Arc<Plan>) -> Vec<Event> {
     let tools = tools();
     let settings = Settings::real(4, &tools);
-    let mut cx =
-        DecisionContext { run_id: RunId::default(), now: 0, settings: &settings, planner: &StaticPlanner };
+    let mut cx = DecisionContext {
+        run_id: RunId::default(),
+        now: 0,
+        settings: &settings,
+        planner: &StaticPlanner,
+        diagnoser: &RuleDiagnoser,
+    };
     let value = json::canonical(&json!({"text": "constant"})).unwrap();
     let artifact = lineage::artifact("application/json", value.as_str().as_bytes());
     let bytes = value.as_str().len() as u64;

@@ -83,6 +83,7 @@ async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) ->
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     System::start(config).await.unwrap()
 }

@@ -14,8 +14,8 @@ use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, 
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
     AttemptInput, Canceller, CrashRecovery, DecisionContext, FailureCategory, InputError, IntentContext,
-    NodeState, Operation, RECOVERIES_MAX, RecoveryContext, Run, RunFold, RunFoldError, RunInput, RunOutcome,
-    StaticPlanner, executable_digest,
+    NodeState, Operation, RECOVERIES_MAX, RecoveryContext, RuleDiagnoser, Run, RunFold, RunFoldError,
+    RunInput, RunOutcome, StaticPlanner, executable_digest,
 };
 use ostler_kernel::template::RENDER_BYTES_MAX;
 use ostler_kernel::{json, lineage};
@@ -51,6 +51,7 @@ fn with<T>(run: &mut Run, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -
             now: 7,
             settings: &settings,
             planner: &StaticPlanner,
+            diagnoser: &RuleDiagnoser,
         },
     )
 }

@@ -8,7 +8,9 @@ use ostler_kernel::event::{AttemptResult, Failure, Outcome, Output};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::plan::{BadParam, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools};
-use ostler_kernel::run::{DecisionContext, FailureCategory, NodeState, Run, RunInput, StaticPlanner};
+use ostler_kernel::run::{
+    DecisionContext, FailureCategory, NodeState, RuleDiagnoser, Run, RunInput, StaticPlanner,
+};
 use serde_json::{Map, Value, json};
 
 /// `plain` accepts any parameter but `feedback`; `revised` accepts `feedback` too.
@@ -57,8 +59,13 @@ impl Stage {
 
     fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
         let settings = Self::settings();
-        let mut cx =
-            DecisionContext { run_id: self.id, now: 5, settings: &settings, planner: &StaticPlanner };
+        let mut cx = DecisionContext {
+            run_id: self.id,
+            now: 5,
+            settings: &settings,
+            planner: &StaticPlanner,
+            diagnoser: &RuleDiagnoser,
+        };
         act(&mut self.run, &mut cx)
     }
 

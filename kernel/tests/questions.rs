@@ -8,8 +8,8 @@ use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::policy::Decider;
 use ostler_kernel::run::{
-    AnswerError, Canceller, DecisionContext, NodeState, Operation, OperationError, Run, RunInput,
-    StaticPlanner,
+    AnswerError, Canceller, DecisionContext, NodeState, Operation, OperationError, RuleDiagnoser, Run,
+    RunInput, StaticPlanner,
 };
 use serde_json::json;
 
@@ -44,6 +44,7 @@ impl Stage {
             now: self.now,
             settings: &settings,
             planner: &StaticPlanner,
+            diagnoser: &RuleDiagnoser,
         };
         act(&mut self.run, &mut cx)
     }

@@ -59,7 +59,9 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::Draining { node } => ("draining", body!(node)),
         E::TimerSet(timer) => ("timer_set", body!(timer: node, kind; "at_ms": timer.at)),
         E::TimerFired { node, kind } => ("timer_fired", body!(node, kind)),
-        E::Diagnosis { node, category, level } => ("diagnosis", body!(node, category, level)),
+        E::Diagnosis { node, category, level, diagnosis } => {
+            ("diagnosis", body!(node, category, level, diagnosis))
+        }
         E::RecoveryExhausted { node, level, reason } => {
             ("recovery_level_exhausted", body!(node, level, reason))
         }

@@ -8,10 +8,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{Earlier, Submission, System};
 use ostler_kernel::id::{AgentId, ClientId, Ticks};
-use ostler_kernel::plan::{HumanDuration, MODEL_DEFAULT, PlanDraft, PolicyDraft, model_tool};
+use ostler_kernel::plan::{MODEL_DEFAULT, model_tool};
 use ostler_kernel::policy::{
-    BaseTokens, Budgets, ContextForm, EARLIER_RUNS_MAX, EarlierRun, GOAL_LIMIT, GoalModels, GoalTerms,
-    bounded_earlier, earlier_tokens, opening_plan, text_tokens,
+    Budgets, EARLIER_RUNS_MAX, EarlierRun, GOAL_BYTES_MAX, GoalModels, GoalTerms, bounded_earlier, goal_plan,
 };
 
 use crate::extract::{RawBody, parse_body};
@@ -19,20 +18,8 @@ use crate::problem::Problem;
 use crate::routes::Api;
 use crate::submit::absolute_workspace;
 use crate::wire::amounts::call_terms;
-use crate::wire::{GOAL_BYTES_MAX, GoalRequest, OverBudget, RunRef};
+use crate::wire::{GoalRequest, OverBudget, RunRef};
 use crate::{agents, run_lookup};
-
-/// Longest digest of a result in a prompt, in tokens.
-const DIGEST_TOKENS: u64 = 256;
-
-/// Tokens of instructions and schema in every prompt, as an estimate.
-const BASE_TOKENS: u64 = 400;
-
-/// Longest time of an attempt of a control node.
-const CONTROL_TIMEOUT: HumanDuration = HumanDuration::Whole(180);
-
-/// Longest wait for a person who approves a plan or a step.
-const HUMAN_TIMEOUT: HumanDuration = HumanDuration::Whole(24 * 3_600);
 
 pub(crate) async fn ask(
     State(api): State<Api>,
@@ -51,20 +38,8 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
     };
     let on = earlier(system, &request.on, &client).await?;
     let terms = terms(system, &request, on)?;
-    let limit = Some(GOAL_LIMIT);
-    // Results of earlier runs take no room of the goal's own work.
-    let results = terms.on.iter().map(|earlier| earlier.results.len() as u32).sum::<u32>();
-
-    let policy = PolicyDraft {
-        max_nodes: Some(GOAL_LIMIT + results),
-        max_versions: limit,
-        max_depth: Some(GOAL_LIMIT + results.min(1)),
-        // Recovery ends with the micro-planner; replans are steps of the mode.
-        max_replans: Some(0),
-        ..PolicyDraft::default()
-    };
-    let draft = PlanDraft { title: Some(title(&request.goal)), policy: Some(policy), ..opening_plan(&terms) };
-    let plan = system.judge_opening(draft).await.map_err(|faults| Problem::faults(&faults))?.into();
+    let plan =
+        system.judge_opening(goal_plan(&terms)).await.map_err(|faults| Problem::faults(&faults))?.into();
     let over_budget = if request.confirm { OverBudget::Ask } else { OverBudget::Fail };
     let calls = call_terms(request.usd, request.tokens, request.over_budget.unwrap_or(over_budget))
         .map_err(|what| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "budget", what))?;
@@ -127,8 +102,7 @@ fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<
         let what = format!("no model {model:?} is configured; add [models.{model}] to ostler.toml");
         Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "model_unknown", what))
     };
-    let models =
-        GoalModels { planner: Some(model(&request.planner)?), executor: Some(model(&request.executor)?) };
+    let (planner, executor) = (model(&request.planner)?, model(&request.executor)?);
     if let Some(unknown) = request.tools.iter().flatten().find(|tool| !system.has_tool(tool)) {
         let what = format!("there is no tool {unknown:?}; `ostler help tools` lists the tools");
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "tool_unknown", what));
@@ -137,32 +111,12 @@ fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<
     budgets.model_calls = request.model_calls.map_or(budgets.model_calls, NonZeroU64::get);
     budgets.tokens = request.tokens.map(NonZeroU64::get);
     budgets.wall = request.wall_ms.map(|ms| Ticks::try_from(ms.get()).unwrap_or(Ticks::MAX));
-    let told = text_tokens(goal) + earlier_tokens(&on);
-    let base = BaseTokens { other: BASE_TOKENS + told, ..BaseTokens::default() };
     Ok(GoalTerms {
-        goal: goal.to_owned(),
-        mode: request.mode,
         aggregator: request.aggregator,
-        context: ContextForm::Bounded,
-        digest_tokens: DIGEST_TOKENS,
         budgets,
-        base,
-        control_timeout: CONTROL_TIMEOUT,
-        human_timeout: HUMAN_TIMEOUT,
-        opened_at: 0,
-        models,
+        models: GoalModels { planner: Some(planner), executor: Some(executor) },
         tools: request.tools.clone(),
         confirm: request.confirm,
-        on,
+        ..GoalTerms::new(goal, request.mode, MODEL_DEFAULT).on(on)
     })
-}
-
-/// The first line of a goal, for lists.
-fn title(goal: &str) -> String {
-    const CHARS_MAX: usize = 80;
-    let line = goal.trim().lines().next().unwrap_or_default();
-    match line.chars().count() {
-        0..=CHARS_MAX => line.to_owned(),
-        _ => line.chars().take(CHARS_MAX - 1).chain(['…']).collect(),
-    }
 }

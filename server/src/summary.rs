@@ -1,17 +1,19 @@
 //! A run as a [`Summary`] and as a [`RunLine`] of the table of runs.
 
+use std::collections::BTreeMap;
+
 use ostler_actors::{ApprovalId, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
-use ostler_kernel::run::{NodeStatus, Run, RunStatus};
+use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunStatus};
 
 use crate::problem::Problem;
 use crate::wire::{
-    AnswerView, CallBudgetView, ParentView, ReliabilityBounds, RootCause, RunLine, ShortfallView, Summary,
-    Waiting, word,
+    AnswerView, CallBudgetView, DiagnosisView, ParentView, ReliabilityBounds, RootCause, RunLine,
+    ShortfallView, Summary, Waiting, word,
 };
 
 /// The summary of a run; the view holds its last record.
@@ -73,6 +75,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         goal: view.run.goal().map(|goal| goal.terms().goal.clone()),
         on: on.map(|earlier| earlier.run.to_string()).collect(),
         answer: answer_of(&view.run),
+        diagnoses: diagnoses_of(&view.run),
         root_causes: root_causes.collect(),
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
@@ -89,6 +92,14 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         seq: view.last.0,
         past: false,
     }
+}
+
+fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView> {
+    let view = |score: DiagnosisScore| {
+        let DiagnosisScore { made, tried, mended, .. } = score;
+        DiagnosisView { made, tried, mended, brier: score.brier() }
+    };
+    run.diagnosis_scores().into_iter().map(|(category, score)| (category, view(score))).collect()
 }
 
 fn answer_of(run: &Run) -> Option<AnswerView> {

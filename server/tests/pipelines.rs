@@ -29,6 +29,7 @@ async fn api() -> Router {
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     router(System::start(config).await.unwrap())
 }

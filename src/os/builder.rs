@@ -10,7 +10,7 @@ use ostler_drivers::model::ModelJudge;
 use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, Journal, Judge, OutputStore, Tool};
-use ostler_kernel::run::{Planner, StaticPlanner};
+use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
 use ostler_server::{ChildPrograms, ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store};
 
@@ -34,6 +34,7 @@ pub struct OstlerBuilder {
     gate: Option<GatePolicy>,
     judge: Option<Arc<dyn Judge>>,
     planner: Option<Arc<dyn Planner>>,
+    diagnoser: Option<Arc<dyn Diagnoser>>,
     slots: Option<u32>,
     metrics: Option<SocketAddr>,
     without_resume: bool,
@@ -142,6 +143,12 @@ impl OstlerBuilder {
         OstlerBuilder { planner: Some(Arc::new(planner)), ..self }
     }
 
+    /// Sets the diagnoser, which finds the causes of failures and may raise the level of recovery, instead of the rules of
+    /// [`RuleDiagnoser`].
+    pub fn diagnoser(self, diagnoser: impl Diagnoser + 'static) -> Self {
+        OstlerBuilder { diagnoser: Some(Arc::new(diagnoser)), ..self }
+    }
+
     /// Sets the number of concurrent attempts, at least 1. Default: eight per core.
     pub fn slots(self, slots: u32) -> Self {
         OstlerBuilder { slots: Some(slots.max(1)), ..self }
@@ -237,6 +244,7 @@ impl OstlerBuilder {
             measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
             evaluation,
             planner: self.planner.unwrap_or_else(|| Arc::new(StaticPlanner)),
+            diagnoser: self.diagnoser.unwrap_or_else(|| Arc::new(RuleDiagnoser)),
         })
         .await?;
         if !self.without_resume {

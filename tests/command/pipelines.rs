@@ -152,6 +152,7 @@ fn within(world: &World, act: impl AsyncFn(&System)) {
             measures: Measures::default(),
             evaluation: Default::default(),
             planner: Arc::new(ostler_kernel::run::StaticPlanner),
+            diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
         };
         let system = Arc::new(System::start(config).await.unwrap());
         act(&system).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{AccountRow, ArtifactStore, Journal, Judge, OutputStore};
-use ostler_kernel::run::Planner;
+use ostler_kernel::run::{Diagnoser, Planner};
 
 use crate::attempts::child_runs::ChildRunSlot;
 use crate::attempts::executor::Executor;
@@ -43,6 +43,7 @@ pub(crate) struct Parts {
     pub(crate) measures: Measures,
     pub(crate) evaluation: Evaluating,
     pub(crate) planner: Arc<dyn Planner>,
+    pub(crate) diagnoser: Arc<dyn Diagnoser>,
 }
 
 impl Parts {
@@ -54,7 +55,8 @@ impl Parts {
         ledger: Ledger,
         accounts: &[AccountRow],
     ) -> RunServices {
-        let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner } = self;
+        let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner, diagnoser } =
+            self;
         let Evaluating { domains, judge, .. } = evaluation;
         let (domains, ledger) = (Arc::new(domains), Arc::new(ledger));
         let mailboxes = Arc::new(Mailboxes::default());
@@ -115,7 +117,7 @@ impl Parts {
             market,
             evaluation: Arc::new(evaluation),
             gatekeeper,
-            kernel: KernelContext { toolbox, domains, run_slots, clock, planner },
+            kernel: KernelContext { toolbox, domains, run_slots, clock, planner, diagnoser },
             scheduler,
             executor,
             mailboxes,

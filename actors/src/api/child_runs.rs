@@ -1,14 +1,15 @@
 //! Child runs of attempts, opened through the system's handle.
 
-use ostler_kernel::event::{Output, Parent};
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::event::Parent;
+use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
+use ostler_kernel::policy::View;
 use ostler_kernel::port::BoxFuture;
 use ostler_kernel::run::{Canceller, RunOutcome, RunStatus};
 
 use crate::api::outcome::{Awaited, Settled};
 use crate::api::system::System;
-use crate::attempts::child_runs::{ChildRun, ChildRuns};
+use crate::attempts::child_runs::{ChildOutputs, ChildRun, ChildRuns};
 use crate::base::error::RunError;
 use crate::messages::submission::Submission;
 use crate::run::suspended_runs::CHECKPOINTED;
@@ -34,10 +35,13 @@ impl ChildRuns for System {
         Ok(Box::new(Followed { system: self.clone(), awaited: self.awaited(run)? }))
     }
 
-    fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<Vec<(NodeId, Output)>, RunError>> {
+    fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<ChildOutputs, RunError>> {
         Box::pin(async move {
             let view = self.view(run, None).await?;
-            Ok(view.run.outputs().map(|(id, output)| (id.clone(), output.clone())).collect())
+            let outputs = view.run.outputs().map(|(id, output)| (id.clone(), output.clone())).collect();
+            // Of the time no label depends.
+            let labels = View::of(&view.run, 0).map(|goal| goal.labels()).unwrap_or_default();
+            Ok(ChildOutputs { outputs, labels })
         })
     }
 

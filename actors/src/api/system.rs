@@ -9,7 +9,7 @@ use ostler_kernel::gate::{CallClass, GatePolicy};
 use ostler_kernel::id::{AgentId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, Tool};
-use ostler_kernel::run::Planner;
+use ostler_kernel::run::{Diagnoser, Planner};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 use serde_json::{Map, Value};
@@ -57,6 +57,8 @@ pub struct SystemConfig {
     pub evaluation: Evaluating,
     /// Writes patches and new versions of plans; [`StaticPlanner`](ostler_kernel::run::StaticPlanner) by default.
     pub planner: Arc<dyn Planner>,
+    /// Finds the causes of failures.
+    pub diagnoser: Arc<dyn Diagnoser>,
 }
 
 /// Time limit for actors to report their state.
@@ -106,12 +108,14 @@ impl System {
             measures,
             evaluation,
             planner,
+            diagnoser,
             ..
         } = config;
         let accounts = journal.accounts()?;
         let ledger = Ledger::new(clients, accounts.clone());
         let toolbox = Toolbox::new(tools)?.with_judge(evaluation.judge_model.clone());
-        let parts = Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner };
+        let parts =
+            Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner, diagnoser };
         let services = Arc::new(parts.assemble(journal, Arc::new(toolbox), ledger, &accounts));
         let pipelines = PipelineMap::new(Arc::clone(&services.journal), services.measures.clone(), limits);
         let pipelines = Arc::new(pipelines);

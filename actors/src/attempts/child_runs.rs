@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use ostler_kernel::event::{Output, Parent};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
+use ostler_kernel::policy::Label;
 use ostler_kernel::port::BoxFuture;
 use ostler_kernel::run::RunOutcome;
 
@@ -24,11 +25,18 @@ pub(crate) trait ChildRuns: Send + Sync {
     /// Follows a run to its end.
     fn follow(&self, run: RunId) -> Result<Box<dyn ChildRun>, RunError>;
 
-    /// Outputs of a closed run.
-    fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<Vec<(NodeId, Output)>, RunError>>;
+    /// Outputs of a closed run, as far as they exist.
+    fn outputs(&self, run: RunId) -> BoxFuture<'_, Result<ChildOutputs, RunError>>;
 
     /// Cancels a run no longer wanted by its parent.
     fn cancel(&self, run: RunId) -> BoxFuture<'_, Result<(), RunError>>;
+}
+
+/// What a child run leaves for its parent.
+pub(crate) struct ChildOutputs {
+    pub(crate) outputs: Vec<(NodeId, Output)>,
+    /// Labels of the answer of a goal run.
+    pub(crate) labels: Vec<Label>,
 }
 
 pub(crate) trait ChildRun: Send {

@@ -10,6 +10,7 @@ use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::ledger::CallLimits;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Plan;
+use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::{
     AttemptLogError, ChildRunResult, ChildRunSpec, JournalError, RunRowStatus, StreamId,
 };
@@ -17,11 +18,12 @@ use ostler_kernel::run::{AbandonedWork, RunOutcome};
 use serde_json::Map;
 
 use crate::attempts::attempt_journal::AttemptJournal;
-use crate::attempts::child_runs::ChildRuns;
+use crate::attempts::child_runs::{ChildOutputs, ChildRuns};
 use crate::attempts::executor::Executor;
 use crate::base::error::RunError;
+use crate::base::limits::CHILD_RUN_DEPTH_MAX;
 use crate::messages::submission::Submission;
-use crate::storage::run_reader::RunReader;
+use crate::storage::run_reader::{self, RunReader};
 
 /// Credits reserved for a child run; returned on drop unless the reservation is recorded.
 struct Given<'a> {
@@ -44,6 +46,7 @@ impl Drop for Given<'_> {
 /// A [`ChildRunSpec`] with a valid plan.
 struct Asked {
     plan: Plan,
+    goal: Option<Box<GoalTerms>>,
     budget: Option<u64>,
     scope: Option<String>,
     intent: Option<u8>,
@@ -63,12 +66,12 @@ impl AttemptJournal {
         let waits = executor.children.enter();
         let _waits =
             waits.map_err(|waiting| AttemptLogError::TooManyWaiting { step: step.to_owned(), waiting })?;
-        let ChildRunSpec { plan, budget, scope, intent } = child;
+        let ChildRunSpec { plan, goal, budget, scope, intent } = child;
         let plan = opener.validate(plan).await.map_err(|faults| {
             let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
             failed(format!("its plan is none: {}", faults.join("; ")))
         })?;
-        let asked = Asked { plan, budget, scope, intent };
+        let asked = Asked { plan, goal, budget, scope, intent };
         let (run, submission, budget) = self.order(step, asked, &failed)?;
         if self.ask(|notes| notes.child(step).is_none())? {
             let (of, name) = (self.site.of.clone(), step.to_owned());
@@ -82,9 +85,14 @@ impl AttemptJournal {
         drop(only_waits);
         self.reclaim().await;
         let outcome = ended.map_err(|why| failed(format!("run {run}: {why}")))?;
-        let outputs =
-            self.outputs(&*opener, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
-        Ok(ChildRunResult { run, outcome, outputs })
+        let unread = |error: RunError| failed(format!("run {run}: {error}"));
+        let ChildOutputs { outputs, labels } = opener.outputs(run).await.map_err(unread)?;
+        let mut results = Map::new();
+        for (id, output) in outputs {
+            let result = self.executor.results.load(&output).await.map_err(|error| unread(error.into()))?;
+            results.insert(id.to_string(), result);
+        }
+        Ok(ChildRunResult { run, outcome, outputs: results, labels })
     }
 
     /// The submission of a child run, limited by the run of the attempt.
@@ -99,7 +107,10 @@ impl AttemptJournal {
         let row = row.ok_or_else(|| failed("its own run is not known".to_owned()))?;
         let folded = executor.runs.fold(&row, None, |_| {}).map_err(|error| failed(error.to_string()))?;
         let opened = folded.opened;
-        let Asked { mut plan, budget, scope, intent } = asked;
+        let Asked { mut plan, goal, budget, scope, intent } = asked;
+        if run_reader::ancestors(&**executor.journal, self.site.run)? >= CHILD_RUN_DEPTH_MAX {
+            return Err(failed(format!("runs open runs {CHILD_RUN_DEPTH_MAX} deep at most")));
+        }
         plan.policy.inherit(&folded.run.plan().policy);
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
@@ -125,6 +136,7 @@ impl AttemptJournal {
             run: Some(run),
             budget,
             calls: self.calls_of_child(folded.run.call_terms()),
+            goal: goal.map(Arc::from),
             ..Submission::plan(plan)
         };
         Ok((run, submission, budget))
@@ -191,19 +203,6 @@ impl AttemptJournal {
                 return settled;
             }
         }
-    }
-
-    /// Results of the outputs of a closed run, as far as they exist.
-    async fn outputs(
-        &self,
-        opener: &dyn ChildRuns,
-        run: RunId,
-    ) -> Result<Map<String, serde_json::Value>, RunError> {
-        let mut outputs = Map::new();
-        for (id, output) in opener.outputs(run).await? {
-            outputs.insert(id.to_string(), self.executor.results.load(&output).await?);
-        }
-        Ok(outputs)
     }
 }
 

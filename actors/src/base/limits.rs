@@ -27,6 +27,9 @@ pub const CONTRACTS_KEPT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Bytes of a result as canonical JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
+/// Runs above a run that an attempt opens: a program or a sub-agent that opens itself ends here.
+pub const CHILD_RUN_DEPTH_MAX: u32 = 8;
+
 /// Nesting depth of a result, below the depth of any JSON reader, because results are shown inside other values.
 pub const RESULT_DEPTH_MAX: usize = 100;
 

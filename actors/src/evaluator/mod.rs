@@ -187,6 +187,7 @@ mod tests {
                 measures: Measures::recording(Arc::new(seen.clone())),
                 evaluation: Default::default(),
                 planner: Arc::new(ostler_kernel::run::StaticPlanner),
+                diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
             };
             let system = System::start(config).await.unwrap();
             let this = crate::api::tree::evaluator_arguments(&system.services);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::plan::{ParamRef, model_of_tool};
+use ostler_kernel::plan::{ParamRef, SUB_AGENT_TOOL, model_of_tool};
 use ostler_kernel::policy::{GoalTerms, GoalTools, Reach, ToolTerms, text_tokens};
 use ostler_kernel::port::{Tool, ToolOffer};
 use serde_json::{Map, Value};
@@ -39,7 +39,10 @@ impl RunTools {
         let in_scope = |name: &str| policy.grants(scope, name);
         let wanted =
             |name: &str| goal.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
-        let is_offered = |name: &str| model_of_tool(name).is_none() && in_scope(name) && wanted(name);
+        // An agent opens agents only if the user names the tool.
+        let is_plain = |name: &str| name != SUB_AGENT_TOOL || goal.tools.is_some();
+        let is_offered =
+            |name: &str| model_of_tool(name).is_none() && is_plain(name) && in_scope(name) && wanted(name);
         let tools: Vec<&Arc<dyn Tool>> =
             toolbox.iter().filter(|tool| is_offered(&tool.spec().name)).collect();
         let terms = tools.iter().map(|tool| (tool.spec().name.clone(), terms(&***tool))).collect();

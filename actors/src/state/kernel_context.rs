@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Kind, Settings};
-use ostler_kernel::run::{DecisionContext, Planner, Run, StaticPlanner};
+use ostler_kernel::run::{DecisionContext, Diagnoser, Planner, RuleDiagnoser, Run, StaticPlanner};
 
 use crate::base::clock::Clock;
 use crate::state::toolbox::Toolbox;
@@ -17,6 +17,7 @@ pub(crate) struct KernelContext {
     pub(crate) run_slots: u32,
     pub(crate) clock: Clock,
     pub(crate) planner: Arc<dyn Planner>,
+    pub(crate) diagnoser: Arc<dyn Diagnoser>,
 }
 
 impl KernelContext {
@@ -35,7 +36,7 @@ impl KernelContext {
 
     /// Settings for plans of goal runs.
     pub(crate) fn of_goal(settings: Settings<'_>) -> Settings<'_> {
-        Settings { executes: |kind| !matches!(kind, Kind::MicroPlanner | Kind::SubAgent), ..settings }
+        Settings { executes: |kind| kind != Kind::MicroPlanner, ..settings }
     }
 
     pub(crate) fn within<T>(
@@ -45,7 +46,16 @@ impl KernelContext {
         act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
     ) -> T {
         let (settings, now) = (self.settings_of(run), self.clock.now());
-        act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &*self.planner })
+        act(
+            run,
+            &mut DecisionContext {
+                run_id: id,
+                now,
+                settings: &settings,
+                planner: &*self.planner,
+                diagnoser: &*self.diagnoser,
+            },
+        )
     }
 
     /// For a run without a driver: the program's planner may take long or fail, and must not do so in the registry.
@@ -56,7 +66,16 @@ impl KernelContext {
         act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T,
     ) -> T {
         let (settings, now) = (self.settings_of(run), self.clock.now());
-        act(run, &mut DecisionContext { run_id: id, now, settings: &settings, planner: &StaticPlanner })
+        act(
+            run,
+            &mut DecisionContext {
+                run_id: id,
+                now,
+                settings: &settings,
+                planner: &StaticPlanner,
+                diagnoser: &RuleDiagnoser,
+            },
+        )
     }
 
     /// True if only a person's answer moves the run. An expired request needs none.

@@ -9,7 +9,7 @@ use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{Job, JobState, MarketStep, Offer, Proposal, Stage, StageError, shortlist};
-use ostler_kernel::port::{Journal, JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
+use ostler_kernel::port::{Journal, JournalError, Position, RunRow, RunRowStatus, StreamId};
 
 use crate::base::interner::Interner;
 use crate::base::lock::lock;
@@ -290,7 +290,7 @@ impl Market {
                 return Ok(deadline);
             }
             let Some(above) = parent else { return Ok(None) };
-            (run, parent) = (above, parent_of(journal, above)?);
+            (run, parent) = (above, run_reader::parent_of(journal, above)?);
         }
     }
 
@@ -355,16 +355,6 @@ fn spent_for(journal: &dyn Journal, job: RunId) -> Result<(u64, BTreeSet<RunId>)
         })?;
     }
     Ok((total, opened))
-}
-
-fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, JournalError> {
-    let Some(row) = journal.run(run)? else { return Ok(None) };
-    // The terms are the second record.
-    let records = journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
-    Ok(match records.first().map(|record| &record.event) {
-        Some(Event::RunTerms(terms)) => terms.parent.as_ref().map(|parent| parent.run),
-        _ => None,
-    })
 }
 
 pub(crate) fn spent(journal: &dyn Journal, row: &RunRow) -> Result<u64, JournalError> {

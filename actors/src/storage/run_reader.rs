@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Journal, JournalError, Recorded, RunRow, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::{FoldedRun, RunFold};
 
@@ -39,6 +41,26 @@ pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, Journ
         last = record.seq;
     }
     Ok(last)
+}
+
+/// The run whose attempt opened a run; `None` for a run that a caller submitted.
+pub(crate) fn parent_of(journal: &dyn Journal, run: RunId) -> Result<Option<RunId>, JournalError> {
+    let Some(row) = journal.run(run)? else { return Ok(None) };
+    // The terms are the second record.
+    let records = journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
+    Ok(match records.first().map(|record| &record.event) {
+        Some(Event::RunTerms(terms)) => terms.parent.as_ref().map(|parent| parent.run),
+        _ => None,
+    })
+}
+
+/// Number of runs above a run, each opened by an attempt of the next.
+pub(crate) fn ancestors(journal: &dyn Journal, run: RunId) -> Result<u32, JournalError> {
+    let (mut above, mut run) = (0, run);
+    while let Some(parent) = parent_of(journal, run)? {
+        (above, run) = (above + 1, parent);
+    }
+    Ok(above)
 }
 
 pub(crate) struct RunReader {

@@ -108,6 +108,7 @@ async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: M
         measures,
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     System::start(config).await.unwrap()
 }

@@ -80,6 +80,7 @@ async fn system() -> (System, Gated) {
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     (System::start(config).await.unwrap(), tool)
 }

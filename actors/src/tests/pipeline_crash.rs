@@ -38,6 +38,7 @@ pub(crate) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> 
         measures,
         evaluation: Evaluating::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     System::start(config).await.unwrap()
 }

@@ -82,6 +82,7 @@ impl Life {
             measures: Measures::recording(Arc::new(seen.clone())),
             evaluation: Default::default(),
             planner: Arc::new(ostler_kernel::run::StaticPlanner),
+            diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
         };
         let system = System::start(config).await.unwrap();
         Life { system, seen, told: BTreeMap::new(), go, story: String::new() }

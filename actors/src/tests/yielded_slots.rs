@@ -94,6 +94,7 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     let system = System::start(config).await.unwrap();
     let credits = Some(i64::try_from(DEPOSITED).unwrap());

@@ -22,7 +22,7 @@ use ostler_kernel::port::{
     AccountRow, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Judge, Position, Recorded,
     RunRow, Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::{Planner, StaticPlanner};
+use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
@@ -83,6 +83,18 @@ pub(crate) async fn planned_by(journal: Arc<dyn Journal>, planner: impl Planner 
     assembled(SLOTS as u32, journal, artifacts, Vec::new(), Limits::default(), evaluation, planner).await
 }
 
+/// Like [`planned_by`], with failures diagnosed by `diagnoser`.
+pub(crate) async fn diagnosed_by(
+    journal: Arc<dyn Journal>,
+    planner: impl Planner + 'static,
+    diagnoser: impl Diagnoser + 'static,
+) -> System {
+    let artifacts = Arc::new(MemoryArtifacts::default());
+    let (config, limits) = (Evaluating::default(), Limits::default());
+    let recovery: (Arc<dyn Planner>, Arc<dyn Diagnoser>) = (Arc::new(planner), Arc::new(diagnoser));
+    recovering(SLOTS as u32, journal, artifacts, Vec::new(), limits, config, recovery).await
+}
+
 pub(crate) async fn over(
     journal: Arc<dyn Journal>,
     artifacts: Arc<dyn ArtifactStore>,
@@ -112,6 +124,19 @@ async fn assembled(
     evaluation: Evaluating,
     planner: Arc<dyn Planner>,
 ) -> System {
+    let recovery: (Arc<dyn Planner>, Arc<dyn Diagnoser>) = (planner, Arc::new(RuleDiagnoser));
+    recovering(slots, journal, artifacts, more, limits, evaluation, recovery).await
+}
+
+async fn recovering(
+    slots: u32,
+    journal: Arc<dyn Journal>,
+    artifacts: Arc<dyn ArtifactStore>,
+    more: Vec<Arc<dyn Tool>>,
+    limits: Limits,
+    evaluation: Evaluating,
+    (planner, diagnoser): (Arc<dyn Planner>, Arc<dyn Diagnoser>),
+) -> System {
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
@@ -137,6 +162,7 @@ async fn assembled(
         measures: Measures::default(),
         evaluation,
         planner,
+        diagnoser,
     };
     System::start_within(config, limits).await.unwrap()
 }

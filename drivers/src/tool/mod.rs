@@ -21,6 +21,7 @@ mod process_tree;
 mod progress;
 mod sandbox;
 mod shell_run;
+mod sub_agent;
 mod text;
 mod text_render;
 mod text_search;
@@ -70,6 +71,7 @@ pub use web_search::{WEB_SEARCH_DEFAULT, WEB_SEARCH_MAX, WEB_SEARCH_QUERY_CHARS_
 /// folder, so that the next process to open the folder finds and kills orphans ([`DataFolder::terminate_orphans`]).
 pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(sub_agent::SubAgent::new()),
         fs_edit::tool(),
         fs_list::tool(),
         fs_read::tool(),

@@ -18,7 +18,7 @@ use crate::ledger::{Amounts, Shortfall};
 use crate::market::{MarketStep, Offer};
 use crate::policy::{CallEnd, FaultyAnswer};
 use crate::port::ModelCall;
-use crate::run::{FailureCategory, RunOutcome};
+use crate::run::{Diagnosis, FailureCategory, RunOutcome};
 
 pub use attempt::{
     Accounts, AttemptIntent, AttemptProgress, AttemptRef, AttemptResult, Directive, Failure, GateDecision,
@@ -138,14 +138,16 @@ pub enum Event {
         /// The plan's contract does not hold; `false`: nodes failed.
         for_contract: bool,
     },
-    /// Category of a failure, and the recovery level that suits the category.
+    /// Category of a failure, its diagnosis, and the recovery level that follows from both.
     Diagnosis {
         /// The node.
         node: NodeId,
         /// The category.
         category: FailureCategory,
-        /// 1 retry, 2 patch, 4 a person.
+        /// 1 retry, 2 patch, 3 a new version of the plan, 4 a person: the higher of what the category and the diagnosis ask for.
         level: u8,
+        /// The diagnosis.
+        diagnosis: Box<Diagnosis>,
     },
     /// Credits were deposited; from the first deposit on the client is metered. In the stream of the client.
     CreditDeposited {

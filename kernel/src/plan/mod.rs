@@ -48,8 +48,8 @@ pub use normalise::{UncheckedPlan, normalise};
 pub use packed_lists::PackedLists;
 pub use pointer::{Origin, Pointer, pointer_steps};
 pub use settings::{
-    BadParam, MODEL_DEFAULT, MODEL_TIMEOUT_MS, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools,
-    model_of_tool, model_tool,
+    BadParam, MODEL_DEFAULT, MODEL_TIMEOUT_MS, RENDER_TOOL, SUB_AGENT_TIMEOUT_MS, SUB_AGENT_TOOL, Settings,
+    TEST_TOOL, ToolDefaults, Tools, model_of_tool, model_tool,
 };
 pub use stats::PlanStats;
 pub use suggest::nearest;

@@ -19,8 +19,8 @@ use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::node_index::NodeIndex;
 use super::pointer::{Origin, Pointer};
 use super::{
-    Dep, Idempotency, Join, Kind, MODEL_DEFAULT, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings,
-    TEST_TOOL, ToolDefaults, model_tool, policy_floor,
+    Dep, Idempotency, Join, Kind, MODEL_DEFAULT, Method, Node, On, ParamRef, Plan, Policy, Rule,
+    SUB_AGENT_TOOL, Settings, TEST_TOOL, ToolDefaults, model_tool, policy_floor,
 };
 use crate::contract;
 use crate::gate::CallClass;
@@ -125,7 +125,7 @@ impl NodeDraft {
         let idem = draft.idem.unwrap_or_default();
         let retries = draft.retries.unwrap_or_else(|| settings.default_retries(draft.tool.as_deref(), idem));
         let kind = draft.inferred_kind();
-        let default_timeout = settings.default_timeout(kind);
+        let default_timeout = settings.default_timeout(kind, draft.tool.as_deref());
         let mut node = Node {
             tests: None,
             kind,
@@ -170,6 +170,14 @@ impl NodeDraft {
         })
     }
 
+    /// Names the tool of a sub-agent. Its models are a parameter: `model: m` and `params: {model: m}` mean the same.
+    fn name_sub_agent(&mut self) {
+        self.tool.get_or_insert_with(|| SUB_AGENT_TOOL.to_owned());
+        if let Some(model) = self.model.take() {
+            self.params.get_or_insert_default().entry("model").or_insert(model.into());
+        }
+    }
+
     /// Names the tool that calls the node's model. `model: m` and `params: {model: m}` mean the same.
     fn name_model(&mut self, kind: Kind) {
         if kind == Kind::Model && self.model.is_none() {
@@ -185,7 +193,10 @@ impl NodeDraft {
     /// Completes a node from its tool and kind, for a real run.
     fn complete(&mut self, settings: &Settings<'_>) {
         let kind = self.inferred_kind();
-        self.name_model(kind);
+        match kind {
+            Kind::SubAgent => self.name_sub_agent(),
+            kind => self.name_model(kind),
+        }
         let params = self.params.get_or_insert_default();
         let defaults = self.tool.as_ref().and_then(|tool| settings.tools?.defaults(tool, params));
         if let Some(defaults) = &defaults {
@@ -198,7 +209,7 @@ impl NodeDraft {
         }
         if self.contract.is_none() {
             let result = match kind {
-                Kind::Tool => defaults.and_then(|defaults| defaults.result_schema),
+                Kind::Tool | Kind::SubAgent => defaults.and_then(|defaults| defaults.result_schema),
                 Kind::Model if params.contains_key("tools") => Some(Arc::new(json!({"type": "object"}))),
                 Kind::Model | Kind::Aggregator => {
                     Some(Arc::new(params.get("schema").cloned().unwrap_or_else(text_schema)))
@@ -208,7 +219,6 @@ impl NodeDraft {
                 | Kind::Observer
                 | Kind::MicroPlanner
                 | Kind::Interjection
-                | Kind::SubAgent
                 | Kind::Earlier => None,
             };
             self.contract = result

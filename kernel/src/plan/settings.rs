@@ -45,9 +45,14 @@ impl<'a> Settings<'a> {
         if tool == Some(TEST_TOOL) { 0 } else { (self.retries)(idem) }
     }
 
-    /// Default timeout of one attempt, in ticks: models take longer than tools.
-    pub(crate) fn default_timeout(&self, kind: Kind) -> Ticks {
-        if self.real_run && kind == Kind::Model { MODEL_TIMEOUT_MS } else { self.timeout }
+    /// Default timeout of one attempt, in ticks: models take longer than tools, and agents longer than models.
+    pub(crate) fn default_timeout(&self, kind: Kind, tool: Option<&str>) -> Ticks {
+        match kind {
+            _ if !self.real_run => self.timeout,
+            Kind::Model => MODEL_TIMEOUT_MS,
+            _ if tool == Some(SUB_AGENT_TOOL) => SUB_AGENT_TIMEOUT_MS,
+            _ => self.timeout,
+        }
     }
 
     /// Virtual time in ticks, scripted outcomes, and tools known by name at most.
@@ -82,7 +87,8 @@ impl<'a> Settings<'a> {
             tools: Some(tools),
             domains: None,
             executes: |kind| {
-                matches!(kind, Kind::Tool | Kind::Model | Kind::Aggregator | Kind::HumanApproval)
+                let asked = matches!(kind, Kind::Aggregator | Kind::HumanApproval);
+                asked || matches!(kind, Kind::Tool | Kind::Model | Kind::SubAgent)
             },
             real_run: true,
             jitter: true,
@@ -92,9 +98,15 @@ impl<'a> Settings<'a> {
 }
 
 /// The tool that runs the tests of contracts. Tools declare their parameters and class; the kernel names only
-/// two: this one, called without being named in the plan, and [`RENDER_TOOL`], whose `template` constrains
+/// three: this one, called without being named in the plan, [`SUB_AGENT_TOOL`], and [`RENDER_TOOL`], whose `template` constrains
 /// its `values` in a way no schema can express.
 pub const TEST_TOOL: &str = "shell.run";
+
+/// The tool of sub_agent nodes: opens a run under the node's attempt, and gives its answer.
+pub const SUB_AGENT_TOOL: &str = "agent.ask";
+
+/// Default timeout of an attempt of a sub-agent, in milliseconds.
+pub const SUB_AGENT_TIMEOUT_MS: Ticks = 3_600_000;
 
 /// The tool that renders a template over `values`.
 pub const RENDER_TOOL: &str = "text.render";

@@ -9,6 +9,7 @@
 //! | file | content |
 //! |---|---|
 //! | `terms`, `role` | terms of a run; control nodes and their ids |
+//! | `opening` | how goal runs open |
 //! | `goal`, `call` | what a run remembers besides its nodes |
 //! | `view`, `answer` | the view of a run; typed answers of models |
 //! | `wish` | `effects` and `extend` |
@@ -41,6 +42,7 @@ mod judge;
 mod labels;
 mod micro;
 mod nreflect;
+mod opening;
 mod orchestrator;
 mod prompt;
 mod react;
@@ -76,6 +78,7 @@ pub use labels::Label;
 pub use micro::{
     CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, awaited_advice, judge_patch, normalised,
 };
+pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
 pub use role::{ANSWER, Role};
 pub use start::{Start, start};

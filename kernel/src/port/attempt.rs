@@ -13,6 +13,7 @@ use crate::id::{Digest, RunId};
 use crate::json::{JsonError, Object};
 use crate::ledger::Price;
 use crate::plan::{Idempotency, PlanDraft};
+use crate::policy::{GoalTerms, Label, goal_plan};
 use crate::run::{FailureCategory, RunOutcome};
 use crate::step_history::{StepLimitError, StepMismatch};
 
@@ -206,6 +207,8 @@ pub enum StepStart {
 pub struct ChildRunSpec {
     /// Plan of the child run.
     pub plan: PlanDraft,
+    /// Terms of a goal run, whose plan is [`goal_plan`]; `None`: the plan is all there is.
+    pub goal: Option<Box<GoalTerms>>,
     /// Budget in credits; `None`: half of the parent's free credits, or none if the parent has no budget.
     pub budget: Option<u64>,
     /// Scope, intersected with the parent's; `None`: the parent's.
@@ -217,7 +220,13 @@ pub struct ChildRunSpec {
 impl ChildRunSpec {
     /// A child run of a plan with the parent's scope and impact.
     pub fn plan(plan: PlanDraft) -> ChildRunSpec {
-        ChildRunSpec { plan, budget: None, scope: None, intent: None }
+        ChildRunSpec { plan, goal: None, budget: None, scope: None, intent: None }
+    }
+
+    /// A goal run with the parent's scope and impact. Its models think within the rights of the parent.
+    pub fn goal(terms: GoalTerms) -> ChildRunSpec {
+        let plan = goal_plan(&terms);
+        ChildRunSpec { goal: Some(Box::new(terms)), ..ChildRunSpec::plan(plan) }
     }
 
     /// A child run of one call of a tool or program.
@@ -233,8 +242,11 @@ pub struct ChildRunResult {
     pub run: RunId,
     /// Outcome of the run.
     pub outcome: RunOutcome,
-    /// Results of the executed outputs, by node.
+    /// Results of the executed outputs, by node. A goal run has one output, its [`FinalAnswer`](crate::policy::FinalAnswer).
     pub outputs: serde_json::Map<String, Value>,
+    /// Labels of the answer of a goal run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Label>,
 }
 
 /// A failed operation of an attempt's log.
@@ -312,6 +324,32 @@ pub enum AttemptLogError {
     /// The artifact store failed.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+}
+
+impl AttemptLogError {
+    /// Category of the failure of an attempt that ends with the error.
+    pub fn category(&self) -> FailureCategory {
+        match self {
+            AttemptLogError::InDoubt(_) | AttemptLogError::ChangedByPatch(_) => FailureCategory::InDoubt,
+            AttemptLogError::Result { failure, .. } => failure.category,
+            AttemptLogError::Busy { .. }
+            | AttemptLogError::StepMismatch(_)
+            | AttemptLogError::StepLimit(_)
+            | AttemptLogError::NoLog
+            | AttemptLogError::Json(_)
+            | AttemptLogError::LargeToken { .. }
+            | AttemptLogError::ChildRun { .. }
+            | AttemptLogError::Artifact(ArtifactError::Missing(_) | ArtifactError::Damaged { .. }) => {
+                FailureCategory::Structural
+            }
+            AttemptLogError::TooManyWaiting { .. }
+            | AttemptLogError::Artifact(ArtifactError::Io(_) | ArtifactError::Full(_)) => {
+                FailureCategory::Transient
+            }
+            AttemptLogError::Budget { .. } => FailureCategory::ResourceExhaustion,
+            AttemptLogError::AttemptEnded | AttemptLogError::Journal(_) => FailureCategory::Crash,
+        }
+    }
 }
 
 /// The log of a call outside of any attempt: it keeps nothing and refuses steps.

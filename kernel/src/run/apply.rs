@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Run;
+use super::diagnosis::{Diagnosed, Diagnosis};
 use super::node_status::{NodeInstance, NodeStatus, RecordedAnswer, ResolutionKind, WorkIdentity};
 use crate::event::{
     AttemptIntent, AttemptResult, ChangeCause, Event, Failure, HumanAnswer, HumanRequest, HumanRequestKind,
@@ -11,7 +12,7 @@ use crate::event::{
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Revision};
-use crate::policy::Accepted;
+use crate::policy::{Accepted, normalised};
 use crate::run::{FailureCategory, NodeState};
 
 /// A record that does not fit the run.
@@ -61,7 +62,7 @@ pub enum IllegalStep {
 }
 
 impl Run {
-    /// Applies a record of time `at`. Purely informative records (gate decisions, diagnoses) change nothing.
+    /// Applies a record of time `at`. Purely informative records (gate decisions) change nothing.
     ///
     /// # Errors
     ///
@@ -80,6 +81,9 @@ impl Run {
             Event::ReplanAsked { for_contract } => self.apply_replan_request(*for_contract),
             Event::RecoveryExhausted { node, level: 3, .. } if node.as_str() == super::completion::PLAN => {
                 self.close_recovery();
+            }
+            Event::Diagnosis { node, category, diagnosis, .. } => {
+                return self.apply_diagnosis(node, *category, diagnosis);
             }
             Event::LateResult(result) => self.tally.count_late(result),
             Event::ModelCalled { call, .. } => self.model_usage.add(call),
@@ -116,7 +120,6 @@ impl Run {
             | Event::RunOpened(_)
             | Event::TimerFired { kind: TimerKind::Backoff | TimerKind::Sleep, .. }
             | Event::RecoveryExhausted { .. }
-            | Event::Diagnosis { .. }
             | Event::GateDecision(_)
             | Event::AgentRegistered { .. }
             | Event::AgentQuarantined { .. }
@@ -157,6 +160,28 @@ impl Run {
         Ok(&mut self.instances[index])
     }
 
+    fn apply_diagnosis(
+        &mut self,
+        node: &NodeId,
+        category: FailureCategory,
+        diagnosis: &Diagnosis,
+    ) -> Result<(), IllegalStep> {
+        let instance = &self.instances[self.find(node)?];
+        let failure = instance.failure.as_ref();
+        let made = Diagnosed {
+            node: node.clone(),
+            attempt: instance.attempts,
+            category,
+            message: failure.map(|failure| normalised(&failure.message)).unwrap_or_default(),
+            cause: diagnosis.cause.clone(),
+            level: diagnosis.level,
+            confidence: diagnosis.confidence,
+            mended: None,
+        };
+        self.diagnoses.add(made);
+        Ok(())
+    }
+
     fn apply_intent(&mut self, intent: &AttemptIntent) -> Result<(), IllegalStep> {
         let (reuse, idempotency_key) = (intent.reuse, intent.idempotency_key);
         self.instance_mut(&intent.node)?.identity = Some(WorkIdentity { reuse, idempotency_key });
@@ -172,6 +197,7 @@ impl Run {
         match &result.outcome {
             Outcome::Ok(output) => instance.output = Some(output.clone()),
             Outcome::Failed(failure) => {
+                self.diagnoses.settle(&result.node, false);
                 self.counters.denials += u32::from(failure.category == FailureCategory::GateDenied);
                 instance.failure = Some(Box::new(failure.clone()));
             }
@@ -284,6 +310,7 @@ impl Run {
             self.instances.push(instance);
         }
         if *cause == ChangeCause::Replan {
+            self.diagnoses.replanned();
             self.replan.accepted += 1;
             self.replan.is_pending = false;
         }

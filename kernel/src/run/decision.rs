@@ -1,6 +1,7 @@
 //! A decision: one input, and the resulting records in the order they take effect.
 
 use super::Run;
+use super::diagnosis::Diagnoser;
 use super::input::RunInput;
 use super::planner::{Planner, PlannerRequest};
 use crate::event::{Event, NodeTransition};
@@ -18,6 +19,8 @@ pub struct DecisionContext<'a> {
     pub settings: &'a Settings<'a>,
     /// Writes patches and new plan versions.
     pub planner: &'a dyn Planner,
+    /// Finds the causes of failures.
+    pub diagnoser: &'a dyn Diagnoser,
 }
 
 /// A run in the middle of a decision.

@@ -35,6 +35,7 @@ mod change;
 mod completion;
 mod crash_recovery;
 mod decision;
+mod diagnosis;
 mod dirty;
 mod dispatch;
 mod downstream;
@@ -72,6 +73,10 @@ pub use approval_request::{ApprovalRequest, ApprovalTest};
 pub use completion::Completion;
 pub use crash_recovery::{CrashRecovery, RECOVERIES_MAX, RecoveryContext};
 pub use decision::DecisionContext;
+pub use diagnosis::{
+    CAUSE_CHARS_MAX, DIAGNOSES_KEPT_MAX, Diagnosed, Diagnoser, Diagnosis, DiagnosisRequest, DiagnosisScore,
+    RuleDiagnoser,
+};
 pub use downstream::DOWNSTREAM_MAX;
 pub use fold::{FoldedRun, ReadPlan, RunFold, RunFoldError};
 pub use human::{AnswerError, ResolutionError};
@@ -96,6 +101,7 @@ use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
 use call_budget::CallBudget;
+use diagnosis::Diagnoses;
 use dirty::DirtySet;
 use joins::JoinCount;
 use ordered_joins::OrderedJoins;
@@ -127,6 +133,7 @@ pub struct Run {
     counters: Counters,
     tally: Tally,
     model_usage: ModelUsage,
+    diagnoses: Diagnoses,
     terms: RunTerms,
     call_budget: CallBudget,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
@@ -192,6 +199,7 @@ impl Run {
             counters: Counters::default(),
             tally: Tally::default(),
             model_usage: ModelUsage::default(),
+            diagnoses: Diagnoses::default(),
             terms: RunTerms::default(),
             call_budget: CallBudget::default(),
             goal: None,

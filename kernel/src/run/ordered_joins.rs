@@ -100,7 +100,13 @@ mod tests {
         let settings = Settings::simulation(overrides, None);
         let mut run = Run::new(Arc::new(draft.validate(&settings).unwrap()), 1, 0);
         let planner = &StaticPlanner;
-        let mut cx = DecisionContext { run_id: RunId::default(), now: 0, settings: &settings, planner };
+        let mut cx = DecisionContext {
+            run_id: RunId::default(),
+            now: 0,
+            settings: &settings,
+            planner,
+            diagnoser: &crate::run::RuleDiagnoser,
+        };
         run.decide(&mut cx, RunInput::Propagate);
         for id in ids.iter().map(|id| NodeId::from(id.as_str())) {
             assert_eq!(run.ready.len(), 1, "one at a time");

@@ -6,12 +6,17 @@
 
 use super::Run;
 use super::decision::Decision;
+use super::diagnosis::{CAUSE_CHARS_MAX, Diagnosis, DiagnosisRequest};
 use super::planner::PlannerAnswer;
-use crate::event::{Event, Timer, TimerKind};
+use crate::event::{Event, Failure, Timer, TimerKind};
 use crate::id::{NodeId, Ticks};
 use crate::lineage;
 use crate::plan::Policy;
 use crate::run::{FailureCategory, NodeState, RecoveryStrategy, TransitionReason};
+
+/// The level of a new version of the plan, and that of a person.
+const REPLAN: u8 = 3;
+const PERSON: u8 = 4;
 
 /// Backoff before retry number `retry`, counted from 1 since the last patch: `min(base * 2^(retry-1), cap)`.
 ///
@@ -30,8 +35,8 @@ impl Decision<'_, '_, '_> {
     /// asks a person instead.
     pub(super) fn recover(&mut self, at: usize, category: FailureCategory) {
         let policy = &self.run.plan.policy;
-        let level = RecoveryStrategy::decide(category, policy.domain.as_deref(), &policy.recovery).level();
-        self.emit(Event::Diagnosis { node: self.id(at), category, level });
+        let strategy = RecoveryStrategy::decide(category, policy.domain.as_deref(), &policy.recovery).level();
+        let level = self.diagnose(at, category, strategy);
         if level == RecoveryStrategy::HumanEscalation.level() {
             if category == FailureCategory::HumanRejection {
                 // A person has decided already.
@@ -49,6 +54,10 @@ impl Decision<'_, '_, '_> {
         }
         let patches_left = i64::from(instance.patch_count) < node.patches;
         self.exhausted(at, 1, if level == 1 { "no retry left" } else { "a retry cannot help" });
+        if level == REPLAN {
+            self.exhausted(at, 2, "the diagnosis asks for a new version of the plan");
+            return self.fail(at, TransitionReason::Category(category));
+        }
         if !patches_left {
             self.exhausted(at, 2, "no patch left");
             self.fail(at, TransitionReason::Category(category));
@@ -58,6 +67,39 @@ impl Decision<'_, '_, '_> {
         } else {
             self.ask_patch(at, category);
         }
+    }
+
+    /// Asks for a diagnosis and records it. Returns the level of recovery: the diagnosis may raise the level of the strategy, as
+    /// far as the plan allows.
+    fn diagnose(&mut self, at: usize, category: FailureCategory, strategy: u8) -> u8 {
+        let node = self.id(at);
+        let instance = &self.run.instances[at];
+        let failure = match instance.failure.as_deref() {
+            Some(failure) => failure.clone(),
+            None => Failure::new(category, String::new()),
+        };
+        let request = DiagnosisRequest {
+            run_id: self.cx.run_id,
+            run: self.run,
+            node: &node,
+            failure: &failure,
+            level: strategy,
+        };
+        let Diagnosis { cause, level, confidence } = self.cx.diagnoser.diagnose(&request);
+        let (proposed, confidence) = (level.clamp(1, PERSON), confidence.min(100));
+        let cause = cause.chars().take(CAUSE_CHARS_MAX).collect();
+        let can_replan = self.run.goal.is_none() && self.run.recovery_open(self.cx.now);
+        let patches_left = i64::from(instance.patch_count) < self.run.plan.nodes[at].patches;
+        let allowed = match proposed {
+            REPLAN if !can_replan => 2,
+            allowed => allowed,
+        };
+        // A patch that the plan does not allow would only cost the retries that are left.
+        let allowed = if allowed == 2 && !patches_left { strategy } else { allowed };
+        let level = strategy.max(allowed);
+        let diagnosis = Box::new(Diagnosis { cause, level: proposed, confidence });
+        self.emit(Event::Diagnosis { node, category, level, diagnosis });
+        level
     }
 
     fn retry(&mut self, at: usize, category: FailureCategory) {

@@ -24,6 +24,7 @@ impl Run {
             return Err(IllegalStep::NoArrow { node, from: *from, to: *to, reason });
         }
         let drained = self.instances[index].is_draining();
+        self.diagnoses.moved(node, *to, reason);
         self.move_to(index, NodeStatus::after(*to, reason), reason, at);
         let instance = &mut self.instances[index];
         match (to, reason) {

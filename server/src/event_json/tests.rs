@@ -14,7 +14,7 @@ use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::Conclusion;
 use ostler_kernel::port::ModelCall;
-use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
+use ostler_kernel::run::{Diagnosis, FailureCategory, NodeState, RunOutcome, TransitionReason};
 
 use super::*;
 
@@ -113,7 +113,12 @@ fn node_records() -> Vec<Event> {
         Event::Draining { node: "a".into() },
         Event::TimerSet(Timer { node: "a".into(), kind: TimerKind::Backoff, at: 5 }),
         Event::TimerFired { node: "a".into(), kind: TimerKind::Human },
-        Event::Diagnosis { node: "a".into(), category: FailureCategory::Timeout, level: 1 },
+        Event::Diagnosis {
+            node: "a".into(),
+            category: FailureCategory::Timeout,
+            level: 1,
+            diagnosis: Box::new(Diagnosis { cause: "slow".into(), level: 1, confidence: 50 }),
+        },
         Event::RecoveryExhausted { node: "a".into(), level: 1, reason: "attempts".to_owned() },
         Event::GateDecision(GateDecision {
             node: "a".into(),
@@ -270,7 +275,7 @@ fn records_of_nodes_have_stable_json() {
         draining {"node":"a"}
         timer_set {"at_ms":5,"kind":"backoff","node":"a"}
         timer_fired {"kind":"human","node":"a"}
-        diagnosis {"category":"timeout","level":1,"node":"a"}
+        diagnosis {"category":"timeout","diagnosis":{"cause":"slow","confidence":50,"level":1},"level":1,"node":"a"}
         recovery_level_exhausted {"level":1,"node":"a","reason":"attempts"}
         gate_decision {"attempt":1,"code":"scope","detail":"no","node":"a"}
         human_request {"deadline_ms":8,"kind":"before","node":"a","shown":"0707070707070707070707070707070707070707070707070707070707070707"}

@@ -70,9 +70,6 @@ pub struct GoalRequest {
     pub run: Option<String>,
 }
 
-/// Longest goal, in bytes.
-pub const GOAL_BYTES_MAX: usize = 32 << 10;
-
 /// The answer of a goal run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerView {

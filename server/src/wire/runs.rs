@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::policy::OperatorAnswer;
-use ostler_kernel::run::{ModelUsage, NodeState, RunOutcome, RunStatus, WaitReason};
+use ostler_kernel::run::{FailureCategory, ModelUsage, NodeState, RunOutcome, RunStatus, WaitReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -304,6 +304,9 @@ pub struct Summary {
     /// The answer of a goal run; absent before there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerView>,
+    /// What came of the diagnoses of failures, by category; absent without one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub diagnoses: BTreeMap<FailureCategory, DiagnosisView>,
     /// Root causes of lost nodes.
     #[serde(rename = "culprits")]
     pub root_causes: Vec<RootCause>,
@@ -354,6 +357,20 @@ pub struct ParentView {
     pub node: String,
     /// Id of the step.
     pub step: String,
+}
+
+/// What came of the diagnoses of a category of failures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DiagnosisView {
+    /// Diagnoses.
+    pub made: u32,
+    /// Diagnoses with a recovery level that was tried to its end.
+    pub tried: u32,
+    /// Tried levels that mended the failure.
+    pub mended: u32,
+    /// Brier score of the confidences, 0 to 1, 0 the best; absent if no level was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brier: Option<f64>,
 }
 
 /// Reliability from the precision of the contracts of executed nodes.

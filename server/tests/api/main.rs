@@ -49,6 +49,7 @@ async fn api_over(journal: impl Journal) -> Router {
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
+        diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
     router(System::start(config).await.unwrap())
 }

@@ -16,7 +16,7 @@ use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
     self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, NodeStatus, Operation, Patch,
-    Run, RunInput,
+    RuleDiagnoser, Run, RunInput,
 };
 use serde_json::{Map, Value};
 
@@ -148,6 +148,7 @@ impl<'s> SimulatedRun<'s> {
             now: self.now,
             settings: self.settings,
             planner: &self.script,
+            diagnoser: &RuleDiagnoser,
         };
         act(&mut self.run, &mut cx)
     }

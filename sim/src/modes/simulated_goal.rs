@@ -10,7 +10,8 @@ use ostler_kernel::ledger::Amounts;
 use ostler_kernel::plan::{Kind, Plan, PolicyDraft, Settings, normalise};
 use ostler_kernel::policy::{self, Decider, Decision, Goal, GoalTerms, OperatorAnswer, View, opening_plan};
 use ostler_kernel::run::{
-    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, Operation, Run, RunInput,
+    self, Canceller, Completion, DecisionContext, FailureCategory, NodeState, Operation, RuleDiagnoser, Run,
+    RunInput,
 };
 
 use super::case::{AnswerScript, Case, ControlScript, WorkScript};
@@ -168,6 +169,7 @@ impl<'s> SimulatedGoal<'s> {
             now: self.now,
             settings: self.settings,
             planner: &self.world,
+            diagnoser: &RuleDiagnoser,
         };
         act(&mut self.run, &mut cx)
     }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
-use ostler_kernel::policy::{Aggregator, Mode};
-use ostler_server::wire::{ApprovalList, GOAL_BYTES_MAX, GoalRequest, RunRef};
+use ostler_kernel::policy::{Aggregator, GOAL_BYTES_MAX, Mode};
+use ostler_server::wire::{ApprovalList, GoalRequest, RunRef};
 use serde_json::Value;
 
 use crate::cli::arguments::Globals;

@@ -149,8 +149,11 @@ impl ProgramContext {
     ///
     /// See [`StepError`]. The outcome of the run is no error: see [`ChildRunResult`].
     pub async fn spawn(&self, id: &str, child: ChildRunSpec) -> Result<ChildRunResult, StepError> {
-        let ChildRunSpec { plan, budget, scope, intent } = &child;
-        let input = serde_json::json!({"plan": plan, "budget": budget, "scope": scope, "intent": intent});
+        let ChildRunSpec { plan, goal, budget, scope, intent } = &child;
+        let mut input = serde_json::json!({"plan": plan, "budget": budget, "scope": scope, "intent": intent});
+        if let Some(goal) = goal {
+            input["goal"] = serde_json::to_value(goal).expect("terms have texts and whole numbers");
+        }
         let (log, step) = (Arc::clone(&self.log), format!("{}{id}", self.stage));
         self.step(Step::new(id).input(&input), || async move {
             log.spawn(&step, child).await.map_err(|error| StepError::Log(error).into())

@@ -3,7 +3,7 @@
 use ostler_kernel::event::Failure;
 use ostler_kernel::json::{self, Json, JsonError};
 use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{ArtifactError, AttemptLogError};
+use ostler_kernel::port::AttemptLogError;
 use ostler_kernel::run::FailureCategory;
 use serde::Serialize;
 
@@ -92,26 +92,7 @@ impl From<StepError> for Failure {
         let category = match &error {
             StepError::Failed(failure) => return failure.clone(),
             StepError::Shape { .. } | StepError::Undeclared(_) => FailureCategory::Structural,
-            StepError::Log(error) => match error {
-                AttemptLogError::InDoubt(_) | AttemptLogError::ChangedByPatch(_) => FailureCategory::InDoubt,
-                AttemptLogError::Result { failure, .. } => failure.category,
-                AttemptLogError::Busy { .. }
-                | AttemptLogError::StepMismatch(_)
-                | AttemptLogError::StepLimit(_)
-                | AttemptLogError::NoLog
-                | AttemptLogError::Json(_)
-                | AttemptLogError::LargeToken { .. }
-                | AttemptLogError::ChildRun { .. }
-                | AttemptLogError::Artifact(ArtifactError::Missing(_) | ArtifactError::Damaged { .. }) => {
-                    FailureCategory::Structural
-                }
-                AttemptLogError::TooManyWaiting { .. }
-                | AttemptLogError::Artifact(ArtifactError::Io(_) | ArtifactError::Full(_)) => {
-                    FailureCategory::Transient
-                }
-                AttemptLogError::Budget { .. } => FailureCategory::ResourceExhaustion,
-                AttemptLogError::AttemptEnded | AttemptLogError::Journal(_) => FailureCategory::Crash,
-            },
+            StepError::Log(error) => error.category(),
         };
         Failure { category, message: error.to_string() }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::suggest::Suggestions;
-use super::super::{Kind, Settings, model_of_tool, model_tool};
+use super::super::{Kind, SUB_AGENT_TOOL, Settings, model_of_tool, model_tool};
 use super::{Context, IndexedPlan};
 
 pub(super) fn check(
@@ -89,6 +89,14 @@ pub(super) fn check_unused(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Ve
             faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place));
         }
         return;
+    }
+    if let (Kind::SubAgent, Some(tool)) =
+        (node.kind, node.tool.as_ref().filter(|tool| *tool != SUB_AGENT_TOOL))
+    {
+        let detail = format!("names the tool {tool}, but a sub_agent calls {SUB_AGENT_TOOL}");
+        let help = "remove `tool`; name tools for the agent in `params: {tools: [..]}`";
+        let place = indexed.place(at).key("tool");
+        faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place));
     }
     if !calls_nothing(node.kind) {
         return;

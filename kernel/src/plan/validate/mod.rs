@@ -14,6 +14,7 @@ mod properties;
 mod reach;
 mod references;
 mod speculation;
+mod sub_agent;
 #[cfg(test)]
 mod tests;
 

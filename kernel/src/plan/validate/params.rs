@@ -10,7 +10,7 @@ use super::super::pointer::Pointer;
 use super::super::settings::{BadParam, Tools};
 use super::super::suggest::Suggestions;
 use super::super::{Kind, Node, ParamRef};
-use super::{Context, IndexedPlan};
+use super::{Context, IndexedPlan, sub_agent};
 use crate::contract::describe_kind;
 use crate::id::NodeId;
 use crate::template::{RenderError, TEMPLATE_BYTES_MAX, TemplateError, check_template, check_values};
@@ -31,6 +31,12 @@ pub(super) fn check(
         (Kind::Tool, Some(tool), Some(tools)) => {
             let param_ref_pointer: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
             tools.check_params(tool, &node.params, &param_ref_pointer)
+        }
+        (Kind::SubAgent, Some(tool), Some(tools)) => {
+            let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
+            let mut bad = tools.check_params(tool, &node.params, &referred);
+            bad.extend(sub_agent::check(node, context));
+            bad
         }
         (Kind::Aggregator, ..) => aggregator(indexed, node, suggestions),
         (Kind::Model, Some(tool), Some(tools)) => model(indexed, node, tool, tools, suggestions),
@@ -168,6 +174,7 @@ fn template(node: &Node, name: &str) -> Vec<BadParam> {
 fn diagnostic(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Suggestions) -> Diagnostic {
     let whose = match (&node.tool, node.kind) {
         (Some(tool), Kind::Tool) => tool.as_str(),
+        (_, Kind::SubAgent) => Kind::SubAgent.as_str(),
         (_, Kind::Aggregator) => "aggregator",
         _ => "model",
     };
@@ -201,7 +208,7 @@ fn diagnostic(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Sugges
             let path = if pointer.is_empty() { name.clone() } else { format!("{}.{name}", within(&pointer)) };
             let detail = format!("{whose}: missing parameter `{path}`");
             let says = if says.is_empty() { String::new() } else { format!(": {says}") };
-            let help = if pointer.is_empty() && node.kind == Kind::Tool {
+            let help = if pointer.is_empty() && matches!(node.kind, Kind::Tool | Kind::SubAgent) {
                 format!("add `{name}` to params, or to param_refs{says}")
             } else {
                 format!("add `{name}`{says}")

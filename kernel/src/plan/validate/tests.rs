@@ -6,7 +6,8 @@ use super::*;
 use crate::contract::{CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX};
 use crate::evaluation::Domains;
 use crate::plan::{
-    Effect, Idempotency, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
+    Effect, Idempotency, Kind, PlanDraft, PolicyDraft, SUB_AGENT_TOOL, Settings, ToolDefaults, Tools,
+    normalise,
 };
 use crate::template::TEMPLATE_BYTES_MAX;
 
@@ -325,13 +326,61 @@ fn a_real_run_completes_a_plan_from_its_tools() {
 }
 
 #[test]
-fn only_tools_models_aggregators_and_questions_have_an_executor() {
+fn what_a_goal_run_adds_has_no_executor_in_a_plan_file() {
     let settings = Settings::real(4, &TwoTools);
-    for kind in ["reflection", "observer", "micro_planner", "interjection", "sub_agent"] {
+    for kind in ["reflection", "observer", "micro_planner", "interjection"] {
         let node = json!({"id": "a", "kind": kind, "model": "m", "human_timeout": 1, "contract": [{"method": "schema"}]});
         let plan = json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, node]});
         assert!(told(draft(&plan).validate(&settings)).contains("V21 a"), "{kind}");
     }
+}
+
+/// [`TwoTools`] and the tool of sub-agents, without its own check of parameters.
+struct WithAgents;
+
+impl Tools for WithAgents {
+    fn defaults(&self, tool: &str, literal: &serde_json::Map<String, Value>) -> Option<ToolDefaults> {
+        TwoTools.defaults(if tool == SUB_AGENT_TOOL { "look" } else { tool }, literal)
+    }
+
+    fn names(&self) -> Vec<String> {
+        [TwoTools.names(), vec![SUB_AGENT_TOOL.to_owned()]].concat()
+    }
+}
+
+#[test]
+fn a_sub_agent_is_checked_with_its_model_its_tools_and_its_plan() {
+    let settings = Settings::real(4, &WithAgents);
+    let check = |expected: &[&str], more: Value| {
+        let mut node = json!({"id": "a", "kind": "sub_agent"});
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let faults =
+            draft(&json!({"id": "p", "nodes": [node]})).validate(&settings).err().unwrap_or_default();
+        let told: Vec<String> =
+            faults.iter().map(|fault| format!("{} {} {}", fault.code, fault.pointer, fault.detail)).collect();
+        assert_eq!(told, expected, "{more}");
+    };
+    check(&[], json!({"params": {"goal": "g", "model": "m", "tools": ["look"]}}));
+    check(&[], json!({"model": "m", "params": {"goal": "g"}}));
+    check(&[], json!({"params": {"plan": {"id": "q", "nodes": [{"id": "s", "tool": "look"}]}}}));
+    check(&["V23 /nodes/0/params sub_agent: missing parameter `goal`"], json!({"params": {}}));
+    check(
+        &[
+            "V24 /nodes/0/params/model sub_agent: params.model: unknown model default",
+            "V24 /nodes/0/params/tools/1 sub_agent: params.tools.1: unknown tool lok",
+        ],
+        json!({"params": {"goal": "g", "tools": ["look", "lok"]}}),
+    );
+    check(
+        &["V21 /nodes/0/tool names the tool act, but a sub_agent calls agent.ask"],
+        json!({"tool": "act", "model": "m", "effect": "external", "params": {"goal": "g"}}),
+    );
+    let inner = json!({"id": "q", "nodes": [{"id": "s", "kind": "sub_agent", "params": {"goal": "g"}}]});
+    check(
+        &["V24 /nodes/0/params/plan/nodes/0/params/model \
+           sub_agent: params.plan.nodes.0.params.model: s: sub_agent: params.model: unknown model default (V24)"],
+        json!({"params": {"plan": inner}}),
+    );
 }
 
 #[test]
@@ -350,13 +399,13 @@ fn a_plan_that_runs_keeps_what_it_was_opened_with() {
 
 #[test]
 fn a_real_run_has_rules_of_its_own() {
-    let settings = Settings { executes: |kind| kind != Kind::SubAgent, ..Settings::real(4, &TwoTools) };
+    let settings = Settings { executes: |kind| kind != Kind::Observer, ..Settings::real(4, &TwoTools) };
     let check = |expected: &str, node: Value| {
         let plan = json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, node]});
         assert_eq!(told(draft(&plan).validate(&settings)), expected, "{plan}");
     };
     check("", json!({"id": "a", "tool": "look", "params": {"x": 1}}));
-    check("V08 a, V21 a", json!({"id": "a", "kind": "sub_agent"}));
+    check("V08 a, V21 a", json!({"id": "a", "kind": "observer"}));
     check("V08 a", json!({"id": "a", "kind": "reflection"}));
     check("V08 a, V20 a", json!({"id": "a", "tool": "lok"}));
     check("V08 a, V20 a", json!({"id": "a"}));

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read, Write, stdin};
 
-use ostler_server::wire::GOAL_BYTES_MAX;
+use ostler_kernel::policy::GOAL_BYTES_MAX;
 
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::StatusWriter;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ostler_kernel::run::{ModelUsage, RunOutcome};
-use ostler_server::wire::{CallBudgetView, Summary};
+use ostler_kernel::run::{FailureCategory, ModelUsage, RunOutcome};
+use ostler_server::wire::{CallBudgetView, DiagnosisView, Summary};
 
 use crate::cli::output::cells::{fit, width};
 use crate::cli::output::labels::{self, short_id};
@@ -87,7 +87,18 @@ fn schedule_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
     let mut lines =
         vec![fit(&format!("{before}{rounds}"), page.columns), fit(&makespan_text(summary), page.columns)];
     lines.extend(reliability_line(page, summary));
+    lines.extend(
+        summary.diagnoses.iter().map(|(category, came)| fit(&diagnosis_text(*category, came), page.columns)),
+    );
     lines
+}
+
+/// Diagnoses of a category of failures, and how often the level they proposed mended the failure.
+fn diagnosis_text(category: FailureCategory, came: &DiagnosisView) -> String {
+    let DiagnosisView { made, tried, mended, brier } = *came;
+    let score = brier.map(|brier| format!(": {mended} of {tried} tried mended it, Brier score {brier:.2}"));
+    let made = if made == 1 { "1 diagnosis".to_owned() } else { format!("{made} diagnoses") };
+    format!("  {category:<13}  {made}{}", score.unwrap_or_default())
 }
 
 /// The reliability of a result. A run without its outputs has none.

@@ -71,6 +71,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         goal: None,
         answer: None,
         cost: 77,
+        diagnoses: Default::default(),
         root_causes: failed.collect(),
         reliability: Some(ReliabilityBounds { independent: 0.9, always: 0.85 }),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),

@@ -16,7 +16,7 @@ use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage}
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::{CallEnd, Conclusion, FaultyAnswer, Role};
 use ostler_kernel::port::ModelCall;
-use ostler_kernel::run::{FailureCategory, NodeState, RunOutcome, TransitionReason};
+use ostler_kernel::run::{Diagnosis, FailureCategory, NodeState, RunOutcome, TransitionReason};
 use serde_json::json;
 
 use super::{decode, encode};
@@ -144,7 +144,12 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.extend(outcomes.map(|outcome| Event::RunClosed { outcome }));
     samples.push(Event::Draining { node: node() });
     samples.push(Event::ReplanAsked { for_contract: true });
-    samples.push(Event::Diagnosis { node: node(), category: FailureCategory::Crash, level: 1 });
+    samples.push(Event::Diagnosis {
+        node: node(),
+        category: FailureCategory::Crash,
+        level: 1,
+        diagnosis: Box::new(Diagnosis { cause: "slow".into(), level: 1, confidence: 50 }),
+    });
     samples.push(Event::AgentProfiled {
         agent: AgentId::from("worker"),
         client: ClientId::from("acme"),
