@@ -110,16 +110,17 @@ impl Anthropic {
         };
         let block = self.blocks.iter_mut().rev().find(|block| block.index == Some(index));
         let Some(block) = block.filter(|_| kind == "content_block_delta") else { return false };
-        match (&mut block.content, delta) {
-            (Content::Text(text), PlainBlockDelta::Text { text: Text(piece) }) => {
+        let PlainBlockDelta { kind: Text(kind), text, thinking, partial_json } = delta;
+        match (&mut block.content, &*kind, text, thinking, partial_json) {
+            (Content::Text(text), "text_delta", Some(Text(piece)), None, None) => {
                 text.push_str(&piece);
                 deltas.push(Delta::Text(piece.into_owned()));
             }
-            (Content::Thinking { text, .. }, PlainBlockDelta::Thinking { thinking: Text(piece) }) => {
+            (Content::Thinking { text, .. }, "thinking_delta", None, Some(Text(piece)), None) => {
                 text.push_str(&piece);
                 deltas.push(Delta::Reasoning(piece.into_owned()));
             }
-            (Content::ToolUse { at, .. }, PlainBlockDelta::Arguments { partial_json: Text(piece) }) => {
+            (Content::ToolUse { at, .. }, "input_json_delta", None, None, Some(Text(piece))) => {
                 self.calls.add_text(*at, &piece, deltas);
             }
             _ => return false,

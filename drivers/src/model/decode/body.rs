@@ -179,10 +179,10 @@ impl Decoder {
     }
 
     /// A complete object cannot be half an object, so an event that lacks only its last empty line counts.
-    fn stream_end(mut self, splitter: SseSplitter) -> Result<Completion, ModelError> {
+    fn stream_end(mut self, mut splitter: SseSplitter) -> Result<Completion, ModelError> {
         if let Some(event) = splitter.end() {
             let is_whole =
-                is_done(&event.data) || matches!(json::parse(&event.data), Parsed::Value(Value::Object(_)));
+                is_done(event.data) || matches!(json::parse(event.data), Parsed::Value(Value::Object(_)));
             if is_whole && self.message.event(&event, &mut Vec::new())? == Progress::Over {
                 return self.message.finish();
             }
@@ -220,7 +220,7 @@ impl Decoder {
 impl Message {
     fn event(
         &mut self,
-        SseEvent { name, data }: &SseEvent,
+        &SseEvent { name, data }: &SseEvent<'_>,
         deltas: &mut Vec<Delta>,
     ) -> Result<Progress, ModelError> {
         if is_done(data) {

@@ -91,23 +91,16 @@ pub(super) struct PlainBlockPiece<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "type", deny_unknown_fields)]
-pub(super) enum PlainBlockDelta<'a> {
-    #[serde(rename = "text_delta")]
-    Text {
-        #[serde(borrow)]
-        text: Text<'a>,
-    },
-    #[serde(rename = "thinking_delta")]
-    Thinking {
-        #[serde(borrow)]
-        thinking: Text<'a>,
-    },
-    #[serde(rename = "input_json_delta")]
-    Arguments {
-        #[serde(borrow)]
-        partial_json: Text<'a>,
-    },
+#[serde(deny_unknown_fields)]
+pub(super) struct PlainBlockDelta<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) partial_json: Option<Text<'a>>,
 }
 
 /// Text that is borrowed from the chunk where it holds no escapes.

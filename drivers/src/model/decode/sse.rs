@@ -5,10 +5,10 @@ use std::mem;
 use std::ops::ControlFlow;
 
 /// An event with data.
-pub(super) struct SseEvent {
+pub(super) struct SseEvent<'a> {
     /// Value of the last `event` field; empty if there is none.
-    pub(super) name: String,
-    pub(super) data: String,
+    pub(super) name: &'a str,
+    pub(super) data: &'a str,
 }
 
 /// Splits bytes into lines, and lines into events. Lines end with LF, CR or CRLF, also across chunks; each line is decoded as
@@ -22,7 +22,9 @@ pub(super) struct SseSplitter {
     /// The last byte was a CR: an LF right after it belongs to the same line end.
     ends_in_cr: bool,
     name: String,
-    data: Option<String>,
+    /// Joined data of the event so far. Kept from event to event, as its room is.
+    data: String,
+    has_data: bool,
 }
 
 impl SseSplitter {
@@ -33,7 +35,8 @@ impl SseSplitter {
             line: Vec::new(),
             ends_in_cr: false,
             name: String::new(),
-            data: None,
+            data: String::new(),
+            has_data: false,
         }
     }
 
@@ -46,7 +49,7 @@ impl SseSplitter {
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
-        mut take: impl FnMut(SseEvent) -> ControlFlow<()>,
+        mut take: impl FnMut(SseEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         if bytes.is_empty() {
             return ControlFlow::Continue(());
@@ -61,7 +64,7 @@ impl SseSplitter {
                 self.is_too_long = true;
                 return ControlFlow::Break(());
             }
-            let event = if self.line.is_empty() {
+            let ends_event = if self.line.is_empty() {
                 self.line(line)
             } else {
                 self.line.extend_from_slice(line);
@@ -70,8 +73,11 @@ impl SseSplitter {
             };
             self.ends_in_cr = is_cr && rest.is_empty();
             bytes = rest.strip_prefix(b"\n").filter(|_| is_cr).unwrap_or(rest);
-            if let Some(event) = event {
-                take(event)?;
+            if ends_event {
+                self.event().map_or(ControlFlow::Continue(()), &mut take)?;
+                self.name.clear();
+                self.data.clear();
+                self.has_data = false;
             }
             if self.is_too_long {
                 return ControlFlow::Break(());
@@ -85,38 +91,43 @@ impl SseSplitter {
         ControlFlow::Continue(())
     }
 
+    /// The event so far, if it has data.
+    fn event(&self) -> Option<SseEvent<'_>> {
+        let has_data = self.has_data && !self.data.trim().is_empty();
+        has_data.then_some(SseEvent { name: &self.name, data: &self.data })
+    }
+
     /// The event that the end of the bytes left unfinished.
-    pub(super) fn end(mut self) -> Option<SseEvent> {
+    pub(super) fn end(&mut self) -> Option<SseEvent<'_>> {
         if !self.line.is_empty() {
             let line = mem::take(&mut self.line);
             // A line with bytes never ends an event.
-            let _ = self.line(&line);
+            self.line(&line);
         }
-        let (name, data) = (self.name, self.data?);
-        Some(SseEvent { name, data })
+        self.has_data.then_some(SseEvent { name: &self.name, data: &self.data })
     }
 
-    /// Takes one line without its end; returns the event that an empty line completes.
-    fn line(&mut self, line: &[u8]) -> Option<SseEvent> {
+    /// Takes one line without its end; true if the line is empty, which ends an event.
+    fn line(&mut self, line: &[u8]) -> bool {
         if line.is_empty() {
-            let (name, data) = (mem::take(&mut self.name), self.data.take()?);
-            return (!data.trim().is_empty()).then_some(SseEvent { name, data });
+            return true;
         }
         let line: Cow<'_, str> = String::from_utf8_lossy(line);
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
-            "data" => match &mut self.data {
-                Some(data) if data.len() + value.len() >= self.line_max => self.is_too_long = true,
-                Some(data) => {
-                    data.push('\n');
-                    data.push_str(value);
+            "data" if self.has_data && self.data.len() + value.len() >= self.line_max => {
+                self.is_too_long = true;
+            }
+            "data" => {
+                if mem::replace(&mut self.has_data, true) {
+                    self.data.push('\n');
                 }
-                None => self.data = Some(value.to_owned()),
-            },
+                self.data.push_str(value);
+            }
             "event" => value.clone_into(&mut self.name),
             _ => {}
         }
-        None
+        false
     }
 }
