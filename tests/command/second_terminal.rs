@@ -47,6 +47,21 @@ fn a_second_terminal_looks_runs_and_cancels() {
 }
 
 #[test]
+fn a_goal_beside_a_holder_without_its_model_is_told_that_the_holder_has_to_end() {
+    let world = world();
+    world.file("script.yaml", "roles: {planner: [{answer: {answer: hi, missing: null, steps: []}}]}\n");
+    let mut holder = world.start("run long.yaml --workspace work");
+    let run = run_of(&holder.until("opened: long"));
+    holder.until("a    executed");
+    let ask = "ask hello --yes --workspace work --mode reflect --model scripted:script.yaml";
+    let told = world.ostler(ask).exits(2).complains("knows no model \"scripted\"");
+    told.complains("it read its configuration when it started; ask again when it has ended");
+    world.ostler(&format!("cancel {run}")).exits(0);
+    holder.end().exits(1);
+    world.ostler(ask).exits(0).says("hi");
+}
+
+#[test]
 fn a_holder_stays_until_the_runs_of_others_are_done() {
     let world = world();
     let mut holder = world.start("run long.yaml --workspace work");
