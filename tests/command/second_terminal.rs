@@ -128,10 +128,13 @@ fn who_ends_and_waits_for_what_acts_takes_looks_and_cancels_and_nothing_else() {
     world.ostler("ps").exits(0).says("running").says("0/2");
     world.ostler("approvals").exits(0);
     world.ostler(&format!("show {run}")).exits(0).says("a  running");
-    let cancel = world.start(&format!("cancel {run}"));
-    until("it is cancelled", || world.ostler(&format!("events {run}")).out.contains("cancel_plan"));
+    let told = world.path().join("told");
+    let mut cancel = world.command(&format!("cancel {run}"));
+    let mut cancel = cancel.stderr(std::fs::File::create(&told).unwrap()).spawn().unwrap();
+    let waits = format!("{run} is cancelled; waits for a, which changes the world");
+    until("it tells what it waits for", || std::fs::read_to_string(&told).unwrap().contains(&waits));
     world.file("work/go", "");
-    cancel.end().exits(0).says("cancelled  act");
+    assert!(cancel.wait().unwrap().success());
     holder.end().exits(130).complains("stopped, state is kept");
     world.ostler(&format!("show {run}")).exits(0).says("a  executed").says("b  cancelled");
 }
