@@ -5,9 +5,9 @@ use std::path::Path;
 use clap::Args;
 use ostler_server::wire::{RunRef, Summary};
 
-use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::commands::change_node::{post, stop_node};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::live::NoView;
@@ -28,10 +28,13 @@ pub(crate) struct CancelArgs {
     #[arg(value_parser = node_name)]
     node: Option<String>,
     #[command(flatten)]
+    model: ModelOption,
+    #[command(flatten)]
     metrics: MetricsOption,
 }
 
 pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
+    let globals = &args.model.add_to(globals)?;
     if let Some(node) = &args.node {
         return stop_node(globals, &args.run, node, "cancel", args.metrics).await;
     }
