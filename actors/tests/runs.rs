@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use common::{Watched, left_by, memory, plan, states, submit, system, value};
 use ostler_actors::{Submission, SubmitError, System, Term, new_run_id};
 use ostler_kernel::event::Event;
-use ostler_kernel::port::Seq;
+use ostler_kernel::port::{Journal, Seq, StreamId};
 use ostler_kernel::run::RunStatus;
 use ostler_store::MemoryJournal;
 use serde_json::json;
@@ -110,6 +110,23 @@ async fn an_aggregator_sees_a_failure_and_still_reports() {
     .await;
     assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
     assert_eq!(value(&system, run, "report").await, json!({"text": "failed, hello"}));
+    system.shutdown().await;
+}
+
+/// Leaves have the same way to the end as the last node of a chain.
+#[tokio::test]
+async fn the_end_of_a_path_that_was_begun_goes_before_nodes_without_a_path() {
+    let journal = Arc::new(MemoryJournal::default());
+    let system = system(journal.clone(), Vec::new()).await;
+    let nodes = [render("a", &[]), render("b", &[]), render("y", &[]), render("z", &["y"])];
+    let run = submit(&system, json!({"id": "p", "policy": {"slots": 1}, "nodes": nodes})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    let records = journal.read(StreamId::run(&"local".into(), run), Seq(0), usize::MAX).unwrap();
+    let begun = records.iter().filter_map(|record| match &record.event {
+        Event::AttemptIntent(intent) => Some(intent.node.as_str()),
+        _ => None,
+    });
+    assert_eq!(begun.collect::<Vec<_>>(), ["y", "z", "a", "b"]);
     system.shutdown().await;
 }
 

@@ -99,7 +99,11 @@ fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<
         if system.has_tool(&model_tool(&model)) {
             return Ok(model);
         }
-        let what = format!("no model {model:?} is configured; add [models.{model}] to ostler.toml");
+        let what = format!(
+            "the process that holds the data folder ({}) knows no model {model:?}: it read its configuration when it started; \
+             ask again when it has ended, or start it with that model in ostler.toml",
+            std::process::id()
+        );
         Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "model_unknown", what))
     };
     let (planner, executor) = (model(&request.planner)?, model(&request.executor)?);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_drivers::regular_file;
 
-use super::Format;
+use super::{Format, PLAN_FILE_BYTES_MAX};
 
 /// Reason for not reading a file.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +69,19 @@ const ENTRIES_SEARCHED_MAX: usize = 10_000;
 
 fn folder(path: &Path) -> ReadError {
     let entries = std::fs::read_dir(path).into_iter().flatten().take(ENTRIES_SEARCHED_MAX).flatten();
-    let files = entries.map(|entry| entry.path()).filter(|file| Format::of(file).is_some() && file.is_file());
+    let files = entries.map(|entry| entry.path()).filter(|file| match Format::of(file) {
+        Some(Format::Toml) => file.is_file() && !is_configuration(file),
+        Some(_) => file.is_file(),
+        None => false,
+    });
     ReadError::Folder { path: path.to_owned(), file: files.min() }
+}
+
+/// True if a TOML file has none of the keys that a plan, a job or a pipeline needs.
+fn is_configuration(file: &Path) -> bool {
+    let Ok(text) = read_text(file, PLAN_FILE_BYTES_MAX) else { return true };
+    let keys = ["nodes", "stages", "plan"];
+    !text.lines().any(|line| keys.iter().any(|key| line.trim_start_matches('[').starts_with(key)))
 }
 
 /// Returns the format of a file by its name.

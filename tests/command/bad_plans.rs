@@ -63,6 +63,7 @@ fn a_folder_in_the_place_of_a_file_is_told_so_with_a_file_to_name() {
     let good = "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n";
     std::fs::create_dir(world.path().join("plans")).unwrap();
     world.file("plans/b.yaml", good).file("plans/c.yaml", good).file("plans/a.md", "# Plans\n");
+    world.file("plans/a.toml", "[tools.http]\nreal = true\n");
     std::fs::create_dir(world.path().join("empty")).unwrap();
     std::fs::create_dir(world.path().join("plans/a.yaml")).unwrap();
     for command in ["check", "run", "market post", "pipeline create"] {
@@ -109,6 +110,20 @@ fn what_is_no_regular_file_is_refused_at_once() {
 }
 
 #[test]
+fn what_needs_no_model_works_without_the_file_of_one() {
+    let world = World::new();
+    world.file("ask.yaml", "id: ask\nnodes: [{id: ok, kind: human_approval, human_timeout: 1h}]\n");
+    world.ostler("run ask.yaml --workspace work").exits(3);
+    world.file("ostler.toml", "[models.default]\nprovider = \"scripted\"\nfile = \"gone.yaml\"\n");
+    let config = "--config ostler.toml";
+    world.ostler(&format!("run ask.yaml --workspace work {config}")).exits(2).complains("gone.yaml: cannot read");
+    world.ostler(&format!("ps {config}")).exits(0).says("waiting").complains("this command needs none");
+    world.ostler(&format!("show @last {config}")).exits(0);
+    world.ostler(&format!("approvals {config}")).exits(0).says("ok");
+    world.ostler(&format!("cancel @last {config}")).exits(0).says("cancelled  ask");
+}
+
+#[test]
 fn scripts_and_schemas_come_from_files_alone() {
     let world = World::new();
     assert!(Command::new("mkfifo").arg(world.path().join("pipe")).status().unwrap().success());
@@ -124,8 +139,8 @@ fn scripts_and_schemas_come_from_files_alone() {
                 "ostler.toml",
                 &format!("[models.default]\nprovider = \"{provider}\"\nfile = \"{file}\"\n"),
             );
-            refused(&world, "run good.yaml --workspace work").complains(told);
-            refused(&world, "models").complains(told);
+            refused(&world, "run good.yaml --workspace work --config ostler.toml").complains(told);
+            refused(&world, "models --config ostler.toml").complains(told);
             std::fs::remove_file(world.path().join("ostler.toml")).unwrap();
         }
         refused(&world, &format!("spawn a --input {file}")).complains(told);

@@ -271,3 +271,14 @@ fn what_is_held_is_neither_repaired_nor_collected() {
     listed.complains(&format!("held by process {}", std::process::id()));
     drop(held);
 }
+
+/// A copy of the own last segment under the next number: its end looks torn, and the next run refuses the journal.
+#[test]
+fn a_torn_end_beside_damage_is_not_said_to_need_nothing() {
+    let world = world();
+    run(&world, "small.yaml");
+    fs::copy(segment(&world), world.data().join("journal/0000000002.seg")).unwrap();
+    let told = world.ostler("doctor").exits(4);
+    assert!(!told.out.contains("no action needed"), "{}", told.out);
+    told.says("ostler doctor --repair");
+}

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::world::World;
+use super::world::{World, until};
 
 /// A planner whose second step outlasts every test; no other model answers.
 const SLOW: &str = "roles:
@@ -56,4 +56,33 @@ fn an_operator_decides_about_a_goal_in_place_of_its_model() {
     other.until("opened");
     world.ostler("interject @last x --answer conclude").exits(1).complains("the run has no goal");
     world.ostler("cancel @last").exits(0);
+}
+
+/// A plan with a step whose repetition would do harm, and the verdict on it.
+const ACT: &str = "roles:
+  planner:
+    - answer:
+        answer: null
+        missing: null
+        steps:
+          - {id: act, tool: shell.run, params: {argv: [sh, -c, 'touch begun; until test -e go; do sleep 0.01; done']}, refs: [], after: [], why: null}
+  reflect:
+    - answer: {decision: conclude, verdict: it-was-done, next: null, cancel: []}
+";
+
+#[test]
+fn the_printed_answer_to_a_doubt_continues_a_goal_that_was_asked_with_a_script() {
+    let world = World::new();
+    world.file("act.yaml", ACT);
+    let run = world.start("ask act --model scripted:act.yaml --mode reflect --workspace work --yes --intent 2");
+    until("it has begun", || world.path().join("work/begun").exists());
+    run.signal("KILL");
+    run.end();
+    world.file("work/go", "");
+    let told = world.ostler("resume @last --model scripted:act.yaml").exits(3);
+    let printed = format!("{}{}", told.out, told.err);
+    let redo = printed.split('`').flat_map(str::lines).find(|line| line.contains("--redo")).expect(&printed);
+    let redo = redo.trim().strip_prefix("ostler ").expect(redo);
+    assert!(redo.contains(" --model scripted:act.yaml"), "{redo}");
+    world.ostler(redo).exits(0).says("it-was-done");
 }

@@ -92,6 +92,7 @@ fn each_attempt_has_its_own_output_and_a_program_is_retried_if_it_may_be() {
     assert_eq!(world.ostler("logs @last flaky").exits(0).out, "try 1\ntry 2\ntry 3\n");
     assert_eq!(world.ostler("logs @last flaky --attempt 2").exits(0).out, "try 2\n");
     world.ostler("logs @last").exits(0).says("flaky | try 1\nflaky#2 | try 2\n");
+    world.ostler("logs @last flaky --attempt 9").exits(2).complains("attempt 9: node flaky had 3 attempts");
     std::fs::remove_file(world.path().join("work/tries")).unwrap();
     world.ostler("check once.yaml").exits(0).says("retries: 2 has no effect");
     world.ostler("run once.yaml --workspace work --intent 2").exits(1);

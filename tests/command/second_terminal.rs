@@ -47,6 +47,21 @@ fn a_second_terminal_looks_runs_and_cancels() {
 }
 
 #[test]
+fn a_goal_beside_a_holder_without_its_model_is_told_that_the_holder_has_to_end() {
+    let world = world();
+    world.file("script.yaml", "roles: {planner: [{answer: {answer: hi, missing: null, steps: []}}]}\n");
+    let mut holder = world.start("run long.yaml --workspace work");
+    let run = run_of(&holder.until("opened: long"));
+    holder.until("a    executed");
+    let ask = "ask hello --yes --workspace work --mode reflect --model scripted:script.yaml";
+    let told = world.ostler(ask).exits(2).complains("knows no model \"scripted\"");
+    told.complains("it read its configuration when it started; ask again when it has ended");
+    world.ostler(&format!("cancel {run}")).exits(0);
+    holder.end().exits(1);
+    world.ostler(ask).exits(0).says("hi");
+}
+
+#[test]
 fn a_holder_stays_until_the_runs_of_others_are_done() {
     let world = world();
     let mut holder = world.start("run long.yaml --workspace work");
@@ -113,10 +128,13 @@ fn who_ends_and_waits_for_what_acts_takes_looks_and_cancels_and_nothing_else() {
     world.ostler("ps").exits(0).says("running").says("0/2");
     world.ostler("approvals").exits(0);
     world.ostler(&format!("show {run}")).exits(0).says("a  running");
-    let cancel = world.start(&format!("cancel {run}"));
-    until("it is cancelled", || world.ostler(&format!("events {run}")).out.contains("cancel_plan"));
+    let told = world.path().join("told");
+    let mut cancel = world.command(&format!("cancel {run}"));
+    let mut cancel = cancel.stderr(std::fs::File::create(&told).unwrap()).spawn().unwrap();
+    let waits = format!("{run} is cancelled; waits for a, which changes the world");
+    until("it tells what it waits for", || std::fs::read_to_string(&told).unwrap().contains(&waits));
     world.file("work/go", "");
-    cancel.end().exits(0).says("cancelled  act");
+    assert!(cancel.wait().unwrap().success());
     holder.end().exits(130).complains("stopped, state is kept");
     world.ostler(&format!("show {run}")).exits(0).says("a  executed").says("b  cancelled");
 }

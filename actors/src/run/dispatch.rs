@@ -15,6 +15,9 @@ use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Job;
 use crate::state::estimates::{ATTEMPT_CREDITS, UNKNOWN};
 
+/// Bits of the level in a rank, enough for the nodes of the largest plan file; the height is above them.
+const RANK_LEVEL_BITS: u32 = 20;
+
 /// Rank of a lost attempt that runs again: before any other job of the agent, as it was running before them.
 const RERUN_RANK: u64 = u64::MAX >> 11;
 
@@ -170,11 +173,10 @@ impl RunDriver {
         self.queue.granted.extend(self.services.scheduler.enqueue(owner, &self.me, jobs));
     }
 
-    /// The job of a node. Its rank is the distance to the end of the plan along the longest path, so the critical path
-    /// goes first.
+    /// The job of a node. Its rank follows its place among the ready nodes, so the critical path goes first.
     fn job(&self, id: NodeId) -> Job {
-        let graph = self.run.graph();
-        let rank = graph.position(&id).map_or(0, |at| u64::from(graph.height[at]) + 1);
+        let (Reverse(height), Reverse(level), _) = place(&self.run, &id);
+        let rank = ((u64::from(height) + 1) << RANK_LEVEL_BITS) + u64::from(level);
         let mut estimate = self.run.node(&id).map_or(UNKNOWN, |node| self.services.estimates.of(node));
         if self.book.is_prepaid(self.opened.run) {
             // The run's own budget decides whether it starts.
@@ -212,7 +214,10 @@ impl RunDriver {
 }
 
 /// The place of a node among the ready ones: where the plan's own slots bind, the critical path goes first, as in the run queue.
+/// How long a node will take is not known, so paths are compared by their nodes: first by those to come, then by those that
+/// are done. The end of a path that was begun therefore goes before nodes without any path.
 fn place(run: &Run, node: &NodeId) -> Place {
     let graph = run.graph();
-    (Reverse(graph.position(node).map_or(0, |at| graph.height[at])), node.clone())
+    let (height, level) = graph.position(node).map_or((0, 0), |at| (graph.height[at], graph.level[at]));
+    (Reverse(height), Reverse(level), node.clone())
 }

@@ -26,8 +26,9 @@ pub(super) enum CreditWait {
     Reserve,
 }
 
-/// Place of a node in the order of dispatch: the longest way to the end of the plan first, then its id.
-pub(super) type Place = (Reverse<u32>, NodeId);
+/// Place of a node in the order of dispatch: the longest way to the end of the plan first, then the longest way from its
+/// beginning, then its id.
+pub(super) type Place = (Reverse<u32>, Reverse<u32>, NodeId);
 
 #[derive(Default)]
 pub(super) struct DispatchQueue {
@@ -48,7 +49,7 @@ impl DispatchQueue {
     /// A ready node wants a slot, or a person's answer first.
     pub(super) fn offer(&mut self, place: Place, asks_person: bool) {
         if asks_person {
-            self.awaiting_prompt.insert(place.1);
+            self.awaiting_prompt.insert(place.2);
         } else {
             self.ready.insert(place);
         }
@@ -62,7 +63,7 @@ impl DispatchQueue {
 
     /// Takes all nodes out of `ready`, in order.
     pub(super) fn take_ready(&mut self) -> Vec<NodeId> {
-        std::mem::take(&mut self.ready).into_iter().map(|(_, node)| node).collect()
+        std::mem::take(&mut self.ready).into_iter().map(|(.., node)| node).collect()
     }
 
     pub(super) fn has_ready(&self) -> bool {
@@ -79,7 +80,7 @@ impl DispatchQueue {
         if self.queued.len() >= slots {
             return None;
         }
-        self.ready.pop_first().map(|(_, node)| node)
+        self.ready.pop_first().map(|(.., node)| node)
     }
 
     /// Notes that the job of a node is in the run queue.
@@ -122,7 +123,7 @@ impl DispatchQueue {
 
     /// Ready nodes that want a slot, in any place.
     pub(super) fn wanting_slots(&self) -> impl Iterator<Item = &NodeId> {
-        self.ready.iter().map(|(_, node)| node).chain(&self.queued).chain(&self.rejected)
+        self.ready.iter().map(|(.., node)| node).chain(&self.queued).chain(&self.rejected)
     }
 
     /// Takes nodes out of the run queue and the rejected ones, and drops what was granted.
@@ -150,7 +151,7 @@ mod tests {
 
     fn ready(nodes: &[(u32, &str)]) -> DispatchQueue {
         let mut queue = DispatchQueue::default();
-        nodes.iter().for_each(|(height, name)| queue.offer((Reverse(*height), node(name)), false));
+        nodes.iter().for_each(|(height, name)| queue.offer((Reverse(*height), Reverse(0), node(name)), false));
         queue
     }
 
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn a_node_that_asks_a_person_is_prompted_and_not_queued() {
         let mut queue = DispatchQueue::default();
-        queue.offer((Reverse(0), node("a")), true);
+        queue.offer((Reverse(0), Reverse(0), node("a")), true);
         assert_eq!(queue.next_ready(8), None);
         assert_eq!(queue.next_prompt(), Some(node("a")));
         assert_eq!(queue.next_prompt(), None);
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn a_removed_node_is_in_no_place() {
         let mut queue = ready(&[(0, "a")]);
-        queue.remove(&node("a"), || (Reverse(0), node("a")));
+        queue.remove(&node("a"), || (Reverse(0), Reverse(0), node("a")));
         queue.mark_queued(node("b"));
         queue.remove(&node("b"), || (Reverse(0), node("b")));
         assert_eq!(queue.wanting_slots().count(), 0);

@@ -15,9 +15,9 @@ const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
 impl RunDriver {
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.journal.now()).max(0) as u64;
-        // The clock may have been set back while no process ran: a backoff never grows beyond its cap.
+        // The clock may have been set back while no process ran.
         let wait = match kind {
-            TimerKind::Backoff => wait.min(self.run.plan().policy.backoff_cap.max(0) as u64),
+            TimerKind::Backoff => wait.min(self.run.backoff_max(node).max(0) as u64),
             TimerKind::Human | TimerKind::Sleep => wait,
         };
         let instance = self.run.instance(node);

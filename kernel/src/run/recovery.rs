@@ -132,6 +132,12 @@ impl Decision<'_, '_, '_> {
 }
 
 impl Run {
+    /// The longest wait for the retry that a node waits for, by its backoff; jitter makes it shorter.
+    pub fn backoff_max(&self, node: &NodeId) -> Ticks {
+        let retries = self.instance(node).map_or(0, |instance| instance.retries);
+        backoff(&self.plan.policy, retries.saturating_add(1))
+    }
+
     /// A backoff between 0 and `longest`, drawn from the run's seed, the node and the attempt: deciding again draws the same.
     fn jitter(&self, at: usize, longest: Ticks) -> Ticks {
         let attempt = self.instances[at].attempts;

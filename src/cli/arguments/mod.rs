@@ -65,6 +65,21 @@ impl Globals {
     }
 }
 
+/// The model of a goal run that was asked with the name of a file. Any command that continues the run needs it.
+#[derive(Debug, Args)]
+pub(crate) struct ModelOption {
+    /// Model of a run that was asked with --model scripted:FILE or cassette:FILE
+    #[arg(long, value_name = "scripted:FILE", value_parser = model_text)]
+    model: Option<String>,
+}
+
+impl ModelOption {
+    /// Adds the model to the configuration of this command.
+    pub(crate) fn add_to(&self, globals: &Globals) -> Result<Globals, Failure> {
+        globals.with_model(self.model.as_deref())
+    }
+}
+
 /// The provider and the file of a model that a command names by its file.
 pub(crate) fn model_file(text: &str) -> Option<(Provider, &str)> {
     let providers = [Provider::Scripted, Provider::Cassette].into_iter();
@@ -75,7 +90,7 @@ pub(crate) fn model_file(text: &str) -> Option<(Provider, &str)> {
 }
 
 /// Checks the text of a model that a command names by its file.
-pub(crate) fn model_text(text: &str) -> Result<String, String> {
+fn model_text(text: &str) -> Result<String, String> {
     let refused = "give scripted:FILE or cassette:FILE; other models are those of the configuration";
     model_file(text).map(|_| text.to_owned()).ok_or_else(|| refused.to_owned())
 }

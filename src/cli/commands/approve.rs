@@ -13,7 +13,7 @@ use ostler_server::wire::{
 
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
-use crate::cli::arguments::{Globals, budget, model_text};
+use crate::cli::arguments::{Globals, ModelOption, budget};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::approval::{
     BUDGET, Detail, TEXT_LINES_MAX, approval_lines, is_expired, short_digest,
@@ -51,9 +51,8 @@ pub(crate) struct AnswerArgs {
     /// without a terminal
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
-    /// Model of a run that was asked with --model scripted:FILE or cassette:FILE
-    #[arg(long, value_name = "scripted:FILE", value_parser = model_text)]
-    model: Option<String>,
+    #[command(flatten)]
+    model: ModelOption,
     #[command(flatten)]
     metrics: MetricsOption,
 }
@@ -82,7 +81,7 @@ async fn answer(
     raise: Option<Raise>,
 ) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let globals = &globals.with_model(args.model.as_deref())?;
+    let globals = &args.model.add_to(globals)?;
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;

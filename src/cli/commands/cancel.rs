@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::RunRef;
+use ostler_server::wire::{RunRef, Summary};
 
-use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::commands::change_node::{post, stop_node};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::live::NoView;
 use crate::cli::output::summary;
 use crate::cli::output::summary::Page;
-use crate::cli::output::terminal::Out;
+use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::follow::{Display, FollowMode, connection_lost, exit_code, follow_until};
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::report_interrupt;
@@ -28,10 +28,13 @@ pub(crate) struct CancelArgs {
     #[arg(value_parser = node_name)]
     node: Option<String>,
     #[command(flatten)]
+    model: ModelOption,
+    #[command(flatten)]
     metrics: MetricsOption,
 }
 
 pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
+    let globals = &args.model.add_to(globals)?;
     if let Some(node) = &args.node {
         return stop_node(globals, &args.run, node, "cancel", args.metrics).await;
     }
@@ -44,12 +47,18 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
         Err(refused) => return session.stop_with(refused).await,
     };
     // Attempts that change the world run to their end.
+    if let Ok(now) = session.summary(&run).await {
+        tell_waiting(&now);
+    }
     let (mut nothing, mut after) = (NoView, 0);
     let mut display = Display { view: &mut nothing, prompt: None, output: None, text: None, out: &mut out };
     let ended = tokio::select! {
         ended = follow_until(&mut session, &run, &mut after, "settled", FollowMode::Observe, &mut display) => Some(ended),
         code = signals.next() => {
-            report_interrupt(session, &signals, &run).await;
+            match session.client.is_remote() {
+                true => status_line(format!("{run} is cancelled; it ends in the process that holds the data folder")),
+                false => report_interrupt(session, &signals, &run).await,
+            }
             return Ok(code);
         }
     };
@@ -69,4 +78,16 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     session.close(&mut signals).await?;
     // A cancelled run is the requested result.
     Ok(if after.status.is_over() { code::SUCCEEDED } else { exit_code(&after, false) })
+}
+
+/// Names the nodes that a cancelled run waits for, if there are any.
+fn tell_waiting(now: &Summary) {
+    let running = now.nodes.iter().filter(|(_, state)| state.as_str() == "running");
+    let names: Vec<&str> = running.map(|(node, _)| node.as_str()).collect();
+    let Some((last, others)) = names.split_last() else { return };
+    let (nodes, change) = match others {
+        [] => ((*last).to_owned(), "changes"),
+        others => (format!("{} and {last}", others.join(", ")), "change"),
+    };
+    status_line(format!("{} is cancelled; waits for {nodes}, which {change} the world", now.run));
 }

@@ -8,9 +8,9 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::policy::{Decision, OperatorAnswer};
 use ostler_server::wire::{InterjectRequest, Interjected};
 
-use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, positive_time, run_name};
+use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::exit::Failure;
 use crate::cli::output::hints;
 use crate::cli::output::terminal::Out;
@@ -40,6 +40,8 @@ pub(crate) struct InterjectArgs {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive_time)]
     within: NonZeroU64,
     #[command(flatten)]
+    model: ModelOption,
+    #[command(flatten)]
     metrics: MetricsOption,
 }
 
@@ -66,6 +68,7 @@ impl From<Answer> for Decision {
 
 pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
+    let globals = &args.model.add_to(globals)?;
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{OutputRow, Summary};
+use ostler_server::wire::{GraphView, OutputRow, Summary};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::{node_name, positive_integer, run_name};
@@ -13,6 +13,7 @@ use crate::cli::output::cells::harmless_lines;
 use crate::cli::output::hints;
 use crate::cli::output::printed::{OUTPUT_NAME_MAX, note, output_lines};
 use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::units::plural;
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::output_reader::OutputReader;
 use crate::cli::session::{AccessMode, RECONNECTS_MAX, Session};
@@ -61,6 +62,11 @@ async fn print_output(
             Err(refused) => return Err(refused.into()),
         }
     }
+    if count == 0
+        && let (Some(node), Some(attempt)) = (&args.node, attempt)
+    {
+        check_attempt(session, &summary.run, node, attempt).await?;
+    }
     if count == 0 && !globals.json {
         let what = match (&args.node, attempt) {
             (Some(node), Some(attempt)) => format!("attempt {attempt} of node {node}"),
@@ -72,6 +78,19 @@ async fn print_output(
         status_line(format!("{what} {printed}; `{show}` shows the results of nodes"));
     }
     Ok(())
+}
+
+/// Refuses an attempt that the node never had.
+async fn check_attempt(session: &mut Session, run: &str, node: &str, attempt: u64) -> Result<(), Failure> {
+    let graph: GraphView = session.get(&format!("/v1/runs/{}/graph", path_segment(run))).await?;
+    let known = graph.nodes.iter().find(|known| known.id == node).map_or(0, |known| known.attempts);
+    if attempt <= u64::from(known) {
+        return Ok(());
+    }
+    let had = plural(known as usize, "attempt");
+    Err(Failure::invalid(format!(
+        "attempt {attempt}: node {node} had {had}; omit --attempt for the output of all"
+    )))
 }
 
 async fn print_connected(

@@ -8,10 +8,10 @@ use ostler_kernel::json::parse_value;
 use ostler_server::wire::{Resolution, ResolveRequest, RunRef};
 use serde_json::Value;
 
-use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
 use crate::cli::arguments::watch::WatchOptions;
+use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::signals::Signals;
@@ -32,6 +32,8 @@ pub(crate) struct ResolveArgs {
     #[command(flatten)]
     how: HowArgs,
     #[command(flatten)]
+    model: ModelOption,
+    #[command(flatten)]
     metrics: MetricsOption,
 }
 
@@ -51,6 +53,7 @@ struct HowArgs {
 
 pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
+    let globals = &args.model.add_to(globals)?;
     let (how, value) = match (&args.how.done, args.how.redo) {
         (Some(path), _) => (Resolution::Done, Some(result(path)?)),
         (None, true) => (Resolution::Redo, None),

@@ -10,7 +10,7 @@ use ostler_server::wire::{RunLine, RunList, Summary};
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::run_name;
 use crate::cli::arguments::watch::WatchOptions;
-use crate::cli::arguments::{Globals, model_text};
+use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::commands::change_node::post;
 use crate::cli::commands::market::post;
 use crate::cli::exit::{Failure, code};
@@ -30,9 +30,8 @@ pub(crate) struct ResumeArgs {
     /// The run: its id, a part of it, or @last; without it, all open runs
     #[arg(value_parser = run_name)]
     run: Option<String>,
-    /// Model of a run that was asked with --model scripted:FILE or cassette:FILE
-    #[arg(long, value_name = "scripted:FILE", value_parser = model_text)]
-    model: Option<String>,
+    #[command(flatten)]
+    model: ModelOption,
     #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
@@ -40,7 +39,7 @@ pub(crate) struct ResumeArgs {
 }
 
 pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
-    let globals = &globals.with_model(args.model.as_deref())?;
+    let globals = &args.model.add_to(globals)?;
     let mut out = Out::new();
     if args.run.is_none() && has_no_data_folder("run", globals)? {
         return Ok(code::SUCCEEDED);

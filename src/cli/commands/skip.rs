@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::commands::change_node::stop_node;
 use crate::cli::exit::Failure;
 
@@ -17,9 +17,11 @@ pub(crate) struct SkipArgs {
     #[arg(value_parser = node_name)]
     node: String,
     #[command(flatten)]
+    model: ModelOption,
+    #[command(flatten)]
     metrics: MetricsOption,
 }
 
 pub(crate) async fn skip(globals: &Globals, args: SkipArgs) -> Result<u8, Failure> {
-    stop_node(globals, &args.run, &args.node, "skip", args.metrics).await
+    stop_node(&args.model.add_to(globals)?, &args.run, &args.node, "skip", args.metrics).await
 }

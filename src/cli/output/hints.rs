@@ -20,7 +20,7 @@ static LOCATION: OnceLock<String> = OnceLock::new();
 static MODEL: OnceLock<String> = OnceLock::new();
 
 /// Commands that take `--model scripted:FILE`.
-const WITH_MODEL: [&str; 3] = ["resume", "approve", "reject"];
+const WITH_MODEL: [&str; 6] = ["resume", "approve", "reject", "resolve", "interject", "skip"];
 
 /// Stores the model that this command line names by its file.
 pub(crate) fn remember_model(model: &str) {

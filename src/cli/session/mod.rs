@@ -107,7 +107,7 @@ impl Session {
         mode: AccessMode,
         metrics: MetricsOption,
     ) -> Result<Session, Failure> {
-        let (config, data) = load_settings(globals, workspace)?;
+        let (mut config, data) = load_settings(globals, workspace)?;
         let made = |client, held| {
             let (globals, workspace) = (globals.clone(), workspace.to_owned());
             Ok(Session { client, held, globals, workspace, mode })
@@ -144,6 +144,11 @@ impl Session {
                     metrics.announce(&os);
                     let (client, held) = open_in_process(os, &data, mode, config.retention.keep).await?;
                     return made(client, Some(held));
+                }
+                Err(StartError::Models(error)) if starts_nothing && !config.models.is_empty() => {
+                    status_line(format!("note: models: {error}; this command needs none"));
+                    config.models.clear();
+                    config.roles.clear();
                 }
                 Err(StartError::Store(OpenError::Held { .. })) if started.elapsed() < HOLDER_TIMEOUT => {
                     tokio::time::sleep(RETRY_INTERVAL).await;

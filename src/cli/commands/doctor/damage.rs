@@ -21,12 +21,14 @@ pub(crate) fn add(found: &Examination, repaired: bool, report: &mut Report) {
     let journal = &found.journal;
     let verdict = if repaired { Verdict::Warning } else { Verdict::Failure };
     let advice = if repaired { None } else { Some(REPAIR) };
+    let is_torn_alone = journal.damages.iter().all(|damage| damage.torn);
     for damage in journal.damages.iter().filter(|damage| damage.torn) {
-        let next = match found.read_only {
-            true => {
+        let next = match (found.read_only, is_torn_alone || repaired) {
+            (true, _) => {
                 "copy the folder to a writable place: the next run there drops the torn end, or reports further losses"
             }
-            false => "no action needed: the next run drops the torn end",
+            (false, true) => "no action needed: the next run drops the torn end",
+            (false, false) => "repair the damage below first: then the next run drops the torn end",
         };
         report.warn("journal", damage.to_string(), next);
     }

@@ -90,7 +90,9 @@ const COLUMNS: [Column; 6] = [
 
 fn row(line: &RunLine) -> [Cell; 6] {
     let ago = ago(now_ms().saturating_sub(line.opened_ms).max(0));
-    let took = line.closed_ms.map(|closed| format!(", took {}", duration(closed - line.opened_ms)));
+    // The clock may have been set back while the run was open.
+    let took = line.closed_ms.filter(|closed| *closed >= line.opened_ms);
+    let took = took.map(|closed| format!(", took {}", duration(closed - line.opened_ms)));
     let nodes = match (line.nodes_over, line.nodes, line.failed) {
         (Some(over), Some(all), 0) => format!("{over}/{all}"),
         (Some(over), Some(all), failed) => format!("{over}/{all}, {failed} failed"),
