@@ -1,6 +1,6 @@
 //! A run as a [`Summary`] and as a [`RunLine`] of the table of runs.
 
-use ostler_actors::{ApprovalId, RecoveryPreview, RunStatusView, RunView, System};
+use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::{RunId, Ticks};
@@ -9,7 +9,9 @@ use ostler_kernel::port::{RunRow, RunRowStatus};
 use ostler_kernel::run::{NodeStatus, Run, RunStatus};
 
 use crate::problem::Problem;
-use crate::wire::{AnswerView, ParentView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word};
+use crate::wire::{
+    AnswerView, ParentView, RateWaitView, ReliabilityBounds, RootCause, RunLine, Summary, Waiting, word,
+};
 
 /// The summary of a run; the view holds its last record.
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
@@ -23,7 +25,7 @@ pub(crate) fn in_the_past(view: &RunView) -> Summary {
 
 /// `ahead` replaces the states of nodes by those that recovery would find.
 fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPreview>) -> Summary {
-    let RunStatusView { status, waits_for, reason, blocked_by, active } = status;
+    let RunStatusView { status, waits_for, reason, blocked_by, active, rate_waits } = status;
     let id = view.opened.run;
     let run = ahead.map_or(&view.run, |ahead| &ahead.run);
     let report = &view.report;
@@ -75,6 +77,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         waiting: waiting(id, run, view.over_by),
         blocked_by: blocked_by.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
+        rate_waits: rate_waits.into_iter().map(rate_wait).collect(),
         budget: view.run.terms().budget,
         parent,
         client: view.opened.client.to_string(),
@@ -84,6 +87,10 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         seq: view.last.0,
         past: false,
     }
+}
+
+fn rate_wait(RateWait { node, model, ms }: RateWait) -> RateWaitView {
+    RateWaitView { node: node.to_string(), model, ms }
 }
 
 fn answer_of(run: &Run) -> Option<AnswerView> {
@@ -161,6 +168,7 @@ async fn open_line(system: &System, row: &RunRow) -> RunLine {
         waiting: summary.waiting,
         blocked_by: summary.blocked_by,
         out_of_credit: summary.out_of_credit,
+        rate_waits: summary.rate_waits,
         ..empty_line(row, summary.status)
     }
 }
@@ -184,6 +192,7 @@ fn empty_line(row: &RunRow, status: RunStatus) -> RunLine {
         waiting: Vec::new(),
         blocked_by: None,
         out_of_credit: false,
+        rate_waits: Vec::new(),
         unreadable: false,
     }
 }

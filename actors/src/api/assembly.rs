@@ -24,6 +24,7 @@ use crate::state::ledger::Ledger;
 use crate::state::live_text::LiveTexts;
 use crate::state::market::Market;
 use crate::state::profiles::Profiles;
+use crate::state::rates::Rates;
 use crate::state::run_budgets::RunBudgets;
 use crate::state::toolbox::Toolbox;
 use crate::storage::journal_client::JournalClient;
@@ -42,6 +43,7 @@ pub(crate) struct Parts {
     pub(crate) measures: Measures,
     pub(crate) evaluation: Evaluating,
     pub(crate) planner: Arc<dyn Planner>,
+    pub(crate) rates: Rates,
 }
 
 impl Parts {
@@ -52,7 +54,7 @@ impl Parts {
         toolbox: Arc<Toolbox>,
         ledger: Ledger,
     ) -> RunServices {
-        let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner } = self;
+        let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner, rates } = self;
         let Evaluating { domains, judge, .. } = evaluation;
         let (domains, ledger) = (Arc::new(domains), Arc::new(ledger));
         let mailboxes = Arc::new(Mailboxes::default());
@@ -80,6 +82,7 @@ impl Parts {
             clock,
             status: Arc::clone(&journal.status),
             jobs_max: limits.queued_jobs,
+            rates: Arc::new(rates),
         }));
         let executor = Arc::new(Executor {
             journal: Arc::clone(&journal),

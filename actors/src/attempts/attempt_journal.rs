@@ -24,6 +24,8 @@ use self::model_text::ModelText;
 use self::output::AttemptOutput;
 use self::steps::Steps;
 use crate::attempts::executor::Executor;
+use crate::attempts::model_turns::ModelTurns;
+use crate::base::keys::Owner;
 use crate::base::lock::lock;
 use crate::base::paused_time::{PausedTime, SPACE_RETRY};
 use crate::state::caller::Caller;
@@ -48,6 +50,7 @@ pub(crate) struct Site {
     pub(crate) impact: u8,
     /// The rights of the run.
     pub(crate) caller: Arc<Caller>,
+    pub(crate) owner: Arc<Owner>,
 }
 
 pub(crate) struct AttemptJournal {
@@ -65,7 +68,8 @@ pub(crate) struct AttemptJournal {
     output: Mutex<Option<Box<AttemptOutput>>>,
     model_calls: Mutex<Vec<ModelCall>>,
     model_text: Mutex<ModelText>,
-    /// Time without disk space for a result, or without a slot.
+    pub(crate) turns: ModelTurns,
+    /// Time without disk space for a result, without a slot, or without a turn.
     pub(crate) waited: Arc<PausedTime>,
 }
 
@@ -77,6 +81,8 @@ struct Progress {
 
 impl AttemptJournal {
     pub(crate) fn new(executor: &Arc<Executor>, site: Site) -> AttemptJournal {
+        let node = Some(site.of.node.clone());
+        let turns = ModelTurns::new(&executor.scheduler, &site.owner, site.run, node);
         AttemptJournal {
             executor: Arc::clone(executor),
             site,
@@ -90,6 +96,7 @@ impl AttemptJournal {
             output: Mutex::default(),
             model_calls: Mutex::default(),
             model_text: Mutex::default(),
+            turns,
             waited: Arc::default(),
         }
     }
@@ -239,6 +246,7 @@ impl AttemptJournal {
         self.write();
         self.over.store(true, Ordering::SeqCst);
         lock(&self.model_text).live = None;
+        self.turns.return_unused();
         if let Some(mut output) = lock(&self.output).take() {
             let rest = output.finish(self.executor.journal.now());
             output.write(&self.executor.output, self.site.run, rest);

@@ -10,11 +10,14 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, JudgedPatch, Role, View};
-use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, Finish, ModelCall, ToolResult};
+use ostler_kernel::port::{
+    AttemptLog, BoxFuture, CallContext, CallOrigin, Finish, ModelCall, ModelTurn, ModelTurnEnd, ToolResult,
+};
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
 
 use super::driver::RunDriver;
 use super::goal::read;
+use crate::attempts::model_turns::ModelTurns;
 use crate::base::lock::lock;
 use crate::base::panic_message::panic_message;
 use crate::messages::agent::{Advice, AgentMessage};
@@ -48,9 +51,12 @@ impl RunDriver {
                         role: intent.role.as_str().to_owned(),
                         node: Some(intent.node),
                         ordinal: intent.attempt,
+                        refusals: 0,
                     };
                     let journal = Arc::clone(&self.services.journal);
-                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default() });
+                    let (scheduler, owner) = (&self.services.scheduler, &self.arguments.owner);
+                    let turns = ModelTurns::new(scheduler, owner, self.opened.run, origin.node.clone());
+                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default(), turns });
                     let context = CallContext {
                         workspace: Arc::clone(&self.caller.workspace),
                         timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
@@ -132,15 +138,24 @@ fn advice_key(run: RunId, call: usize) -> Digest {
     lineage::hash("aos/advice/1", &[run.to_string().as_bytes(), &(call as u64).to_be_bytes()])
 }
 
-/// Notes the calls, and keeps nothing else.
+/// Notes the calls, and keeps nothing else. Calls wait for their turns within their time.
 struct AdviceLog {
     journal: Arc<JournalClient>,
     calls: Mutex<Vec<ModelCall>>,
+    turns: ModelTurns,
 }
 
 impl AttemptLog for AdviceLog {
     fn model_called(&self, _number: u32, mut call: ModelCall) {
         call.ended_at = self.journal.now();
         lock(&self.calls).push(call);
+    }
+
+    fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
+        self.turns.model_turn(turn)
+    }
+
+    fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
+        self.turns.model_turn_ended(end)
     }
 }

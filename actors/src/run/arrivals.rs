@@ -6,6 +6,9 @@ use std::sync::Arc;
 use futures::FutureExt;
 use ostler_kernel::event::{AttemptResult, Event, Output, TimerKind};
 use ostler_kernel::id::NodeId;
+use ostler_kernel::plan::model_of_tool;
+use ostler_kernel::policy::Role;
+use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::{Canceller, Operation, RunInput};
 use tokio::time::Instant;
 
@@ -82,6 +85,7 @@ impl RunDriver {
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
         let calls = std::mem::take(&mut ended.model_calls);
+        self.learn_tokens(key, &calls);
         let now = self.services.journal.now();
         // Boxed: otherwise this rare future enlarges the future of every message.
         Box::pin(self.judge_answer(key, &mut ended, &calls)).await;
@@ -93,6 +97,17 @@ impl RunDriver {
             && Box::pin(self.services.results.is_unsure(&result.outcome)).await;
         self.decide(if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) });
         self.release_budget(key);
+    }
+
+    /// Learns how many tokens calls of the node's model take in its role. Refused calls took none.
+    fn learn_tokens(&self, key: &AttemptKey, calls: &[ModelCall]) {
+        let Some(tool) = self.run.node(&key.node).and_then(|node| node.tool.as_deref()) else { return };
+        let role = self.control_role(&key.node).map(Role::as_str).unwrap_or_default();
+        let of_model = calls.iter().filter(|call| Some(call.model.as_str()) == model_of_tool(tool));
+        for call in of_model {
+            let tokens = call.input_tokens.saturating_add(call.output_tokens);
+            self.services.estimates.learn_tokens(tool, role, tokens);
+        }
     }
 
     pub(super) fn contract_judged(&mut self, version: u32, broken: Option<String>) {

@@ -112,6 +112,12 @@ async fn assembled(
     evaluation: Evaluating,
     planner: Arc<dyn Planner>,
 ) -> System {
+    let config = SystemConfig { slots, artifacts, evaluation, planner, ..config(journal, more) };
+    System::start_within(config, limits).await.unwrap()
+}
+
+/// Settings of a system over `journal` with the built-in tools and `more`.
+pub(crate) fn config(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> SystemConfig {
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
@@ -124,21 +130,21 @@ async fn assembled(
         ceiling: 2,
         ..GatePolicy::default()
     };
-    let config = SystemConfig {
+    SystemConfig {
         journal,
-        artifacts,
+        artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
         tools,
         gate,
-        slots,
+        slots: SLOTS as u32,
         run_slots: 4,
         drain: DRAIN,
         clients: Vec::new(),
+        models: Default::default(),
         measures: Measures::default(),
-        evaluation,
-        planner,
-    };
-    System::start_within(config, limits).await.unwrap()
+        evaluation: Evaluating::default(),
+        planner: Arc::new(StaticPlanner),
+    }
 }
 
 /// A tool with calls that run until released; they return `{}` by default.

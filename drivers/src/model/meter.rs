@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ostler_kernel::port::{
-    AttemptLog, Completion, Delta, ModelCall, ModelError, ModelErrorClass, ModelRequest,
+    AttemptLog, Completion, Delta, ModelCall, ModelError, ModelErrorClass, ModelRequest, ModelTurnEnd,
 };
 use tokio::time::Instant;
 
 use super::models::ConfiguredModel;
 use super::price::{Price, Tokens};
-use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
+use super::tokens::{completion_bytes, estimate_tokens};
 
 /// Highest count of tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not overflow.
 pub const TOKENS_TOLD_MAX: u64 = 1 << 40;
@@ -31,9 +31,11 @@ pub(super) struct CallMeter {
 }
 
 impl CallMeter {
+    /// `input_bytes`: those of the request.
     pub(super) fn start(
         model: &ConfiguredModel,
         request: &ModelRequest,
+        input_bytes: u64,
         attempt: Arc<dyn AttemptLog>,
     ) -> CallMeter {
         let call = attempt.model_begins(request.answer_form());
@@ -42,7 +44,7 @@ impl CallMeter {
             call,
             model: model.name.clone(),
             price: model.price,
-            input_bytes: request_bytes(request),
+            input_bytes,
             output_bytes: 0,
             started: Instant::now(),
             first_piece_ms: None,
@@ -65,8 +67,8 @@ impl CallMeter {
         self.attempt.model_delta(self.call, delta);
     }
 
-    /// Reports the end of the call.
-    pub(super) fn end(mut self, called: &Result<Completion, ModelError>) {
+    /// Reports the end of the call. Returns true if the call is to be made again, in another turn.
+    pub(super) fn end(mut self, called: &Result<Completion, ModelError>) -> bool {
         self.is_reported = true;
         let report = match called {
             Ok(completion) => {
@@ -91,7 +93,15 @@ impl CallMeter {
                 self.report(error.class.as_str(), tokens)
             }
         };
+        let (is_refused, next_call_s) = match called {
+            Ok(completion) => (false, completion.next_call_s),
+            Err(error) if error.class == ModelErrorClass::RateLimited => (true, error.retry_after_s),
+            Err(_) => (false, None),
+        };
+        let tokens = report.input_tokens.saturating_add(report.output_tokens);
         self.attempt.model_called(self.call, report);
+        let next_call_ms = next_call_s.map(|seconds| (seconds * 1_000.0).ceil() as u64);
+        self.attempt.model_turn_ended(ModelTurnEnd { model: &self.model, tokens, is_refused, next_call_ms })
     }
 
     fn so_far(&self) -> Tokens {
@@ -131,7 +141,15 @@ impl Drop for CallMeter {
     fn drop(&mut self) {
         if !self.is_reported {
             let report = self.report(ModelCall::CANCELLED, self.so_far());
+            let tokens = report.input_tokens.saturating_add(report.output_tokens);
             self.attempt.model_called(self.call, report);
+            let (is_refused, next_call_ms) = (false, None);
+            self.attempt.model_turn_ended(ModelTurnEnd {
+                model: &self.model,
+                tokens,
+                is_refused,
+                next_call_ms,
+            });
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ParamProblem, Tool,
-    ToolResult, ToolSpec,
+    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ModelTurn, ParamProblem,
+    Tool, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value};
 
@@ -82,7 +82,8 @@ impl ModelTool {
     }
 }
 
-/// Calls one model and reports the call, also if the caller drops it.
+/// Calls one model in its turn and reports the call, also if the caller drops it. The call is made again while the provider asks to wait
+/// and the attempt does.
 pub(super) async fn call(
     model: &ConfiguredModel,
     mut request: ModelRequest,
@@ -95,10 +96,22 @@ pub(super) async fn call(
         return (Err(error), max_tokens);
     }
     provider_mark::keep_own(&mut request.messages, &model.name);
-    let mut meter = CallMeter::start(model, &request, context.attempt.clone());
-    let called = model.model.call(request, &mut |delta| meter.piece(&delta)).await;
-    meter.end(&called);
-    (called, max_tokens)
+    let input_bytes = request_bytes(&request);
+    let turn = ModelTurn {
+        model: &model.name,
+        prompt_tokens: estimate_tokens(input_bytes),
+        answer_tokens_max: max_tokens.into(),
+    };
+    loop {
+        context.attempt.model_turn(turn).await;
+        let mut meter = CallMeter::start(model, &request, input_bytes, context.attempt.clone());
+        let called = model.model.call(request.clone(), &mut |delta| meter.piece(&delta)).await;
+        let calls_again = meter.end(&called);
+        if !calls_again {
+            return (called, max_tokens);
+        }
+        request.origin.refusals += 1;
+    }
 }
 
 /// The error of a prompt that is larger than the model's context by estimate, which spares a call that the provider refuses.
