@@ -76,7 +76,7 @@ pub use pipelines::{
     StageRow,
 };
 pub use run::suspended_runs::CHECKPOINTED;
-pub use scheduler::QueueRow;
+pub use scheduler::{QueueRow, RateWait};
 pub use state::attempt_table::InDoubt;
 pub use state::call_accounts::CallAccountView;
 pub use state::estimates::ATTEMPT_CREDITS;
@@ -86,6 +86,7 @@ pub use state::live_text::{
     ENDED_TEXTS_BYTES_MAX, LIVE_TEXT_BYTES_MAX, LiveText, LiveTextPiece, TextFilter, TextPart, TextPosition,
     TextPositionError, TextReader,
 };
+pub use state::rates::ModelRates;
 pub use state::toolbox::{Toolbox, ToolboxError};
 pub use storage::event_cursor::EventCursor;
 pub use storage::program_output::OutputPage;

@@ -80,6 +80,7 @@ async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) ->
         run_slots: 1,
         drain: Duration::from_secs(1),
         clients: Vec::new(),
+        models: Default::default(),
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),

@@ -24,7 +24,7 @@ pub use journal::{
 pub use judge::{Judge, JudgedRun, Opinion};
 pub use model::{
     AnswerForm, CallOrigin, Completion, Delta, Finish, Message, Model, ModelCall, ModelError,
-    ModelErrorClass, ModelRequest, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,
+    ModelErrorClass, ModelRequest, ModelTurn, ModelTurnEnd, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,
 };
 pub use output::{
     OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore,

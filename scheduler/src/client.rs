@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use crate::account::Account;
 use crate::agent::Agent;
 use crate::agent_order::AgentOrder;
+use crate::bucket::BucketHandle;
+use crate::config::BucketConfig;
 use crate::ready_clients::ClientKey;
 use crate::tier::{Tier, Tiers};
 
@@ -38,6 +40,8 @@ pub struct NewClient {
     pub balance: Option<i64>,
     /// Selects the warp.
     pub latency: Latency,
+    /// Bucket of the tokens of all jobs with a model; `None`: no limit.
+    pub tokens: Option<BucketConfig>,
 }
 
 impl Default for NewClient {
@@ -49,6 +53,7 @@ impl Default for NewClient {
             in_flight_max: None,
             balance: None,
             latency: Latency::Normal,
+            tokens: None,
         }
     }
 }
@@ -73,6 +78,7 @@ pub(crate) struct Client {
     pub(crate) reputation: u16,
     pub(crate) tier: Tier,
     pub(crate) parked: bool,
+    pub(crate) tokens: Option<BucketHandle>,
     pub(crate) first_agent: Option<u32>,
     /// Agent served while the client is parked: the first with a first job without credits.
     pub(crate) free_agent: Option<u32>,
@@ -85,7 +91,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(new: &NewClient, warp: i64, ordinal: u64) -> Self {
+    pub(crate) fn new(new: &NewClient, tokens: Option<BucketHandle>, warp: i64, ordinal: u64) -> Self {
         Self {
             account: Account::new(new.weight),
             warp,
@@ -100,6 +106,7 @@ impl Client {
             reputation: REPUTATION_START,
             tier: new.tier,
             parked: false,
+            tokens,
             first_agent: None,
             free_agent: None,
             agents: Vec::new(),

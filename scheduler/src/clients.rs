@@ -23,6 +23,9 @@ impl<P> RunQueue<P> {
         if new.in_flight_max == Some(0) {
             return Err(AddClientError::BadCap);
         }
+        if let Some(bucket) = new.tokens.filter(|bucket| !bucket.is_valid()) {
+            return Err(AddClientError::BadBucket { rate: bucket.rate, burst: bucket.burst });
+        }
         if self.clients.len() >= self.config.clients_max {
             return Err(AddClientError::Full(self.config.clients_max));
         }
@@ -32,7 +35,9 @@ impl<P> RunQueue<P> {
             Latency::Batch => self.config.warp.batch,
         };
         self.clients_created += 1;
-        let (at, generation) = self.clients.insert(Client::new(&new, warp as i64, self.clients_created), 0);
+        let tokens = new.tokens.map(|bucket| self.buckets.add(&bucket));
+        let client = Client::new(&new, tokens, warp as i64, self.clients_created);
+        let (at, generation) = self.clients.insert(client, 0);
         Ok(ClientHandle { at, generation })
     }
 
@@ -45,8 +50,12 @@ impl<P> RunQueue<P> {
         if queued > 0 || found.in_flight > 0 {
             return Err(RemoveClientError::Busy { queued, in_flight: found.in_flight });
         }
-        for agent in self.clients.remove(client.at).0.agents {
+        let (removed, _) = self.clients.remove(client.at);
+        for agent in removed.agents {
             self.agents.remove(agent);
+        }
+        if let Some(bucket) = removed.tokens {
+            self.buckets.remove(bucket);
         }
         Ok(())
     }

@@ -60,8 +60,8 @@ pub struct Config {
     pub rebase_at: u64,
     /// Converts amounts of several resources into one charge.
     pub pricing: Pricing,
-    /// Token buckets, by name of the model or provider.
-    pub models: BTreeMap<String, BucketConfig>,
+    /// Rate limits, by name of the model or provider. A model may have none, to be parked.
+    pub models: BTreeMap<String, ModelLimits>,
     /// Warp of each latency class.
     pub warp: Warp,
     /// Maximum number of clients, at most [`PLACES_MAX`].
@@ -72,13 +72,49 @@ pub struct Config {
     pub jobs_max: u32,
 }
 
-/// A token bucket: `rate` tokens a second, never more than `burst`.
+/// A token bucket: `rate` tokens in `period_s` seconds, never more than `burst`.
+///
+/// In any time of `t` seconds it gives at most `burst + t * rate / period_s` tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketConfig {
-    /// Tokens per second, at most [`BUCKET_MAX`].
+    /// Tokens in a period, at most [`BUCKET_MAX`].
     pub rate: u64,
+    /// Length of a period in seconds, 1 or more.
+    pub period_s: u32,
     /// Capacity in tokens, 1 to [`BUCKET_MAX`].
     pub burst: u64,
+}
+
+impl BucketConfig {
+    /// A bucket that gains `rate` tokens a second.
+    pub const fn per_second(rate: u64, burst: u64) -> Self {
+        Self { rate, period_s: 1, burst }
+    }
+
+    /// A bucket that gains `rate` tokens a minute and holds those of one minute, as the buckets of model providers do.
+    pub const fn per_minute(rate: u64) -> Self {
+        Self { rate, period_s: 60, burst: rate }
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.rate <= BUCKET_MAX && self.period_s >= 1 && (1..=BUCKET_MAX).contains(&self.burst)
+    }
+}
+
+/// The rate limits of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ModelLimits {
+    /// Bucket of the tokens of all jobs of the model; `None`: no limit.
+    pub tokens: Option<BucketConfig>,
+    /// Bucket of the dispatches of jobs of the model, one each; `None`: no limit.
+    pub requests: Option<BucketConfig>,
+}
+
+impl From<BucketConfig> for ModelLimits {
+    /// A limit on tokens alone.
+    fn from(tokens: BucketConfig) -> Self {
+        Self { tokens: Some(tokens), requests: None }
+    }
 }
 
 /// Head start of each latency class in virtual time, at most [`WARP_MAX`] (Duda and Cheriton, *Borrowed-virtual-time scheduling*, 1999).
@@ -154,8 +190,11 @@ impl Config {
         if product > u128::from(PRODUCT_MAX) {
             return Err(ConfigError::Product { product });
         }
-        for (model, bucket) in &self.models {
-            if bucket.rate > BUCKET_MAX || !(1..=BUCKET_MAX).contains(&bucket.burst) {
+        let buckets = self.models.iter().flat_map(|(model, limits)| {
+            [limits.tokens, limits.requests].into_iter().flatten().map(move |bucket| (model, bucket))
+        });
+        for (model, bucket) in buckets {
+            if !bucket.is_valid() {
                 return Err(ConfigError::Bucket {
                     model: model.clone(),
                     rate: bucket.rate,
@@ -203,7 +242,7 @@ mod tests {
         }
         assert_eq!(Config::with_slots(4095), Config { slots: 4095, ..Config::default() });
         check(
-            |c| c.models = [("m".into(), BucketConfig { rate: 0, burst: 0 })].into(),
+            |c| c.models = [("m".into(), BucketConfig::per_second(0, 0).into())].into(),
             "bucket of model m has rate 0 and burst 0, expected at most 4294967296 each and a burst of 1 or more",
         );
     }

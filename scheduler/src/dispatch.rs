@@ -4,6 +4,7 @@
 //! the client with the least vruntime − warp; within the client, the agent with the least vruntime; within the agent, the
 //! first job. For a parked client, the agent is the first with a first job without credits.
 
+use crate::bucket::Taking;
 use crate::client::ClientHandle;
 use crate::cost::Price;
 use crate::event::{Event, Grant};
@@ -71,7 +72,8 @@ impl<P> RunQueue<P> {
         agent.account.seq = self.seq + 2;
         self.seq += 2;
         if let Some(model) = running.model {
-            self.buckets.take(model, delta.tokens, &mut self.changed);
+            let taking = Taking { model, client: client.tokens, tokens: delta.tokens, requests: 1 };
+            self.buckets.take(taking, &mut self.changed);
         }
         events.push(Event::Granted(Grant {
             job: JobHandle { at, generation, agent: agent_at },

@@ -58,6 +58,12 @@ pub enum AddClientError {
     /// The cap is 0, which would block the client for ever.
     #[error("in-flight cap is 0, expected 1 or more")]
     BadCap,
+    /// The bucket is outside its range.
+    #[error(
+        "bucket has rate {rate} and burst {burst}, expected at most {BUCKET_MAX} each and a burst of 1 or more"
+    )]
+    #[allow(missing_docs, reason = "the text names them")]
+    BadBucket { rate: u64, burst: u64 },
     /// `clients_max` is reached.
     #[error("queue holds {0} clients, its limit")]
     Full(u32),

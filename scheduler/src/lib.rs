@@ -28,7 +28,8 @@
 //!   of the first job, the client is *parked*: only its jobs without credits run until a deposit arrives.
 //! - **Warp.** A latency class lowers the key of a client by a constant (borrowed virtual time, Duda and Cheriton, 1999): an
 //!   interactive client starts sooner after it wakes and receives the same share.
-//! - **Token buckets.** A job of a rate-limited model is admitted while the bucket of that model holds its tokens.
+//! - **Token buckets.** A job of a rate-limited model is admitted while the buckets of that model, and of its client, hold its
+//!   tokens, and the model is not parked.
 //!
 //! # Guarantees
 //!
@@ -83,6 +84,7 @@ mod error;
 mod event;
 mod fairness;
 mod job;
+mod rates;
 mod ready_clients;
 mod rebase;
 mod refresh;
@@ -93,10 +95,11 @@ mod tier;
 mod view;
 
 pub use agent::AgentHandle;
+pub use bucket::{BucketLevels, PARK_MS_MAX};
 pub use client::{ClientHandle, Latency, NewClient};
 pub use config::{
-    AGENT_WEIGHT, BALANCE_MAX, BUCKET_MAX, BucketConfig, CAPACITY_MAX, COST_MAX, Config, PLACES_MAX,
-    PRODUCT_MAX, REBASE_MAX, SCALE_MAX, SLOTS_MAX, UNIT_MAX, WARP_MAX, WEIGHT_MAX, Warp,
+    AGENT_WEIGHT, BALANCE_MAX, BUCKET_MAX, BucketConfig, CAPACITY_MAX, COST_MAX, Config, ModelLimits,
+    PLACES_MAX, PRODUCT_MAX, REBASE_MAX, SCALE_MAX, SLOTS_MAX, UNIT_MAX, WARP_MAX, WEIGHT_MAX, Warp,
 };
 pub use cost::{AMOUNT_MAX, CREDITS, Price, Pricing, TOKENS};
 pub use error::{

@@ -66,7 +66,7 @@ impl<P> RunQueue<P> {
         if !self.buckets.is_empty() {
             demand = first
                 .and_then(|job| self.jobs.attributes(job))
-                .and_then(|attributes| self.buckets.demand(attributes));
+                .and_then(|attributes| self.buckets.demand(attributes, self.clients[agent.client].tokens));
             if demand != agent.demand {
                 self.buckets.move_waiting(at, agent.demand, demand);
                 agent.demand = demand;

@@ -68,7 +68,7 @@ impl<P> RunQueue<P> {
         &self.config.pricing
     }
 
-    /// The model with this name; `None` for a model without a bucket.
+    /// The model with this name; `None` for a model that the settings do not name.
     pub fn model(&self, name: &str) -> Option<ModelHandle> {
         self.buckets.find(name)
     }
@@ -152,12 +152,6 @@ impl<P> RunQueue<P> {
             self.refresh_with(job.agent, events);
         }
         Ok(payload)
-    }
-
-    /// Fills the token buckets for `ms` milliseconds.
-    pub fn advance(&mut self, ms: u64, events: &mut Vec<Event>) {
-        self.buckets.advance(ms, &mut self.changed);
-        self.refresh(events);
     }
 
     // -- queueing --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 //! Settlement: corrects the charge of a running job to its true cost, at the end or at a step boundary.
 
 use crate::agent::{Agent, AgentHandle};
+use crate::bucket::Taking;
 use crate::client::{Client, ClientHandle};
 use crate::cost::Price;
 use crate::error::SettleError;
@@ -35,6 +36,10 @@ impl<P> RunQueue<P> {
     pub fn refund(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<Settled<P>, SettleError> {
         let running = self.find_running(job)?;
         let payload = self.end(job, running, Price::flat(0));
+        if let Some(model) = running.model {
+            let client = self.clients[self.agents[job.agent].client].tokens;
+            self.buckets.take(Taking { model, client, tokens: 0, requests: -1 }, &mut self.changed);
+        }
         self.refresh_settled(job.agent, events);
         Ok(self.settled(job, payload, Vec::new()))
     }
@@ -102,7 +107,8 @@ impl<P> RunQueue<P> {
         client.in_flight -= slots;
         self.running -= slots;
         if let Some(model) = running.model {
-            self.buckets.take(model, delta.tokens, &mut self.changed);
+            let taking = Taking { model, client: client.tokens, tokens: delta.tokens, requests: 0 };
+            self.buckets.take(taking, &mut self.changed);
         }
     }
 

@@ -87,21 +87,24 @@ impl<P> RunQueue<P> {
     /// States of the agents of a client, in order of creation.
     pub fn agents(&self, client: ClientHandle) -> Result<Vec<AgentView>, UnknownClient> {
         let found = self.find_client(client)?;
-        Ok(found
-            .agents
-            .iter()
-            .map(|&at| {
-                let agent = &self.agents[at];
-                AgentView {
-                    agent: self.agent_handle(at),
-                    weight: agent.account.weight,
-                    vruntime: agent.account.vruntime,
-                    remainder: agent.account.remainder,
-                    queued: agent.backlog.len() as u64,
-                    runnable: agent.account.runnable,
-                }
-            })
-            .collect())
+        Ok(found.agents.iter().map(|&at| self.view_agent(self.agent_handle(at))).collect())
+    }
+
+    /// State of one agent; `None` if it was removed with its client, or belongs to another queue.
+    pub fn agent(&self, agent: AgentHandle) -> Option<AgentView> {
+        self.agents.contains(agent.at, agent.generation).then(|| self.view_agent(agent))
+    }
+
+    fn view_agent(&self, handle: AgentHandle) -> AgentView {
+        let agent = &self.agents[handle.at];
+        AgentView {
+            agent: handle,
+            weight: agent.account.weight,
+            vruntime: agent.account.vruntime,
+            remainder: agent.account.remainder,
+            queued: agent.backlog.len() as u64,
+            runnable: agent.account.runnable,
+        }
     }
 
     /// Credits charged for running jobs of a client, subject to settlement.

@@ -184,8 +184,9 @@ fn a_stranger_is_refused_and_changes_nothing() {
     queue.remove_client(gone).unwrap();
     queue.settle(running, 10.into(), &mut events).unwrap();
     events.clear();
-    let bucket = BucketConfig { rate: 1, burst: 1 };
-    let other = RunQueue::<()>::new(Config { models: [("m".into(), bucket)].into(), ..Config::default() });
+    let bucket = BucketConfig::per_second(1, 1);
+    let other =
+        RunQueue::<()>::new(Config { models: [("m".into(), bucket.into())].into(), ..Config::default() });
     let model = other.unwrap().model("m");
     let before = picture(&queue);
 

@@ -61,6 +61,7 @@ fn client() -> impl Strategy<Value = NewClient> {
             in_flight_max,
             balance,
             latency,
+            tokens: None,
         })
 }
 
@@ -137,13 +138,13 @@ struct World {
 
 impl World {
     fn new(setup: Setup) -> Self {
-        let bucket = BucketConfig { rate: 500, burst: 1500 };
+        let bucket = BucketConfig::per_second(500, 1500);
         let config = Config {
             slots: setup.slots,
             guarantee_pm: setup.guarantee_pm,
             rebase_at: setup.rebase_at,
             warp: Warp { interactive: setup.warp, ..Warp::default() },
-            models: [("model".into(), bucket)].into(),
+            models: [("model".into(), bucket.into())].into(),
             ..Config::default()
         };
         let mut queue = RunQueue::new(config).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ostler_actors::{ApprovalId, RecoveryPreview, RunStatusView, RunView, System};
+use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::{RunId, Ticks};
@@ -12,8 +12,8 @@ use ostler_kernel::run::{DiagnosisScore, FailureCategory, NodeStatus, Run, RunSt
 
 use crate::problem::Problem;
 use crate::wire::{
-    AnswerView, CallBudgetView, DiagnosisView, ParentView, ReliabilityBounds, RootCause, RunLine,
-    ShortfallView, Summary, Waiting, word,
+    AnswerView, CallBudgetView, DiagnosisView, ParentView, RateWaitView, ReliabilityBounds, RootCause,
+    RunLine, ShortfallView, Summary, Waiting, word,
 };
 
 /// The summary of a run; the view holds its last record.
@@ -29,7 +29,7 @@ pub(crate) fn in_the_past(view: &RunView) -> Summary {
 
 /// `ahead` replaces the states of nodes by those that recovery would find.
 fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPreview>) -> Summary {
-    let RunStatusView { status, waits_for, reason, blocked_by, active } = status;
+    let RunStatusView { status, waits_for, reason, blocked_by, active, rate_waits } = status;
     let id = view.opened.run;
     let run = ahead.map_or(&view.run, |ahead| &ahead.run);
     let report = &view.report;
@@ -82,6 +82,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         waiting: waiting(id, run, view.over_by),
         blocked_by: blocked_by.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
+        rate_waits: rate_waits.into_iter().map(rate_wait).collect(),
         budget: view.run.terms().budget,
         call_budget: None,
         parent,
@@ -100,6 +101,10 @@ fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView> {
         DiagnosisView { made, tried, mended, brier: score.brier() }
     };
     run.diagnosis_scores().into_iter().map(|(category, score)| (category, view(score))).collect()
+}
+
+fn rate_wait(RateWait { node, model, ms }: RateWait) -> RateWaitView {
+    RateWaitView { node: node.to_string(), model, ms }
 }
 
 fn answer_of(run: &Run) -> Option<AnswerView> {
@@ -182,6 +187,7 @@ async fn open_line(system: &System, row: &RunRow) -> RunLine {
         waiting: summary.waiting,
         blocked_by: summary.blocked_by,
         out_of_credit: summary.out_of_credit,
+        rate_waits: summary.rate_waits,
         ..empty_line(row, summary.status)
     }
 }
@@ -205,6 +211,7 @@ fn empty_line(row: &RunRow, status: RunStatus) -> RunLine {
         waiting: Vec::new(),
         blocked_by: None,
         out_of_credit: false,
+        rate_waits: Vec::new(),
         unreadable: false,
     }
 }

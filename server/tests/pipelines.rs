@@ -26,6 +26,7 @@ async fn api() -> Router {
         run_slots: 1,
         drain: Duration::from_secs(1),
         clients: Vec::new(),
+        models: Default::default(),
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),

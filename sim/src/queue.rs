@@ -201,7 +201,7 @@ impl Trace {
             return Err("duplicate_client");
         }
         let weight = checked_weight(weight)?;
-        let new = NewClient { weight, tier, in_flight_max, balance, latency };
+        let new = NewClient { weight, tier, in_flight_max, balance, latency, tokens: None };
         let handle = self.queue.add_client(new).map_err(|_| "credit_overflow")?;
         self.started = true;
         self.names.insert(handle, id.clone());
@@ -490,7 +490,7 @@ fn changed(old: &Config, change: ConfigChange) -> Config {
             capacities.into_iter().map(|(name, amount)| (name, unsigned(amount))).collect();
     }
     if let Some(models) = change.models {
-        let bucket = |(rate, burst)| BucketConfig { rate: unsigned(rate), burst: unsigned(burst) };
+        let bucket = |(rate, burst)| BucketConfig::per_second(unsigned(rate), unsigned(burst)).into();
         config.models = models.into_iter().map(|(name, stated)| (name, bucket(stated))).collect();
     }
     if let Some([interactive, normal, batch]) = change.warp.map(|warp| warp.map(unsigned)) {

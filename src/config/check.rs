@@ -42,6 +42,13 @@ impl Config {
                     format!("set 1 to {}", ostler_scheduler::WEIGHT_MAX),
                 ));
             }
+            if entry.tokens_per_minute == Some(0) {
+                wrong.push((
+                    Pointer::root().key("clients").key(client).key("tokens_per_minute"),
+                    format!("client {client} may use 0 tokens a minute, which allows no call of a model"),
+                    "set at least 1, or remove the key for no limit".to_owned(),
+                ));
+            }
         }
         self.check_weights(&mut wrong);
         self.telemetry.check(&mut wrong);

@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ostler_actors::ClientConfig;
+use ostler_actors::{ClientConfig, ModelRates};
 use ostler_drivers::model::{ConfigFault, ModelConfig, Models, ModelsConfig};
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
@@ -251,11 +251,13 @@ pub struct ClientEntry {
     pub weight: u32,
     /// Scheduling tier.
     pub tier: Tier,
+    /// Tokens of all models in a minute; `None`: no limit.
+    pub tokens_per_minute: Option<u32>,
 }
 
 impl Default for ClientEntry {
     fn default() -> ClientEntry {
-        ClientEntry { weight: CLIENT_WEIGHT, tier: Tier::default() }
+        ClientEntry { weight: CLIENT_WEIGHT, tier: Tier::default(), tokens_per_minute: None }
     }
 }
 
@@ -343,12 +345,22 @@ impl Config {
         domains
     }
 
+    /// Rate limits of the models, for the scheduler.
+    pub fn model_rates(&self) -> BTreeMap<String, ModelRates> {
+        let rates = |model: &ModelConfig| ModelRates {
+            requests_per_minute: model.requests_per_minute,
+            tokens_per_minute: model.tokens_per_minute,
+        };
+        self.models.iter().map(|(name, model)| (name.clone(), rates(model))).collect()
+    }
+
     /// Client settings for the scheduler.
     pub fn clients(&self) -> Vec<ClientConfig> {
         let client = |(name, entry): (&String, &ClientEntry)| ClientConfig {
             name: name.as_str().into(),
             weight: entry.weight,
             contracted: entry.tier == Tier::Contracted,
+            tokens_per_minute: entry.tokens_per_minute,
         };
         self.clients.iter().map(client).collect()
     }

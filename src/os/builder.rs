@@ -241,6 +241,7 @@ impl OstlerBuilder {
             run_slots: run_slots_default(),
             drain: self.config.shutdown.wait(),
             clients: self.config.clients(),
+            models: self.config.model_rates(),
             measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
             evaluation,
             planner: self.planner.unwrap_or_else(|| Arc::new(StaticPlanner)),

@@ -116,7 +116,10 @@ fn what_needs_no_model_works_without_the_file_of_one() {
     world.ostler("run ask.yaml --workspace work").exits(3);
     world.file("ostler.toml", "[models.default]\nprovider = \"scripted\"\nfile = \"gone.yaml\"\n");
     let config = "--config ostler.toml";
-    world.ostler(&format!("run ask.yaml --workspace work {config}")).exits(2).complains("gone.yaml: cannot read");
+    world
+        .ostler(&format!("run ask.yaml --workspace work {config}"))
+        .exits(2)
+        .complains("gone.yaml: cannot read");
     world.ostler(&format!("ps {config}")).exits(0).says("waiting").complains("this command needs none");
     world.ostler(&format!("show @last {config}")).exits(0);
     world.ostler(&format!("approvals {config}")).exits(0).says("ok");

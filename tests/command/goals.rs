@@ -74,7 +74,8 @@ const ACT: &str = "roles:
 fn the_printed_answer_to_a_doubt_continues_a_goal_that_was_asked_with_a_script() {
     let world = World::new();
     world.file("act.yaml", ACT);
-    let run = world.start("ask act --model scripted:act.yaml --mode reflect --workspace work --yes --intent 2");
+    let run =
+        world.start("ask act --model scripted:act.yaml --mode reflect --workspace work --yes --intent 2");
     until("it has begun", || world.path().join("work/begun").exists());
     run.signal("KILL");
     run.end();

@@ -149,6 +149,7 @@ fn within(world: &World, act: impl AsyncFn(&System)) {
             run_slots: 1,
             drain: std::time::Duration::from_secs(1),
             clients: Vec::new(),
+            models: Default::default(),
             measures: Measures::default(),
             evaluation: Default::default(),
             planner: Arc::new(ostler_kernel::run::StaticPlanner),

@@ -25,6 +25,7 @@ use crate::state::ledger::Ledger;
 use crate::state::live_text::LiveTexts;
 use crate::state::market::Market;
 use crate::state::profiles::Profiles;
+use crate::state::rates::Rates;
 use crate::state::run_budgets::RunBudgets;
 use crate::state::toolbox::Toolbox;
 use crate::storage::journal_client::JournalClient;
@@ -44,6 +45,7 @@ pub(crate) struct Parts {
     pub(crate) evaluation: Evaluating,
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) diagnoser: Arc<dyn Diagnoser>,
+    pub(crate) rates: Rates,
 }
 
 impl Parts {
@@ -55,8 +57,18 @@ impl Parts {
         ledger: Ledger,
         accounts: &[AccountRow],
     ) -> RunServices {
-        let Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner, diagnoser } =
-            self;
+        let Parts {
+            artifacts,
+            output,
+            gate,
+            run_slots,
+            limits,
+            measures,
+            evaluation,
+            planner,
+            diagnoser,
+            rates,
+        } = self;
         let Evaluating { domains, judge, .. } = evaluation;
         let (domains, ledger) = (Arc::new(domains), Arc::new(ledger));
         let mailboxes = Arc::new(Mailboxes::default());
@@ -86,6 +98,7 @@ impl Parts {
             clock,
             status: Arc::clone(&journal.status),
             jobs_max: limits.queued_jobs,
+            rates: Arc::new(rates),
         }));
         let executor = Arc::new(Executor {
             journal: Arc::clone(&journal),

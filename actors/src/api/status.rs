@@ -1,11 +1,12 @@
 //! The status of a run with its reasons.
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::run::{RunStatus, StatusFacts, WaitReason};
+use ostler_kernel::run::{NodeState, NodeStatus, Run, RunStatus, StatusFacts, WaitReason};
 
 use crate::api::system::System;
 use crate::api::view::RunView;
 use crate::base::error::RunError;
+use crate::scheduler::RateWait;
 
 /// The status of a run at the last record of a [`RunView`], with its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct RunStatusView {
     pub blocked_by: Option<RunId>,
     /// The process drives the run, or has it in line.
     pub active: bool,
+    /// Calls of models that wait for a rate limit, or for their provider.
+    pub rate_waits: Vec<RateWait>,
 }
 
 impl System {
@@ -35,15 +38,22 @@ impl System {
             Some(RunStatus::Queued) => self.waits_for_person(&view.run),
             _ => false,
         };
+        let opened = &view.opened;
+        let rate_waits = match active {
+            true => self.services.scheduler.rate_waits(&opened.agent, opened.run),
+            false => Vec::new(),
+        };
         let (status, waits_for) = RunStatus::of(StatusFacts {
             quarantined: at_rest == Some(RunStatus::Quarantined),
             suspended: at_rest == Some(RunStatus::Suspended),
             waits_for_person,
+            waits_for_rate: !rate_waits.is_empty() && only_waits(&view.run, &rate_waits),
             ..view.status_facts(active)
         });
         let blocked_by = self.held_up_by(view.opened.run).filter(|_| status == RunStatus::Waiting);
         let reason = settled.and_then(|settled| settled.reason);
-        Ok(RunStatusView { status, waits_for, reason, blocked_by, active: active && !status.is_over() })
+        let active = active && !status.is_over();
+        Ok(RunStatusView { status, waits_for, reason, blocked_by, active, rate_waits })
     }
 }
 
@@ -51,6 +61,16 @@ impl RunStatusView {
     /// The status as of a record in the past: as if a process drove the run.
     pub fn in_the_past(view: &RunView) -> RunStatusView {
         let (status, waits_for) = RunStatus::of(view.status_facts(true));
-        RunStatusView { status, waits_for, reason: view.parked.clone(), blocked_by: None, active: false }
+        let (reason, rate_waits) = (view.parked.clone(), Vec::new());
+        RunStatusView { status, waits_for, reason, blocked_by: None, active: false, rate_waits }
     }
+}
+
+/// True if every node that is ready or running is among those that wait.
+fn only_waits(run: &Run, waits: &[RateWait]) -> bool {
+    let in_flight = run.instances().filter(|(_, instance)| {
+        let sleeps = matches!(instance.status, NodeStatus::Running { sleep_until: Some(_), .. });
+        matches!(instance.state(), NodeState::Ready | NodeState::Running) && !sleeps
+    });
+    in_flight.into_iter().all(|(node, _)| waits.iter().any(|wait| wait.node == node.id))
 }

@@ -1,12 +1,12 @@
 //! The handle of a running system.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics::Recorder;
 use ostler_kernel::gate::{CallClass, GatePolicy};
-use ostler_kernel::id::{AgentId, NodeId};
+use ostler_kernel::id::{AgentId, ClientId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, Tool};
 use ostler_kernel::run::{Diagnoser, Planner};
@@ -28,6 +28,7 @@ use crate::state::attempt_table::InDoubt;
 use crate::state::evaluation::Evaluating;
 use crate::state::kernel_context::KernelContext;
 use crate::state::ledger::{ClientConfig, Ledger};
+use crate::state::rates::{ModelRates, Rates};
 use crate::state::toolbox::{Toolbox, ToolboxError};
 use crate::storage::run_reader;
 
@@ -51,6 +52,8 @@ pub struct SystemConfig {
     pub drain: Duration,
     /// Clients with configured terms.
     pub clients: Vec<ClientConfig>,
+    /// Rate limits of models, by the name NAME of the tool `model.NAME`.
+    pub models: BTreeMap<String, ModelRates>,
     /// Recorder of metrics.
     pub measures: Measures,
     /// Weights and judge of evaluations.
@@ -105,17 +108,32 @@ impl System {
             gate,
             run_slots,
             clients,
+            models,
             measures,
             evaluation,
             planner,
             diagnoser,
             ..
         } = config;
+        let tokens = clients.iter();
+        let tokens = tokens.filter_map(|client| Some((client.name.clone(), client.tokens_per_minute?)));
+        let tokens: Vec<(ClientId, u32)> = tokens.collect();
         let accounts = journal.accounts()?;
         let ledger = Ledger::new(clients, accounts.clone());
         let toolbox = Toolbox::new(tools)?.with_judge(evaluation.judge_model.clone());
-        let parts =
-            Parts { artifacts, output, gate, run_slots, limits, measures, evaluation, planner, diagnoser };
+        let rates = Rates::new(&toolbox, &models, tokens, config.slots);
+        let parts = Parts {
+            artifacts,
+            output,
+            gate,
+            run_slots,
+            limits,
+            measures,
+            evaluation,
+            planner,
+            diagnoser,
+            rates,
+        };
         let services = Arc::new(parts.assemble(journal, Arc::new(toolbox), ledger, &accounts));
         let pipelines = PipelineMap::new(Arc::clone(&services.journal), services.measures.clone(), limits);
         let pipelines = Arc::new(pipelines);

@@ -106,6 +106,7 @@ impl RunView {
             active,
             waits_for_person: self.run.waits_for_person(),
             out_of_credit: self.out_of_credit,
+            waits_for_rate: false,
         }
     }
 

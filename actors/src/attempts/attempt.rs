@@ -115,8 +115,12 @@ async fn act(
             let workspace = Arc::clone(&caller.workspace);
             let attempt = Arc::<AttemptJournal>::clone(log);
             let repeatable = node.reach().on_lost_result() != OnLostResult::InDoubt;
-            let origin =
-                CallOrigin { role: String::new(), node: Some(node.id.clone()), ordinal: log.attempt() };
+            let origin = CallOrigin {
+                role: String::new(),
+                node: Some(node.id.clone()),
+                ordinal: log.attempt(),
+                refusals: 0,
+            };
             let called =
                 tool.call(permit, CallContext { workspace, timeout_ms, repeatable, origin, attempt });
             let called = log.watch(called).await;
@@ -152,7 +156,8 @@ async fn judge(
     }
     // Last, because a model costs more than a broken test.
     for question in models {
-        Box::pin(model_judge::ask(executor, caller, &node.id, &question, value, log)).await?;
+        let asked = model_judge::ask(executor, caller, &node.id, &question, value, log);
+        Box::pin(log.lending(asked)).await?;
     }
     Ok(())
 }

@@ -25,7 +25,9 @@ use self::output::AttemptOutput;
 use self::steps::Steps;
 use crate::attempts::call_budget::CallBudget;
 use crate::attempts::executor::Executor;
+use crate::attempts::model_turns::ModelTurns;
 use crate::base::attempt_end::ModelCalls;
+use crate::base::keys::Owner;
 use crate::base::lock::lock;
 use crate::base::paused_time::{PausedTime, SPACE_RETRY};
 use crate::state::call_accounts::Payer;
@@ -53,6 +55,7 @@ pub(crate) struct Site {
     pub(crate) caller: Arc<Caller>,
     /// Who pays for calls of models.
     pub(crate) payer: Payer,
+    pub(crate) owner: Arc<Owner>,
 }
 
 pub(crate) struct AttemptJournal {
@@ -72,7 +75,8 @@ pub(crate) struct AttemptJournal {
     model_text: Mutex<ModelText>,
     /// Created by the first call of a model.
     call_budget: OnceLock<CallBudget>,
-    /// Time without disk space for a result, or without a slot.
+    pub(crate) turns: ModelTurns,
+    /// Time without disk space for a result, without a slot, or without a turn.
     pub(crate) waited: Arc<PausedTime>,
 }
 
@@ -84,6 +88,8 @@ struct Progress {
 
 impl AttemptJournal {
     pub(crate) fn new(executor: &Arc<Executor>, site: Site) -> AttemptJournal {
+        let node = Some(site.of.node.clone());
+        let turns = ModelTurns::new(&executor.scheduler, &site.owner, site.run, node);
         AttemptJournal {
             executor: Arc::clone(executor),
             site,
@@ -98,6 +104,7 @@ impl AttemptJournal {
             model_calls: Mutex::default(),
             model_text: Mutex::default(),
             call_budget: OnceLock::new(),
+            turns,
             waited: Arc::default(),
         }
     }
@@ -259,6 +266,7 @@ impl AttemptJournal {
         self.write();
         self.over.store(true, Ordering::SeqCst);
         lock(&self.model_text).live = None;
+        self.turns.return_unused();
         if let Some(mut output) = lock(&self.output).take() {
             let rest = output.finish(self.executor.journal.now());
             output.write(&self.executor.output, self.site.run, rest);

@@ -8,4 +8,5 @@ pub(crate) mod child_runs;
 pub(crate) mod children;
 pub(crate) mod executor;
 mod model_judge;
+pub(crate) mod model_turns;
 pub(crate) mod program;

@@ -8,7 +8,9 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::gate::Denial;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::Tools;
-use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, ModelCall, PricedCall};
+use ostler_kernel::port::{
+    AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, ModelCall, ModelTurn, ModelTurnEnd, PricedCall,
+};
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::{json, lineage};
 use serde_json::Value;
@@ -63,7 +65,12 @@ pub(super) async fn ask(
         workspace: Arc::clone(&caller.workspace),
         timeout_ms: MODEL_JUDGE_MS_MAX,
         repeatable: true,
-        origin: CallOrigin { role: JUDGE.to_owned(), node: Some(node.clone()), ordinal: log.attempt() },
+        origin: CallOrigin {
+            role: JUDGE.to_owned(),
+            node: Some(node.clone()),
+            ordinal: log.attempt(),
+            refusals: 0,
+        },
         attempt: Arc::new(BillOnly(Arc::clone(log))),
     };
     let within = Duration::from_millis(MODEL_JUDGE_MS_MAX);
@@ -86,7 +93,7 @@ fn denied(rule: usize, tool: &str, denial: &Denial) -> Failure {
     Failure { category: FailureCategory::GateDenied, message }
 }
 
-/// The log of a judging call: its tokens go to the attempt, and nothing else. The judge's words are no output of the node,
+/// The log of a judging call: its tokens and turns are those of the attempt, and nothing else. The judge's words are no output of the node,
 /// and its steps are no steps of the node.
 struct BillOnly(Arc<AttemptJournal>);
 
@@ -101,5 +108,13 @@ impl AttemptLog for BillOnly {
 
     fn settle_call(&self, reservation: u64, call: &ModelCall) {
         self.0.settle_call(reservation, call);
+    }
+
+    fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
+        self.0.model_turn(turn)
+    }
+
+    fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
+        self.0.model_turn_ended(end)
     }
 }

@@ -184,6 +184,7 @@ mod tests {
                 run_slots: 1,
                 drain: Duration::ZERO,
                 clients: Vec::new(),
+                models: Default::default(),
                 measures: Measures::recording(Arc::new(seen.clone())),
                 evaluation: Default::default(),
                 planner: Arc::new(ostler_kernel::run::StaticPlanner),

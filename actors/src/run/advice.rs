@@ -11,13 +11,15 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, JudgedPatch, Role, View};
 use ostler_kernel::port::{
-    AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, Finish, ModelCall, PricedCall, ToolResult,
+    AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, Finish, ModelCall, ModelTurn, ModelTurnEnd,
+    PricedCall, ToolResult,
 };
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
 
 use super::driver::RunDriver;
 use super::goal::read;
 use crate::attempts::call_budget::CallBudget;
+use crate::attempts::model_turns::ModelTurns;
 use crate::base::lock::lock;
 use crate::base::panic_message::panic_message;
 use crate::messages::agent::{Advice, AgentMessage};
@@ -51,6 +53,7 @@ impl RunDriver {
                         role: intent.role.as_str().to_owned(),
                         node: Some(intent.node.clone()),
                         ordinal: intent.attempt,
+                        refusals: 0,
                     };
                     let budget = CallBudget {
                         accounts: Arc::clone(&self.services.call_accounts),
@@ -61,7 +64,9 @@ impl RunDriver {
                         shortfall: Mutex::default(),
                     };
                     let journal = Arc::clone(&self.services.journal);
-                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default(), budget });
+                    let (scheduler, owner) = (&self.services.scheduler, &self.arguments.owner);
+                    let turns = ModelTurns::new(scheduler, owner, self.opened.run, origin.node.clone());
+                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default(), budget, turns });
                     let context = CallContext {
                         workspace: Arc::clone(&self.caller.workspace),
                         timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
@@ -146,11 +151,12 @@ fn advice_key(run: RunId, call: usize) -> Digest {
     lineage::hash("aos/advice/1", &[run.to_string().as_bytes(), &(call as u64).to_be_bytes()])
 }
 
-/// Notes the calls and pays for them, and keeps nothing else.
+/// Notes the calls and pays for them, and keeps nothing else. Calls wait for their turns within their time.
 struct AdviceLog {
     journal: Arc<JournalClient>,
     calls: Mutex<Vec<ModelCall>>,
     budget: CallBudget,
+    turns: ModelTurns,
 }
 
 impl AttemptLog for AdviceLog {
@@ -165,5 +171,13 @@ impl AttemptLog for AdviceLog {
 
     fn settle_call(&self, reservation: u64, call: &ModelCall) {
         self.budget.settle(reservation, call);
+    }
+
+    fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
+        self.turns.model_turn(turn)
+    }
+
+    fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
+        self.turns.model_turn_ended(end)
     }
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use futures::FutureExt;
 use ostler_kernel::event::{AttemptResult, Event, Outcome, Output, TimerKind};
 use ostler_kernel::id::NodeId;
+use ostler_kernel::plan::model_of_tool;
+use ostler_kernel::policy::Role;
+use ostler_kernel::port::ModelCall;
 use ostler_kernel::run::{Canceller, FailureCategory, Operation, RunInput};
 use tokio::time::Instant;
 
@@ -84,6 +87,7 @@ impl RunDriver {
         let ModelCalls { ended: calls, shortfall } = std::mem::take(&mut ended.model_calls);
         let is_short = matches!(&ended.outcome, Outcome::Failed(failure) if failure.category == FailureCategory::ResourceExhaustion);
         let shortfall = shortfall.filter(|_| is_short);
+        self.learn_tokens(key, &calls);
         let now = self.services.journal.now();
         // Boxed: otherwise this rare future enlarges the future of every message.
         Box::pin(self.judge_answer(key, &mut ended, &calls, shortfall.as_deref())).await;
@@ -101,6 +105,17 @@ impl RunDriver {
             None => RunInput::Result(result),
         });
         self.release_budget(key);
+    }
+
+    /// Learns how many tokens calls of the node's model take in its role. Refused calls took none.
+    fn learn_tokens(&self, key: &AttemptKey, calls: &[ModelCall]) {
+        let Some(tool) = self.run.node(&key.node).and_then(|node| node.tool.as_deref()) else { return };
+        let role = self.control_role(&key.node).map(Role::as_str).unwrap_or_default();
+        let of_model = calls.iter().filter(|call| Some(call.model.as_str()) == model_of_tool(tool));
+        for call in of_model {
+            let tokens = call.input_tokens.saturating_add(call.output_tokens);
+            self.services.estimates.learn_tokens(tool, role, tokens);
+        }
     }
 
     pub(super) fn contract_judged(&mut self, version: u32, broken: Option<String>) {

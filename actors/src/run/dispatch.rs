@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::NodeId;
+use ostler_kernel::json;
+use ostler_kernel::plan::{Node, model_of_tool};
+use ostler_kernel::policy::Role;
 use ostler_kernel::run::{NodeState, NodeStatus, Run};
 use ostler_scheduler::Price;
 use tokio::time::Instant;
@@ -12,7 +15,7 @@ use tokio::time::Instant;
 use super::dispatch_queue::{CreditWait, Place};
 use super::driver::RunDriver;
 use crate::messages::agent::AgentMessage;
-use crate::messages::slots::Job;
+use crate::messages::slots::{Job, ModelUse};
 use crate::state::estimates::{ATTEMPT_CREDITS, UNKNOWN};
 
 /// Bits of the level in a rank, enough for the nodes of the largest plan file; the height is above them.
@@ -185,7 +188,23 @@ impl RunDriver {
             // Nothing is held. The run queue keeps a job whose credits are its charge in four bytes.
             estimate.credits = estimate.charge.min(ATTEMPT_CREDITS);
         }
-        Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
+        let model = self.run.node(&id).and_then(|node| self.model_use(node));
+        if let Some(uses) = &model {
+            let share = self.services.scheduler.rates().charge(&uses.model, uses.tokens);
+            estimate = Price { charge: estimate.charge.max(share), tokens: uses.tokens, ..estimate };
+        }
+        Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id, model }
+    }
+
+    /// The call of a model that the job of a node makes, with its expected tokens: the mean of earlier calls of the model in the role,
+    /// else the parameters of the node and a usual answer. The prompt itself is made once the job has its slot.
+    fn model_use(&self, node: &Node) -> Option<ModelUse> {
+        let tool = node.tool.as_deref()?;
+        let model = Arc::clone(self.services.scheduler.rates().model(model_of_tool(tool)?)?);
+        let role = self.control_role(&node.id).map(Role::as_str).unwrap_or_default();
+        let prompt_bytes = json::measure(&node.params).unwrap_or(0);
+        let tokens = self.services.estimates.tokens(tool, role, prompt_bytes as u64);
+        Some(ModelUse { model, tokens })
     }
 
     /// Queues lost attempts again under their old numbers. Attempts held by an interjection wait for the answer.

@@ -151,7 +151,9 @@ mod tests {
 
     fn ready(nodes: &[(u32, &str)]) -> DispatchQueue {
         let mut queue = DispatchQueue::default();
-        nodes.iter().for_each(|(height, name)| queue.offer((Reverse(*height), Reverse(0), node(name)), false));
+        nodes
+            .iter()
+            .for_each(|(height, name)| queue.offer((Reverse(*height), Reverse(0), node(name)), false));
         queue
     }
 
@@ -182,7 +184,7 @@ mod tests {
         let mut queue = ready(&[(0, "a")]);
         queue.remove(&node("a"), || (Reverse(0), Reverse(0), node("a")));
         queue.mark_queued(node("b"));
-        queue.remove(&node("b"), || (Reverse(0), node("b")));
+        queue.remove(&node("b"), || (Reverse(0), Reverse(0), node("b")));
         assert_eq!(queue.wanting_slots().count(), 0);
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn equip(services: &RunServices, run: &mut Run, scope: &str) {
 }
 
 impl RunDriver {
-    fn control_role(&self, node: &NodeId) -> Option<Role> {
+    pub(super) fn control_role(&self, node: &NodeId) -> Option<Role> {
         self.run.goal()?.role(node)
     }
 

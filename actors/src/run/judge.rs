@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::driver::RunDriver;
 use super::judge_state::JudgeState;
+use crate::attempts::model_turns::ModelTurns;
 use crate::messages::agent::AgentMessage;
 use crate::messages::answer::{BY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::run::services::RunServices;
@@ -62,9 +63,11 @@ impl RunDriver {
         };
         let outputs = self.run.outputs().map(|(id, output)| (id.clone(), output.clone()));
         let outputs: Vec<(NodeId, Output)> = outputs.collect();
+        let turns = ModelTurns::new(&services.scheduler, &self.arguments.owner, run, None);
         let task = tokio::spawn(async move {
             let within = Duration::from_millis(services.limits.judge_ms);
-            let opinion = AssertUnwindSafe(opinion(&services, &*judge, work, outputs)).catch_unwind();
+            let opinion = opinion(&services, &*judge, work, outputs, turns);
+            let opinion = AssertUnwindSafe(opinion).catch_unwind();
             let opinion = match tokio::time::timeout(within, opinion).await {
                 Ok(Ok(opinion)) => opinion,
                 Ok(Err(_)) => Err("the judge panicked".to_owned()),
@@ -112,13 +115,14 @@ async fn opinion(
     judge: &dyn Judge,
     mut work: JudgedRun,
     outputs: Vec<(NodeId, Output)>,
+    turns: ModelTurns,
 ) -> Result<Opinion, String> {
     for (node, output) in outputs {
         let value = services.results.load(&output).await;
         let value = value.map_err(|error| format!("the result of {node} cannot be read: {error}"))?;
         work.outputs.insert(node.to_string(), value);
     }
-    judge.judge(work).await
+    judge.judge_in_turn(work, Arc::new(turns)).await
 }
 
 /// The record of an opinion, or of the reason why there is none; and the adherence of the opinion.

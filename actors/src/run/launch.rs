@@ -6,7 +6,7 @@ use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecis
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::{Method, Node};
+use ostler_kernel::plan::{Method, Node, model_of_tool};
 use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{
     AttemptInput, FailureCategory, GENERATION, IntentContext, NodeInstance, RefDigests, RunInput,
@@ -78,6 +78,9 @@ impl RunDriver {
                 let is_quick = !acts && self.has_time() && calls_none && prepared.work.is_quick();
                 let site = self.site(node, attempt, prepared.key);
                 let log = Arc::new(AttemptJournal::new(&self.services.executor, site));
+                if let Some(model) = node.tool.as_deref().and_then(model_of_tool) {
+                    log.turns.cover(model, slot.estimate.tokens);
+                }
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
                 let log_of_work = Arc::clone(&log);
                 let body = Box::pin(async move {
@@ -234,6 +237,7 @@ impl RunDriver {
             impact: node.reach().impact,
             caller: Arc::clone(&self.caller),
             payer: self.payer(),
+            owner: Arc::clone(&self.arguments.owner),
         }
     }
 

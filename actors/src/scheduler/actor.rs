@@ -40,10 +40,14 @@ impl Actor for Scheduler {
     async fn handle(
         &self,
         _: ActorRef<SchedulerMessage>,
-        SchedulerMessage::Broken(why): SchedulerMessage,
-        _: &mut Open,
+        message: SchedulerMessage,
+        open: &mut Open,
     ) -> Result<(), ActorProcessingErr> {
-        Err(why.into())
+        match message {
+            SchedulerMessage::TimePassed => open.scheduler.time_passed(),
+            SchedulerMessage::Broken(why) => return Err(why.into()),
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::messages::mailboxes::Mailboxes;
 use crate::metrics::Measures;
 use crate::state::attempt_table::AttemptTable;
 use crate::state::ledger::Ledger;
+use crate::state::rates::Rates;
 
 pub(crate) struct QueueContext {
     pub(crate) attempts: Arc<AttemptTable>,
@@ -17,4 +18,5 @@ pub(crate) struct QueueContext {
     pub(crate) clock: Clock,
     pub(crate) status: Arc<SystemStatus>,
     pub(crate) jobs_max: u32,
+    pub(crate) rates: Arc<Rates>,
 }

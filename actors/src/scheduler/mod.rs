@@ -4,6 +4,7 @@
 pub(crate) mod actor;
 pub(crate) mod context;
 pub(crate) mod handle;
+mod queue_time;
 mod queued;
 pub(crate) mod rows;
 mod slot_allocator;
@@ -11,5 +12,5 @@ mod tenants;
 
 pub(crate) use actor::{Scheduler, SchedulerArguments};
 pub(crate) use context::QueueContext;
-pub(crate) use handle::SchedulerHandle;
-pub use rows::QueueRow;
+pub(crate) use handle::{SchedulerHandle, TurnAnswer, TurnWait};
+pub use rows::{QueueRow, RateWait};

@@ -1,5 +1,6 @@
 //! Queued and granted jobs, by agent, and their receivers.
 
+mod turns;
 mod yielded_slots;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,8 +12,10 @@ use ostler_scheduler::{
     AgentHandle, ClientHandle, Config, EnqueueError, Event, Grant, JobHandle, NewJob, Price, RunQueue,
 };
 use ractor::{ActorId, ActorProcessingErr, ActorRef};
+use tokio::time::Instant;
 
-use super::queued::Queued;
+use super::queue_time::{KeptLevels, QueueTime};
+use super::queued::{Purpose, Queued};
 use super::tenants::{self, Tenants};
 use crate::base::keys::{AttemptKey, Owner};
 use crate::messages::agent::AgentMessage;
@@ -20,7 +23,7 @@ use crate::messages::registry::RegistryMessage;
 use crate::messages::slots::{Granted, Job, Ticket};
 use crate::metrics::{QueueLook, QueueMeasures};
 use crate::scheduler::context::QueueContext;
-use crate::scheduler::rows::QueueShown;
+use crate::scheduler::rows::{QueueRow, QueueShown};
 use crate::state::ledger::Books;
 
 pub(super) struct SlotAllocator {
@@ -30,6 +33,11 @@ pub(super) struct SlotAllocator {
     agents: BTreeMap<AgentId, Known>,
     events: Vec<Event>,
     measures: QueueMeasures,
+    /// Calls that wait for their turn.
+    turns: BTreeSet<JobHandle>,
+    time: QueueTime,
+    /// False if no job ever waits for a rate.
+    has_models: bool,
     stopped: bool,
 }
 
@@ -44,18 +52,30 @@ struct Known {
 
 impl SlotAllocator {
     /// A queue that continues an earlier epoch: running attempts keep their slots, accounts their values.
-    pub(super) fn adopting(cx: &QueueContext, slots: u32) -> Result<SlotAllocator, ActorProcessingErr> {
-        let jobs_max = cx.jobs_max;
+    pub(super) fn adopting(
+        cx: &QueueContext,
+        slots: u32,
+        levels: Option<KeptLevels>,
+    ) -> Result<SlotAllocator, ActorProcessingErr> {
+        let (jobs_max, models) = (cx.jobs_max, cx.rates.limits());
+        let has_models = !models.is_empty();
         let mut grants = SlotAllocator {
             epoch: cx.attempts.next_epoch(),
-            queue: RunQueue::new(Config { jobs_max, ..Config::with_slots(slots) })?,
-            tenants: Tenants::default(),
+            queue: RunQueue::new(Config { jobs_max, models, ..Config::with_slots(slots) })?,
+            tenants: Tenants::new(Arc::clone(&cx.rates)),
             agents: BTreeMap::new(),
             events: Vec::new(),
             measures: QueueMeasures::new(cx.measures.clone()),
+            turns: BTreeSet::new(),
+            time: QueueTime::starting(levels.as_ref().map_or_else(Instant::now, |kept| kept.at)),
+            has_models,
             stopped: false,
         };
+        // Adopted jobs have taken from the buckets in their own epoch.
         grants.adopt(cx)?;
+        if let Some(levels) = levels {
+            grants.queue.restore_levels(&levels.levels, &mut grants.events);
+        }
         Ok(grants)
     }
 
@@ -65,9 +85,9 @@ impl SlotAllocator {
         for (key, slot, owner, actor) in cx.attempts.holding() {
             let lane = self.tenants.lane(&mut self.queue, &cx.ledger, &owner, cx.clock.now(), true)?;
             let (run, node) = (key.run, key.node.clone());
-            let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
-            let (books, since, resumes) = (lane.books.clone(), None, None);
-            let queued = Queued { job, owner: Arc::clone(&owner), books, since, resumes };
+            let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate, model: None };
+            let (books, since, purpose) = (lane.books.clone(), None, Purpose::Start);
+            let queued = Queued { job, owner: Arc::clone(&owner), books, since, purpose };
             let new = NewJob::of(slot.estimate);
             let handle = self.queue.enqueue(lane.agent, new, queued, &mut events)?;
             let known = self.agents.entry(owner.agent.clone());
@@ -106,7 +126,7 @@ impl SlotAllocator {
         let mut refused = Vec::new();
         for job in jobs {
             let node = job.node.clone();
-            if self.push(owner, job, None)?.is_none() {
+            if self.push(owner, job, Purpose::Start)?.is_none() {
                 refused.push(node);
             }
         }
@@ -133,17 +153,22 @@ impl SlotAllocator {
         &mut self,
         owner: &Arc<Owner>,
         job: Job,
-        resumes: Option<AttemptKey>,
+        purpose: Purpose,
     ) -> Result<Option<Ticket>, ActorProcessingErr> {
         let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(None) };
+        let (mut lane, mut model) = (known.lane, None);
+        if let Some(uses) = &job.model {
+            model = self.queue.model(&uses.model);
+            lane = self.tenants.model_lane(&mut self.queue, owner, &uses.model)?;
+        }
         let estimate = capped(job.estimate, self.queue.config().cost_max);
         // A job that needs no credits goes before those that may wait for some.
         let priority = i32::from(estimate.credits == 0);
         let (rank, deadline) = (job.rank, Some(job.opened_ms));
-        let new = NewJob { priority, rank, deadline, ..NewJob::of(estimate) };
+        let new = NewJob { priority, rank, deadline, model, ..NewJob::of(estimate) };
         let (job, since) = (Job { estimate, ..job }, self.measures.now());
-        let queued = Queued { job, owner: Arc::clone(owner), books: known.books.clone(), since, resumes };
-        match self.queue.enqueue(known.lane, new, queued, &mut self.events) {
+        let queued = Queued { job, owner: Arc::clone(owner), books: known.books.clone(), since, purpose };
+        match self.queue.enqueue(lane, new, queued, &mut self.events) {
             Ok(job) => {
                 known.jobs.insert(job);
                 Ok(Some(Ticket { epoch: self.epoch, job, estimate }))
@@ -191,22 +216,28 @@ impl SlotAllocator {
     }
 
     /// Settles a slot and returns the accounts; `None` if the slot is of another epoch. A reservation covers `covered` credits
-    /// of the cost, which the balance of the queue never had.
+    /// of the cost, which the balance of the queue never had. `token_charge`: the share of limited tokens, which is the charge
+    /// where it is above the slot time. The buckets know the true count of tokens since the end of each call.
     pub(super) fn charge(
         &mut self,
         cx: &QueueContext,
         ticket: Ticket,
         cost: u64,
         covered: u64,
+        token_charge: u64,
     ) -> Option<Accounts> {
         let job = Some(ticket).filter(|ticket| ticket.epoch == self.epoch)?.job;
-        let cost = cost.clamp(1, self.queue.config().cost_max);
-        let price = Price { credits: cost.saturating_sub(covered), ..Price::flat(cost) };
-        let settled = self.queue.settle(job, price, &mut self.events);
+        let most = self.queue.config().cost_max;
+        // An attempt that yielded before has paid for its slot time.
+        let slot_time = if token_charge > 0 { cost.min(most) } else { cost.clamp(1, most) };
+        let charge = slot_time.max(token_charge.min(most));
+        let credits = slot_time.saturating_sub(covered);
+        let actual = Price { charge, credits, tokens: ticket.estimate.tokens };
+        let settled = self.queue.settle(job, actual, &mut self.events);
         let settled =
             settled.inspect_err(|error| tracing::error!(%error, "a slot cannot be settled")).ok()?;
         let accounts = recorded(settled.accounts);
-        self.measures.settled(settled.client, cost);
+        self.measures.settled(settled.client, charge);
         cx.ledger.charged(&settled.payload.books, None, accounts);
         self.forget(&settled.payload.owner.agent, job);
         Some(accounts)
@@ -282,7 +313,8 @@ impl SlotAllocator {
     }
 
     pub(super) fn show(&self) -> QueueShown {
-        (tenants::queue(&self.queue), self.tenants.queueing(&self.queue))
+        let rate_waits = self.tenants.rate_waits(&self.queue);
+        (QueueRow { rate_waits, ..tenants::queue(&self.queue) }, self.tenants.queueing(&self.queue))
     }
 
     pub(super) fn look(&mut self) -> QueueLook {
@@ -300,11 +332,12 @@ impl SlotAllocator {
 
     /// Grants what can be granted and notifies each agent once; returns the grants of `me`.
     pub(super) fn give_out(&mut self, cx: &QueueContext, me: Option<&AgentId>) -> Vec<Granted> {
+        self.catch_up();
         if !self.stopped {
             self.queue.dispatch(u32::MAX, &mut self.events);
         }
         let (mut mine, mut others): (Vec<Granted>, BTreeMap<AgentId, Vec<Granted>>) = Default::default();
-        let mut unwanted = Vec::new();
+        let (mut unwanted, mut turns) = (Vec::new(), Vec::new());
         // A settlement may free the credits of the next grant, so only the final state is told.
         let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
         let mut events = std::mem::take(&mut self.events);
@@ -312,16 +345,23 @@ impl SlotAllocator {
             match event {
                 Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
                     let Some(queued) = self.queue.job(handle) else { continue };
-                    let Queued { job, owner, books, since, resumes } = queued;
+                    let Queued { job, owner, books, since, purpose } = queued;
                     self.measures.dispatched(tier, *since);
                     let ticket = Ticket { epoch: self.epoch, job: handle, estimate: job.estimate };
                     let accounts = recorded(accounts);
                     cx.ledger.charged(books, Some(tier), accounts);
-                    if let Some(attempt) = resumes {
-                        if !cx.attempts.granted(attempt, ticket) {
-                            unwanted.push(handle);
+                    match purpose {
+                        Purpose::Start => {}
+                        Purpose::Resume(attempt) => {
+                            if !cx.attempts.granted(attempt, ticket) {
+                                unwanted.push(handle);
+                            }
+                            continue;
                         }
-                        continue;
+                        Purpose::Turn(_) => {
+                            turns.push(handle);
+                            continue;
+                        }
                     }
                     let grant = Granted { ticket, job: job.clone(), accounts };
                     if me == Some(&owner.agent) {
@@ -343,12 +383,17 @@ impl SlotAllocator {
                 let _ = known.actor.cast(AgentMessage::Granted(grants));
             }
         }
-        if !unwanted.is_empty() {
-            for job in unwanted {
-                self.free(cx, job);
-            }
-            mine.extend(self.give_out(cx, me));
+        if unwanted.is_empty() && turns.is_empty() {
+            self.set_timer(cx);
+            return mine;
         }
+        for job in unwanted {
+            self.free(cx, job);
+        }
+        for turn in turns {
+            self.give_turn(turn);
+        }
+        mine.extend(self.give_out(cx, me));
         mine
     }
 

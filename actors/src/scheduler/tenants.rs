@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{ClientId, Ticks};
-use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
+use ostler_scheduler::{AgentHandle, BALANCE_MAX, BucketConfig, ClientHandle, Event, NewClient, RunQueue};
 use ractor::ActorProcessingErr;
 
 use super::queued::Queued;
@@ -13,12 +13,15 @@ use crate::base::keys::{FairShareKey, Owner};
 use crate::scheduler::rows::{QueueRow, Queueing};
 use crate::state::estimates::ATTEMPT_CREDITS;
 use crate::state::ledger::{AgentBook, Books, ClientBook, Ledger};
+use crate::state::rates::Rates;
 
-#[derive(Default)]
 pub(super) struct Tenants {
+    rates: Arc<Rates>,
     clients: BTreeMap<ClientId, ClientHandle>,
     names: BTreeMap<ClientHandle, ClientId>,
     lanes: BTreeMap<FairShareKey, AgentHandle>,
+    /// Lanes of the jobs of a model. A job that waits for the rate of its model would hold up all others of its lane.
+    model_lanes: BTreeMap<(FairShareKey, Arc<str>), AgentHandle>,
     new_clients: Vec<(ClientHandle, Arc<ClientBook>)>,
     new_agents: Vec<(AgentHandle, ClientHandle, Books)>,
 }
@@ -29,6 +32,18 @@ pub(super) struct LaneOf {
 }
 
 impl Tenants {
+    pub(super) fn new(rates: Arc<Rates>) -> Tenants {
+        Tenants {
+            rates,
+            clients: BTreeMap::new(),
+            names: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            model_lanes: BTreeMap::new(),
+            new_clients: Vec::new(),
+            new_agents: Vec::new(),
+        }
+    }
+
     /// Returns the place of an agent's jobs, adding a new agent. `holding`: the jobs have paid slots.
     pub(super) fn lane(
         &mut self,
@@ -45,7 +60,8 @@ impl Tenants {
         let client = match self.clients.get(&owner.lane.client) {
             Some(known) => *known,
             None => {
-                let client = add(queue, &books.client, now, holding)?;
+                let tokens = self.rates.client(&owner.lane.client);
+                let client = add(queue, &books.client, tokens, now, holding)?;
                 self.clients.insert(owner.lane.client.clone(), client);
                 self.names.insert(client, owner.lane.client.clone());
                 self.new_clients.push((client, Arc::clone(&books.client)));
@@ -56,6 +72,24 @@ impl Tenants {
         self.lanes.insert(owner.lane.clone(), agent);
         self.new_agents.push((agent, client, books.clone()));
         Ok(LaneOf { agent, books })
+    }
+
+    /// Returns the place of an agent's jobs of a model, adding a new one. The agent has a lane already. A model lane has the agent's
+    /// weight, and begins without debt in every epoch.
+    pub(super) fn model_lane(
+        &mut self,
+        queue: &mut RunQueue<Queued>,
+        owner: &Owner,
+        model: &Arc<str>,
+    ) -> Result<AgentHandle, ActorProcessingErr> {
+        let key = (owner.lane.clone(), Arc::clone(model));
+        if let Some(lane) = self.model_lanes.get(&key) {
+            return Ok(*lane);
+        }
+        let client = self.client(&owner.lane.client).ok_or("the client of a job is not in the run queue")?;
+        let lane = queue.add_agent(client, owner.weight)?;
+        self.model_lanes.insert(key, lane);
+        Ok(lane)
     }
 
     pub(super) fn client(&self, name: &ClientId) -> Option<ClientHandle> {
@@ -128,6 +162,12 @@ impl Tenants {
         }
     }
 
+    /// Number of queued jobs and turns that wait for the rate of their model.
+    pub(super) fn rate_waits(&self, queue: &RunQueue<Queued>) -> u64 {
+        let lanes = self.model_lanes.values().filter_map(|lane| queue.agent(*lane));
+        lanes.filter(|lane| !lane.runnable).map(|lane| lane.queued).sum()
+    }
+
     pub(super) fn queueing(&self, queue: &RunQueue<Queued>) -> BTreeMap<ClientId, Queueing> {
         let views = queue.clients().into_iter().filter_map(|view| {
             let queueing = Queueing {
@@ -193,6 +233,7 @@ pub(super) fn queue(queue: &RunQueue<Queued>) -> QueueRow {
         slots: queue.config().slots,
         running: queue.running(),
         queued: queue.queued().into(),
+        rate_waits: 0,
         marketplace_owed: i64::try_from(queue.owed() / 1_000).unwrap_or(i64::MAX),
     }
 }
@@ -200,6 +241,7 @@ pub(super) fn queue(queue: &RunQueue<Queued>) -> QueueRow {
 fn add(
     queue: &mut RunQueue<Queued>,
     book: &ClientBook,
+    tokens: Option<BucketConfig>,
     now: Ticks,
     holding: bool,
 ) -> Result<ClientHandle, ActorProcessingErr> {
@@ -209,7 +251,7 @@ fn add(
     book.park(false);
     let weight = book.terms().weight(now);
     let client =
-        queue.add_client(NewClient { weight, tier: book.tier(), balance, ..NewClient::default() })?;
+        queue.add_client(NewClient { weight, tier: book.tier(), balance, tokens, ..NewClient::default() })?;
     if let Some(reputation) = book.reputation_pm() {
         queue.set_reputation(client, reputation)?;
     }

@@ -45,6 +45,8 @@ pub(crate) struct Leaves {
     pub(crate) ticket: Option<Ticket>,
     pub(crate) owner: Arc<Owner>,
     pub(crate) due: u64,
+    /// Charge for limited tokens since the slot was granted.
+    pub(crate) token_charge: u64,
 }
 
 pub(crate) struct Wants {

@@ -43,6 +43,8 @@ struct AttemptEntry {
     slot: Slot,
     /// Credits charged when the attempt returned slots.
     charged: u64,
+    /// Charge for the limited tokens of calls since the last slot was granted.
+    token_charge: u64,
     started: Instant,
     waited: Arc<PausedTime>,
     /// Wakes the attempt when it has a slot, or must ask again.
@@ -128,6 +130,7 @@ impl AttemptTable {
             owner,
             slot,
             charged,
+            token_charge: 0,
             started,
             waited,
             slot_notify,
@@ -157,6 +160,13 @@ impl AttemptTable {
         drop(entry);
         self.ended.push(key.clone());
         true
+    }
+
+    /// Adds to the charge that an attempt's slot is settled with.
+    pub(crate) fn add_token_charge(&self, key: &AttemptKey, charge: u64) {
+        if let Some(mut entry) = self.entries.get_mut(key) {
+            entry.token_charge = entry.token_charge.saturating_add(charge);
+        }
     }
 
     pub(crate) fn attach(&self, key: &AttemptKey, agent: &ActorRef<AgentMessage>) -> Option<Found> {
@@ -204,7 +214,8 @@ impl AttemptTable {
             AttemptState::Done(_) if entry.slot == Slot::Settled => None,
             AttemptState::Done(ended) => {
                 let (ticket, owner) = (entry.slot.ticket(), Arc::clone(&entry.owner));
-                Some(Leaves { ticket, owner, due: ended.cost.saturating_sub(entry.charged) })
+                let due = ended.cost.saturating_sub(entry.charged);
+                Some(Leaves { ticket, owner, due, token_charge: entry.token_charge })
             }
             AttemptState::Running { .. } => None,
         }

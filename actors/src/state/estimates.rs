@@ -1,11 +1,13 @@
 //! Expected costs of attempts, from the costs of earlier ones.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_kernel::plan::Node;
-use ostler_scheduler::{COST_MAX, Price};
+use ostler_scheduler::{AMOUNT_MAX, COST_MAX, Price};
 
+use crate::base::lock::lock;
 use crate::state::toolbox::Toolbox;
 
 /// Credits (milliseconds of a slot) held by a running attempt of a metered client: a client with less does not start one.
@@ -22,16 +24,24 @@ pub(crate) const UNKNOWN: Price = Price { charge: UNKNOWN_CHARGE, ..Price::flat(
 
 const ALPHA_TENTHS: u64 = 3;
 
+/// Expected tokens of an answer without history.
+pub(crate) const ANSWER_TOKENS: u64 = 512;
+
+/// Bytes of a token, on average.
+const TOKEN_BYTES: u64 = 4;
+
 pub(crate) struct Estimates {
     /// Thousandths of a credit; 0 before the first end.
     by_tool: BTreeMap<String, AtomicU64>,
     other: AtomicU64,
+    /// Mean tokens of the calls of a tool in a role: as many entries as models times roles.
+    tokens: Mutex<BTreeMap<(String, String), u64>>,
 }
 
 impl Estimates {
     pub(crate) fn new(toolbox: &Toolbox) -> Estimates {
         let by_tool = toolbox.iter().map(|tool| (tool.spec().name.clone(), AtomicU64::new(0)));
-        Estimates { by_tool: by_tool.collect(), other: AtomicU64::new(0) }
+        Estimates { by_tool: by_tool.collect(), other: AtomicU64::new(0), tokens: Mutex::default() }
     }
 
     /// The price of an attempt of `node`.
@@ -42,6 +52,23 @@ impl Estimates {
                 let charge = mean.div_ceil(1_000);
                 Price { charge, ..Price::flat(ATTEMPT_CREDITS) }
             }
+        }
+    }
+
+    /// Expected tokens of a call of a model by a tool in a role, prompt and answer together.
+    pub(crate) fn tokens(&self, tool: &str, role: &str, prompt_bytes: u64) -> u64 {
+        let known = lock(&self.tokens).get(&(tool.to_owned(), role.to_owned())).copied();
+        known
+            .unwrap_or_else(|| prompt_bytes.div_ceil(TOKEN_BYTES).saturating_add(ANSWER_TOKENS))
+            .min(AMOUNT_MAX)
+    }
+
+    pub(crate) fn learn_tokens(&self, tool: &str, role: &str, tokens: u64) {
+        let last = tokens.min(AMOUNT_MAX);
+        if last > 0 {
+            let mut means = lock(&self.tokens);
+            let mean = means.entry((tool.to_owned(), role.to_owned())).or_insert(last);
+            *mean = (*mean * (10 - ALPHA_TENTHS) + last * ALPHA_TENTHS).div_ceil(10);
         }
     }
 

@@ -26,6 +26,8 @@ pub struct ClientConfig {
     pub weight: u32,
     /// Served in the contracted tier.
     pub contracted: bool,
+    /// Tokens of all models that the client may use in a minute, at least 1; `None`: no limit.
+    pub tokens_per_minute: Option<u32>,
 }
 
 #[derive(Default)]

@@ -15,5 +15,6 @@ pub(crate) mod ledger;
 pub(crate) mod live_text;
 pub(crate) mod market;
 pub(crate) mod profiles;
+pub(crate) mod rates;
 pub(crate) mod run_budgets;
 pub(crate) mod toolbox;

@@ -105,6 +105,7 @@ async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: M
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
+        models: Default::default(),
         measures,
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),

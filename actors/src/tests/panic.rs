@@ -77,6 +77,7 @@ async fn system() -> (System, Gated) {
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
+        models: Default::default(),
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),

@@ -35,6 +35,7 @@ pub(crate) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> 
         run_slots: 1,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
+        models: Default::default(),
         measures,
         evaluation: Evaluating::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),

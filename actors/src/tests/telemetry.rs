@@ -79,6 +79,7 @@ impl Life {
             run_slots: 4,
             drain: Duration::from_secs(5),
             clients: Vec::new(),
+            models: Default::default(),
             measures: Measures::recording(Arc::new(seen.clone())),
             evaluation: Default::default(),
             planner: Arc::new(ostler_kernel::run::StaticPlanner),

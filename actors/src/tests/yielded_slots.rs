@@ -91,6 +91,7 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
+        models: Default::default(),
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),

@@ -90,9 +90,12 @@ pub(crate) async fn diagnosed_by(
     diagnoser: impl Diagnoser + 'static,
 ) -> System {
     let artifacts = Arc::new(MemoryArtifacts::default());
-    let (config, limits) = (Evaluating::default(), Limits::default());
-    let recovery: (Arc<dyn Planner>, Arc<dyn Diagnoser>) = (Arc::new(planner), Arc::new(diagnoser));
-    recovering(SLOTS as u32, journal, artifacts, Vec::new(), limits, config, recovery).await
+    let (evaluation, limits) = (Evaluating::default(), Limits::default());
+    let (planner, diagnoser): (Arc<dyn Planner>, Arc<dyn Diagnoser>) =
+        (Arc::new(planner), Arc::new(diagnoser));
+    let settings = config(journal, Vec::new());
+    let config = SystemConfig { slots: SLOTS as u32, artifacts, evaluation, planner, diagnoser, ..settings };
+    System::start_within(config, limits).await.unwrap()
 }
 
 pub(crate) async fn over(
@@ -124,19 +127,12 @@ async fn assembled(
     evaluation: Evaluating,
     planner: Arc<dyn Planner>,
 ) -> System {
-    let recovery: (Arc<dyn Planner>, Arc<dyn Diagnoser>) = (planner, Arc::new(RuleDiagnoser));
-    recovering(slots, journal, artifacts, more, limits, evaluation, recovery).await
+    let config = SystemConfig { slots, artifacts, evaluation, planner, ..config(journal, more) };
+    System::start_within(config, limits).await.unwrap()
 }
 
-async fn recovering(
-    slots: u32,
-    journal: Arc<dyn Journal>,
-    artifacts: Arc<dyn ArtifactStore>,
-    more: Vec<Arc<dyn Tool>>,
-    limits: Limits,
-    evaluation: Evaluating,
-    (planner, diagnoser): (Arc<dyn Planner>, Arc<dyn Diagnoser>),
-) -> System {
+/// Settings of a system over `journal` with the built-in tools and `more`.
+pub(crate) fn config(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> SystemConfig {
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
@@ -149,22 +145,22 @@ async fn recovering(
         ceiling: 2,
         ..GatePolicy::default()
     };
-    let config = SystemConfig {
+    SystemConfig {
         journal,
-        artifacts,
+        artifacts: Arc::new(MemoryArtifacts::default()),
         output: Arc::new(MemoryOutput::default()),
         tools,
         gate,
-        slots,
+        slots: SLOTS as u32,
         run_slots: 4,
         drain: DRAIN,
         clients: Vec::new(),
+        models: Default::default(),
         measures: Measures::default(),
-        evaluation,
-        planner,
-        diagnoser,
-    };
-    System::start_within(config, limits).await.unwrap()
+        evaluation: Evaluating::default(),
+        planner: Arc::new(StaticPlanner),
+        diagnoser: Arc::new(RuleDiagnoser),
+    }
 }
 
 /// A tool with calls that run until released; they return `{}` by default.

@@ -13,6 +13,7 @@ use super::decode::{Decoder, Limits, Protocol};
 use super::exchange::{Body, Exchange};
 use super::key::{Key, Veil};
 use super::profile::{Profile, Quirks};
+use super::rate_headers;
 use super::transport::{KeyHeader, Transport};
 use super::wire::{Restore, WireRequest};
 use super::{anthropic, openai};
@@ -129,6 +130,7 @@ impl HttpModel {
         let sent = timeout_at(deadline, self.exchange.send(path, headers, &body)).await;
         let (head, mut response) = sent.map_err(|_| self.too_slow())??;
         let pairs = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let next_call_s = rate_headers::next_call_s(pairs.clone());
         let mut decoder = Decoder::with_limits(protocol, head.status, pairs, self.limits);
         let mut restore = Restore::of(names, answer_tool);
         let mut is_shown = false;
@@ -146,6 +148,7 @@ impl HttpModel {
         match decoder.end() {
             Ok(mut completion) => {
                 restore.completion(&mut completion);
+                completion.next_call_s = next_call_s;
                 self.clean(&mut completion);
                 // Some servers answer a request for a stream with one document.
                 if !is_shown && !completion.text.is_empty() {
@@ -153,7 +156,12 @@ impl HttpModel {
                 }
                 Ok(completion)
             }
-            Err(error) => Err(self.explain(error, cut)),
+            Err(mut error) => {
+                if error.class == ModelErrorClass::RateLimited {
+                    error.retry_after_s = error.retry_after_s.or(next_call_s);
+                }
+                Err(self.explain(error, cut))
+            }
         }
     }
 

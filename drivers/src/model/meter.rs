@@ -6,11 +6,12 @@ use ostler_kernel::id::Digest;
 use ostler_kernel::ledger::{Price, Tokens};
 use ostler_kernel::port::{
     AttemptLog, CallGrant, Completion, Delta, ModelCall, ModelError, ModelErrorClass, ModelRequest,
+    ModelTurnEnd,
 };
 use tokio::time::Instant;
 
 use super::models::ConfiguredModel;
-use super::tokens::{completion_bytes, estimate_tokens, request_bytes};
+use super::tokens::{completion_bytes, estimate_tokens};
 
 /// Highest count of tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not overflow.
 pub const TOKENS_TOLD_MAX: u64 = 1 << 40;
@@ -34,9 +35,11 @@ pub(super) struct CallMeter {
 }
 
 impl CallMeter {
+    /// `input_bytes`: those of the request.
     pub(super) fn start(
         model: &ConfiguredModel,
         request: &ModelRequest,
+        input_bytes: u64,
         attempt: Arc<dyn AttemptLog>,
         grant: CallGrant,
     ) -> CallMeter {
@@ -48,7 +51,7 @@ impl CallMeter {
             price: model.price,
             prices: model.prices,
             reservation: grant.reservation,
-            input_bytes: request_bytes(request),
+            input_bytes,
             output_bytes: 0,
             started: Instant::now(),
             first_piece_ms: None,
@@ -71,8 +74,8 @@ impl CallMeter {
         self.attempt.model_delta(self.call, delta);
     }
 
-    /// Reports the end of the call.
-    pub(super) fn end(mut self, called: &Result<Completion, ModelError>) {
+    /// Reports the end of the call. Returns true if the call is to be made again, in another turn.
+    pub(super) fn end(mut self, called: &Result<Completion, ModelError>) -> bool {
         self.is_reported = true;
         let report = match called {
             Ok(completion) => {
@@ -97,14 +100,22 @@ impl CallMeter {
                 self.report(error.class.as_str(), tokens)
             }
         };
-        self.tell(report);
+        let (is_refused, next_call_s) = match called {
+            Ok(completion) => (false, completion.next_call_s),
+            Err(error) if error.class == ModelErrorClass::RateLimited => (true, error.retry_after_s),
+            Err(_) => (false, None),
+        };
+        self.tell(report, is_refused, next_call_s)
     }
 
-    fn tell(&self, report: ModelCall) {
+    fn tell(&self, report: ModelCall, is_refused: bool, next_call_s: Option<f64>) -> bool {
         if let Some(reservation) = self.reservation {
             self.attempt.settle_call(reservation, &report);
         }
+        let tokens = report.input_tokens.saturating_add(report.output_tokens);
         self.attempt.model_called(self.call, report);
+        let next_call_ms = next_call_s.map(|seconds| (seconds * 1_000.0).ceil() as u64);
+        self.attempt.model_turn_ended(ModelTurnEnd { model: &self.model, tokens, is_refused, next_call_ms })
     }
 
     fn so_far(&self) -> Tokens {
@@ -145,7 +156,7 @@ impl Drop for CallMeter {
     fn drop(&mut self) {
         if !self.is_reported {
             let report = self.report(ModelCall::CANCELLED, self.so_far());
-            self.tell(report);
+            self.tell(report, false, None);
         }
     }
 }

@@ -25,6 +25,7 @@ mod price_table;
 mod probe;
 mod profile;
 mod provider_mark;
+mod rate_headers;
 mod schema;
 mod script;
 mod scripted;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::json;
 use ostler_kernel::port::{
-    BoxFuture, CallContext, CallOrigin, Judge, JudgedRun, Message, ModelRequest, Opinion,
+    AttemptLog, BoxFuture, CallContext, CallOrigin, Judge, JudgedRun, Message, ModelRequest, NoLog, Opinion,
 };
 use serde_json::{Map, Value, json};
 
@@ -41,16 +41,17 @@ impl ModelJudge {
         ModelJudge { name: format!("model.{}", model.name), model: Arc::clone(model) }
     }
 
-    async fn rate(&self, work: JudgedRun) -> Result<Opinion, String> {
+    async fn rate(&self, work: JudgedRun, turns: Arc<dyn AttemptLog>) -> Result<Opinion, String> {
         let schema = verdict_schema();
         let request = ModelRequest {
             messages: vec![Message::System(INSTRUCTIONS.to_owned()), Message::User(question(&work))],
             schema: Some(schema.clone()),
-            origin: CallOrigin { role: "judge".to_owned(), node: None, ordinal: 1 },
+            origin: CallOrigin { role: "judge".to_owned(), node: None, ordinal: 1, refusals: 0 },
             ..ModelRequest::default()
         };
         // The call belongs to no attempt: the run is over, and its records are complete.
-        let context = CallContext::without_log(Arc::from(Path::new(".")), 0);
+        let context =
+            CallContext { attempt: turns, ..CallContext::without_log(Arc::from(Path::new(".")), 0) };
         let (called, max_tokens) =
             call(&self.model, request, &context).await.map_err(|Failure { message, .. }| message)?;
         let completion = called.map_err(|error| explain(&self.model, &error).message)?;
@@ -65,7 +66,15 @@ impl Judge for ModelJudge {
     }
 
     fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>> {
-        Box::pin(self.rate(work))
+        Box::pin(self.rate(work, Arc::new(NoLog)))
+    }
+
+    fn judge_in_turn(
+        &self,
+        work: JudgedRun,
+        turns: Arc<dyn AttemptLog>,
+    ) -> BoxFuture<'_, Result<Opinion, String>> {
+        Box::pin(self.rate(work, turns))
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ParamProblem, PricedCall,
-    Tool, ToolResult, ToolSpec,
+    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ModelTurn, ModelTurnEnd,
+    ParamProblem, PricedCall, Tool, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value};
 
@@ -82,8 +82,8 @@ impl ModelTool {
     }
 }
 
-/// Calls one model within the budget, and reports the call, also if the caller drops it. The number is the most tokens that
-/// the answer could have.
+/// Calls one model in its turn and within the budget, and reports the call, also if the caller drops it. The call is made again
+/// while the provider asks to wait and the attempt does. The number is the most tokens that the answer could have.
 ///
 /// # Errors
 ///
@@ -101,13 +101,32 @@ pub(super) async fn call(
     }
     provider_mark::keep_own(&mut request.messages, &model.name);
     let input_bytes = request_bytes(&request);
+    let turn = ModelTurn {
+        model: &model.name,
+        prompt_tokens: estimate_tokens(input_bytes),
+        answer_tokens_max: max_output_tokens.into(),
+    };
     let priced = PricedCall { model: &model.name, input_bytes, max_output_tokens, price: model.price };
-    let grant = context.attempt.reserve_call(priced).await?;
-    request.sampling.max_output_tokens = Some(grant.max_output_tokens);
-    let mut meter = CallMeter::start(model, &request, context.attempt.clone(), grant);
-    let called = model.model.call(request, &mut |delta| meter.piece(&delta)).await;
-    meter.end(&called);
-    Ok((called, grant.max_output_tokens))
+    loop {
+        context.attempt.model_turn(turn).await;
+        let grant = match context.attempt.reserve_call(priced).await {
+            Ok(grant) => grant,
+            Err(refusal) => {
+                let nothing =
+                    ModelTurnEnd { model: &model.name, tokens: 0, is_refused: false, next_call_ms: None };
+                context.attempt.model_turn_ended(nothing);
+                return Err(refusal);
+            }
+        };
+        request.sampling.max_output_tokens = Some(grant.max_output_tokens);
+        let mut meter = CallMeter::start(model, &request, input_bytes, context.attempt.clone(), grant);
+        let called = model.model.call(request.clone(), &mut |delta| meter.piece(&delta)).await;
+        let calls_again = meter.end(&called);
+        if !calls_again {
+            return Ok((called, grant.max_output_tokens));
+        }
+        request.origin.refusals += 1;
+    }
 }
 
 /// The error of a prompt that is larger than the model's context by estimate, which spares a call that the provider refuses.

@@ -48,7 +48,7 @@ pub async fn probe(model: &ConfiguredModel) -> Probe {
     let mut probe = Probe { is_reachable: false, checks: Vec::new(), nano_usd: model.price.map(|_| 0) };
     for (at, (name, request, judge)) in calls().into_iter().enumerate() {
         let request = ModelRequest {
-            origin: CallOrigin { role: ROLE.to_owned(), node: None, ordinal: at as u32 + 1 },
+            origin: CallOrigin { role: ROLE.to_owned(), node: None, ordinal: at as u32 + 1, refusals: 0 },
             sampling: Sampling {
                 max_output_tokens: Some(PROBE_TOKENS_MAX.min(model.config.max_output_tokens)),
                 ..Sampling::default()

@@ -143,6 +143,14 @@ impl TryFrom<String> for FinishName {
     }
 }
 
+impl Answer {
+    /// True for a refusal after which the caller may call again.
+    fn asks_to_wait(&self) -> bool {
+        let is_refused = self.fail.as_ref().is_some_and(|class| class.0 == ModelErrorClass::RateLimited);
+        is_refused && self.retry_after.is_some()
+    }
+}
+
 impl Script {
     /// Reads YAML, or JSON.
     ///
@@ -184,7 +192,7 @@ impl Script {
 
     /// The answer to a request; `Err` says what the script lacks.
     pub(super) fn answer(&self, request: &ModelRequest) -> Result<&Answer, String> {
-        let CallOrigin { role, ordinal, .. } = &request.origin;
+        let CallOrigin { role, ordinal, refusals, .. } = &request.origin;
         let rule = self.rules.iter().find(|rule| rule.when.as_ref().is_some_and(|when| when.fits(request)));
         if let Some(rule) = rule {
             return Ok(rule);
@@ -192,7 +200,11 @@ impl Script {
         let answers = self.roles.get(role).map(Vec::as_slice).unwrap_or_default();
         let ordinal = (*ordinal).max(1);
         let last = answers.last().filter(|last| self.repeat || last.repeat);
-        answers.get(ordinal as usize - 1).or(last).ok_or_else(|| {
+        // A call that was refused for now is made again under its number, so a refusal and the answer behind it have one number.
+        let mut numbers = answers.split_inclusive(|answer| !answer.asks_to_wait());
+        let of_number = numbers.nth(ordinal as usize - 1);
+        let found = of_number.and_then(|all| all.get(*refusals as usize).or(all.last()));
+        found.or(last).ok_or_else(|| {
             let remedy = if answers.is_empty() { "" } else { ", or set `repeat: true`" };
             let shown = if role.is_empty() { "\"\"" } else { role };
             format!("no answer for call {ordinal} of role {shown}; add one under roles.{shown}{remedy}")
@@ -230,7 +242,7 @@ impl Answer {
 
 impl When {
     fn fits(&self, request: &ModelRequest) -> bool {
-        let CallOrigin { role, node, ordinal } = &request.origin;
+        let CallOrigin { role, node, ordinal, refusals: _ } = &request.origin;
         let node = node.as_ref().map(ToString::to_string);
         self.role.as_ref().is_none_or(|wanted| wanted == role)
             && self.node.as_ref().is_none_or(|wanted| Some(wanted) == node.as_ref())

@@ -84,6 +84,7 @@ fn completion(answer: &Answer, request: &ModelRequest) -> Completion {
     });
     let usual = if answer.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
     let mut completion = Completion {
+        next_call_s: None,
         text,
         reasoning: answer.reasoning.clone().unwrap_or_default(),
         tool_calls: tool_calls.collect(),

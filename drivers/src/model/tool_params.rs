@@ -246,6 +246,7 @@ impl Params {
                 role: self.role.unwrap_or(origin.role),
                 node: origin.node,
                 ordinal: self.ordinal.unwrap_or(origin.ordinal),
+                refusals: 0,
             },
         };
         Ok((request, self.schema))

@@ -14,7 +14,7 @@ fn world(script: &str) -> World {
 }
 
 async fn check(script: &str, role: &str, ordinal: u32, params: Value, expected: Expect) {
-    let origin = CallOrigin { role: role.to_owned(), node: None, ordinal };
+    let origin = CallOrigin { role: role.to_owned(), node: None, ordinal, refusals: 0 };
     expected.assert_eq(&shown(world(script).call_as("default", params, origin).await));
 }
 

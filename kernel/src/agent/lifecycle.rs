@@ -91,7 +91,7 @@ fn alternatives(statuses: &[RunStatus]) -> String {
 /// | request | is accepted besides in [`LifecycleMessage::expected`] |
 /// |:--|:--|
 /// | `ExecuteStep` | of a run that no process executes, in any status that is not final; the status stays |
-/// | `ExecuteStep`, `Checkpoint` and those of the work | while the run waits for credits or a timer |
+/// | `ExecuteStep`, `Checkpoint` and those of the work | while the run waits for credits, a timer or a rate |
 /// | `Approve`, `Reject` | while a node asks and others go on, or would if a process executed the run; not if it is suspended |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunLifecycle {
@@ -132,8 +132,9 @@ impl RunLifecycle {
     pub fn accepts(self, message: LifecycleMessage) -> Result<(), InvalidState> {
         let RunLifecycle { status, wait, active, suspended, has_open_question, .. } = self;
         let expected = message.expected();
-        // A run that waits for credits or a timer goes on by itself.
-        let waits_for_no_person = matches!(wait, Some(WaitReason::Credits | WaitReason::Timer));
+        // A run that waits for credits, a timer or a rate goes on by itself.
+        let waits_for_no_person =
+            matches!(wait, Some(WaitReason::Credits | WaitReason::Timer | WaitReason::Rate));
         let besides = match message {
             LifecycleMessage::ExecuteStep => !active || waits_for_no_person,
             LifecycleMessage::Approve | LifecycleMessage::Reject => {

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnswerForm, ArtifactError, BoxFuture, Delta, JournalError, ModelCall, OutputStream, Tool};
+use super::{
+    AnswerForm, ArtifactError, BoxFuture, Delta, JournalError, ModelCall, ModelTurn, ModelTurnEnd,
+    OutputStream, Tool,
+};
 use crate::event::{Failure, StepKey};
 use crate::gate::Permit;
 use crate::id::{Digest, RunId};
@@ -84,6 +87,19 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// Settles a reservation with what the call used; each once. The default does nothing.
     fn settle_call(&self, reservation: u64, call: &ModelCall) {
         let _ = (reservation, call);
+    }
+
+    /// Waits until the rate limits of a model admit a call. Dropping the future gives the turn up. The default waits for nothing.
+    fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
+        let _ = turn;
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Settles the turn of a call that ended or was dropped. Returns true if the provider refused the call for now and the call is to
+    /// be made again, after another [`AttemptLog::model_turn`]. The default never asks for that.
+    fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
+        let _ = end;
+        false
     }
 
     /// Longest time without a heartbeat before the attempt counts as dead, in milliseconds; `None`: no limit.

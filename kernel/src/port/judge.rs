@@ -1,10 +1,11 @@
 //! Judges: opinions on the quality of a run.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::BoxFuture;
+use super::{AttemptLog, BoxFuture};
 use crate::id::{AgentId, RunId};
 use crate::plan::Rule;
 use crate::run::RunOutcome;
@@ -49,6 +50,16 @@ pub trait Judge: Send + Sync + 'static {
     /// Judges a run. An error, in words, leaves the quality unknown. Dropping the future loses the opinion. After a crash
     /// the judge is asked again.
     fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>>;
+
+    /// As [`Judge::judge`], for a judge that calls models: each call takes its turn from `turns`. The default takes none.
+    fn judge_in_turn(
+        &self,
+        work: JudgedRun,
+        turns: Arc<dyn AttemptLog>,
+    ) -> BoxFuture<'_, Result<Opinion, String>> {
+        let _ = turns;
+        self.judge(work)
+    }
 }
 
 impl fmt::Debug for dyn Judge {

@@ -100,6 +100,8 @@ pub struct CallOrigin {
     pub node: Option<NodeId>,
     /// Number of the call among the calls of this role in the run, or of the attempt of a plan's node; from 1.
     pub ordinal: u32,
+    /// Calls before this one that the provider refused for now, of the same ordinal.
+    pub refusals: u32,
 }
 
 /// A complete answer of a model.
@@ -123,6 +125,8 @@ pub struct Completion {
     pub response_id: Option<String>,
     /// Opaque data of the provider, to be sent back with this answer in the next request of a conversation.
     pub provider_data: Option<Value>,
+    /// Seconds until the provider admits another call, if its headers say that this one was the last for now.
+    pub next_call_s: Option<f64>,
 }
 
 /// A tool call that a model asks for.
@@ -279,6 +283,30 @@ impl ModelCall {
     pub fn is_answered(&self) -> bool {
         Finish::ALL.into_iter().any(|finish| finish.as_str() == self.finish)
     }
+}
+
+/// A call of a model that is about to be made, as its rate limits count it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelTurn<'a> {
+    /// Name of the model in the configuration.
+    pub model: &'a str,
+    /// Tokens of the prompt, estimated from its bytes.
+    pub prompt_tokens: u64,
+    /// Most tokens of the answer.
+    pub answer_tokens_max: u64,
+}
+
+/// The end of a call that had its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelTurnEnd<'a> {
+    /// Name of the model in the configuration.
+    pub model: &'a str,
+    /// Tokens of prompt and answer: the provider's count, or an estimate.
+    pub tokens: u64,
+    /// The provider refused the call because of its rate limits.
+    pub is_refused: bool,
+    /// Milliseconds for which the provider admits no other call, as it says.
+    pub next_call_ms: Option<u64>,
 }
 
 /// Classes of failed calls.

@@ -75,7 +75,8 @@ pub struct ParamProblem {
 /// A tool: the only way for a node to act on the world.
 ///
 /// A call needs a [`Permit`], which the gate alone can make. Tools keep no state of a run and retry nothing: a failure is a
-/// value, and the kernel decides about recovery.
+/// value, and the kernel decides about recovery. The call of a model that its provider asks to wait for is made again only if
+/// [`AttemptLog::model_turn_ended`] says so.
 pub trait Tool: Send + Sync + 'static {
     /// Description of the tool.
     fn spec(&self) -> &ToolSpec;

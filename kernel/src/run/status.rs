@@ -16,7 +16,7 @@ pub enum RunStatus {
     Queued,
     /// Attempts run, or run as soon as a slot is free.
     Running,
-    /// Nothing goes on until a person answers, credits arrive or a timer fires; [`WaitReason`] says which.
+    /// Nothing goes on until a person answers, credits arrive, a timer fires or a model may be called; [`WaitReason`] says which.
     Waiting,
     /// Suspended on request, because it ended its process again and again, or because its records cannot be read. Only
     /// `ostler resume RUN` continues it.
@@ -43,6 +43,8 @@ pub enum WaitReason {
     Credits,
     /// A timer: the back-off before a retry, or a sleep of the plan.
     Timer,
+    /// The rate limits of its models: all its work in flight waits for them, or for a provider that asked to wait.
+    Rate,
 }
 
 /// The facts that decide the status of a run.
@@ -62,6 +64,8 @@ pub struct StatusFacts<'a> {
     pub waits_for_person: bool,
     /// By its records, the credits of its client are used up.
     pub out_of_credit: bool,
+    /// All its work that is ready or in flight waits for the rate limits of models.
+    pub waits_for_rate: bool,
 }
 
 impl RunStatus {
@@ -80,14 +84,15 @@ impl RunStatus {
 
     /// The status that follows from the facts, with the reason if it is [`RunStatus::Waiting`].
     pub fn of(facts: StatusFacts<'_>) -> (RunStatus, Option<WaitReason>) {
-        let StatusFacts { run, closed, quarantined, suspended, active, waits_for_person, out_of_credit } =
-            facts;
+        let StatusFacts { run, closed, quarantined, suspended, active, waits_for_person, .. } = facts;
+        let StatusFacts { out_of_credit, waits_for_rate, .. } = facts;
         let waiting = |reason| (RunStatus::Waiting, Some(reason));
         match closed {
             _ if quarantined => (RunStatus::Quarantined, None),
             Some(outcome) => (outcome.into(), None),
             None if suspended => (RunStatus::Suspended, None),
             None if waits_for_person => waiting(WaitReason::Person),
+            None if active && waits_for_rate => waiting(WaitReason::Rate),
             None if !active || !run.has_started() || run.is_sent_back() => (RunStatus::Queued, None),
             // Attempts that run when the credits end run to their end.
             None if out_of_credit && !run.has_work_in_flight() => waiting(WaitReason::Credits),

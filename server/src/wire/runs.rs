@@ -205,6 +205,9 @@ pub struct RunLine {
     /// By the records, the client lacks credits and nothing more starts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
+    /// Nodes whose next call waits for the rate of its model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_waits: Vec<RateWaitView>,
     /// The records cannot be read; nothing goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
@@ -327,6 +330,9 @@ pub struct Summary {
     /// state (`parked`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
+    /// Nodes whose next call waits for the rate of its model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_waits: Vec<RateWaitView>,
     /// Budget in credits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
@@ -346,6 +352,17 @@ pub struct Summary {
     /// Further records follow that one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub past: bool,
+}
+
+/// A call of a model that waits for the rate limits of the model or client, or because the provider asked to wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateWaitView {
+    /// The node.
+    pub node: String,
+    /// Name of the model in the configuration.
+    pub model: String,
+    /// Least time until the call, in milliseconds.
+    pub ms: u64,
 }
 
 /// The parent of a run: a step of a node.

@@ -46,6 +46,7 @@ async fn api_over(journal: impl Journal) -> Router {
         run_slots: 4,
         drain: Duration::from_secs(1),
         clients: Vec::new(),
+        models: Default::default(),
         measures: Measures::default(),
         evaluation: Default::default(),
         planner: Arc::new(ostler_kernel::run::StaticPlanner),

@@ -106,7 +106,10 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     let is_asked_with_file = matches!(question.tool.as_deref(), Some("model.scripted" | "model.cassette"));
     if let Some(refusal) = &question.refusal {
         if is_asked_with_file && refusal.starts_with("OUT_OF_SCOPE") {
-            lines.push("    if it was asked with --model scripted:FILE or cassette:FILE, answer with that option".to_owned());
+            lines.push(
+                "    if it was asked with --model scripted:FILE or cassette:FILE, answer with that option"
+                    .to_owned(),
+            );
         }
         lines.push(format!("    would fail: {}", detail.line(refusal)));
     }

@@ -13,7 +13,7 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
     AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CallGrant, ChildRunResult, ChildRunSpec, Delta,
-    ModelCall, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
+    ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
 };
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::output::AttemptOutput;
 use super::steps::Open;
 use super::{AROUND, AttemptJournal};
+use crate::attempts::model_turns::TurnEnded;
 use crate::base::lock::lock;
 use crate::state::live_text::TextPart;
 
@@ -119,6 +120,22 @@ impl AttemptLog for AttemptJournal {
 
     fn settle_call(&self, reservation: u64, call: &ModelCall) {
         self.call_budget().settle(reservation, call);
+    }
+
+    fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Some(pending) = self.turns.take(turn) {
+                self.wait_for_turn(pending).await;
+            }
+        })
+    }
+
+    fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
+        let TurnEnded { token_charge, calls_again } = self.turns.end(end);
+        if token_charge > 0 {
+            self.executor.attempts.add_token_charge(&self.key(), token_charge);
+        }
+        calls_again
     }
 
     fn permit(&self, tool: &str, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Failure> {

@@ -1,4 +1,4 @@
-//! Slot and time of an attempt: while it only waits for child runs, it has no slot and costs nothing.
+//! Slot and time of an attempt: while it only waits for child runs or for turns of models, it has no slot and costs nothing.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -9,14 +9,15 @@ use ostler_kernel::port::BoxFuture;
 use ostler_kernel::run::RunBudget;
 use tokio::time::{Instant, sleep};
 
-use super::{AttemptJournal, Late};
+use super::{AROUND, AttemptJournal, Late};
+use crate::attempts::model_turns::PendingTurn;
 use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
 
 /// Delay before a full or restarting run queue is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A step waiting for a child run, until dropped.
+/// A step waiting for a child run or for a turn, until dropped.
 pub(crate) struct WaitsForRun<'a> {
     log: &'a AttemptJournal,
     step: &'a str,
@@ -34,10 +35,27 @@ impl AttemptJournal {
         AttemptKey { run: self.site.run, node: of.node.clone(), attempt: of.attempt }
     }
 
-    /// Marks a step as waiting for a child run, until the returned value is dropped.
+    /// Marks a step as waiting for a child run or for a turn, until the returned value is dropped.
     pub(crate) fn waits_for_run<'a>(&'a self, step: &'a str) -> WaitsForRun<'a> {
         self.note_waits(step, true);
         WaitsForRun { log: self, step }
+    }
+
+    /// Waits for the turn of a call, without a slot if nothing else of the attempt runs. That time does not count against the timeout,
+    /// like the time before a job has its slot. Never completes during a shutdown.
+    pub(super) async fn wait_for_turn(&self, pending: PendingTurn) {
+        let step = AROUND.try_get().ok().flatten();
+        let waits = self.waits_for_run(step.as_deref().unwrap_or_default());
+        let only_waits = lock(&self.steps).only_wait();
+        let still = only_waits.then(|| self.waited.begin());
+        tokio::select! {
+            () = self.turns.wait(pending) => {}
+            never = self.ends_with_process() => match never {},
+        }
+        drop(still);
+        drop(waits);
+        self.sign();
+        self.reclaim().await;
     }
 
     fn note_waits(&self, step: &str, waits: bool) {
@@ -51,9 +69,9 @@ impl AttemptJournal {
         self.lulls.notify_waiters();
     }
 
-    /// Polls a call. While nothing but waits for child runs is left, the slot is yielded; the call continues once the
+    /// Polls a call. While nothing but waits for child runs and turns is left, the slot is yielded; the call continues once the
     /// attempt has a slot again.
-    pub(super) async fn lending<T>(&self, call: impl Future<Output = T>) -> T {
+    pub(crate) async fn lending<T>(&self, call: impl Future<Output = T>) -> T {
         let (mut call, mut again) = (pin!(call), None);
         let mut slot: Option<BoxFuture<'_, ()>> = None;
         std::future::poll_fn(|cx| {

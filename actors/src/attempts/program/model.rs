@@ -145,7 +145,7 @@ impl ProgramContext {
             workspace: Arc::from(self.workspace()),
             timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
             repeatable: true,
-            origin: CallOrigin { role: "executor".to_owned(), node: None, ordinal: 1 },
+            origin: CallOrigin { role: "executor".to_owned(), node: None, ordinal: 1, refusals: 0 },
             attempt: Arc::clone(self.log()),
         };
         called.call(permit, context).await

@@ -9,6 +9,7 @@ use crate::base::keys::AttemptKey;
 use crate::messages::agent::AgentMessage;
 use crate::messages::slots::Job;
 use crate::scheduler::context::QueueContext;
+use crate::scheduler::queued::Purpose;
 use crate::state::attempt_slot::{Leaves, Wants};
 
 impl SlotAllocator {
@@ -24,18 +25,18 @@ impl SlotAllocator {
         &mut self,
         cx: &QueueContext,
         run: RunId,
-        Leaves { ticket, owner, due }: Leaves,
+        Leaves { ticket, owner, due, token_charge }: Leaves,
     ) -> Option<Accounts> {
         let covered = cx.ledger.client(&owner.lane.client).spend(run, due);
         let ticket = ticket.filter(|ticket| ticket.epoch == self.epoch)?;
         if self.queue.cancel(ticket.job, &mut self.events).is_ok() {
             self.forget(&owner.agent, ticket.job);
             None
-        } else if due == 0 {
+        } else if due == 0 && token_charge == 0 {
             // Yielding had paid for it.
             self.free(cx, ticket.job)
         } else {
-            self.charge(cx, ticket, due, covered)
+            self.charge(cx, ticket, due, covered, token_charge)
         }
     }
 
@@ -51,8 +52,8 @@ impl SlotAllocator {
         if !self.know(cx, &owner, &agent) {
             return Ok(false);
         }
-        let job = Job { run: key.run, node: key.node.clone(), rank: 0, opened_ms: 0, estimate };
-        let pushed = self.push(&owner, job, Some(key.clone()))?;
+        let job = Job { run: key.run, node: key.node.clone(), rank: 0, opened_ms: 0, estimate, model: None };
+        let pushed = self.push(&owner, job, Purpose::Resume(key.clone()))?;
         if let Some(ticket) = pushed {
             cx.attempts.queued(key, ticket);
         }

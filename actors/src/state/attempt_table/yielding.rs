@@ -46,9 +46,12 @@ impl AttemptTable {
             Slot::Wanted(left) => (None, 0, left),
             Slot::Yielded(_) | Slot::Settled => return None,
         };
+        // A queued ticket is cancelled without a settlement.
+        let was_held = entry.slot.held().is_some();
         entry.charged += due;
         entry.slot = Slot::Yielded(left);
-        Some(Leaves { ticket, owner: Arc::clone(&entry.owner), due })
+        let token_charge = if was_held { std::mem::take(&mut entry.token_charge) } else { 0 };
+        Some(Leaves { ticket, owner: Arc::clone(&entry.owner), due, token_charge })
     }
 
     /// Marks that an attempt wants a slot again, and returns its signal.
@@ -72,7 +75,7 @@ impl AttemptTable {
         let mut entry = self.entries.get_mut(key)?;
         let Slot::Queued(ticket) = entry.slot else { return None };
         entry.slot = Slot::Wanted(ticket.estimate);
-        Some(Leaves { ticket: Some(ticket), owner: Arc::clone(&entry.owner), due: 0 })
+        Some(Leaves { ticket: Some(ticket), owner: Arc::clone(&entry.owner), due: 0, token_charge: 0 })
     }
 
     /// What an attempt wants a slot for, unless it is queued in the epoch.

@@ -178,6 +178,7 @@ impl Anthropic {
         let finish = by_content(stop, refusal.is_some(), !self.calls.is_empty());
         let tool_calls = self.calls.finish(finish == Finish::Length);
         Ok(Completion {
+            next_call_s: None,
             text,
             reasoning,
             provider_data: provider_data(self.blocks, &tool_calls),

@@ -129,6 +129,7 @@ impl OpenAi {
         let provider_data = self.data.finish(&self.words.reasoning, &self.calls);
         let Words { text, reasoning, refusal } = self.words;
         Ok(Completion {
+            next_call_s: None,
             text,
             reasoning,
             tool_calls: self.calls.finish(finish == Finish::Length),

@@ -9,7 +9,7 @@ use crate::cli::output::approval::{deadline_text, dependents, is_expired};
 use crate::cli::output::cells::fit;
 use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
-use crate::cli::output::summary::waiting::blocked_by_text;
+use crate::cli::output::summary::waiting::{blocked_by_text, rate_wait_lines};
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line, tagged};
 use crate::cli::output::units::{ago, duration, now_ms, plural};
@@ -121,6 +121,7 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> 
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
             lines.push(format!("  {}", credits::waits(short)));
         }
+        lines.extend(rate_wait_lines(&line.rate_waits, columns));
         lines.extend(line.blocked_by.as_deref().map(blocked_by_text));
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
         lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, out)));

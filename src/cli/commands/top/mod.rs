@@ -77,6 +77,7 @@ pub(crate) async fn top(globals: &Globals, args: TopArgs) -> Result<u8, Failure>
                 "slots": totals.slots,
                 "running": totals.running,
                 "queued": totals.queued,
+                "rate_waits": totals.rate_waits,
                 "marketplace_owed": totals.marketplace_owed,
                 "clients": model.shares,
             }));

@@ -20,6 +20,7 @@ pub(super) struct Totals {
     pub(super) slots: u32,
     pub(super) running: u32,
     pub(super) queued: u64,
+    pub(super) rate_waits: u64,
     pub(super) marketplace_owed: i64,
 }
 
@@ -31,7 +32,11 @@ impl Totals {
             owed @ 1.. => format!("marketplace {owed} credits behind"),
             ahead => format!("marketplace {} credits ahead", ahead.unsigned_abs()),
         };
-        format!("{} queued, {owed}", self.queued)
+        let rate = match self.rate_waits {
+            0 => String::new(),
+            calls => format!(" ({calls} for the rate of a model)"),
+        };
+        format!("{} queued{rate}, {owed}", self.queued)
     }
 }
 
@@ -79,9 +84,9 @@ impl QueueModel {
     pub(super) fn update(&mut self, found: Poll, at: Duration) {
         match found {
             Poll::Queue(QueueView { queue, clients }) => {
-                let QueueRow { slots, running, queued, marketplace_owed } = queue;
+                let QueueRow { slots, running, queued, rate_waits, marketplace_owed } = queue;
                 self.stale = None;
-                self.totals = Totals { slots, running, queued, marketplace_owed };
+                self.totals = Totals { slots, running, queued, rate_waits, marketplace_owed };
                 self.shares = self.history.shares(clients, at);
                 sort(&mut self.shares, self.sorted);
             }

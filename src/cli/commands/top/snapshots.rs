@@ -17,7 +17,7 @@ fn model(slots: u32, looks: impl IntoIterator<Item = Vec<ClientRow>>) -> QueueMo
     for (at, clients) in looks.into_iter().enumerate() {
         let running = clients.iter().map(|line| line.running).sum();
         let queued = clients.iter().map(|line| line.queued).sum();
-        let queue = QueueRow { slots, running, queued, marketplace_owed: 40 };
+        let queue = QueueRow { slots, running, queued, rate_waits: 0, marketplace_owed: 40 };
         let view = QueueView { queue, clients };
         model.update(Poll::Queue(view), Duration::from_secs(at as u64));
     }

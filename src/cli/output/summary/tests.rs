@@ -78,6 +78,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         waiting,
         blocked_by: None,
         out_of_credit: false,
+        rate_waits: Vec::new(),
         budget: None,
         parent: None,
         client: "local".to_owned(),

@@ -1,7 +1,7 @@
-//! What a run waits for: people, credits, another run.
+//! What a run waits for: people, credits, rates of models, another run.
 
 use ostler_kernel::run::RunStatus;
-use ostler_server::wire::{ClientRow, Summary};
+use ostler_server::wire::{ClientRow, RateWaitView, Summary};
 
 use crate::cli::output::approval::{budget_answers, budget_deadline, deadline_text, dependents, is_expired};
 use crate::cli::output::cells::{fit, fit_name};
@@ -9,6 +9,7 @@ use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
 use crate::cli::output::summary::Page;
 use crate::cli::output::terminal::Style;
+use crate::cli::output::units::elapsed;
 use crate::cli::output::{credits, hints, labels};
 
 /// Text for a run that comes after another run of its agent.
@@ -17,6 +18,26 @@ pub(crate) fn blocked_by_text(first: &str) -> String {
         "  queued behind run {first} of its agent, which waits for a person: {}",
         hints::show(short_id(first))
     )
+}
+
+/// Most calls that are shown to wait for a rate.
+const RATE_WAITS_MAX: usize = 3;
+
+/// Formats the calls that wait for the rate of their model.
+pub(crate) fn rate_wait_lines(waits: &[RateWaitView], columns: usize) -> Vec<String> {
+    let text = |RateWaitView { node, model, ms }: &RateWaitView| {
+        let caller = if node.is_empty() { "a call" } else { node };
+        let least = match i64::try_from(*ms) {
+            Ok(ms) => format!(", {} at least", elapsed(ms)),
+            Err(_) => String::new(),
+        };
+        fit(&format!("  {caller} waits for the rate of model {model}{least}"), columns)
+    };
+    let mut lines: Vec<String> = waits.iter().take(RATE_WAITS_MAX).map(text).collect();
+    if waits.len() > RATE_WAITS_MAX {
+        lines.push(format!("  … and {} more calls", waits.len() - RATE_WAITS_MAX));
+    }
+    lines
 }
 
 /// Formats the waiting nodes in at most `most` rows, at least one entry. `short`: the client, if it lacks
@@ -75,6 +96,7 @@ pub(crate) fn waiting_lines(
         });
         lines.extend(answers);
     }
+    lines.extend(rate_wait_lines(&summary.rate_waits, page.columns));
     lines.extend(summary.blocked_by.as_deref().map(blocked_by_text));
     let resume = format!("{} resumes it", hints::resume(&summary.run));
     match (short, summary.is_idle() && !summary.past) {
