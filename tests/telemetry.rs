@@ -29,8 +29,10 @@ roles:
     - answer: {answer: "buy oat milk", citations: [read]}
 "#;
 
-/// Reads a request: its head and body.
-fn read(stream: &TcpStream) -> Option<(String, Vec<u8>)> {
+/// Head and body.
+type Request = (String, Vec<u8>);
+
+fn read(stream: &TcpStream) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -48,13 +50,13 @@ fn read(stream: &TcpStream) -> Option<(String, Vec<u8>)> {
 /// Serves each connection once, in threads, and keeps the requests.
 struct Served {
     port: u16,
-    requests: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
 }
 
 fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let requests: Arc<Mutex<Vec<_>>> = Arc::default();
+    let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
     let kept = requests.clone();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
