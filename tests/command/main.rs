@@ -9,6 +9,7 @@ mod bad_plans;
 mod budgets;
 mod check;
 mod clients;
+mod conversations;
 mod damage;
 mod escapes;
 mod experiment;
