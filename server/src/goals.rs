@@ -11,7 +11,7 @@ use ostler_kernel::id::{AgentId, ClientId, Ticks};
 use ostler_kernel::plan::{HumanDuration, MODEL_DEFAULT, PlanDraft, PolicyDraft, model_tool};
 use ostler_kernel::policy::{
     BaseTokens, Budgets, ContextForm, EARLIER_RUNS_MAX, EarlierRun, GOAL_LIMIT, GoalModels, GoalTerms,
-    bounded_earlier, earlier_tokens, opening_plan, text_tokens,
+    OfferedTemplate, Role, bounded_earlier, earlier_tokens, opening_plan, text_tokens,
 };
 
 use crate::extract::{RawBody, parse_body};
@@ -50,7 +50,8 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
         None => request.client.as_str().into(),
     };
     let on = earlier(system, &request.on, &client).await?;
-    let terms = terms(system, &request, on)?;
+    let templates = system.templates_for(&request.goal).await;
+    let terms = terms(system, &request, on, templates)?;
     let limit = Some(GOAL_LIMIT);
     // Results of earlier runs take no room of the goal's own work.
     let results = terms.on.iter().map(|earlier| earlier.results.len() as u32).sum::<u32>();
@@ -113,7 +114,12 @@ async fn earlier(system: &System, on: &[String], client: &ClientId) -> Result<Ve
     Ok(bounded_earlier(runs))
 }
 
-fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<GoalTerms, Problem> {
+fn terms(
+    system: &System,
+    request: &GoalRequest,
+    on: Vec<EarlierRun>,
+    templates: Vec<OfferedTemplate>,
+) -> Result<GoalTerms, Problem> {
     let goal = request.goal.trim();
     if goal.is_empty() || goal.len() > GOAL_BYTES_MAX {
         let what = format!("a goal has 1 to {GOAL_BYTES_MAX} bytes, this has {}", goal.len());
@@ -138,7 +144,9 @@ fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<
     budgets.tokens = request.tokens.map(NonZeroU64::get);
     budgets.wall = request.wall_ms.map(|ms| Ticks::try_from(ms.get()).unwrap_or(Ticks::MAX));
     let told = text_tokens(goal) + earlier_tokens(&on);
-    let base = BaseTokens { other: BASE_TOKENS + told, ..BaseTokens::default() };
+    let other = BASE_TOKENS + told;
+    let shown: u64 = templates.iter().map(|template| text_tokens(&template.text)).sum();
+    let base = BaseTokens { other, roles: [(Role::Planner, other + shown)].into() };
     Ok(GoalTerms {
         goal: goal.to_owned(),
         mode: request.mode,
@@ -154,6 +162,7 @@ fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<
         tools: request.tools.clone(),
         confirm: request.confirm,
         on,
+        templates,
     })
 }
 

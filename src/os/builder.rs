@@ -17,6 +17,7 @@ use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Open
 use super::Ostler;
 use crate::config::{Config, ModelsError, StoreUrl, run_slots_default, slots_default};
 use crate::metrics::Meter;
+use crate::plan_folder::PlanFolder;
 use crate::telemetry::Telemetry;
 
 /// Default data folder.
@@ -239,6 +240,9 @@ impl OstlerBuilder {
             planner: self.planner.unwrap_or_else(|| Arc::new(StaticPlanner)),
         })
         .await?;
+        if let Some(path) = &data {
+            system.offer_templates(Arc::new(PlanFolder::of_data(path)));
+        }
         if !self.without_resume {
             system.resume_all().await?;
         }

@@ -26,6 +26,7 @@ mod pipelines;
 mod plans;
 mod second_terminal;
 mod simulations;
+mod templates;
 mod terminal;
 mod top;
 mod world;
