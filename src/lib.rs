@@ -40,6 +40,7 @@ mod metrics;
 mod os;
 pub mod pipeline_file;
 pub mod plan_file;
+pub mod plan_folder;
 #[cfg_attr(not(feature = "otel"), path = "no_telemetry.rs")]
 mod telemetry;
 

@@ -55,6 +55,7 @@ pub use api::status::RunStatusView;
 pub use api::submission::new_run_id;
 pub use api::supervision::{TREE_CHILDREN_MAX, TreeRow};
 pub use api::system::{StartError, System, SystemConfig};
+pub use api::templates::{TEMPLATE_RUNS_MAX, TemplateError};
 pub use api::view::{ReadResult, RecoveryPreview, RunView};
 pub use attempts::program::{Chat, Mapping, Program, ProgramContext, ProgramModel, Step, StepError};
 pub use base::error::RunError;

@@ -64,6 +64,7 @@ fn terms(mode: Mode, tools: &[&str]) -> GoalTerms {
         tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()),
         confirm: false,
         on: Vec::new(),
+        templates: Vec::new(),
     }
 }
 

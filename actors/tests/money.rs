@@ -439,6 +439,7 @@ async fn goal(system: &System, folder: &Path, calls: Option<CallTerms>) -> RunId
         tools: Some(vec!["fs.list".to_owned()]),
         confirm: false,
         on: Vec::new(),
+        templates: Vec::new(),
     };
     let policy = PolicyDraft {
         max_nodes: Some(GOAL_LIMIT),

@@ -145,6 +145,7 @@ fn react() -> GoalTerms {
         tools: Some(vec!["fs.list".to_owned()]),
         confirm: false,
         on: Vec::new(),
+        templates: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ mod journal;
 mod judge;
 mod model;
 mod output;
+mod templates;
 mod tool;
 
 use std::future::Future;
@@ -30,6 +31,7 @@ pub use output::{
     OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore,
     OutputStream,
 };
+pub use templates::TemplateStore;
 pub use tool::{CALL_MARK, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
 
 /// A boxed future that can move between threads.

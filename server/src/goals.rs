@@ -10,7 +10,8 @@ use ostler_actors::{Earlier, Submission, System};
 use ostler_kernel::id::{AgentId, ClientId, Ticks};
 use ostler_kernel::plan::{MODEL_DEFAULT, model_tool};
 use ostler_kernel::policy::{
-    Budgets, EARLIER_RUNS_MAX, EarlierRun, GOAL_BYTES_MAX, GoalModels, GoalTerms, bounded_earlier, goal_plan,
+    Budgets, EARLIER_RUNS_MAX, EarlierRun, GOAL_BYTES_MAX, GoalModels, GoalTerms, OfferedTemplate,
+    bounded_earlier, goal_plan,
 };
 
 use crate::extract::{RawBody, parse_body};
@@ -37,7 +38,8 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
         None => request.client.as_str().into(),
     };
     let on = earlier(system, &request.on, &client).await?;
-    let terms = terms(system, &request, on)?;
+    let templates = system.templates_for(&request.goal).await;
+    let terms = terms(system, &request, on, templates)?;
     let plan =
         system.judge_opening(goal_plan(&terms)).await.map_err(|faults| Problem::faults(&faults))?.into();
     let over_budget = if request.confirm { OverBudget::Ask } else { OverBudget::Fail };
@@ -88,7 +90,12 @@ async fn earlier(system: &System, on: &[String], client: &ClientId) -> Result<Ve
     Ok(bounded_earlier(runs))
 }
 
-fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<GoalTerms, Problem> {
+fn terms(
+    system: &System,
+    request: &GoalRequest,
+    on: Vec<EarlierRun>,
+    templates: Vec<OfferedTemplate>,
+) -> Result<GoalTerms, Problem> {
     let goal = request.goal.trim();
     if goal.is_empty() || goal.len() > GOAL_BYTES_MAX {
         let what = format!("a goal has 1 to {GOAL_BYTES_MAX} bytes, this has {}", goal.len());
@@ -121,6 +128,6 @@ fn terms(system: &System, request: &GoalRequest, on: Vec<EarlierRun>) -> Result<
         models: GoalModels { planner: Some(planner), executor: Some(executor) },
         tools: request.tools.clone(),
         confirm: request.confirm,
-        ..GoalTerms::new(goal, request.mode, MODEL_DEFAULT).on(on)
+        ..GoalTerms::new(goal, request.mode, MODEL_DEFAULT).on(on).offering(templates)
     })
 }

@@ -42,6 +42,7 @@ mod socket;
 mod streaming;
 mod submit;
 mod summary;
+mod templates;
 mod text;
 mod unread;
 pub mod wire;

@@ -13,7 +13,9 @@ use crate::idempotency::IdempotencyKeys;
 use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
-use crate::{agents, approvals, clients, evaluations, goals, market, output, pipelines, runs, submit, text};
+use crate::{
+    agents, approvals, clients, evaluations, goals, market, output, pipelines, runs, submit, templates, text,
+};
 
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -40,6 +42,8 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}/graph", get(runs::graph))
         .route("/v1/runs/{run}/model-exchanges", get(runs::model_exchanges))
         .route("/v1/runs/{run}/results", get(runs::results))
+        .route("/v1/runs/{run}/learnt", get(templates::learnt))
+        .route("/v1/templates", get(templates::records))
         .route("/v1/runs/{run}/evaluation", get(evaluations::one).post(evaluations::judge))
         .route("/v1/runs/{run}/cancel", post(runs::cancel))
         .route("/v1/runs/{run}/interject", post(runs::interject))

@@ -17,6 +17,7 @@ use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Open
 use super::Ostler;
 use crate::config::{Config, ModelsError, StoreUrl, run_slots_default, slots_default};
 use crate::metrics::Meter;
+use crate::plan_folder::PlanFolder;
 use crate::telemetry::Telemetry;
 
 /// Default data folder.
@@ -248,6 +249,9 @@ impl OstlerBuilder {
             diagnoser: self.diagnoser.unwrap_or_else(|| Arc::new(RuleDiagnoser)),
         })
         .await?;
+        if let Some(path) = &data {
+            system.offer_templates(Arc::new(PlanFolder::of_data(path)));
+        }
         if !self.without_resume {
             system.resume_all().await?;
         }

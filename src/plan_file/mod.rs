@@ -150,7 +150,9 @@ impl PlanFile {
             return;
         }
         let (mut bad, mut used) = (Vec::new(), BTreeSet::new());
-        params::fill(&mut root, params, &mut bad, &mut used);
+        let mut values = params::take_defaults(&mut root, &mut bad);
+        values.extend(params.clone());
+        params::fill(&mut root, &values, &mut bad, &mut used);
         // A typing error in a name is one finding, at the place of use.
         used.extend(bad.iter().filter_map(|bad| bad.suggestion.clone()));
         // Already reported.
@@ -208,6 +210,12 @@ impl PlanFile {
     ) {
         let place = at.map(|at| self.source.place(at));
         self.findings.push(Finding { code: code.to_owned(), node, detail, help, place });
+    }
+
+    /// The plan as written, even if values of parameters are missing.
+    pub(crate) fn shape(&self) -> Option<&PlanDraft> {
+        let has_shape = self.findings.iter().all(|finding| finding.code == "parameter");
+        self.draft.as_ref().filter(|_| has_shape)
     }
 
     /// The plan as written, if no part was dropped.

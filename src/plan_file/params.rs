@@ -16,6 +16,48 @@ pub(super) struct BadParameter {
     pub suggestion: Option<String>,
 }
 
+/// Key of a plan file under which its parameters have defaults.
+const DEFAULTS: &str = "params";
+
+/// Takes the defaults of parameters out of a plan: texts, numbers and booleans by name.
+pub(super) fn take_defaults(root: &mut Located, bad: &mut Vec<BadParameter>) -> BTreeMap<String, String> {
+    let mut defaults = BTreeMap::new();
+    let Data::Map(entries) = &mut root.data else { return defaults };
+    let Some(at) = entries.iter().position(|entry| entry.key == DEFAULTS) else { return defaults };
+    let Located { at, data, .. } = entries.remove(at).located;
+    let mut refuse = |at: usize, what: String, help: &str| {
+        bad.push(BadParameter { at, what, help: help.to_owned(), suggestion: None });
+    };
+    let Data::Map(given) = data else {
+        refuse(at, format!("`{DEFAULTS}` is no map"), "write `params: {name: default}`");
+        return defaults;
+    };
+    for entry in given {
+        let value = match entry.located.data {
+            _ if !is_name(&entry.key) => {
+                let what = format!("{:?} is no name of a parameter", entry.key);
+                refuse(entry.key_at, what, "use letters, digits, _, - and .");
+                continue;
+            }
+            Data::Text(text) => text,
+            Data::Number(number) => number.to_string(),
+            Data::Bool(flag) => flag.to_string(),
+            Data::Null | Data::List(_) | Data::Map(_) => {
+                let what =
+                    format!("the default of the parameter {:?} is no text, number or boolean", entry.key);
+                refuse(
+                    entry.located.at,
+                    what,
+                    "give one of these; a parameter without a default is not listed",
+                );
+                continue;
+            }
+        };
+        defaults.insert(entry.key, value);
+    }
+    defaults
+}
+
 pub(super) fn fill(
     located: &mut Located,
     given: &BTreeMap<String, String>,

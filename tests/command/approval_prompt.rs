@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Runs a command at a pseudo-terminal, and types each text after its prompt: earlier input is discarded.
-fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
+pub(crate) fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
     if Command::new("script").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return None;
     }

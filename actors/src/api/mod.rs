@@ -20,5 +20,6 @@ pub(crate) mod status;
 pub(crate) mod submission;
 pub(crate) mod supervision;
 pub(crate) mod system;
+pub(crate) mod templates;
 pub(crate) mod tree;
 pub(crate) mod view;

@@ -198,9 +198,11 @@ impl System {
                 _ => break,
             }
         }
-        // The time of the opening differs, and is no term.
-        let then_at = goal_then.as_ref().map_or(0, |then: &GoalTerms| then.opened_at);
-        let goal = goal.map(|goal| GoalTerms { opened_at: then_at, ..goal });
+        // The time of the opening differs, and perhaps the templates that were the best then; both are no terms.
+        let (then_at, templates) = goal_then
+            .as_ref()
+            .map_or((0, Vec::new()), |then: &GoalTerms| (then.opened_at, then.templates.clone()));
+        let goal = goal.map(|goal| GoalTerms { opened_at: then_at, templates, ..goal });
         differs.extend((budget != terms.budget || calls != calls_then).then_some(Term::Budget));
         differs.extend((goal != goal_then).then_some(Term::Goal));
         if !differs.is_empty() {

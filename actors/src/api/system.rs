@@ -1,14 +1,14 @@
 //! The handle of a running system.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use metrics::Recorder;
 use ostler_kernel::gate::{CallClass, GatePolicy};
 use ostler_kernel::id::{AgentId, ClientId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, TemplateStore, Tool};
 use ostler_kernel::run::{Diagnoser, Planner};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
@@ -88,6 +88,8 @@ pub struct System {
     pub(crate) pipelines: Arc<PipelineMap>,
     /// Held while a run is opened under a chosen id.
     pub(crate) opening: Arc<Mutex<()>>,
+    /// Learnt plans; none without a store.
+    pub(crate) templates: Arc<OnceLock<Arc<dyn TemplateStore>>>,
     pub(crate) root: SupervisorRef,
     pub(crate) drain: Duration,
 }
@@ -145,7 +147,14 @@ impl System {
             }
         };
         tokio::spawn(watch_over(Arc::clone(&services), root.clone()));
-        let system = System { services, pipelines, opening: Arc::default(), root, drain: config.drain };
+        let system = System {
+            services,
+            pipelines,
+            opening: Arc::default(),
+            templates: Arc::default(),
+            root,
+            drain: config.drain,
+        };
         system.services.executor.children.set(Some(Arc::new(system.clone())));
         Ok(system)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::plan::{ParamRef, SUB_AGENT_TOOL, model_of_tool};
-use ostler_kernel::policy::{GoalTerms, GoalTools, Reach, ToolTerms, text_tokens};
+use ostler_kernel::policy::{GoalTerms, GoalTools, Reach, ToolTerms, shared_words, text_tokens, words};
 use ostler_kernel::port::{Tool, ToolOffer};
 use serde_json::{Map, Value};
 
@@ -82,8 +82,7 @@ fn best_offers(mut tools: Vec<&Arc<dyn Tool>>, goal: &str) -> Vec<ToolOffer> {
         let wanted = words(goal);
         let rank = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
-            let own = words(&format!("{} {}", spec.name, spec.description));
-            std::cmp::Reverse(own.iter().filter(|word| wanted.contains(word)).count())
+            std::cmp::Reverse(shared_words(&wanted, &format!("{} {}", spec.name, spec.description)))
         };
         tools.sort_by_cached_key(|tool| rank(tool));
         tools.truncate(OFFERED_TOOLS_MAX);
@@ -95,17 +94,6 @@ fn best_offers(mut tools: Vec<&Arc<dyn Tool>>, goal: &str) -> Vec<ToolOffer> {
         ToolOffer { name, description, params: spec.params.clone() }
     };
     tools.into_iter().map(offer).collect()
-}
-
-fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = text
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| word.len() > 2)
-        .map(str::to_lowercase)
-        .collect();
-    words.sort();
-    words.dedup();
-    words
 }
 
 fn terms(tool: &dyn Tool) -> ToolTerms {

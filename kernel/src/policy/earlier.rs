@@ -3,7 +3,7 @@
 //! The terms of the run hold all of it, so nothing changes when the earlier runs are removed. Results enter as nodes of the kind
 //! `earlier`, executed before the opening node; prompts show them as digests, and steps refer to them like to any work.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ use super::{Goal, GoalTerms, View, text_tokens};
 use crate::event::Output;
 use crate::id::{Digest, NAME_BYTES_MAX, NodeId, RunId};
 use crate::json::Json;
-use crate::plan::{Effect, Idempotency, Impact, Kind, NodeDraft, model_of_tool};
+use crate::plan::{Effect, Idempotency, Impact, Kind, Node, NodeDraft, model_of_tool};
 use crate::run::{NodeState, Run};
 
 /// Earlier runs of one goal.
@@ -200,35 +200,39 @@ impl<'a> View<'a> {
 }
 
 /// Taint in a run that has ended, of a goal or of a plan file.
-struct Taint<'a> {
-    run: &'a Run,
-    trusts: &'a dyn Fn(&str) -> bool,
+pub(super) struct Taint<'a> {
+    pub(super) run: &'a Run,
+    pub(super) trusts: &'a dyn Fn(&str) -> bool,
 }
 
 impl Taint<'_> {
+    /// True if texts of strangers may have steered the author of a node.
+    pub(super) fn is_steered(&self, node: &NodeId) -> bool {
+        View::of(self.run, 0).is_some_and(|view| view.is_written_tainted(node))
+    }
+
     /// True if texts of strangers may have steered any text of the run.
     fn of_run(&self) -> bool {
         let goal = self.run.goal();
         let told = goal.is_some_and(|goal| goal.terms().on.iter().any(|earlier| earlier.is_tainted));
         let showed = goal.is_some_and(|goal| goal.calls().iter().any(|call| call.intent.is_tainted));
-        let read = |(node, _): (&crate::plan::Node, _)| self.of(&node.id);
+        let read = |(node, _): (&Node, _)| self.of(&node.id);
         told || showed || self.run.instances().any(read)
     }
 
     /// True if a value is tainted: its tool is not trusted, its author is tainted, or a source is. Templates and models read all
     /// that they depend on.
     fn of(&self, node: &NodeId) -> bool {
-        let (mut seen, mut open) = (BTreeMap::new(), vec![node]);
+        let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
         while let Some(id) = open.pop() {
-            let Some(known) = self.run.node(id).filter(|known| seen.insert(&known.id, ()).is_none()) else {
+            let Some(known) = self.run.node(id).filter(|known| seen.insert(&known.id)) else {
                 continue;
             };
             let handed_on = self.run.goal().and_then(|goal| goal.earlier(id));
             let tool = known.tool.as_deref().filter(|tool| model_of_tool(tool).is_none());
-            let steered = View::of(self.run, 0).is_some_and(|view| view.is_written_tainted(id));
             if handed_on.is_some_and(|result| result.is_tainted)
                 || tool.is_some_and(|tool| !(self.trusts)(tool))
-                || steered
+                || self.is_steered(id)
             {
                 return true;
             }

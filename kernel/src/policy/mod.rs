@@ -24,6 +24,8 @@
 //! | `judge`, `schema`, `step_faults`, `fault` | faults of answers |
 //! | `micro` | patches that a model writes |
 //! | `interjection` | messages of operators |
+//! | `learn`, `templates` | plans learnt from runs; those that planners are shown |
+//! | `rank` | how much a text has to do with a goal |
 //! | `labels`, `undone` | how far the answer carries |
 
 mod answer;
@@ -40,11 +42,13 @@ mod graft;
 mod interjection;
 mod judge;
 mod labels;
+mod learn;
 mod micro;
 mod nreflect;
 mod opening;
 mod orchestrator;
 mod prompt;
+mod rank;
 mod react;
 mod reflect;
 mod role;
@@ -54,6 +58,7 @@ mod sgh;
 mod start;
 mod step_faults;
 mod taint;
+mod templates;
 mod terms;
 mod undone;
 mod view;
@@ -75,14 +80,20 @@ pub use goal::{Conclusion, Goal, opening_plan};
 pub use interjection::{Decider, InterjectionError, OperatorAnswer, interjection};
 pub use judge::{Judged, describe, judge};
 pub use labels::Label;
+pub use learn::{LEARNT_PREFIX, LearnContext, LearnError, Learnt, learn};
 pub use micro::{
     CALLS_PER_SIGNATURE_MAX, JudgedPatch, ask as ask_micro_planner, awaited_advice, judge_patch, normalised,
 };
 pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
+pub use rank::{shared_words, words};
 pub use role::{ANSWER, Role};
 pub use start::{Start, start};
 pub use step_faults::STEPS_MAX;
+pub use templates::{
+    OfferedTemplate, TEMPLATE_BYTES_MAX, TEMPLATES_SHOWN_MAX, Template, TemplateRecord, UNREVIEWED_MARK,
+    best_templates,
+};
 pub use terms::{
     Aggregator, BaseTokens, Budgets, ContextForm, DIGEST_TOKENS, GOAL_LIMIT, GoalModels, GoalTerms,
     GoalTools, Mode, NoTools, Reach, StepFields, ToolTerms, UnknownMode,

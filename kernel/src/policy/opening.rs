@@ -3,8 +3,8 @@
 use super::goal::opening_plan;
 use super::terms::GOAL_LIMIT;
 use super::{
-    Aggregator, BaseTokens, Budgets, ContextForm, EarlierRun, GoalModels, GoalTerms, Mode, earlier_tokens,
-    text_tokens,
+    Aggregator, BaseTokens, Budgets, ContextForm, EarlierRun, GoalModels, GoalTerms, Mode, OfferedTemplate,
+    Role, earlier_tokens, text_tokens,
 };
 use crate::plan::{HumanDuration, PlanDraft, PolicyDraft};
 
@@ -54,6 +54,7 @@ impl GoalTerms {
             tools: None,
             confirm: false,
             on: Vec::new(),
+            templates: Vec::new(),
         }
     }
 
@@ -62,6 +63,15 @@ impl GoalTerms {
     pub fn on(mut self, runs: Vec<EarlierRun>) -> GoalTerms {
         self.base.other += earlier_tokens(&runs);
         self.on = runs;
+        self
+    }
+
+    /// The terms of a goal whose planner is shown these templates. Follows [`GoalTerms::on`].
+    #[must_use]
+    pub fn offering(mut self, templates: Vec<OfferedTemplate>) -> GoalTerms {
+        let shown: u64 = templates.iter().map(|template| text_tokens(&template.text)).sum();
+        self.base.roles = [(Role::Planner, self.base.other + shown)].into();
+        self.templates = templates;
         self
     }
 }

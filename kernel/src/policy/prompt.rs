@@ -11,7 +11,7 @@ use super::answer_schema::schema_of;
 use super::context::beginning;
 use super::conversation;
 use super::earlier::said;
-use super::{CallIntent, Form, GoalTerms, ReadResult, Role, Shown, View, digest};
+use super::{CallIntent, Form, GoalTerms, OfferedTemplate, ReadResult, Role, Shown, View, digest};
 use crate::id::NodeId;
 use crate::port::ToolOffer;
 
@@ -151,6 +151,12 @@ fn question(view: View<'_>, intent: &CallIntent, offers: &[ToolOffer], read: &Re
         text += "\nTools:\n";
         for offer in offers {
             text += &format!("- {}{}: {}\n", offer.name, signature(&offer.params), offer.description);
+        }
+    }
+    if intent.role == Role::Planner && !view.goal.terms().templates.is_empty() {
+        text += "\nPlans that worked for other goals. Where one fits, take over its steps, with values of this goal for ${…}:\n";
+        for OfferedTemplate { name, text: plan } in &view.goal.terms().templates {
+            text += &format!("[plan {name}]\n{}\n[end of plan {name}]\n", plan.trim_end());
         }
     }
     text += &results(view, intent.context.shown.iter(), read);

@@ -9,7 +9,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{EarlierRun, Role};
+use super::{EarlierRun, OfferedTemplate, Role};
 use crate::id::Ticks;
 use crate::plan::{Effect, HumanDuration, Idempotency, ParamRef};
 use crate::port::ToolOffer;
@@ -199,6 +199,9 @@ pub struct GoalTerms {
     /// Earlier runs whose results the goal may use, the oldest first; see [`bounded_earlier`](super::bounded_earlier).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<EarlierRun>,
+    /// Learnt plans that planners are shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub templates: Vec<OfferedTemplate>,
 }
 
 /// Names of the configured models behind the roles of a goal run.

@@ -14,6 +14,7 @@ mod output;
 mod pipelines;
 mod problem;
 mod runs;
+mod templates;
 mod text;
 
 use ostler_kernel::gate::SCOPE_DEFAULT;
@@ -37,6 +38,7 @@ pub use output::*;
 pub use pipelines::*;
 pub use problem::*;
 pub use runs::*;
+pub use templates::{LearntPlan, TemplateRecords};
 pub use text::*;
 
 /// The answer to `GET /healthz`.

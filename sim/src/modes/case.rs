@@ -127,6 +127,7 @@ impl TermsScript {
             models: GoalModels::default(),
             tools: None,
             on: Vec::new(),
+            templates: Vec::new(),
             confirm: false,
         }
     }

@@ -13,7 +13,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete,
     completions, credit, doctor, evaluate, events, experiment, export, gc, help, interject, logs, man,
-    market, models, pipeline, ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
+    market, models, pipeline, plans, ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -81,6 +81,14 @@ enum Command {
     /// `probe`, four tiny calls to one of them tell what works: text, a stream, a schema, a tool.
     #[command(after_help = "Examples:\n  ostler models\n  ostler models probe default")]
     Models(models::ModelsArgs),
+    /// Learn plans from runs, and list them
+    ///
+    /// A run that succeeded becomes a plan file with parameters: explore once, then run a fixed plan, without a model that plans. The
+    /// templates are in the folder `plans` of the data folder, where planners of `ostler ask` are shown the best three for a goal.
+    #[command(
+        after_help = "Examples:\n  ostler plans learn @last --name count-notes\n  ostler plans ls\n  ostler run .ostler/plans/count-notes.yaml --param path=docs"
+    )]
+    Plans(plans::PlansArgs),
     /// Resume a run, or all open runs
     ///
     /// Completed nodes are not repeated. An interrupted attempt is repeated if that is harmless, or sent
@@ -377,6 +385,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Ask(args) => ask::ask(&globals, args).await,
         Command::Chat(args) => chat::chat(&globals, args).await,
         Command::Models(args) => models::models(&globals, args).await,
+        Command::Plans(args) => plans::plans(&globals, args).await,
         Command::Resume(args) => resume::resume(&globals, args).await,
         Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,

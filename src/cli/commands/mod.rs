@@ -27,6 +27,7 @@ pub(crate) mod man;
 pub(crate) mod market;
 pub(crate) mod models;
 pub(crate) mod pipeline;
+pub(crate) mod plans;
 pub(crate) mod ps;
 pub(crate) mod release;
 pub(crate) mod resolve;

@@ -8,6 +8,7 @@
 //! DATA/artifacts/ab/…    results too large for a record
 //! DATA/output/*.jsonl    output of programs, for people; may be deleted
 //! DATA/programs/         running programs; kept by the drivers, may be deleted while no process holds the folder
+//! DATA/plans/*.yaml      learnt plans, which belong to the user: nothing here writes or removes them
 //! ```
 
 pub(crate) mod artifact_files;
@@ -25,7 +26,7 @@ pub use error::OpenError;
 pub(crate) use format_file::{check_format, is_unmarked, repair_format};
 
 /// Names allowed in a folder without a format file: opening was interrupted.
-const KNOWN_NAMES: [&str; 10] = [
+const KNOWN_NAMES: [&str; 11] = [
     "lock",
     "format",
     "format.new",
@@ -34,6 +35,7 @@ const KNOWN_NAMES: [&str; 10] = [
     "artifacts",
     "output",
     "programs",
+    "plans",
     "control.sock",
     "ostler.toml",
 ];

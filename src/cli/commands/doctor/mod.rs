@@ -7,6 +7,7 @@ mod market;
 mod pipelines;
 mod report;
 mod runs;
+mod templates;
 
 use std::path::Path;
 
@@ -19,6 +20,7 @@ use crate::cli::commands::doctor::environment::{check_configuration, check_progr
 use crate::cli::commands::doctor::pipelines::check_pipelines;
 use crate::cli::commands::doctor::report::Report;
 use crate::cli::commands::doctor::runs::check_runs;
+use crate::cli::commands::doctor::templates::check_templates;
 use crate::cli::exit::Failure;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::settings::{data_folder_exists, load_settings};
@@ -48,6 +50,7 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
     if data_folder_exists(&data)? {
         report.pass("data folder", format!("{place}, {}", size_text(folder_bytes(&data))));
         check_disk(&data, &mut report);
+        check_templates(&data, &mut report);
         check_store(globals, &data, args.repair, &mut report).await?;
     } else if let Err(error) = Store::check_place(&data) {
         let advice = match error {

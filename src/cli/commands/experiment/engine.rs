@@ -319,6 +319,7 @@ fn terms(trial: &Trial, model: String) -> GoalTerms {
         tools: Some(vec![TOOL.to_owned()]),
         confirm: false,
         on: Vec::new(),
+        templates: Vec::new(),
     }
 }
 

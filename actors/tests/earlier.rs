@@ -1,0 +1,169 @@
+//! Goals on earlier runs: what carries over.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_actors::{Submission, System};
+use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft};
+use ostler_kernel::policy::{
+    Aggregator, BaseTokens, Budgets, ContextForm, EARLIER_RUNS_MAX, EARLIER_TEXT_BYTES_MAX, EarlierRun,
+    GoalModels, GoalTerms, Mode, bounded_earlier, opening_plan,
+};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_store::MemoryJournal;
+use serde_json::{Map, Value, json};
+
+const SCRIPT: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [{id: page, tool: page, params: {}, refs: [], after: [], why: null}]}
+  answer:
+    - answer: {answer: "the page says hello", citations: [page]}
+rules:
+  - when: {role: planner, contains: "Said before"}
+    answer: {answer: "it said hello", missing: null, steps: []}
+"#;
+
+/// A tool that returns the words of a stranger.
+struct Page(ToolSpec);
+
+impl Page {
+    fn tool() -> Arc<dyn Tool> {
+        let params = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        Arc::new(Page(ToolSpec {
+            name: "page".to_owned(),
+            version: "1".to_owned(),
+            description: "reads the page".to_owned(),
+            params,
+            result: json!({"type": "object"}),
+        }))
+    }
+}
+
+impl Tool for Page {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        CallClass { impact: 0, effect: Effect::Read, idem: Idempotency::Natural }
+    }
+
+    fn reads_strangers(&self) -> bool {
+        true
+    }
+
+    fn call(&self, _: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async { Ok(json!({"text": "hello"})) })
+    }
+}
+
+fn terms(on: Vec<EarlierRun>) -> GoalTerms {
+    let named = || Some("default".to_owned());
+    GoalTerms {
+        goal: "what does the page say?".to_owned(),
+        mode: Mode::Sgh,
+        aggregator: Aggregator::Executor,
+        context: ContextForm::Bounded,
+        digest_tokens: 64,
+        budgets: Budgets::of_mode(Mode::Sgh),
+        base: BaseTokens::default(),
+        control_timeout: HumanDuration::Whole(60),
+        human_timeout: HumanDuration::Whole(60),
+        opened_at: 0,
+        models: GoalModels { planner: named(), executor: named() },
+        tools: None,
+        confirm: false,
+        on: bounded_earlier(on),
+        templates: Vec::new(),
+    }
+}
+
+async fn ask(system: &System, folder: &Path, on: Vec<EarlierRun>) -> RunId {
+    let terms = terms(on);
+    let plan = system.judge_opening(opening_plan(&terms)).await.unwrap();
+    let goal = Some(Arc::new(terms));
+    let submission = Submission { workspace: folder.into(), goal, ..Submission::plan(plan) };
+    let run = system.submit(submission).await.unwrap();
+    system.outcome(run).await.unwrap();
+    run
+}
+
+async fn system(folder: &Path) -> System {
+    std::fs::write(folder.join("script.yaml"), SCRIPT).unwrap();
+    let models = BTreeMap::from([("default".to_owned(), ModelConfig::scripted("script.yaml"))]);
+    let config = ModelsConfig { models, ..ModelsConfig::default() };
+    let mut tools = Models::new(&config, folder, &|_| None).unwrap().tools();
+    tools.push(Page::tool());
+    common::system(Arc::new(MemoryJournal::default()), tools).await
+}
+
+#[tokio::test]
+async fn words_of_strangers_stay_such_from_run_to_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path()).await;
+    let first = ask(&system, folder.path(), Vec::new()).await;
+    let told = system.earlier(first).await.unwrap().told;
+    assert_eq!(told.answered.as_deref(), Some("the page says hello"));
+    assert!(told.is_tainted && told.results[0].is_tainted, "{told:?}");
+
+    let second = ask(&system, folder.path(), vec![told.clone()]).await;
+    let view = system.view(second, None).await.unwrap();
+    let calls = view.run.goal().unwrap().calls();
+    assert!(!calls.is_empty() && calls.iter().all(|call| call.intent.is_tainted), "{calls:?}");
+    let told_again = system.earlier(second).await.unwrap().told;
+    assert!(told_again.is_tainted);
+    // The second run hands the page on under the name of the first one, so it is not held twice.
+    assert_eq!(told_again.results, told.results);
+    let both = bounded_earlier(vec![told, told_again]);
+    assert_eq!(both.iter().map(|earlier| earlier.results.len()).sum::<usize>(), 1);
+}
+
+#[tokio::test]
+async fn a_run_of_a_plan_file_hands_on_its_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path()).await;
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "pages", "title": "Pages", "nodes": [
+        {"id": "page", "tool": "page"},
+        {"id": "report", "kind": "aggregator", "deps": ["page"], "params": {"template": "{{ page.result.text }}"}},
+        {"id": "plain", "kind": "aggregator", "params": {"template": "own words"}}]}))
+    .unwrap();
+    let plan = system.judge_plan(draft).await.unwrap();
+    let run = system
+        .submit(Submission { workspace: folder.path().into(), ..Submission::plan(plan) })
+        .await
+        .unwrap();
+    system.outcome(run).await.unwrap();
+    let told = system.earlier(run).await.unwrap().told;
+    assert_eq!((told.asked.as_str(), told.answered), ("Pages", None));
+    let taint: Vec<(&str, bool)> =
+        told.results.iter().map(|result| (result.node.as_str(), result.is_tainted)).collect();
+    assert_eq!(taint, [("plain", false), ("report", true)], "a template is tainted by what it shows");
+}
+
+#[test]
+fn the_latest_runs_get_the_room() {
+    let run = |number: u128, text: &str| EarlierRun {
+        run: RunId(uuid::Uuid::from_u128(number)),
+        asked: text.to_owned(),
+        answered: Some("x".repeat(4 << 10)),
+        is_tainted: false,
+        results: Vec::new(),
+    };
+    let all: Vec<EarlierRun> = (0..10).map(|number| run(number, "what?")).collect();
+    let kept = bounded_earlier(all);
+    assert_eq!(kept.len(), EARLIER_RUNS_MAX);
+    assert_eq!(kept[0].run, RunId(uuid::Uuid::from_u128(2)), "the oldest ones leave");
+    let bytes: Vec<usize> = kept.iter().map(|told| told.answered.as_ref().unwrap().len()).collect();
+    assert_eq!(bytes[EARLIER_RUNS_MAX - 1], 4 << 10);
+    assert_eq!(bytes[0], 0);
+    let asked: usize = kept.iter().map(|told| told.asked.len()).sum();
+    assert_eq!(bytes.iter().sum::<usize>() + asked, EARLIER_TEXT_BYTES_MAX);
+}

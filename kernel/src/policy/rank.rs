@@ -1,0 +1,23 @@
+//! Lexical rank: how much a text has to do with a goal.
+
+/// The words of a text, in lower case, sorted, each once. Words of one or two letters say nothing.
+pub fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2)
+        .map(str::to_lowercase)
+        .collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+/// Number of words of a text among `wanted`, which [`words`] has made.
+///
+/// ```
+/// use ostler_kernel::policy::{shared_words, words};
+/// assert_eq!(shared_words(&words("Count the notes"), "fs.list: lists notes"), 1);
+/// ```
+pub fn shared_words(wanted: &[String], text: &str) -> usize {
+    words(text).iter().filter(|word| wanted.binary_search(word).is_ok()).count()
+}
