@@ -18,6 +18,7 @@ use std::path::Path;
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::evaluation::{Domains, UnknownDomain};
 use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, is_name};
+use ostler_kernel::ledger::Usd;
 use ostler_kernel::market::{JobFault, JobTerms};
 use ostler_kernel::plan::{HumanDuration, Pointer, TIMEOUT_MS_MAX};
 use serde::de::{Error, Unexpected, Visitor};
@@ -49,6 +50,12 @@ pub struct JobFile {
     pub domain: Option<String>,
     /// Most credits the job may cost.
     pub budget: u64,
+    /// Most that its calls of models may cost, in US dollars.
+    #[serde(default)]
+    pub usd: Option<Usd>,
+    /// Most tokens of its calls of models.
+    #[serde(default)]
+    pub tokens: Option<u64>,
     /// Time until the job must be over; `None` for no deadline.
     #[serde(default)]
     pub deadline: Option<HumanDuration>,

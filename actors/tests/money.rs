@@ -315,7 +315,7 @@ async fn a_child_run_uses_the_account_of_its_parent_and_its_question_raises_it()
     asks(&system, child).await;
     assert_eq!(used(&system, child).await.nano_usd, 3 * NANO_OF_CALL, "the calls of its parent");
     raise(&system, child, more()).await.unwrap();
-    assert_eq!(ended(&system, run).await, RunOutcome::Succeeded);
+    assert_eq!(ended(&system, run).await, RunOutcome::Succeeded, "{}", states(&system, run).await);
     let view = system.view(child, None).await.unwrap();
     let shared = system.call_account(&view).unwrap().unwrap();
     let limits = usd(1_900_000 + 2 * NANO_OF_CALL);
@@ -500,4 +500,26 @@ async fn a_goal_run_is_raised_concludes_with_what_is_there_or_keeps_the_rules_of
     let unasked = ask(false).await;
     assert_eq!(ended(&system, unasked).await, RunOutcome::Succeeded);
     assert!(used(&system, unasked).await.tokens <= FOR_ONE_CALL);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limits_of_a_plan_hold_beside_those_of_its_submission_and_not_in_a_child_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(Arc::new(MemoryJournal::default()), scripted(folder.path())).await;
+    let mut source = chain();
+    source["policy"] = json!({"usd": "0.50", "tokens": 900});
+    for (given, expected) in [
+        (None, CallLimits { tokens: Some(900), nano_usd: Some(500_000_000) }),
+        (within(tokens(5_000), true), CallLimits { tokens: Some(900), nano_usd: Some(500_000_000) }),
+        (within(usd(7), true), CallLimits { tokens: Some(900), nano_usd: Some(7) }),
+        (
+            Some(CallTerms { account: None, limits: tokens(300), asks: false }),
+            CallLimits { tokens: Some(300), nano_usd: Some(500_000_000) },
+        ),
+    ] {
+        let run = open(&system, source.clone(), given).await;
+        let view = system.view(run, None).await.unwrap();
+        assert_eq!(system.call_account(&view).unwrap().unwrap().limits, expected);
+        system.cancel(run).await.unwrap();
+    }
 }

@@ -7,6 +7,7 @@ mod amounts;
 mod call_account;
 mod input_estimate;
 mod price;
+mod usd;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub use amounts::{
 pub use call_account::{CallAccount, CallQuote, CallRoom, OUTPUT_TOKENS_MIN, Shortfall, room_of_both};
 pub use input_estimate::InputEstimate;
 pub use price::{LongPrompt, Price, Rates, Tokens};
+pub use usd::Usd;
 
 use crate::id::RunId;
 

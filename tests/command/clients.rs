@@ -144,7 +144,7 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("credit nobody +5", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit nobody", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit acme 100", 2, "give a sign: +100 deposits, -100 withdraws"),
-        ("credit acme ten", 2, "give a whole number with its sign"),
+        ("credit acme ten", 2, "give an amount with its sign"),
         ("credit acme -5", 2, "0 credits left: 5 cannot be withdrawn"),
         ("credit acme +9007199254740993", 2, "give at most 9007199254740992"),
         ("client add fixed --weight 8", 2, "stated in ostler.toml"),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ostler_kernel::agent::LifecycleMessage;
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
-use ostler_kernel::ledger::Shortfall;
+use ostler_kernel::ledger::{CallLimits, Shortfall};
 use ostler_kernel::port::JournalError;
 use ostler_kernel::run::{ApprovalRequest, NodeStatus};
 
@@ -200,7 +200,8 @@ impl System {
         let (view, now) = (self.view(run, None).await?, self.services.journal.now());
         self.lifecycle_by(&view).accepts(message)?;
         view.run.check_answer(&node, request, shown, now)?;
-        view.run.check_raise(&node, answer.approve, answer.raise)?;
+        let left = self.call_account(&view)?.map_or(CallLimits::NONE, |account| account.left());
+        view.run.check_raise(&node, answer.approve, answer.raise, left)?;
         let request = AnswerRequest { node, request, shown, answer };
         let answered = self.tell(run, Request::Answer(request)).await;
         self.or_refused(run, message, answered).await

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ostler_kernel::event::{CallTerms, Event, Parent, RunOpened, RunTerms};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
 use ostler_kernel::json;
+use ostler_kernel::ledger::CallLimits;
 use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunFoldError;
@@ -19,6 +20,14 @@ use crate::messages::submission::{Submission, SubmitError, Term};
 
 /// Most records of terms behind the opening record.
 const TERMS_RECORDS: usize = 3;
+
+/// The terms of calls, with the limits of the plan's own policy.
+fn with_policy(calls: Option<CallTerms>, policy: CallLimits) -> Option<CallTerms> {
+    match calls {
+        Some(calls) => Some(CallTerms { limits: calls.limits.and(policy), ..calls }),
+        None => (!policy.is_unlimited()).then_some(CallTerms { account: None, limits: policy, asks: true }),
+    }
+}
 
 /// True if terms need a record of their own.
 fn has_terms(terms: &RunTerms) -> bool {
@@ -84,6 +93,8 @@ impl System {
             calls,
             goal,
         } = submission;
+        // A child run uses the account of the run that opened it.
+        let calls = if parent.is_some() { calls } else { with_policy(calls, plan.policy.calls) };
         let terms = RunTerms { budget, parent };
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);

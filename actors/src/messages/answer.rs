@@ -1,5 +1,5 @@
 use ostler_kernel::id::{Digest, NodeId, Ticks};
-use ostler_kernel::ledger::Amounts;
+use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::run::{Run, RunInput};
 
 use crate::base::error::RunError;
@@ -72,11 +72,11 @@ pub(crate) struct AnswerRequest {
 }
 
 impl AnswerRequest {
-    /// The decision input; refused if the node asks something else by now.
-    pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<RunInput, RunError> {
+    /// The decision input; refused if the node asks something else by now. `left`: see [`Run::check_raise`].
+    pub(crate) fn into_input(self, run: &Run, now: Ticks, left: CallLimits) -> Result<RunInput, RunError> {
         let AnswerRequest { node, request, shown, answer: Answer { approve, by, note, raise } } = self;
         run.check_answer(&node, request, shown, now)?;
-        run.check_raise(&node, approve, raise)?;
+        run.check_raise(&node, approve, raise, left)?;
         Ok(RunInput::HumanAnswer { node, request, approve, by, note, raise })
     }
 }

@@ -4,6 +4,7 @@ use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::gate::Denial;
 use ostler_kernel::id::NodeId;
+use ostler_kernel::ledger::CallLimits;
 use ostler_kernel::run::{NodeStatus, Operation, RunInput};
 
 use super::driver::RunDriver;
@@ -31,7 +32,9 @@ impl RunDriver {
                     Err(error) => Err(error.into()),
                 }
             }
-            Request::Answer(request) => request.into_input(&self.run, self.services.journal.now()),
+            Request::Answer(request) => self
+                .left_of_calls()
+                .and_then(|left| request.into_input(&self.run, self.services.journal.now(), left)),
             Request::Planned(change) => self.planned(change),
             Request::Resolve(request) => request.into_input(&self.run),
             Request::Checkpoint => {
@@ -52,6 +55,13 @@ impl RunDriver {
         // The reason of a refusal may be an earlier request of this turn: the caller must find its record.
         let answer = input.map(|input| self.decide(input));
         self.writer.answers.push((reply, answer));
+    }
+
+    /// What the account of the run's calls has left.
+    fn left_of_calls(&self) -> Result<CallLimits, RunError> {
+        let payer = self.payer();
+        let Some(account) = payer.account else { return Ok(CallLimits::NONE) };
+        Ok(self.services.call_accounts.view(account, &payer.client)?.left())
     }
 
     /// An answer of the planner, if the run still waits for one.

@@ -51,6 +51,13 @@ pub struct CallAccountView {
     pub held: Amounts,
 }
 
+impl CallAccountView {
+    /// What is neither used nor reserved.
+    pub fn left(&self) -> CallLimits {
+        self.limits.less(self.used.plus(self.held))
+    }
+}
+
 /// A refused call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Refused {

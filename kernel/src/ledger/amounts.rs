@@ -61,6 +61,9 @@ pub struct CallLimits {
 }
 
 impl CallLimits {
+    /// No bound.
+    pub const NONE: CallLimits = CallLimits { tokens: None, nano_usd: None };
+
     /// True without any bound.
     pub fn is_unlimited(self) -> bool {
         self == CallLimits::default()
@@ -72,6 +75,16 @@ impl CallLimits {
         CallLimits {
             tokens: self.tokens.map(|tokens| tokens.saturating_add(by.tokens)),
             nano_usd: self.nano_usd.map(|nano_usd| nano_usd.saturating_add(by.nano_usd)),
+        }
+    }
+
+    /// The smaller bound of each resource.
+    #[must_use]
+    pub fn and(self, other: CallLimits) -> CallLimits {
+        let smaller = |one: Option<u64>, two: Option<u64>| one.into_iter().chain(two).min();
+        CallLimits {
+            tokens: smaller(self.tokens, other.tokens),
+            nano_usd: smaller(self.nano_usd, other.nano_usd),
         }
     }
 

@@ -13,6 +13,7 @@ use super::duration::HumanDuration;
 use super::{Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, ParamRef};
 use crate::agent::Oversight;
 use crate::id::NodeId;
+use crate::ledger::Usd;
 use crate::run::{FailureCategory, RecoveryStrategy};
 
 /// A plan as written. Unknown fields are rejected.
@@ -234,6 +235,10 @@ pub struct PolicyDraft {
     pub domain: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<BTreeMap<FailureCategory, RecoveryStrategy>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<Usd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
 }
 
 /// Impact of a node: 0 observe, 1 operate, 2 control.

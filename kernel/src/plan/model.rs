@@ -13,6 +13,7 @@ use crate::agent::Oversight;
 use crate::gate::{CallClass, OnLostResult};
 use crate::id::{Digest, NodeId, Ticks};
 use crate::json::{Object, canonicalize_numbers, has_canonical_numbers};
+use crate::ledger::CallLimits;
 use crate::run::{FailureCategory, RecoveryStrategy};
 
 /// An immutable version of a graph of nodes. Validation is the only constructor.
@@ -472,6 +473,9 @@ pub struct Policy {
     /// Recovery strategies stronger than the default and the domain ask for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recovery: BTreeMap<FailureCategory, RecoveryStrategy>,
+    /// Limits of the calls of models of a run that no other run opened.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub calls: CallLimits,
 }
 
 impl Policy {
@@ -489,6 +493,7 @@ impl Policy {
         oversight: None,
         domain: None,
         recovery: BTreeMap::new(),
+        calls: CallLimits::NONE,
     };
 
     /// Defaults of real runs, in milliseconds; `slots` is twice the cores of the machine.
@@ -506,6 +511,7 @@ impl Policy {
             oversight: None,
             domain: None,
             recovery: BTreeMap::new(),
+            calls: CallLimits::NONE,
         }
     }
 }

@@ -25,6 +25,7 @@ use super::{
 use crate::contract;
 use crate::gate::CallClass;
 use crate::id::NodeId;
+use crate::ledger::Usd;
 
 /// A normalised plan before [`validate`](super::validate).
 #[derive(Debug, Clone, PartialEq)]
@@ -291,6 +292,8 @@ impl PolicyDraft {
             oversight,
             domain,
             recovery,
+            usd,
+            tokens,
         } = self;
         let put = |field: &mut u32, said: &Option<u32>| *field = said.unwrap_or(*field);
         put(&mut policy.slots, slots);
@@ -303,6 +306,8 @@ impl PolicyDraft {
             backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.ticks_per_second));
         policy.backoff_cap =
             backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.ticks_per_second));
+        policy.calls.nano_usd = usd.map(|Usd(nano_usd)| nano_usd).or(policy.calls.nano_usd);
+        policy.calls.tokens = tokens.or(policy.calls.tokens);
         policy.in_doubt = in_doubt.unwrap_or(policy.in_doubt);
         policy.oversight = oversight.or(policy.oversight);
         policy_floor::keep_domain_floor(&mut policy.recovery, domain.as_deref(), policy.domain.as_deref());

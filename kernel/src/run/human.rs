@@ -5,7 +5,7 @@ use super::decision::Decision;
 use super::node_status::{NodeStatus, ResolutionKind};
 use crate::event::{Event, HumanAnswer, HumanRequestKind};
 use crate::id::{Digest, NodeId, Ticks};
-use crate::ledger::Amounts;
+use crate::ledger::{Amounts, CallLimits};
 use crate::run::{FailureCategory, NodeState, TransitionReason};
 
 /// An answer that the run refuses. Nothing has changed.
@@ -82,12 +82,19 @@ pub enum AnswerError {
 }
 
 impl Run {
-    /// Checks the raise of an approving answer to a question that [`Run::check_answer`] accepts.
+    /// Checks the raise of an approving answer to a question that [`Run::check_answer`] accepts. `left`: what the run's account
+    /// has left by now; without a raise it must be enough, because a person raised it in another run.
     ///
     /// # Errors
     ///
     /// [`AnswerError::NoRaise`], [`AnswerError::CannotRaise`].
-    pub fn check_raise(&self, node: &NodeId, approve: bool, raise: Amounts) -> Result<(), AnswerError> {
+    pub fn check_raise(
+        &self,
+        node: &NodeId,
+        approve: bool,
+        raise: Amounts,
+        left: CallLimits,
+    ) -> Result<(), AnswerError> {
         let instance = self.instance(node).ok_or_else(|| AnswerError::UnknownNode(node.clone()))?;
         let is_budget =
             matches!(instance.status, NodeStatus::WaitingHuman { ask: HumanRequestKind::Budget, .. });
@@ -100,6 +107,7 @@ impl Run {
             Some(short) if short.of_client => cannot(
                 "the balance of its client is too small; add to it with `ostler credit`, then approve without --budget",
             ),
+            Some(short) if raise.is_zero() && left.hold(short.least) => Ok(()),
             Some(_) if raise.is_zero() => Err(AnswerError::NoRaise(node.clone())),
             Some(short)
                 if raise.tokens > 0 && short.limits.tokens.is_none()

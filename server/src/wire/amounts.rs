@@ -1,63 +1,12 @@
 //! Amounts of tokens and money in requests and answers.
 
-use std::fmt;
 use std::num::NonZeroU64;
 
 use ostler_actors::CallAccountView;
 use ostler_kernel::event::CallTerms;
-use ostler_kernel::ledger::{Amounts, CallLimits, NANO_PER_USD, TOKENS_MAX, USD_MAX, nano_usd, usd_text};
-use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// Money in billionths of a US dollar. In JSON it is dollars as a text such as `"0.50"`; a number is read too.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Usd(pub u64);
-
-impl fmt::Display for Usd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&usd_text(self.0))
-    }
-}
-
-impl Serialize for Usd {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Usd {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Usd, D::Error> {
-        struct Dollars;
-
-        impl Visitor<'_> for Dollars {
-            type Value = Usd;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "US dollars such as \"0.50\", from 0 to {USD_MAX}")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Usd, E> {
-                nano_usd(text)
-                    .map(Usd)
-                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
-            }
-
-            fn visit_u64<E: Error>(self, usd: u64) -> Result<Usd, E> {
-                let nano_usd = Some(usd).filter(|usd| *usd <= USD_MAX).map(|usd| usd * NANO_PER_USD);
-                nano_usd.map(Usd).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Unsigned(usd), &self))
-            }
-
-            fn visit_f64<E: Error>(self, usd: f64) -> Result<Usd, E> {
-                if (0.0..=USD_MAX as f64).contains(&usd) {
-                    return Ok(Usd((usd * NANO_PER_USD as f64).round() as u64));
-                }
-                Err(E::invalid_value(serde::de::Unexpected::Float(usd), &self))
-            }
-        }
-
-        deserializer.deserialize_any(Dollars)
-    }
-}
+pub use ostler_kernel::ledger::Usd;
+use ostler_kernel::ledger::{Amounts, CallLimits, TOKENS_MAX};
+use serde::{Deserialize, Serialize};
 
 /// What happens before a call of a model that the budget does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

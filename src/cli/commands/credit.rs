@@ -18,10 +18,10 @@ use crate::cli::session::{AccessMode, Session};
 pub(crate) struct CreditArgs {
     /// Client
     client: String,
-    /// Amounts to deposit or to withdraw, such as +1000 credits, -200, +5usd or +1000000tokens; without
-    /// one, show the balance
+    /// Amount to deposit, such as +1000 (credits), +5usd or +1000000tokens, or to withdraw, such as -200;
+    /// without it, show the balance
     #[arg(value_name = "AMOUNT", allow_hyphen_values = true, value_parser = signed)]
-    amounts: Vec<Signed>,
+    amount: Option<Signed>,
 }
 
 /// An amount with its sign: positive to deposit, negative to withdraw.
@@ -66,29 +66,24 @@ const ZERO: &str = "an amount of 0 changes nothing; omit it to show the balance"
 
 const EXPECTED: &str = "give an amount with its sign, such as +1000, -200, +5usd or +1000000tokens";
 
-/// The request of all amounts; several of one resource add up.
-fn request(amounts: &[Signed]) -> ClientRequest {
-    let mut request = ClientRequest::default();
-    for amount in amounts {
-        let (sum, amount) = match amount {
-            Signed::Credits(credits) => (&mut request.credits, credits),
-            Signed::Tokens(tokens) => (&mut request.tokens, tokens),
-            Signed::NanoUsd(nano_usd) => (&mut request.nano_usd, nano_usd),
-        };
-        *sum = Some(sum.unwrap_or(0).saturating_add(*amount));
+fn request(amount: Signed) -> ClientRequest {
+    let request = ClientRequest::default();
+    match amount {
+        Signed::Credits(credits) => ClientRequest { credits: Some(credits), ..request },
+        Signed::Tokens(tokens) => ClientRequest { tokens: Some(tokens), ..request },
+        Signed::NanoUsd(nano_usd) => ClientRequest { nano_usd: Some(nano_usd), ..request },
     }
-    request
 }
 
 pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Failure> {
     let path = path(&args.client)?;
-    let mode = if args.amounts.is_empty() { AccessMode::Read } else { AccessMode::Create };
+    let mode = if args.amount.is_some() { AccessMode::Create } else { AccessMode::Read };
     let mut session = Session::open(globals, Path::new("."), mode).await?;
     let mut line = session.get::<ClientRow>(&path).await;
     let mut begins = false;
     // An unknown client is an error: a deposit must not create one by a typing mistake.
-    if let (Ok(known), false) = (&mut line, args.amounts.is_empty()) {
-        match session.post::<ClientRow>(&path, &request(&args.amounts)).await {
+    if let (Ok(known), Some(amount)) = (&mut line, args.amount) {
+        match session.post::<ClientRow>(&path, &request(amount)).await {
             Ok(changed) => {
                 begins = known.left.is_none() && changed.left.is_some();
                 *known = changed;

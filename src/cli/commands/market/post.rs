@@ -83,6 +83,12 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
     if let Err(findings) = plan::judge(&file, &config) {
         return Err(findings::report_plan(&file, &findings, globals.json, out));
     }
+    let mut draft = file.draft().expect("a valid plan was read as a whole").clone();
+    if job.usd.is_some() || job.tokens.is_some() {
+        let policy = draft.policy.get_or_insert_default();
+        policy.usd = job.usd.into_iter().chain(policy.usd).min();
+        policy.tokens = job.tokens.into_iter().chain(policy.tokens).min();
+    }
     Ok(JobRequest {
         title: job.title,
         client: job.client,
@@ -91,7 +97,7 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
         budget: job.budget,
         deadline_ms: job.deadline.map(|span| now_ms().saturating_add(span.ticks(1_000))),
         oversight: job.oversight,
-        plan: file.draft().expect("a valid plan was read as a whole").clone(),
+        plan: draft,
         intent: args.bounds.intent,
         scope: args.bounds.scope.clone(),
         workspace: workspace_text,
