@@ -24,7 +24,7 @@ fn unknown_keys_name_the_known_one_that_was_meant() {
     );
     refused(
         "[clients.acme]\nfoo = 1\n",
-        expect![[r#"ostler.toml:2:1: unknown key "foo"; use one of weight, tier"#]],
+        expect![[r#"ostler.toml:2:1: unknown key "foo"; use one of weight, tier, tokens_per_minute"#]],
     );
 }
 
