@@ -225,7 +225,7 @@ fn bash_completes_runs_and_nodes() {
     assert_eq!(at("ostler skip --data d @last "), ["list", "nap"]);
     assert_eq!(at("ostler artifact --data d @last/n"), ["last/nap"]);
     assert_eq!(at("ostler ru"), ["run"]);
-    assert_eq!(at("ostler help ex"), ["experiment", "exit-codes"]);
+    assert_eq!(at("ostler help exi"), ["exit-codes"]);
     assert_eq!(at("ostler help V0"), (1..=9).map(|code| format!("V0{code}")).collect::<Vec<_>>());
     assert_eq!(at("ostler resume --data d --js"), ["--json"]);
 }
