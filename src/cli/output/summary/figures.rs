@@ -96,9 +96,8 @@ fn schedule_lines(page: &Page<'_>, summary: &Summary) -> Vec<String> {
 /// Diagnoses of a category of failures, and how often the level they proposed mended the failure.
 fn diagnosis_text(category: FailureCategory, came: &DiagnosisView) -> String {
     let DiagnosisView { made, tried, mended, brier } = *came;
-    let score = brier.map(|brier| format!(": {mended} of {tried} tried mended it, Brier score {brier:.2}"));
-    let made = if made == 1 { "1 diagnosis".to_owned() } else { format!("{made} diagnoses") };
-    format!("  {category:<13}  {made}{}", score.unwrap_or_default())
+    let score = brier.map(|brier| format!("; the level mended {mended} of {tried}, Brier score {brier:.2}"));
+    format!("  diagnoses      {made} of {category}{}", score.unwrap_or_default())
 }
 
 /// The reliability of a result. A run without its outputs has none.
