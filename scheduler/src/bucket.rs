@@ -62,9 +62,12 @@ struct Model {
 /// Levels of the buckets of models, and their parking, to carry over to another queue of the same configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BucketLevels {
-    /// Level and remainder of each bucket, and milliseconds of parking, in order of model name.
-    models: Vec<([Option<(i64, i64)>; 2], u64)>,
+    /// Of both buckets, and milliseconds of parking, in order of model name.
+    models: Vec<([Option<Level>; 2], u64)>,
 }
+
+/// Level and remainder of a bucket.
+type Level = (i64, i64);
 
 /// All models with limits, in order of name, and all buckets.
 #[derive(Default)]
