@@ -293,7 +293,7 @@ async fn the_text_of_a_failure_reaches_planners_and_no_sub_agent() {
     let view = system.view(run, None).await.unwrap();
     assert_eq!(view.closed, Some(RunOutcome::Succeeded), "{}", states(&system, run).await);
     until(async || children(&system, run).len() == 1).await;
-    let prompts = prompts.lock().unwrap();
+    let prompts = prompts.lock().unwrap().clone();
     let sees = |role: &str| prompts.iter().filter(|(of, text)| of == role && text.contains(CANARY)).count();
     assert_eq!(sees("planner"), 1, "the planner that is asked about the failure: {prompts:#?}");
     assert!(prompts.iter().any(|(role, _)| role == "think"), "the agent has thought: {prompts:#?}");

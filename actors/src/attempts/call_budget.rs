@@ -88,7 +88,7 @@ impl CallBudget {
         match refused {
             Refused::Short(shortfall) => {
                 let what = describe(&shortfall);
-                *lock(&self.shortfall) = Some(Box::new(shortfall));
+                *lock(&self.shortfall) = Some(shortfall);
                 Failure::new(FailureCategory::ResourceExhaustion, what)
             }
             Refused::Unpriced => Failure::new(

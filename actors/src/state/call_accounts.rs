@@ -4,6 +4,7 @@
 //! are first asked for; a client's sum comes from the journal's table of accounts.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::event::{CallReserved, CallSettled, CallTerms, Event};
@@ -61,7 +62,7 @@ impl CallAccountView {
 /// A refused call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Refused {
-    Short(ostler_kernel::ledger::Shortfall),
+    Short(Box<ostler_kernel::ledger::Shortfall>),
     Unpriced,
     Journal(JournalError),
 }
@@ -160,7 +161,7 @@ impl CallAccounts {
         let max_output_tokens = match room_of_both(of_run.as_deref(), client, &quote, call.model) {
             CallRoom::Fits { max_output_tokens } => max_output_tokens,
             CallRoom::Wait => return Ok(None),
-            CallRoom::Short(short) => return Err(Refused::Short(short)),
+            CallRoom::Short(short) => return Err(Refused::Short(Box::new(short))),
             CallRoom::Unpriced => return Err(Refused::Unpriced),
         };
         let (number, amounts) = (rand::random(), quote.amounts(max_output_tokens));
@@ -269,9 +270,9 @@ impl CallAccounts {
     }
 
     fn recall(&self, books: &mut Books, account: RunId, client: &ClientId) -> Result<(), JournalError> {
-        if !books.runs.contains_key(&account) {
+        if let Entry::Vacant(vacant) = books.runs.entry(account) {
             let (limits, used) = fold(&self.journal, account, client)?;
-            books.runs.insert(account, CallAccount::new(limits, used));
+            vacant.insert(CallAccount::new(limits, used));
         }
         Ok(())
     }

@@ -111,7 +111,9 @@ fn cut(completion: &mut Completion, max_output_tokens: Option<u32>) {
     let Some(most) = max_output_tokens.map(u64::from) else { return };
     if completion.usage.output.is_some_and(|tokens| tokens > most) {
         let bytes = usize::try_from(most.saturating_mul(TOKEN_BYTES)).unwrap_or(usize::MAX);
-        completion.text.truncate(completion.text.floor_char_boundary(bytes));
+        let bytes = bytes.min(completion.text.len());
+        let end = (0..=bytes).rev().find(|end| completion.text.is_char_boundary(*end)).unwrap_or(0);
+        completion.text.truncate(end);
         completion.finish = Finish::Length;
         completion.usage.output = Some(most);
     }

@@ -251,7 +251,7 @@ fn as_in_file(node: &Node, plain: NodeDraft, cx: &LearnContext<'_>) -> NodeDraft
     NodeDraft {
         kind: (!matches!(node.kind, Kind::Tool | Kind::Model)).then_some(node.kind),
         model: node.model.clone(),
-        join: node.join.clone().filter(|_| node.deps.len() > 1),
+        join: node.join.filter(|_| node.deps.len() > 1),
         contract: (!matches!(node.contract.as_slice(), [rule] if is_given(rule))).then(|| rules.collect()),
         impact: Impact::new(node.impact).filter(|_| node.impact > floor),
         timeout: (node.timeout != timeout).then_some(HumanDuration::Millis(node.timeout)),
