@@ -520,6 +520,7 @@ async fn the_limits_of_a_plan_hold_beside_those_of_its_submission_and_not_in_a_c
         let run = open(&system, source.clone(), given).await;
         let view = system.view(run, None).await.unwrap();
         assert_eq!(system.call_account(&view).unwrap().unwrap().limits, expected);
-        system.cancel(run).await.unwrap();
+        // It may have ended by itself.
+        let _ = system.cancel(run).await;
     }
 }

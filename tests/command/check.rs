@@ -200,7 +200,7 @@ fn a_scope_of_tools_that_there_are_not_is_refused() {
     let world = world();
     for (tool, mend) in [
         ("fs.raed", "did you mean \"fs.read\"?"),
-        ("no.such.tool", "remove it; known tools: fs.edit, fs.list"),
+        ("no.such.tool", "remove it; known tools: agent.ask, fs.edit, fs.list"),
     ] {
         world.file("o.toml", &format!("[scopes.r]\ntools = ['fs.list', '{tool}']\n"));
         let refused = world.ostler("check audit.yaml --config o.toml").exits(2);

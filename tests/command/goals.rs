@@ -54,7 +54,7 @@ fn an_operator_decides_about_a_goal_in_place_of_its_model() {
     world.file("plain.yaml", plain);
     let mut other = world.start("run plain.yaml");
     other.until("opened");
-    world.ostler("interject @last x --answer conclude").exits(1).complains("the run has no goal");
+    world.ostler("interject @last x --answer conclude").exits(2).complains("the run has no goal");
     world.ostler("cancel @last").exits(0);
 }
 

@@ -28,7 +28,7 @@ fn shell_run_is_absent_where_it_is_not_enabled_and_web_search_without_a_server()
         let config: ToolConfig = toml::from_str(config).unwrap();
         builtin(&config, None).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>().join(" ")
     };
-    expect!["fs.edit fs.list fs.read fs.write host.facts http.fetch http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
+    expect!["agent.ask fs.edit fs.list fs.read fs.write host.facts http.fetch http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
     assert!(!names("[shell]\nenabled = false").contains("shell.run"));
     assert!(!names("").contains("web.search") && names(CONFIG).ends_with(" web.search"));
 }

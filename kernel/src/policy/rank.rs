@@ -1,11 +1,16 @@
 //! Lexical rank: how much a text has to do with a goal.
 
-/// The words of a text, in lower case, sorted, each once. Words of one or two letters say nothing.
+/// Words that every goal may have.
+const COMMON: [&str; 12] =
+    ["and", "are", "for", "from", "how", "that", "the", "this", "what", "where", "which", "with"];
+
+/// The words of a text, in lower case, sorted, each once. Words of one or two letters and common ones say nothing.
 pub fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = text
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| word.len() > 2)
         .map(str::to_lowercase)
+        .filter(|word| !COMMON.contains(&word.as_str()))
         .collect();
     words.sort();
     words.dedup();

@@ -6,6 +6,10 @@ use clap::{Args, ValueEnum};
 use ostler_kernel::ledger::Amount;
 use ostler_server::wire::{self, Raise, Usd};
 
+use crate::cli::arguments::values::positive_integer;
+
+const UNITS: &str = "0.50usd, 200000tokens or 10000credits";
+
 /// The options `--budget` and `--over-budget`.
 #[derive(Debug, Args)]
 pub(crate) struct BudgetOptions {
@@ -63,9 +67,13 @@ impl BudgetOptions {
 
 /// Parses an amount with its unit; a bare number is credits.
 pub(crate) fn amount_or_credits(text: &str) -> Result<Amount, String> {
-    match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-        true => amount(&format!("{text}credits")),
-        false => amount(text),
+    if text.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+        return amount(text);
+    }
+    match positive_integer(text) {
+        Ok(credits) => Ok(Amount::Credits(credits.get())),
+        Err(_) if text == "0" => Err("give 1 or more; without --budget the cost is unlimited".to_owned()),
+        Err(what) => Err(format!("{what}; or an amount with its unit, such as {UNITS}")),
     }
 }
 

@@ -86,7 +86,7 @@ enum Command {
     /// A run that succeeded becomes a plan file with parameters: explore once, then run a fixed plan, without a model that plans. The
     /// templates are in the folder `plans` of the data folder, where planners of `ostler ask` are shown the best three for a goal.
     #[command(
-        after_help = "Examples:\n  ostler plans learn @last --name count-notes\n  ostler plans ls\n  ostler run .ostler/plans/count-notes.yaml --param path=docs"
+        after_help = "Examples:\n  ostler plans learn @last --name count-notes\n  ostler plans ls\n  ostler plans show count-notes"
     )]
     Plans(plans::PlansArgs),
     /// Resume a run, or all open runs

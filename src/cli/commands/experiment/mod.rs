@@ -19,7 +19,7 @@ pub(crate) struct ExperimentArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Run all modes of goal runs on the same goals, and compare tokens and latency
+    /// Run all modes on the same goals, and compare tokens and latency
     ///
     /// Simulates every mode on goals of up to 16 tools in all depths, with models and tools of fixed latency
     /// and size, and compares the counted tokens with the closed forms. Then runs some of the goals in the

@@ -42,7 +42,7 @@ A node is named as the plan names it. A result is named RUN/NODE, such as @last/
 ";
 
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run plans", &["ask", "check", "run", "resume", "checkpoint", "interject", "cancel"]),
+    ("Run plans", &["ask", "chat", "check", "run", "plans", "resume", "checkpoint", "interject", "cancel"]),
     ("Inspect", &["ps", "show", "logs", "events", "artifact", "export"]),
     ("Decide", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Stream events", &["pipeline"]),

@@ -49,9 +49,7 @@ fn run_status(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Queued => "no attempt has begun, or no process executes it: `ostler resume`",
         RunStatus::Running => "attempts run, or run as soon as a slot is free",
-        RunStatus::Waiting => {
-            "nothing goes on until a person answers, credits arrive, a timer fires or a model may be called"
-        }
+        RunStatus::Waiting => "waits for a person, for credits, for a timer or for the rate of a model",
         RunStatus::Suspended => "only `ostler resume RUN` continues it",
         RunStatus::Succeeded => "closed: every output is there",
         RunStatus::Concluded => "closed: a reflection ended it early with what it had",
