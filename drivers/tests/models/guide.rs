@@ -36,5 +36,5 @@ fn configurations_and_scripts_of_the_guide_are_valid() {
             scripts += 1;
         }
     }
-    assert_eq!((configurations, scripts), (5, 1));
+    assert_eq!((configurations, scripts), (6, 1));
 }

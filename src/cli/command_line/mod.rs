@@ -139,7 +139,7 @@ enum Command {
     /// without network or key. What the records do not hold is left out and named on standard error. Prompts and
     /// answers are exported as they are; keys and cookies are in no record.
     #[command(
-        after_help = "Examples:\n  ostler export @last --cassette tape.jsonl\n  ostler ask 'the same goal' --model cassette:tape.jsonl"
+        after_help = "Examples:\n  ostler export @last --cassette tape.jsonl"
     )]
     Export(export::ExportArgs),
     /// Print what the programs of a run printed
