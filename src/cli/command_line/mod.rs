@@ -138,9 +138,7 @@ enum Command {
     /// A cassette holds the run's calls of models, each with its answer: `--model cassette:FILE` answers the same questions again,
     /// without network or key. What the records do not hold is left out and named on standard error. Prompts and
     /// answers are exported as they are; keys and cookies are in no record.
-    #[command(
-        after_help = "Examples:\n  ostler export @last --cassette tape.jsonl"
-    )]
+    #[command(after_help = "Examples:\n  ostler export @last --cassette tape.jsonl")]
     Export(export::ExportArgs),
     /// Print what the programs of a run printed
     ///
