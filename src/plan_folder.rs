@@ -50,7 +50,7 @@ pub enum PlanFolderError {
         name: String,
         /// The folder.
         folder: PathBuf,
-        /// What there is.
+        /// Names of the plans in the folder, for the message.
         known: String,
     },
     /// The name is taken.

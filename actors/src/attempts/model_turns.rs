@@ -138,9 +138,23 @@ impl ModelTurns {
 
     /// Returns the turn that came with the slot if no call was made.
     pub(crate) fn return_unused(&self) {
-        let Some(unused) = lock(&self.state).covered.take() else { return };
-        let tokens = i64::try_from(unused.tokens).unwrap_or(i64::MAX);
-        self.scheduler.turn_ended(&self.owner.lane.client, &unused.model, (-tokens, -1), None);
+        let unused = lock(&self.state).covered.take();
+        self.give_back(unused);
+    }
+
+    fn give_back(&self, turns: impl IntoIterator<Item = ModelUse>) {
+        for turn in turns {
+            let tokens = i64::try_from(turn.tokens).unwrap_or(i64::MAX);
+            self.scheduler.turn_ended(&self.owner.lane.client, &turn.model, (-tokens, -1), None);
+        }
+    }
+}
+
+/// A turn that is still open belongs to a call that its caller dropped before it was made, as while it waited for its budget.
+impl Drop for ModelTurns {
+    fn drop(&mut self) {
+        let open = std::mem::take(&mut lock(&self.state).open);
+        self.give_back(open);
     }
 }
 

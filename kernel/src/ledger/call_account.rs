@@ -80,7 +80,7 @@ pub struct Shortfall {
     pub needs: Amounts,
     /// The least that a useful call needs.
     pub least: Amounts,
-    /// What is left.
+    /// Part of the limits that no call has used or reserved.
     pub left: CallLimits,
     /// The budget, or all that was deposited.
     pub limits: CallLimits,

@@ -48,7 +48,7 @@ pub struct EarlierRun {
 pub struct EarlierResult {
     /// The run that made it.
     pub run: RunId,
-    /// Its node in that run.
+    /// Node of the result in that run.
     pub node: NodeId,
     /// The tool that made it; `None` for a template.
     pub tool: Option<String>,

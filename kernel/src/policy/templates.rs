@@ -17,9 +17,9 @@ pub const UNREVIEWED_MARK: &str =
 /// A stored template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Its name.
+    /// Name of the template.
     pub name: String,
-    /// What it is for.
+    /// Title of the plan, or the goal that the template was learnt from.
     pub title: String,
     /// The plan file.
     pub text: String,
@@ -30,7 +30,7 @@ pub struct Template {
 pub struct TemplateRecord {
     /// Closed runs.
     pub runs: u64,
-    /// Those that succeeded.
+    /// Closed runs that succeeded.
     pub succeeded: u64,
     /// Cost of the runs together, in credits.
     pub credits: u64,
@@ -41,7 +41,7 @@ pub struct TemplateRecord {
 /// A template in the prompt of a planner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedTemplate {
-    /// Its name.
+    /// Name of the template.
     pub name: String,
     /// The plan file.
     pub text: String,

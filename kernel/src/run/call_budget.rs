@@ -135,7 +135,7 @@ impl Decision<'_, '_, '_> {
         }
     }
 
-    /// Nobody answered: the rules for a run that asks nobody hold from here on.
+    /// Lets the calls fail that no person has answered for in time. From here on the run asks no person about its budget.
     pub(super) fn budget_silence(&mut self, node: &NodeId) {
         self.emit(Event::TimerFired { node: node.clone(), kind: TimerKind::Human });
         self.run.waiting_for_budget().into_iter().for_each(|at| self.go_without(at));

@@ -137,7 +137,7 @@ pub struct ShortOf<T> {
     pub least: T,
     /// What the call needs in full.
     pub needs: T,
-    /// What is left.
+    /// Part of the budget that no call has used or reserved.
     pub left: T,
     /// The budget, or all that was deposited.
     pub budget: T,

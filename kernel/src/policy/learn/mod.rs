@@ -33,7 +33,7 @@ const RETRIES: i64 = 2;
 /// Name of the parameter that holds the goal.
 pub(super) const GOAL: &str = "goal";
 
-/// What learning asks of its surroundings.
+/// Facts that learning needs beside the run.
 pub struct LearnContext<'a> {
     /// Name of the template.
     pub name: &'a str,

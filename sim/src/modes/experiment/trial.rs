@@ -56,7 +56,7 @@ pub enum TrialError {
         strategy: Strategy,
         /// The goal.
         goal: GoalShape,
-        /// What is wrong.
+        /// Reason that the trial cannot be run.
         problem: String,
     },
 }

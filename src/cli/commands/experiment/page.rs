@@ -55,7 +55,7 @@ fn embedded(report: &Report) -> String {
     serde_json::to_string(report).expect("figures are names and numbers").replace('<', "\\u003c")
 }
 
-/// Who writes the answer.
+/// Word for the model that writes the answer.
 pub(super) fn answerer(aggregator: Aggregator) -> &'static str {
     match aggregator {
         Aggregator::Off => "no model",
