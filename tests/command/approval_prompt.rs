@@ -24,7 +24,8 @@ pub(crate) fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> 
         "--return",
         "--flush",
         "--command",
-        &words.join(" "),
+        // A shell that stayed in between would be interrupted by the ^C as well.
+        &format!("exec {}", words.join(" ")),
         "/dev/null",
     ]);
     script.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TERM", "xterm").env("USER", "ann");
