@@ -61,6 +61,7 @@ pub use ostler_kernel::run::{
     Diagnoser, Diagnosis, DiagnosisRequest, Patch, Planner, PlannerAnswer, PlannerRequest, RuleDiagnoser,
     RunStatus, StaticPlanner, WaitReason,
 };
+pub use ostler_server::{OperatorKeys, PublicKey};
 
 #[cfg(doctest)]
 mod pages {

@@ -54,6 +54,7 @@ fn find_text(value: &Value) -> Option<&str> {
 
 fn ostler(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    command.env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/config"));
     command.env("OSTLER_DATA", data).env_remove("OSTLER_CONFIG").stdin(Stdio::null());
     command
 }

@@ -60,6 +60,7 @@ async fn the_command_works_while_a_program_holds_the_folder() {
     let run = os.submit(Submission::plan(plan(&os, 60_000))).await.unwrap();
     let ostler = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+        command.env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/config"));
         let output = command.arg("--data").arg(folder.path()).args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()

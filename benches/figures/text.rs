@@ -166,7 +166,7 @@ pub(crate) fn child(data: &Path, kind: &str) {
                 .header("accept", "application/x-ndjson")
                 .body(axum::body::Body::empty())
                 .unwrap();
-            let response = router(os.system().clone()).oneshot(request).await.unwrap();
+            let response = router(os.system().clone(), os.operators().clone()).oneshot(request).await.unwrap();
             let mut body = response.into_body().into_data_stream();
             readers.push(tokio::spawn(async move { while body.next().await.is_some() {} }));
         }

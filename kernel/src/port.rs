@@ -32,7 +32,7 @@ pub use output::{
     OutputStream,
 };
 pub use templates::TemplateStore;
-pub use tool::{CALL_MARK, CallContext, ParamProblem, Tool, ToolResult, ToolSpec};
+pub use tool::{CALL_MARK, CallContext, OPERATOR_KEY, ParamProblem, Tool, ToolResult, ToolSpec};
 
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

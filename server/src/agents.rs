@@ -7,6 +7,7 @@ use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, Syste
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
 use crate::extract::{JsonBody, PathParams};
+use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::wire::{AgentList, AgentRef, SpawnRequest, TreeView};
@@ -43,6 +44,7 @@ pub(crate) async fn client_of(system: &System, agent: &AgentId) -> Result<Client
 
 pub(crate) async fn release(
     State(api): State<Api>,
+    _: Operator,
     PathParams(agent): PathParams<String>,
 ) -> Result<Json<AgentRef>, Problem> {
     api.system.release(&agent).await?;

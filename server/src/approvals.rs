@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
@@ -82,11 +83,12 @@ pub(crate) async fn one(
 /// `POST /v1/approvals/{id}`
 pub(crate) async fn answer(
     State(api): State<Api>,
+    operator: Operator,
     PathParams(name): PathParams<String>,
     JsonBody(request): JsonBody<AnswerRequest>,
 ) -> Result<Json<RunRef>, Problem> {
     let id = id(&name)?;
-    let AnswerRequest { decision, digest, note, raise, by } = request;
+    let AnswerRequest { decision, digest, note, raise } = request;
     let digest: Digest = digest.parse().map_err(|_| {
         Problem::bad("digest", "`digest` is not b3: and 64 hex digits: give the one that is shown")
     })?;
@@ -94,11 +96,7 @@ pub(crate) async fn answer(
         Decision::Approve => Answer::approve(),
         Decision::Reject => Answer::reject(),
     };
-    let answer = answer.note(note).raise(raise.unwrap_or_default().amounts());
-    let answer = match by {
-        Some(by) => answer.by(by),
-        None => answer,
-    };
+    let answer = answer.note(note).raise(raise.unwrap_or_default().amounts()).by(operator.by);
     api.system.answer(&id, digest, answer).await?;
     Ok(Json(RunRef { run: id.run.to_string() }))
 }

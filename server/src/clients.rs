@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use ostler_actors::{ClientChange, ClientError, Weight};
 
 use crate::extract::{JsonBody, PathParams};
+use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::wire::{ClientList, ClientRequest, ClientRow, ClientTier, QueueView, WeightName, WeightRequest};
@@ -23,6 +24,7 @@ pub(crate) async fn one(
 
 pub(crate) async fn change(
     State(api): State<Api>,
+    _: Operator,
     PathParams(name): PathParams<String>,
     JsonBody(request): JsonBody<ClientRequest>,
 ) -> Result<Json<ClientRow>, Problem> {
@@ -39,6 +41,7 @@ pub(crate) async fn change(
 /// Answers with the last state of the removed account.
 pub(crate) async fn remove(
     State(api): State<Api>,
+    _: Operator,
     PathParams(name): PathParams<String>,
 ) -> Result<Json<ClientRow>, Problem> {
     Ok(Json(api.system.remove_client(&name).await?))

@@ -15,6 +15,7 @@ use ostler_kernel::policy::{
 };
 
 use crate::extract::{RawBody, parse_body};
+use crate::operator::AnyCaller;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::submit::absolute_workspace;
@@ -24,9 +25,11 @@ use crate::{agents, run_lookup};
 
 pub(crate) async fn ask(
     State(api): State<Api>,
+    caller: AnyCaller,
     RawBody(bytes): RawBody,
 ) -> Result<(StatusCode, Json<RunRef>), Problem> {
     let request: GoalRequest = parse_body(&bytes)?;
+    caller.may_intend(request.intent, &api)?;
     let run = api.system.submit(submission(&api.system, request).await?).await?;
     Ok((StatusCode::CREATED, Json(RunRef { run: run.to_string() })))
 }

@@ -11,6 +11,7 @@
 //! | `summary`, `graph` | a run as a summary, a table row and a graph |
 //! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
 //! | `output`, `text` | following what the programs of a run print, and what its models write |
+//! | `operator`, `operators` | proofs that an operator decides; the accepted keys |
 //! | `approvals` | approval requests and their answers |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
 //! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
@@ -30,6 +31,8 @@ mod goals;
 mod graph;
 mod idempotency;
 mod market;
+mod operator;
+mod operators;
 mod output;
 mod peer;
 mod pipelines;
@@ -50,6 +53,10 @@ pub mod wire;
 pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
 pub use extract::{BODY_BYTES_MAX, BODY_DEPTH_MAX};
 pub use idempotency::IDEMPOTENCY_KEYS_MAX;
+pub use operator::{
+    KeyRefused, OPERATORS_MAX, Operator, OperatorKeys, OperatorSecret, PROOF_HEADER, PublicKey, SecretError,
+    account, user_folder,
+};
 pub use peer::ChildPrograms;
 pub use pipelines::STAGE_EVENTS_MAX;
 pub use problem::Problem;

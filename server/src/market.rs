@@ -9,6 +9,7 @@ use ostler_kernel::market::{Offer, Stage};
 use serde::Deserialize;
 
 use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::operator::AnyCaller;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
@@ -34,8 +35,10 @@ pub(crate) async fn offer(
 
 pub(crate) async fn post(
     State(api): State<Api>,
+    caller: AnyCaller,
     JsonBody(request): JsonBody<JobRequest>,
 ) -> Result<(StatusCode, Json<JobRow>), Problem> {
+    caller.may_intend(request.intent, &api)?;
     let posted = api.system.post(job_request(request)?).await?;
     Ok((StatusCode::CREATED, Json(api.system.job_at(posted, Stage::Job).await?)))
 }

@@ -22,11 +22,17 @@ pub struct Problem {
     faults: Vec<FaultLine>,
     /// The present state, and those that accept the request.
     states: Option<InvalidState>,
+    challenge: Option<String>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, code, detail: detail.into(), faults: Vec::new(), states: None }
+        Problem { status, code, detail: detail.into(), faults: Vec::new(), states: None, challenge: None }
+    }
+
+    /// Adds the challenge that a proof of the operator must contain.
+    pub(crate) fn with_challenge(self, challenge: String) -> Problem {
+        Problem { challenge: Some(challenge), ..self }
     }
 
     pub(crate) fn detail(&self) -> &str {
@@ -79,6 +85,7 @@ impl IntoResponse for Problem {
             faults: self.faults,
             current: self.states.map(|states| states.current),
             expected: self.states.map_or_else(Vec::new, |states| states.expected.to_vec()),
+            challenge: self.challenge,
         };
         let media = [(header::CONTENT_TYPE, "application/problem+json")];
         (self.status, media, Json(details)).into_response()

@@ -5,33 +5,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json, Router, middleware};
 use ostler_actors::System;
 
 use crate::extract::BODY_BYTES_MAX;
 use crate::idempotency::IdempotencyKeys;
+use crate::operator::{Challenges, OperatorKeys, recognise};
 use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
-    agents, approvals, clients, evaluations, goals, market, output, pipelines, runs, submit, templates, text,
+    agents, approvals, clients, evaluations, goals, market, operators, output, pipelines, runs, submit,
+    templates, text,
 };
 
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) system: System,
     idempotency_keys: Arc<Mutex<IdempotencyKeys>>,
+    operators: OperatorKeys,
+    challenges: Arc<Challenges>,
 }
 
 impl Api {
     pub(crate) fn idempotency_keys(&self) -> MutexGuard<'_, IdempotencyKeys> {
         self.idempotency_keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    pub(crate) fn operators(&self) -> &OperatorKeys {
+        &self.operators
+    }
+
+    pub(crate) fn challenges(&self) -> &Challenges {
+        &self.challenges
+    }
 }
 
-/// The `/v1` API over `system`, as an axum router for a socket or for calls within the process.
-pub fn router(system: System) -> Router {
-    let api = Api { system, idempotency_keys: Arc::default() };
+/// The `/v1` API over `system`, as an axum router for a socket or for calls within the process. What only an operator may
+/// decide needs a proof by one of the keys in `operators`, or an [`Operator`](crate::Operator) among the extensions of the request.
+pub fn router(system: System, operators: OperatorKeys) -> Router {
+    let challenges = Arc::new(Challenges::new());
+    let api = Api { system, idempotency_keys: Arc::default(), operators, challenges };
     Router::new()
         .route("/v1/runs", get(runs::list).post(submit::submit))
         .route("/v1/goals", post(goals::ask))
@@ -77,9 +91,12 @@ pub fn router(system: System) -> Router {
         .route("/v1/pipelines/{pipeline}/stages/{stage}/catch-up", post(pipelines::catch_up))
         .route("/v1/pipelines/{pipeline}/stages/{stage}/release", post(pipelines::release))
         .route("/v1/pipelines/{pipeline}/stages/{stage}/end", post(pipelines::end))
+        .route("/v1/operators", get(operators::list).post(operators::add))
+        .route("/v1/operators/{key}/remove", post(operators::remove))
         .route("/healthz", get(health))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
+        .layer(middleware::from_fn_with_state(api.clone(), recognise))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(api)
 }

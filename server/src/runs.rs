@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::events::Until;
 use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::wire::{
@@ -187,6 +188,7 @@ pub(crate) async fn cancel(
 
 pub(crate) async fn cancel_node(
     State(api): State<Api>,
+    _: Operator,
     PathParams((name, node)): PathParams<(String, String)>,
 ) -> Result<Json<RunRef>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
@@ -196,6 +198,7 @@ pub(crate) async fn cancel_node(
 
 pub(crate) async fn skip_node(
     State(api): State<Api>,
+    _: Operator,
     PathParams((name, node)): PathParams<(String, String)>,
 ) -> Result<Json<RunRef>, Problem> {
     let run = run_lookup::find(&api.system, &name)?;
@@ -205,6 +208,7 @@ pub(crate) async fn skip_node(
 
 pub(crate) async fn interject(
     State(api): State<Api>,
+    _: Operator,
     PathParams(name): PathParams<String>,
     JsonBody(request): JsonBody<InterjectRequest>,
 ) -> Result<Json<Interjected>, Problem> {
@@ -229,6 +233,7 @@ pub(crate) struct ResumeQuery {
 
 pub(crate) async fn resume(
     State(api): State<Api>,
+    _: Operator,
     PathParams(name): PathParams<String>,
     QueryParams(query): QueryParams<ResumeQuery>,
 ) -> Result<Json<RunRef>, Problem> {
@@ -243,6 +248,7 @@ pub(crate) async fn resume(
 
 pub(crate) async fn resolve(
     State(api): State<Api>,
+    operator: Operator,
     PathParams(name): PathParams<String>,
     JsonBody(request): JsonBody<ResolveRequest>,
 ) -> Result<Json<RunRef>, Problem> {
@@ -260,10 +266,7 @@ pub(crate) async fn resolve(
         }
     };
     let node = node.as_str().into();
-    match attempt {
-        Some(attempt) => api.system.resolve_attempt(run, node, attempt, how).await?,
-        None => api.system.resolve(run, node, how).await?,
-    }
+    api.system.resolve_by(operator.by, run, node, attempt, how).await?;
     Ok(Json(RunRef { run: run.to_string() }))
 }
 

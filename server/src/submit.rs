@@ -15,6 +15,7 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::Plan;
 
 use crate::extract::{RawBody, parse_body};
+use crate::operator::AnyCaller;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::wire::amounts::call_terms;
@@ -24,10 +25,12 @@ use crate::{agents, idempotency, run_lookup};
 pub(crate) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
+    caller: AnyCaller,
     validated: Option<Extension<SubmitRequest<Arc<Plan>>>>,
     RawBody(bytes): RawBody,
 ) -> Result<Response, Problem> {
     if let Some(Extension(request)) = validated {
+        caller.may_intend(request.intent, &api)?;
         let run = api.system.submit(of_validated(&api.system, request).await?).await?;
         return Ok((StatusCode::CREATED, Json(RunRef { run: run.to_string() })).into_response());
     }
@@ -38,8 +41,8 @@ pub(crate) async fn submit(
     });
     let key = key.transpose()?.map(|key| (key, lineage::hash("aos/request/1", &[&bytes])));
     let run = match key {
-        None => api.system.submit(submission(&api.system, &bytes).await?).await?,
-        Some((key, digest)) => submit_once(&api, &key, digest, &bytes).await?,
+        None => api.system.submit(submission(&api, &caller, &bytes).await?).await?,
+        Some((key, digest)) => submit_once(&api, &caller, &key, digest, &bytes).await?,
     };
     Ok((StatusCode::CREATED, Json(RunRef { run: run.to_string() })).into_response())
 }
@@ -50,14 +53,20 @@ pub(crate) async fn submit(
 /// same run. Once that run is open, a repeated body returns its id without another validation, and a different body is
 /// refused. Before that, for instance after a refused request, a different body replaces the first. The binding's lock
 /// serialises requests of one key.
-async fn submit_once(api: &Api, key: &str, digest: Digest, bytes: &Bytes) -> Result<RunId, Problem> {
+async fn submit_once(
+    api: &Api,
+    caller: &AnyCaller,
+    key: &str,
+    digest: Digest,
+    bytes: &Bytes,
+) -> Result<RunId, Problem> {
     let binding = api.idempotency_keys().bind(key, digest, new_run_id())?;
     let mut binding = binding.lock().await;
     let (seen, run) = *binding;
     if api.system.has_opened(run).await? {
         return if seen == digest { Ok(run) } else { Err(idempotency::reused()) };
     }
-    let mut submission = submission(&api.system, bytes).await?;
+    let mut submission = submission(api, caller, bytes).await?;
     // A run id in the body may name another client's run: bind the key to it only after `submit` has accepted it.
     if submission.run.is_none() {
         *binding = (digest, run);
@@ -68,8 +77,9 @@ async fn submit_once(api: &Api, key: &str, digest: Digest, bytes: &Bytes) -> Res
     Ok(run)
 }
 
-async fn submission(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
-    let request: SubmitRequest = parse_body(bytes)?;
+async fn submission(api: &Api, caller: &AnyCaller, bytes: &Bytes) -> Result<Submission, Problem> {
+    let (system, request): (_, SubmitRequest) = (&api.system, parse_body(bytes)?);
+    caller.may_intend(request.intent, api)?;
     let (draft, request) = request.swap_plan(());
     let plan = system.judge_plan(draft).await.map_err(|faults| Problem::faults(&faults))?.into();
     of_validated(system, request.swap_plan(plan).1).await

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use axum::{Extension, Router};
 use http_body_util::BodyExt;
 use ostler_actors::{Measures, System, SystemConfig};
 use ostler_kernel::gate::GatePolicy;
-use ostler_server::router;
+use ostler_server::{Operator, OperatorKeys, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -32,7 +32,9 @@ async fn api() -> Router {
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
         diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
-    router(System::start(config).await.unwrap())
+    let router = router(System::start(config).await.unwrap(), OperatorKeys::in_memory());
+    // These tests are the operator.
+    router.layer(Extension(Operator { by: "ann".to_owned() }))
 }
 
 async fn text(api: &Router, request: Request<Body>) -> (StatusCode, String) {

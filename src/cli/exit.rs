@@ -14,6 +14,8 @@ pub(crate) mod code {
     pub(crate) const STORE: u8 = 4;
     /// Another error, or a run that made no progress; state is kept.
     pub(crate) const INTERNAL: u8 = 5;
+    /// The command could not prove that an operator decides.
+    pub(crate) const UNPROVEN: u8 = 6;
 }
 
 /// A command that ends early: the exit code, and the message for stderr.

@@ -11,7 +11,9 @@ use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, Journal, Judge, OutputStore, Tool};
 use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
-use ostler_server::{ChildPrograms, ControlSocket, router};
+use ostler_server::{
+    ChildPrograms, ControlSocket, KeyRefused, OperatorKeys, OperatorSecret, PublicKey, account, router,
+};
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store};
 
 use super::Ostler;
@@ -38,6 +40,7 @@ pub struct OstlerBuilder {
     diagnoser: Option<Arc<dyn Diagnoser>>,
     slots: Option<u32>,
     metrics: Option<SocketAddr>,
+    operators: Vec<(PublicKey, String)>,
     without_resume: bool,
     without_socket: bool,
     inspect_only: bool,
@@ -77,6 +80,14 @@ pub enum StartError {
     /// The configured models could not be set up. Nothing was opened.
     #[error("models: {0}")]
     Models(#[from] ModelsError),
+    /// The list of operator keys could not be read or written.
+    #[error("operator keys {}: {what}", path.display())]
+    Operators {
+        /// The list.
+        path: PathBuf,
+        /// Cause.
+        what: String,
+    },
     /// Traces were asked for and cannot be made. Nothing was started.
     #[error("telemetry: {0}")]
     Telemetry(String),
@@ -162,6 +173,14 @@ impl OstlerBuilder {
         OstlerBuilder { metrics: Some(address.into()), ..self }
     }
 
+    /// Accepts the decisions of an operator with this key, named `name` in the journal, from other processes: `ostler operator
+    /// key` prints the key of a user. Without any, a new data folder accepts the key of the user of this process, if there is one.
+    /// Decisions within this process need no key: whoever has the [`Ostler`] decides.
+    pub fn operator(mut self, key: PublicKey, name: impl Into<String>) -> Self {
+        self.operators.push((key, name.into()));
+        self
+    }
+
     /// Leaves open runs as they are until each is resumed explicitly.
     pub fn without_resume(self) -> Self {
         OstlerBuilder { without_resume: true, ..self }
@@ -215,6 +234,7 @@ impl OstlerBuilder {
             }
             None => in_memory(),
         };
+        let operators = operators(data.as_deref(), &self.operators, self.inspect_only)?;
         let traced = traced(&self.config, journal, meter.as_ref()).await?;
         let (mut folder, mut ended) = (None, 0);
         if let Some(path) = &data {
@@ -257,7 +277,7 @@ impl OstlerBuilder {
         }
         let mut socket = None;
         if let (Some(path), false) = (&data, self.without_socket) {
-            match ControlSocket::bind(path, router(system.clone()), ChildPrograms::Any) {
+            match ControlSocket::bind(path, router(system.clone(), operators.clone()), ChildPrograms::Any) {
                 Ok(bound) => socket = Some(bound),
                 Err(error) => {
                     system.shutdown().await;
@@ -268,8 +288,38 @@ impl OstlerBuilder {
         let metrics = meter.map(|meter| meter.serve(system.clone()));
         let (socket, metrics) = (Arc::new(Mutex::new(socket)), Arc::new(Mutex::new(metrics)));
         let telemetry = Arc::new(Mutex::new(traced.telemetry));
-        Ok(Ostler { system, opened, ended, programs: folder, socket, metrics, telemetry })
+        Ok(Ostler { system, opened, ended, programs: folder, operators, socket, metrics, telemetry })
     }
+}
+
+/// The operator keys that the data folder accepts. A folder that accepts none yet takes `given`, or the user's own.
+fn operators(
+    data: Option<&Path>,
+    given: &[(PublicKey, String)],
+    inspect_only: bool,
+) -> Result<OperatorKeys, StartError> {
+    let failed = |path: PathBuf, what: String| StartError::Operators { path, what };
+    let keys = match data {
+        Some(data) => {
+            OperatorKeys::of_data(data).map_err(|error| failed(data.join("operators"), error.to_string()))?
+        }
+        None => OperatorKeys::in_memory(),
+    };
+    if inspect_only {
+        return Ok(keys);
+    }
+    let refused = |error: KeyRefused| match error {
+        KeyRefused::Io { path, error } => failed(path, error.to_string()),
+        other => failed(PathBuf::from("operators"), other.to_string()),
+    };
+    for (key, name) in given {
+        keys.add(*key, name).map_err(refused)?;
+    }
+    // An unusable key of the user is told when it is needed.
+    if let Ok(Some(secret)) = OperatorSecret::of_user_if_any() {
+        keys.enrol_first(secret.public(), &account()).map_err(refused)?;
+    }
+    Ok(keys)
 }
 
 /// The journal, traced if the configuration or the environment says so.

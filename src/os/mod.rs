@@ -17,7 +17,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::market::Offer;
 use ostler_kernel::pipeline::PipelineSpec;
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft};
-use ostler_server::ControlSocket;
+use ostler_server::{ControlSocket, OperatorKeys};
 use ostler_store::Opened;
 use serde_json::Value;
 
@@ -35,6 +35,7 @@ pub struct Ostler {
     ended: usize,
     /// Registry of child processes in the data folder; `None` in memory.
     programs: Option<DataFolder>,
+    operators: OperatorKeys,
     /// The control socket, until shutdown.
     socket: Arc<Mutex<Option<ControlSocket>>>,
     /// The metrics endpoint, until shutdown.
@@ -348,6 +349,11 @@ impl Ostler {
     /// Returns the registry of child processes in the data folder; `None` in memory.
     pub fn programs(&self) -> Option<&DataFolder> {
         self.programs.as_ref()
+    }
+
+    /// Returns the operator keys whose decisions are accepted from other processes.
+    pub fn operators(&self) -> &OperatorKeys {
+        &self.operators
     }
 
     /// Number of child processes of the last holder that were killed at the start.

@@ -15,7 +15,11 @@ fn a_limit_to_the_length_of_files_is_told_as_a_full_disk_is() {
         let limit = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &limit]).arg(env!("CARGO_BIN_EXE_ostler")).args(line.split_whitespace());
-        command.current_dir(world.path()).env("OSTLER_DATA", world.data()).env_remove("OSTLER_CONFIG");
+        command
+            .current_dir(world.path())
+            .env("OSTLER_DATA", world.data())
+            .env("XDG_CONFIG_HOME", world.config())
+            .env_remove("OSTLER_CONFIG");
         command
     };
     let ended = limited(64, RUN).output().unwrap();

@@ -70,7 +70,11 @@ fn hung_up(before: &str) -> (World, Ended) {
     );
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{before}; exec \"$0\" run acts.yaml --workspace work --intent 2")]);
-    shell.arg(env!("CARGO_BIN_EXE_ostler")).current_dir(world.path()).env("OSTLER_DATA", world.data());
+    shell
+        .arg(env!("CARGO_BIN_EXE_ostler"))
+        .current_dir(world.path())
+        .env("OSTLER_DATA", world.data())
+        .env("XDG_CONFIG_HOME", world.config());
     let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("it has begun", || !world.work("log").is_empty());
     // Both the shell and the kernel send SIGHUP.
@@ -106,7 +110,11 @@ fn the_command_lets_itself_have_more_open_files() {
         "-c",
         "ulimit -Hn 2000; ulimit -Sn 200; exec \"$0\" run files.yaml --workspace work --intent 2",
     ]);
-    shell.arg(env!("CARGO_BIN_EXE_ostler")).current_dir(world.path()).env("OSTLER_DATA", world.data());
+    shell
+        .arg(env!("CARGO_BIN_EXE_ostler"))
+        .current_dir(world.path())
+        .env("OSTLER_DATA", world.data())
+        .env("XDG_CONFIG_HOME", world.config());
     let output = shell.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     world.ostler("artifact @last/n --path stdout").exits(0).says("2000");
@@ -128,7 +136,11 @@ fn a_reader_that_goes_away_is_no_error() {
     ] {
         let mut shell = Command::new("bash");
         shell.arg("-c").arg(format!("\"$0\" {line} | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}"));
-        shell.arg(program).current_dir(world.path()).env("OSTLER_DATA", world.data());
+        shell
+            .arg(program)
+            .current_dir(world.path())
+            .env("OSTLER_DATA", world.data())
+            .env("XDG_CONFIG_HOME", world.config());
         let output = shell.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{line}: {said}");
@@ -222,7 +234,11 @@ fn by_clock(world: &World, time: &str, line: &str) -> Option<Command> {
     let mut command = Command::new("faketime");
     let own = world.command(line);
     command.args(["-f", time]).arg(own.get_program()).args(own.get_args());
-    command.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TZ", "UTC");
+    command
+        .current_dir(world.path())
+        .env("OSTLER_DATA", world.data())
+        .env("XDG_CONFIG_HOME", world.config())
+        .env("TZ", "UTC");
     command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").stdin(std::process::Stdio::null());
     Some(command)
 }

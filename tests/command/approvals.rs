@@ -99,7 +99,7 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let answers = world.ostler("events @last --json").exits(0).lines();
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
     assert_eq!((&answer["body"]["approve"], &answer["body"]["note"]), (&json!(true), &json!("fine")));
-    assert_eq!(answer["body"]["by"], "ann");
+    assert_ne!(answer["body"]["by"], "ann", "the environment proves nothing");
     world.ostler("approvals").exits(0).complains("no approval is pending");
     world.ostler("doctor").exits(0);
 }

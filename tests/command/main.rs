@@ -22,6 +22,7 @@ mod long_run;
 mod market;
 mod metrics;
 mod model_text;
+mod operator;
 mod pipelines;
 mod plans;
 mod second_terminal;

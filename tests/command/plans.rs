@@ -401,6 +401,7 @@ fn every_command_that_is_printed_names_the_folder_that_was_asked_about() {
     let shell = format!("{} approve {yes}", env!("CARGO_BIN_EXE_ostler"));
     let mut pasted = std::process::Command::new("sh");
     pasted.args(["-c", &shell]).current_dir(world.path()).env_remove("OSTLER_DATA");
+    pasted.env("XDG_CONFIG_HOME", world.config());
     let output = pasted.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{shell}: {output:?}");
     assert!(!world.data().exists());

@@ -35,9 +35,10 @@ impl Terminal {
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let path = terminal.world.path().to_str().unwrap().to_owned();
         let data = format!("OSTLER_DATA={path}/data");
+        let config = format!("XDG_CONFIG_HOME={}", terminal.world.config().display());
         let ostler = format!("OSTLER={}", env!("CARGO_BIN_EXE_ostler"));
         let session = ["new-session", "-d", "-x", &columns, "-y", &rows, "-c", &path];
-        let environment = ["-e", &data, "-e", &ostler, "-e", "TZ=UTC", "-e", "ENV=", "sh -i"];
+        let environment = ["-e", &data, "-e", &config, "-e", &ostler, "-e", "TZ=UTC", "-e", "ENV=", "sh -i"];
         terminal.tmux(&[&session[..], &environment[..]].concat());
         terminal.until("a prompt", |screen| !screen.trim().is_empty());
         Some(terminal)

@@ -11,6 +11,8 @@ use serde_json::Value;
 /// A folder with a workspace and, later, a data folder.
 pub(crate) struct World {
     folder: tempfile::TempDir,
+    /// The user's own configuration, away from where programs write.
+    config: tempfile::TempDir,
 }
 
 /// Time limit of a command and of a wait.
@@ -88,7 +90,8 @@ impl World {
     pub(crate) fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("work")).unwrap();
-        World { folder }
+        let config = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        World { folder, config }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -97,6 +100,11 @@ impl World {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.path().join("data")
+    }
+
+    /// The folder that `XDG_CONFIG_HOME` names.
+    pub(crate) fn config(&self) -> &Path {
+        self.config.path()
     }
 
     /// Writes a file beside the workspace.
@@ -114,6 +122,7 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
         command.current_dir(self.path()).args(line.split_whitespace());
         command.env_remove("OSTLER_DATA").env_remove("OSTLER_CONFIG").env_remove("OSTLER_LOG");
+        command.env("XDG_CONFIG_HOME", self.config());
         command.env("OSTLER_DATA", self.data()).env("TZ", "UTC").env("USER", "ann").stdin(Stdio::null());
         command
     }

@@ -278,6 +278,7 @@ impl Torture<'_> {
             .args(arguments)
             .current_dir(self.folder)
             .env("OSTLER_DATA", self.folder.join("data"))
+            .env("XDG_CONFIG_HOME", self.folder.join("config"))
             .env("OSTLER_CONFIG", self.folder.join("ostler.toml"))
             .stdin(Stdio::null());
         command

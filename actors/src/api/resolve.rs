@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::api::system::System;
 use crate::base::error::RunError;
 use crate::messages::agent::Request;
+use crate::messages::answer::OPERATOR;
 use crate::messages::resolution::{ResolveRequest, StoredHow};
 
 /// A person's settlement of an attempt with a lost result.
@@ -28,7 +29,7 @@ impl System {
     ///
     /// [`RunError::InvalidState`] if the run has no open question or is suspended (use [`System::resume`] first).
     pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
-        self.settle(run, node, None, how).await
+        self.resolve_by(OPERATOR.to_owned(), run, node, None, how).await
     }
 
     /// Settles one attempt of a node, counted from 1; the run goes on. Durable on return. A repetition changes
@@ -40,11 +41,13 @@ impl System {
         attempt: u32,
         how: ResolveHow,
     ) -> Result<(), RunError> {
-        self.settle(run, node, Some(attempt), how).await
+        self.resolve_by(OPERATOR.to_owned(), run, node, Some(attempt), how).await
     }
 
-    async fn settle(
+    /// Like [`System::resolve_attempt`] or, without an attempt, [`System::resolve`], by a person of this name.
+    pub async fn resolve_by(
         &self,
+        by: String,
         run: RunId,
         node: NodeId,
         attempt: Option<u32>,
@@ -70,7 +73,7 @@ impl System {
             ResolveHow::Fail => StoredHow::Fail,
         };
         let (settlement, result) = how.settlement();
-        let request = ResolveRequest { node: node.clone(), attempt, how, by: "operator".to_owned() };
+        let request = ResolveRequest { node: node.clone(), attempt, how, by };
         let resolved = match taken {
             Ok(()) => self.tell(run, Request::Resolve(request)).await,
             Err(refused) => Err(refused.into()),

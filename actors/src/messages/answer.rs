@@ -7,6 +7,9 @@ use crate::base::error::RunError;
 /// Bytes of the name in [`Answer::by`].
 pub const BY_BYTES_MAX: usize = 64;
 
+/// Whom the journal names where nobody else was given.
+pub(crate) const OPERATOR: &str = "operator";
+
 /// Bytes of [`Answer::note`].
 pub const NOTE_BYTES_MAX: usize = 4 * 1_024;
 
@@ -22,7 +25,7 @@ pub struct Answer {
 impl Answer {
     /// Approves, by `operator`.
     pub fn approve() -> Answer {
-        Answer { approve: true, by: "operator".to_owned(), note: String::new(), raise: Amounts::default() }
+        Answer { approve: true, by: OPERATOR.to_owned(), note: String::new(), raise: Amounts::default() }
     }
 
     /// Rejects, by `operator`. Before an action the cancels the node; a rejected result may be made again.

@@ -9,11 +9,17 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
+use ostler_kernel::port::OPERATOR_KEY;
 use rustix::fs::OFlags;
 
 use super::blocking_tool::CancelFlag;
 use super::data_folder::DATA_FOLDER_ENTRIES;
 use super::tool_spec::{exhausted, structural, transient};
+
+/// True for a folder with these entries if it is a data folder, or holds the secret that an operator is proven with.
+fn is_ostlers(exists: impl Fn(&str) -> bool) -> bool {
+    DATA_FOLDER_ENTRIES.iter().all(|name| exists(name)) || exists(OPERATOR_KEY)
+}
 
 #[derive(Debug)]
 pub(super) struct Workspace {
@@ -26,11 +32,11 @@ impl Workspace {
         let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| {
             failure_of(&error, format!("cannot open the workspace {}: {error}", root.display()))
         })?;
-        let holds = |folder: &&Path| DATA_FOLDER_ENTRIES.iter().all(|name| folder.join(name).exists());
+        let holds = |folder: &&Path| is_ostlers(|name| folder.join(name).exists());
         if let Some(data) = root.ancestors().find(holds) {
             let (root, data) = (root.display(), data.display());
             return Err(structural(format!(
-                "the workspace {root} is or lies in a data folder of ostler, {data}, which no tool may touch"
+                "the workspace {root} is or lies in a data folder of ostler or the folder of an operator key, {data}, which no tool may touch"
             )));
         }
         Ok(Workspace { root: root.clone(), dir })
@@ -83,7 +89,9 @@ impl Workspace {
 
     fn in_data_folder(&self, relative: &Path) -> Failure {
         let (path, root) = (relative.display(), self.root.display());
-        structural(format!("{path} in {root} lies in a data folder of ostler, which no tool may touch"))
+        structural(format!(
+            "{path} in {root} lies in a data folder of ostler or the folder of an operator key, which no tool may touch"
+        ))
     }
 
     /// Opens a folder for writing, and makes what is missing of it. `real` has no links.
@@ -116,7 +124,7 @@ impl Workspace {
                 opened => opened?,
             };
             folder = Dir::from_std_file(opened.into_std());
-            if DATA_FOLDER_ENTRIES.iter().all(|name| folder.exists(name)) {
+            if is_ostlers(|name| folder.exists(name)) {
                 return Err(OpenRefusal::DataFolder);
             }
         }
@@ -131,9 +139,9 @@ impl Workspace {
         }
     }
 
-    /// True for a data folder of any Ostler process.
+    /// True for a data folder of any Ostler process, and for the folder of an operator key.
     pub(super) fn is_data_folder(&self, folder: &Path) -> bool {
-        DATA_FOLDER_ENTRIES.iter().all(|name| self.dir.exists(folder.join(name)))
+        is_ostlers(|name| self.dir.exists(folder.join(name)))
     }
 
     /// Refuses writes to Ostler's configuration files and to git's folder, which contains hooks.

@@ -126,6 +126,9 @@ impl fmt::Debug for dyn Tool {
     }
 }
 
+/// Name of the file with an operator's secret key. No tool opens a folder that holds one.
+pub const OPERATOR_KEY: &str = "ostler-operator.key";
+
 /// Environment variable that marks every process a tool starts: the id of the driving process, a dash, the number of the
 /// call, `@`, and a mark of the data folder. A marked process acts for a plan: the server refuses its requests to control
 /// runs, and the next process that opens the data folder ends it.

@@ -187,9 +187,6 @@ pub struct AnswerRequest {
     /// By how much the budget grows; required to approve a call over the budget of its run, refused for anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<Raise>,
-    /// Name of the person; `operator` by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
 }
 
 /// A person's decision.

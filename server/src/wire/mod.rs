@@ -10,6 +10,7 @@ mod evaluation;
 mod goals;
 mod graph;
 mod market;
+mod operators;
 mod output;
 mod pipelines;
 mod problem;
@@ -30,6 +31,7 @@ pub use evaluation::*;
 pub use goals::*;
 pub use graph::*;
 pub use market::*;
+pub use operators::*;
 pub use ostler_actors::{
     AgentRow, BalanceRow, ClientRow, ClientTier, DeadLetterRow, Gap, JobRow, ModelExchange, ModelExchanges,
     PipelineRow, ProposalRow, QueueRow, StageRow, TextPart, TextPosition, TreeRow,

@@ -6,9 +6,9 @@ mod idempotency;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
+use axum::{Extension, Router};
 use http_body_util::BodyExt;
 use ostler_actors::{Measures, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
@@ -17,7 +17,7 @@ use ostler_kernel::gate::{GatePolicy, Scope};
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunOutcome;
-use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
+use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, Operator, OperatorKeys, RUNS_LISTED_MAX, router};
 use ostler_store::disk::FaultyDisk;
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, Options, SegmentJournal};
 use serde_json::{Value, json};
@@ -52,7 +52,9 @@ async fn api_over(journal: impl Journal) -> Router {
         planner: Arc::new(ostler_kernel::run::StaticPlanner),
         diagnoser: Arc::new(ostler_kernel::run::RuleDiagnoser),
     };
-    router(System::start(config).await.unwrap())
+    let router = router(System::start(config).await.unwrap(), OperatorKeys::in_memory());
+    // These tests are the operator.
+    router.layer(Extension(Operator { by: "ann".to_owned() }))
 }
 
 async fn send(api: &Router, request: Request<Body>) -> Response<Body> {

@@ -13,7 +13,8 @@ use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete,
     completions, credit, doctor, evaluate, events, experiment, export, gc, help, interject, logs, man,
-    market, models, pipeline, plans, ps, release, resolve, resume, run, show, simulate, skip, spawn, top,
+    market, models, operator, pipeline, plans, ps, release, resolve, resume, run, show, simulate, skip,
+    spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -253,6 +254,13 @@ enum Command {
         after_help = "Examples:\n  ostler agents\n  ostler agents --like jurist\n  ostler agents --json"
     )]
     Agents(agents::AgentsArgs),
+    /// Show your operator key, and the keys that the data folder accepts
+    ///
+    /// Approvals, resolutions, changes of clients, interjections and intents above 1 are an operator's: the
+    /// command proves them with the secret key in ~/.config/ostler/ostler-operator.key, which it creates at the
+    /// first use. A data folder accepts the key of its maker, and those that an operator adds.
+    #[command(after_help = "Examples:\n  ostler operator ls\n  ostler operator key")]
+    Operator(operator::OperatorArgs),
     /// Post jobs for which agents compete
     #[command(
         after_help = "Examples:\n  ostler market offer jurist --can contracts --price 400\n  ostler market post job.yaml\n  ostler market ls"
@@ -399,6 +407,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Top(args) => top::top(&globals, args).await,
         Command::Skip(args) => skip::skip(&globals, args).await,
         Command::Cancel(args) => cancel::cancel(&globals, args).await,
+        Command::Operator(args) => operator::operator(&globals, args).await,
         Command::Resolve(args) => resolve::resolve(&globals, args).await,
         Command::Checkpoint(args) => checkpoint::checkpoint(&globals, args).await,
         Command::Interject(args) => interject::interject(&globals, args).await,

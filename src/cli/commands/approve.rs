@@ -23,7 +23,7 @@ use crate::cli::output::screen::StatusWriter;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::{hints, labels};
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
-use crate::cli::session::approval_prompt::{Reply, TypedLines, user_name};
+use crate::cli::session::approval_prompt::{Reply, TypedLines};
 use crate::cli::session::signals::{ContinueSignal, Signals};
 use crate::cli::session::{AccessMode, Session, approval_prompt, watch_run};
 
@@ -142,7 +142,7 @@ async fn send(
             ))));
         }
     }
-    let request = AnswerRequest { decision, digest, note, raise, by: user_name() };
+    let request = AnswerRequest { decision, digest, note, raise };
     let lost = Cell::new(false);
     let answered = session.with_retry(true, async |client| {
         match client.post::<RunRef>(&path, &request).await {

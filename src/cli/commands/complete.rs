@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn the_newest_runs_are_offered_up_to_the_limit() {
         let os = Ostler::builder().memory().start().await.unwrap();
-        let client = Client::InProcess(ostler_server::router(os.system().clone()));
+        let client = Client::InProcess(ostler_server::router(os.system().clone(), os.operators().clone()));
         let nodes = json!([{"id": "n", "tool": "time.sleep", "params": {"ms": 3_600_000}}]);
         let plan = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
         let plan = os.plan(plan).unwrap();

@@ -26,6 +26,7 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod market;
 pub(crate) mod models;
+pub(crate) mod operator;
 pub(crate) mod pipeline;
 pub(crate) mod plans;
 pub(crate) mod ps;

@@ -2,18 +2,18 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
 use http_body_util::BodyExt;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use ostler_kernel::plan::{Plan, PlanDraft};
 use ostler_kernel::run::RunStatus;
-use ostler_server::SHUTTING_DOWN;
 use ostler_server::wire::{ProblemDetails, RunRef, SubmitRequest};
+use ostler_server::{OperatorSecret, PROOF_HEADER, SHUTTING_DOWN, SecretError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -27,6 +27,18 @@ use crate::cli::output::hints::with_location;
 pub(crate) const CONNECTION_LOST: &str = "the process that holds the data folder ended";
 
 const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+/// The file with the secret key to use instead of the user's own.
+static KEY_FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Proves decisions of this command with the secret key in this file.
+pub(crate) fn prove_with(file: PathBuf) {
+    let _ = KEY_FILE.set(file);
+}
+
+fn operator_secret() -> Result<OperatorSecret, SecretError> {
+    KEY_FILE.get().map_or_else(OperatorSecret::of_user, |file| OperatorSecret::read(file))
+}
 
 #[derive(Clone)]
 pub(crate) enum Client {
@@ -64,6 +76,7 @@ impl From<ApiError> for Failure {
                         | "artifact_damaged",
                         _,
                     ) => code::STORE,
+                    ("operator_unproven" | "operator_unknown" | "operator_proof", _) => code::UNPROVEN,
                     (_, 400..500) => code::INVALID,
                     _ => code::INTERNAL,
                 };
@@ -120,8 +133,29 @@ impl Client {
         accept: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Response<Body>, ApiError> {
-        let body = body.map_or_else(Body::empty, Body::from);
-        self.send_checked(request(method, path, accept, body)?).await
+        let body = body.unwrap_or_default();
+        let made = || request(method.clone(), path, accept, Body::from(body.clone()));
+        self.send_proven(&made, &body).await
+    }
+
+    /// Sends a request, and once more with a proof if only an operator may make it.
+    async fn send_proven(
+        &self,
+        made: &(dyn Fn() -> Result<Request<Body>, ApiError> + Sync),
+        body: &[u8],
+    ) -> Result<Response<Body>, ApiError> {
+        let challenge = match self.send_checked(made()?).await {
+            Err(ApiError::Problem(problem)) if problem.challenge.is_some() => problem.challenge,
+            answered => return answered,
+        };
+        let unproven = |what: String| problem(StatusCode::FORBIDDEN, "operator_unproven", what);
+        let secret = operator_secret().map_err(|error| unproven(error.to_string()))?;
+        let mut request = made()?;
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let proof = secret.prove(&challenge.unwrap_or_default(), request.method().as_str(), target, body);
+        let proof = HeaderValue::try_from(proof).map_err(|error| unproven(error.to_string()))?;
+        request.headers_mut().insert(PROOF_HEADER, proof);
+        self.send_checked(request).await
     }
 
     async fn send_checked(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
@@ -152,9 +186,12 @@ impl Client {
         const PATH: &str = "/v1/runs";
         match self {
             Client::InProcess(_) => {
-                let mut request = request(Method::POST, PATH, "application/json", Body::empty())?;
-                request.extensions_mut().insert(terms.clone());
-                read(self.send_checked(request).await?).await
+                let made = || {
+                    let mut request = request(Method::POST, PATH, "application/json", Body::empty())?;
+                    request.extensions_mut().insert(terms.clone());
+                    Ok(request)
+                };
+                read(self.send_proven(&made, &[]).await?).await
             }
             Client::Socket { .. } => self.post(PATH, &terms.clone().swap_plan(draft.clone()).1).await,
         }
@@ -190,6 +227,7 @@ fn problem(status: StatusCode, code: &str, detail: String) -> ApiError {
         faults: Vec::new(),
         current: None,
         expected: Vec::new(),
+        challenge: None,
     }))
 }
 

@@ -122,7 +122,7 @@ pub(crate) async fn open_in_process(
             data.display()
         ));
     }
-    let router = router(os.system().clone());
+    let router = router(os.system().clone(), os.operators().clone());
     let client = Client::InProcess(router.clone());
     if mode == AccessMode::Read {
         return Ok((client, InProcessSystem { os, listener: None }));

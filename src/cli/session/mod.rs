@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use ostler::{Ostler, StartError};
 use ostler_drivers::tool::DataFolder;
 use ostler_kernel::plan::{Plan, PlanDraft};
-use ostler_server::router;
 use ostler_server::wire::{RunList, RunRef, SubmitRequest, Summary};
+use ostler_server::{OperatorSecret, router};
 use ostler_store::OpenError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -112,11 +112,18 @@ impl Session {
             let (globals, workspace) = (globals.clone(), workspace.to_owned());
             Ok(Session { client, held, globals, workspace, mode })
         };
+        let ensure_operator_key = || {
+            if mode != AccessMode::Read {
+                // A data folder accepts its maker's key from the start. If there can be none, what needs one tells.
+                let _ = OperatorSecret::of_user();
+            }
+        };
         let Some(data) = data else {
+            ensure_operator_key();
             let builder = metrics.apply_to(Ostler::builder().config(config).memory().without_resume());
             let os = builder.start().await.map_err(start_failure)?;
             metrics.announce(&os);
-            let client = Client::InProcess(router(os.system().clone()));
+            let client = Client::InProcess(router(os.system().clone(), os.operators().clone()));
             return made(client, Some(InProcessSystem { os, listener: None }));
         };
         if mode != AccessMode::Create
@@ -136,6 +143,7 @@ impl Session {
                 metrics.require_in_process(&data)?;
                 return made(client, None);
             }
+            ensure_operator_key();
             let builder =
                 Ostler::builder().config(config.clone()).data_dir(&data).without_resume().without_socket();
             let builder = if mode == AccessMode::Read { builder.inspect_only() } else { builder };

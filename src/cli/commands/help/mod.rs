@@ -13,21 +13,23 @@ use crate::cli::commands::help::topics::TOPICS;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, record_write_result};
 
-pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
+pub(crate) const EXIT_CODES: [(&str, &str); 9] = [
     ("0", "success: the run succeeded, or concluded early"),
     ("1", "the run failed or was cancelled; or a comparison found a difference"),
     ("2", "the command line, the plan or another file is invalid; nothing was started"),
     ("3", "a run waits for a person, or was suspended by one until `ostler resume RUN`"),
     ("4", "the data folder is damaged, cannot be used, or is held by a process that must end first"),
     ("5", "another error, or a run that made no progress; state is kept: `ostler resume`"),
+    ("6", "only an operator may decide this, and the command has no operator key that is accepted here"),
     ("130", "interrupted (^C); state is kept, `ostler resume` continues"),
     ("143", "terminated; state is kept, `ostler resume` continues"),
 ];
 
-pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
     ("OSTLER_DATA", "the data folder, if --data is not given; default .ostler"),
     ("OSTLER_CONFIG", "the configuration, if --config is not given"),
     ("OSTLER_LOG", "log level on stderr: error (default), warn, info, debug, trace or off"),
+    ("XDG_CONFIG_HOME", "the folder of ostler/ostler-operator.key; default ~/.config"),
     ("NO_COLOR", "any value: no colours"),
     ("CLICOLOR", "0: no colours"),
     ("CLICOLOR_FORCE", "any value but 0: colours in a pipe too"),
@@ -44,7 +46,7 @@ A node is named as the plan names it. A result is named RUN/NODE, such as @last/
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["ask", "chat", "check", "run", "plans", "resume", "checkpoint", "interject", "cancel"]),
     ("Inspect", &["ps", "show", "logs", "events", "artifact", "export"]),
-    ("Decide", &["approvals", "approve", "reject", "skip", "resolve"]),
+    ("Decide", &["approvals", "approve", "reject", "skip", "resolve", "operator"]),
     ("Stream events", &["pipeline"]),
     ("Evaluate", &["evaluate", "agents"]),
     ("Share resources", &["client", "credit", "top", "market"]),

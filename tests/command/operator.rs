@@ -1,0 +1,139 @@
+//! Who decides is proven by an operator key.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::approvals::{approve, question, waiting, world};
+use super::world::{Ended, World};
+
+/// Runs a command as a user with another configuration folder.
+fn as_other(world: &World, config: &Path, line: &str) -> Ended {
+    let output = world.command(line).env("XDG_CONFIG_HOME", config).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn answers(world: &World) -> Vec<Value> {
+    let lines = world.ostler("events @last --json").exits(0).lines();
+    lines.into_iter().filter(|line| line["kind"] == "human_answer").collect()
+}
+
+fn account() -> String {
+    let output = std::process::Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Sends a request without a proof, and gives the problem.
+fn refused(world: &World, path: &str, body: &Value) -> Value {
+    let body = body.to_string();
+    let mut stream = UnixStream::connect(world.data().join("control.sock")).unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn a_key_is_made_by_the_first_command_and_is_the_users_alone() {
+    let world = world();
+    waiting(&world, "write");
+    let file = world.config().join("ostler/ostler-operator.key");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let key = world.ostler("operator key").exits(0).out;
+    world.ostler("operator ls").exits(0).says(key.trim()).says(&account());
+    approve(&world, "").exits(0);
+    assert_eq!(answers(&world)[0]["body"]["by"], json!(account()), "what was proven, not what $USER says");
+}
+
+#[test]
+fn who_has_another_key_decides_nothing_and_is_told_what_to_type() {
+    let world = world();
+    waiting(&world, "write");
+    let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+    let other = tempfile::tempdir().unwrap();
+    for line in [
+        &*format!("approve @last put --digest {digest}"),
+        "reject @last put",
+        "skip @last put",
+        "interject @last wait",
+        "client add acme --credit 5",
+        "credit local +5",
+        "run write.yaml --workspace work --intent 2",
+        "operator add ed25519:2152f8d19b791d24453242e15f2eab6cb7cffa7b6a5ed30097960e069881db12",
+    ] {
+        let ended = as_other(&world, other.path(), line).exits(6);
+        ended.complains("does not accept the operator key").complains("ostler operator add ed25519:");
+    }
+    assert_eq!((answers(&world).len(), world.work("out.txt").as_str()), (0, ""));
+    // To look and to stop needs no key.
+    as_other(&world, other.path(), "approvals").exits(0);
+    as_other(&world, other.path(), "cancel @last").exits(0);
+}
+
+#[test]
+fn a_key_that_others_can_read_proves_nothing() {
+    let world = world();
+    waiting(&world, "write");
+    let file = world.config().join("ostler/ostler-operator.key");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    world.ostler("reject @last put").exits(6).complains("chmod 600 ");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    world.ostler("reject @last put").exits(1);
+}
+
+#[test]
+fn over_the_socket_too_a_decision_is_proven() {
+    let world = world();
+    let mut run = world.start("run long.yaml --workspace work");
+    run.until("opened: long");
+    for (path, body) in [
+        ("/v1/approvals/01a20102-2c94-71bb-939a-5ded1fe8a3c2:a:1", json!({})),
+        ("/v1/runs/@last/resolve", json!({})),
+        ("/v1/runs/@last/interject", json!({})),
+        ("/v1/runs/@last/resume", json!({})),
+        ("/v1/runs/@last/nodes/nap/skip", json!({})),
+        ("/v1/clients/acme", json!({"credits": 5})),
+        ("/v1/clients/acme/remove", json!({})),
+        ("/v1/agents/a/release", json!({})),
+        ("/v1/operators", json!({})),
+        ("/v1/runs", json!({"plan": {"id": "p", "nodes": []}, "workspace": "/", "intent": 2})),
+    ] {
+        let problem = refused(&world, path, &body);
+        assert_eq!(problem["code"], "operator_unproven", "{path}: {problem}");
+        assert!(problem["challenge"].is_string(), "{problem}");
+    }
+    // With the key, the holder obeys another process.
+    world.ostler("client add acme --credit 5").exits(0).says("5 credits left");
+    world.ostler("cancel @last").exits(0);
+    run.end().exits(1);
+}
+
+#[test]
+fn operators_are_added_and_removed_by_operators() {
+    let world = world();
+    waiting(&world, "write");
+    let other = tempfile::tempdir().unwrap();
+    let own = world.ostler("operator key").exits(0).out.trim().to_owned();
+    let key = as_other(&world, other.path(), "operator key").exits(0).out.trim().to_owned();
+    as_other(&world, other.path(), &format!("operator add {key}")).exits(6);
+    // Whoever has the secret key of an operator proves it with --with: so a key is replaced.
+    let old = world.config().join("ostler/ostler-operator.key");
+    let with = format!("--with {}", old.display());
+    as_other(&world, other.path(), &format!("operator add {key} --name eve {with}")).exits(0).says("eve");
+    as_other(&world, other.path(), &format!("operator remove {own}")).exits(0);
+    as_other(&world, other.path(), &format!("operator remove {key}"))
+        .exits(2)
+        .complains("is the last operator key");
+    world.ostler("reject @last put").exits(6);
+    as_other(&world, other.path(), "reject @last put").exits(1);
+    assert_eq!(answers(&world)[0]["body"]["by"], "eve");
+}
