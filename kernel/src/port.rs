@@ -6,6 +6,7 @@ mod attempt;
 mod journal;
 mod judge;
 mod model;
+mod named_file;
 mod output;
 mod templates;
 mod tool;
@@ -27,6 +28,7 @@ pub use model::{
     AnswerForm, CallOrigin, Completion, Delta, Finish, Message, Model, ModelCall, ModelError,
     ModelErrorClass, ModelRequest, ModelTurn, ModelTurnEnd, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,
 };
+pub use named_file::{NAMED_TEXT_BYTES_MAX, NamedFile};
 pub use output::{
     OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore,
     OutputStream,

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::file_changes;
 use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
@@ -116,6 +117,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         client,
         digest,
         shown,
+        files_before,
         workspace,
         result,
         shortfall,
@@ -151,6 +153,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         impact: shown.impact,
         params: Value::Object(shown.params),
         workspace,
+        files: file_changes::views(&shown.files, &files_before),
         tests: tests.collect(),
         questions: shown.questions,
         steps: value.as_ref().map(|value| steps(system, &shown.kind, value)).unwrap_or_default(),

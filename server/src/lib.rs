@@ -12,7 +12,7 @@
 //! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
 //! | `output`, `text` | following what the programs of a run print, and what its models write |
 //! | `operator`, `operators` | proofs that an operator decides; the accepted keys |
-//! | `approvals` | approval requests and their answers |
+//! | `approvals`, `file_changes` | approval requests and their answers; what changed in the files of a question |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
 //! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
 //! | `pipelines` | pipelines, their events, and stages that another process consumes |
@@ -27,6 +27,7 @@ mod evaluations;
 mod event_json;
 mod events;
 mod extract;
+mod file_changes;
 mod goals;
 mod graph;
 mod idempotency;

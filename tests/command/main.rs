@@ -6,6 +6,7 @@ mod api;
 mod approval_prompt;
 mod approvals;
 mod bad_plans;
+mod bound_files;
 mod budgets;
 mod check;
 mod clients;

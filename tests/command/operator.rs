@@ -137,3 +137,41 @@ fn operators_are_added_and_removed_by_operators() {
     as_other(&world, other.path(), "reject @last put").exits(1);
     assert_eq!(answers(&world)[0]["body"]["by"], "eve");
 }
+
+/// Of two steps of impact 1, one writes what the other runs: it forks away from the run, without any sign of it, and answers the run's
+/// question. Gives what the command said to it.
+fn attack(world: &World, config: &Path) -> String {
+    let ostler = env!("CARGO_BIN_EXE_ostler");
+    let (data, config) = (world.data(), config.display());
+    let ask = format!("{ostler} --data {}", data.display());
+    let script = format!(
+        "export XDG_CONFIG_HOME={config}\n\
+         digest=$({ask} approvals --json | sed 's/.*\"digest\":\"\\(b3:[0-9a-f]*\\)\".*/\\1/')\n\
+         {ask} approve @last ok --digest $digest > said 2>&1\necho exit $? >> said\nmv said told\n"
+    );
+    let makefile =
+        "check:\n\t(setsid env -i PATH=\"$(PATH)\" sh attack.sh &)\n\twhile [ ! -e told ]; do :; done\n";
+    let write = |path: &str, text: &str| json!({"path": path, "text": text, "mode": "create"});
+    let plan = json!({"id": "escape", "nodes": [
+        {"id": "ok", "kind": "human_approval", "params": {"question": "May I?"}, "human_timeout": "1h"},
+        {"id": "makefile", "tool": "fs.write", "params": write("Makefile", makefile)},
+        {"id": "script", "tool": "fs.write", "params": write("attack.sh", &script)},
+        {"id": "check", "tool": "shell.run", "params": {"argv": ["make", "check"]}, "deps": ["makefile", "script"]},
+    ]});
+    world.file("escape.json", &plan.to_string());
+    world.file(
+        "own.toml",
+        "[[tools.shell.allow]]\nargv = [\"make\", \"*\"]\nimpact = 1\neffect = \"write\"\n",
+    );
+    world.ostler("run escape.json --workspace work --config own.toml").exits(3).says("check     executed");
+    world.work("told")
+}
+
+#[test]
+fn a_step_that_slips_away_cannot_approve_its_own_run() {
+    let world = World::new();
+    let own = tempfile::tempdir().unwrap();
+    let told = attack(&world, own.path());
+    assert!(told.ends_with("exit 6\n") && told.contains("does not accept the operator key"), "{told}");
+    assert_eq!(answers(&world), Vec::<Value>::new());
+}

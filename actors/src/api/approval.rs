@@ -7,7 +7,7 @@ use ostler_kernel::agent::LifecycleMessage;
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::ledger::{CallLimits, Shortfall};
-use ostler_kernel::port::JournalError;
+use ostler_kernel::port::{JournalError, NamedFile};
 use ostler_kernel::run::{ApprovalRequest, NodeStatus};
 
 use crate::api::system::System;
@@ -70,6 +70,8 @@ pub struct Approval {
     pub shown: ApprovalRequest,
     /// The folder of the call; `None` without one.
     pub workspace: Option<String>,
+    /// The files that the question was last asked about, if they were others.
+    pub files_before: Vec<NamedFile>,
     /// The result that an approval would publish.
     pub result: Option<Output>,
     /// The call of a model that the budget does not allow.
@@ -109,6 +111,11 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
         let shortfall = instance.shortfall.clone().filter(|_| ask == HumanRequestKind::Budget);
         let shows_call = result.is_none() && shortfall.is_none();
         let is_outdated = shows_call && instance.shown.as_deref() != Some(&shown.digest());
+        let before = if is_outdated { &instance.shown } else { &instance.shown_before };
+        let files_before = match before.as_deref().filter(|_| shows_call) {
+            Some(before) => files_of(services, *before).await,
+            None => Vec::new(),
+        };
         found.push(Approval {
             id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
             plan: view.run.plan().id.clone(),
@@ -116,6 +123,7 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
             digest: instance.asked_digest(),
             workspace: workspace(services, &view.opened, &shown),
             shown,
+            files_before,
             result,
             shortfall,
             is_outdated,
@@ -125,6 +133,12 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
         });
     }
     Ok(found)
+}
+
+/// The files of an earlier document; none if it named none, or is not kept any more.
+async fn files_of(services: &RunServices, document: Digest) -> Vec<NamedFile> {
+    let document = services.results.artifacts.get(document).await;
+    document.map(|document| ApprovalRequest::files_of(&document)).unwrap_or_default()
 }
 
 /// The workspace, if the shown call has paths or runs programs.

@@ -1,9 +1,12 @@
 //! Builds approval requests: the work of a node as the gate would allow it now.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use ostler_kernel::event::{HumanRequestKind, RunOpened};
 use ostler_kernel::gate::{CallClass, Denial, Preview};
 use ostler_kernel::plan::{Node, TEST_TOOL, Tools};
-use ostler_kernel::port::JSON;
+use ostler_kernel::port::{JSON, NamedFile};
 use ostler_kernel::run::{ApprovalRequest, ApprovalTest, AttemptInput, Run};
 use ostler_kernel::{contract, json, lineage};
 use serde_json::{Map, Value};
@@ -48,7 +51,10 @@ pub(crate) async fn shown(
     let request = ApprovalRequest { params: Map::clone(&params), ..request };
     let Some(tool) = &node.tool else { return undenied(request) };
     match gatekeeper.preview(&caller, tool, params, node.impact) {
-        Ok(Preview { params, class }) => undenied(as_judged(request, params.into_map(), class)),
+        Ok(Preview { params, class }) => {
+            let request = as_judged(request, params.into_map(), class);
+            undenied(with_files(gatekeeper, &caller, request).await)
+        }
         Err(denial) => {
             let why = format!("{}: {}", denial.code, denial.operator);
             Shown { request: because(request, why), denial: Some(denial) }
@@ -57,10 +63,18 @@ pub(crate) async fn shown(
 }
 
 /// The request of a node that is about to do the work.
-pub(crate) fn of_work(gatekeeper: &Gatekeeper, caller: &Caller, node: &Node, work: &Work) -> ApprovalRequest {
+pub(crate) async fn of_work(
+    gatekeeper: &Gatekeeper,
+    caller: &Caller,
+    node: &Node,
+    work: &Work,
+) -> ApprovalRequest {
     let shown = as_planned(gatekeeper, caller, node, HumanRequestKind::Before);
     match work {
-        Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
+        Work::Tool { permit, .. } => {
+            let judged = as_judged(shown, permit.params().clone(), permit.class());
+            with_files(gatekeeper, caller, judged).await
+        }
         Work::Known(_) => shown,
         Work::Render { template, values } => as_rendered(shown, template, values),
     }
@@ -93,6 +107,8 @@ fn as_planned(
             | HumanRequestKind::InDoubt
             | HumanRequestKind::Budget => Vec::new(),
         },
+        policy_epoch: gatekeeper.policy.epoch,
+        files: Vec::new(),
         refusal: None,
     };
     for test in contract::tests(&node.contract) {
@@ -105,6 +121,26 @@ fn as_planned(
         shown.tests.push(ApprovalTest { argv: test.argv, effect: class.effect, impact: class.impact });
     }
     shown
+}
+
+/// Adds the files that the call and its tests name, as they are now: what a person approves is what runs.
+async fn with_files(gatekeeper: &Gatekeeper, caller: &Caller, shown: ApprovalRequest) -> ApprovalRequest {
+    if shown.ask == HumanRequestKind::After {
+        return shown;
+    }
+    let mut files = BTreeMap::new();
+    let mut add =
+        |named: Vec<NamedFile>| files.extend(named.into_iter().map(|file| (file.path.clone(), file)));
+    if let Some(tool) = shown.tool.as_deref().and_then(|name| gatekeeper.toolbox.tool(name)) {
+        add(tool.named_files(&shown.params, Arc::clone(&caller.workspace)).await);
+    }
+    if let Some(tests) = gatekeeper.toolbox.tool(TEST_TOOL).filter(|_| !shown.tests.is_empty()) {
+        for test in &shown.tests {
+            let params = Map::from_iter([("argv".to_owned(), test.argv.clone().into())]);
+            add(tests.named_files(&params, Arc::clone(&caller.workspace)).await);
+        }
+    }
+    ApprovalRequest { files: files.into_values().collect(), ..shown }
 }
 
 /// Adds what the gate allows. The gate judges the tests separately.

@@ -3,9 +3,9 @@
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::gate::Denial;
-use ostler_kernel::id::NodeId;
+use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::ledger::CallLimits;
-use ostler_kernel::run::{NodeStatus, Operation, RunInput};
+use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, RunInput};
 
 use super::driver::RunDriver;
 use super::launch::Refusal;
@@ -99,11 +99,20 @@ impl RunDriver {
         if let (HumanRequestKind::Before, Some(denial)) = (ask, shown.denial) {
             return self.deny(id, denial);
         }
-        let shown = shown.request.digest();
-        let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
+        let digest = self.keep_shown(&shown.request).await;
+        let events = self.within(|run, cx| run.ask(cx, id, Some(digest)));
         let asked = !events.is_empty();
         self.apply_effects(events);
         asked
+    }
+
+    /// The digest of a document, which is kept if it names files: should they change, the next question tells what did. Without it,
+    /// for lack of space, that question only shows what is there by then.
+    async fn keep_shown(&mut self, request: &ApprovalRequest) -> Digest {
+        if let Some(document) = request.document() {
+            let _ = self.services.results.artifacts.put(document).await;
+        }
+        request.digest()
     }
 
     /// Ends the attempt of a ready node with a denial. Returns whether the node was still ready.
@@ -135,7 +144,8 @@ impl RunDriver {
                     ask,
                 )
                 .await;
-                let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(shown.request.digest())));
+                let digest = self.keep_shown(&shown.request).await;
+                let events = self.within(|run, cx| run.ask_again(cx, &node.id, Some(digest)));
                 self.apply_effects(events);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecision};
+use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecision, HumanRequestKind};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
@@ -40,7 +40,7 @@ impl Refusal {
     }
 
     fn unapproved() -> Refusal {
-        let what = "what was approved is not what would be done now: tools or the policy have changed";
+        let what = "what was approved is not what would be done now: tools, the policy or the files that it names have changed";
         Refusal::Failed(FailureCategory::Transient, what.to_owned())
     }
 }
@@ -57,13 +57,13 @@ impl RunDriver {
         let most = u64::try_from(node.timeout).unwrap_or(1);
         let affords = !self.has_budget() || self.services.run_budgets.may_start(&key, most);
         let afforded = if affords { self.prepare(node).await } else { Err(self.spent_budget()) };
-        let prepared = afforded.and_then(|prepared| {
-            let shown = || {
-                approval_request::of_work(&self.services.gatekeeper, &self.caller, node, &prepared.work)
-                    .digest()
-            };
-            if self.run.is_approved(id, shown) { Ok(prepared) } else { Err(Refusal::unapproved()) }
-        });
+        let prepared = match afforded {
+            Ok(prepared) => match self.is_as_approved(node, &prepared.work).await {
+                true => Ok(prepared),
+                false => Err(Refusal::unapproved()),
+            },
+            Err(refusal) => Err(refusal),
+        };
         match prepared {
             Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
                 self.release_slot(slot);
@@ -100,6 +100,17 @@ impl RunDriver {
                 self.refuse_attempt(&key, refusal).await;
             }
         }
+    }
+
+    /// True if no approval is needed, or the work is what a person approved, down to the files that it names.
+    async fn is_as_approved(&mut self, node: &Node, work: &Work) -> bool {
+        if self.run.approval_kind(&node.id) != Some(HumanRequestKind::Before) {
+            return true;
+        }
+        let (gatekeeper, caller) = (&self.services.gatekeeper, &self.caller);
+        // Boxed: otherwise this rare future enlarges the future of every message.
+        let shown = Box::pin(approval_request::of_work(gatekeeper, caller, node, work)).await.digest();
+        self.run.is_approved(&node.id, || shown)
     }
 
     pub(super) fn has_budget(&self) -> bool {

@@ -123,6 +123,10 @@ impl Toolbox {
         self.tools.get(name).is_some_and(|gated| !gated.tool().reads_strangers())
     }
 
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name).map(GatedTool::tool)
+    }
+
     pub(crate) fn version(&self, name: &str) -> Option<&str> {
         self.tools.get(name).map(|tool| tool.tool().spec().version.as_str())
     }

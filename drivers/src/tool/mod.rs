@@ -15,6 +15,7 @@ mod http_client;
 mod http_fetch;
 mod http_request;
 mod json_query;
+mod named_files;
 mod pid_files;
 mod process;
 mod process_tree;

@@ -1,13 +1,13 @@
 //! `shell.run`: runs a program. No shell is involved; arguments are passed unchanged.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, NoLog, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, NamedFile, NoLog, Tool, ToolResult, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -15,6 +15,7 @@ use super::blocking_tool::{CancelFlag, off_runtime};
 use super::config::ShellConfig;
 use super::data_folder::DataFolder;
 use super::git;
+use super::named_files::named_files;
 use super::process::{Finished, Folder, OUTPUT_HEAD_BYTES, ProcessGroup, Program};
 use super::progress::{PROGRESS, ProgressPipe, RESUME_TOKEN};
 use super::sandbox::Confinement;
@@ -103,6 +104,18 @@ impl Tool for ShellRun {
         let ArgvClass { impact, effect } = self.allow.classify(&argv);
         let idem = if impact == 0 { Idempotency::Natural } else { Idempotency::None };
         CallClass { impact, effect, idem }
+    }
+
+    fn named_files(
+        &self,
+        params: &Map<String, Value>,
+        workspace: Arc<Path>,
+    ) -> BoxFuture<'_, Vec<NamedFile>> {
+        let argv = params.get("argv").and_then(Value::as_array);
+        let argv: Vec<String> =
+            argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        let cwd = params.get("cwd").and_then(Value::as_str).map(str::to_owned);
+        Box::pin(named_files(argv, cwd, workspace))
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::BoxFuture;
 use super::attempt::{AttemptLog, NoLog};
 use super::model::CallOrigin;
+use super::named_file::NamedFile;
 use crate::event::Failure;
 use crate::gate::{CallClass, Permit};
 
@@ -96,6 +97,16 @@ pub trait Tool: Send + Sync + 'static {
     /// person where it reaches further than before.
     fn reads_strangers(&self) -> bool {
         false
+    }
+
+    /// The files of the workspace that a call names or executes, as they are now: an approval of the call holds for these contents
+    /// alone. Reads a bounded number of bytes. The default names none.
+    fn named_files(
+        &self,
+        _params: &Map<String, Value>,
+        _workspace: Arc<Path>,
+    ) -> BoxFuture<'_, Vec<NamedFile>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     /// True if calls only wait. Such a call becomes a durable timer without a slot; [`Tool::call`] is never reached.

@@ -210,7 +210,10 @@ impl Run {
         instance.requests += 1;
         match request.kind {
             HumanRequestKind::Before | HumanRequestKind::After | HumanRequestKind::Node => {
-                instance.shown = request.shown.map(Box::new);
+                let shown = request.shown.map(Box::new);
+                if instance.shown != shown {
+                    instance.shown_before = std::mem::replace(&mut instance.shown, shown);
+                }
             }
             // What was approved before the attempt stays approved.
             HumanRequestKind::InDoubt | HumanRequestKind::Budget => {}

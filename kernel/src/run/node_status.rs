@@ -159,6 +159,8 @@ pub struct NodeInstance {
     /// Digest of the document in the last question. A question about an attempt in doubt has no document and keeps the
     /// digest.
     pub shown: Option<Box<Digest>>,
+    /// Digest of the document before that one, if it was another.
+    pub shown_before: Option<Box<Digest>>,
     /// The last answer to a question.
     pub answered: Option<Box<RecordedAnswer>>,
     /// The last attempt that a person settled, and the decision.
@@ -191,6 +193,7 @@ impl NodeInstance {
             requests: 0,
             approved: false,
             shown: None,
+            shown_before: None,
             answered: None,
             resolved: None,
             identity: None,

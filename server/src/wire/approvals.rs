@@ -58,6 +58,9 @@ pub struct ApprovalView {
     /// The folder that the call may touch, if it has paths or runs programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Files that the call and its tests name or execute: an approval holds for these contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileView>,
     /// Programs that test the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<TestView>,
@@ -90,6 +93,31 @@ pub struct ApprovalView {
     /// Nodes that cannot start before the answer; the first hundred.
     #[serde(rename = "holds_up")]
     pub blocks: Vec<String>,
+}
+
+/// A file that a question names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileView {
+    /// Path below the workspace.
+    pub path: String,
+    /// Digest of the content; absent if the file is gone since the question was last asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Size.
+    pub bytes: u64,
+    /// True if the file has come since the question was last asked.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_new: bool,
+    /// The digest when the question was last asked, if it was another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<String>,
+    /// Lines that went (`-`) and came (`+`), if both were small texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Vec<String>>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A step of a model's plan.

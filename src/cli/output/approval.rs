@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ostler_kernel::ledger::Amount;
-use ostler_server::wire::{ApprovalView, ShortfallView, StepView};
+use ostler_server::wire::{ApprovalView, FileView, ShortfallView, StepView};
 use serde_json::{Value, json};
 
 use crate::cli::output::cells::{fit, fit_name, harmless};
@@ -82,6 +82,7 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     if let Some(workspace) = &question.workspace {
         lines.push(format!("    in {}", detail.line(workspace)));
     }
+    file_lines(&question.files, detail, &mut lines);
     for test in &question.tests {
         let argv = detail.line(&json!(test.argv).to_string());
         lines.push(format!("    followed by the test {argv}, impact {}", test.impact));
@@ -114,12 +115,37 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
         lines.push(format!("    would fail: {}", detail.line(refusal)));
     }
     if question.outdated {
-        lines.push("    tools or policy have changed: the node asks again when the run resumes".to_owned());
+        lines.push(
+            "    tools, policy or files have changed: the node asks again when the run resumes".to_owned(),
+        );
     }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
     let silence = question.deadline_ms.map(deadline_text).unwrap_or_default();
     lines.push(format!("    digest {digest}{silence}{}", dependents(&question.blocks)));
     lines
+}
+
+/// The files that a call names, and what changed in them.
+fn file_lines(files: &[FileView], detail: Detail, lines: &mut Vec<String>) {
+    let is_same = |file: &&FileView| file.was.is_none() && !file.is_new;
+    let same: Vec<&str> = files.iter().filter(is_same).map(|file| file.path.as_str()).collect();
+    if !same.is_empty() {
+        lines.push(format!("    goes by {}", detail.line(&same.join(", "))));
+    }
+    for file in files.iter().filter(|file| !is_same(file)) {
+        let path = detail.line(&file.path);
+        let short = |digest: &Option<String>| digest.as_deref().map(short_digest).unwrap_or_default();
+        let (was, is) = (short(&file.was), short(&file.digest));
+        lines.push(match (&file.was, &file.digest) {
+            (Some(_), None) => format!("    gone since the question was asked: {path} (was {was})"),
+            (Some(_), Some(_)) => {
+                format!("    changed since the question was asked: {path} ({was}, now {is})")
+            }
+            (None, _) => format!("    new since the question was asked: {path} ({is})"),
+        });
+        let changed = file.difference.iter().flatten().take(detail.lines());
+        lines.extend(changed.map(|line| format!("    │ {}", detail.line(line))));
+    }
 }
 
 /// What a call needs, what is left, and the three answers.

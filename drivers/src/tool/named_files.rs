@@ -1,0 +1,188 @@
+//! Reads the files that a program call names, so that an approval can be bound to them.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::fs::{File, Metadata, MetadataExt};
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{NamedPaths, named_paths};
+use ostler_kernel::lineage;
+use ostler_kernel::port::{NAMED_TEXT_BYTES_MAX, NamedFile};
+
+use super::blocking_tool::{CancelFlag, off_runtime};
+use super::workspace::{CHUNK_BYTES, Workspace};
+
+/// Bytes that are read for one call. A file beyond is bound by its size and times, which no program can set back.
+const READ_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of texts that are kept for one call.
+const TEXTS_BYTES_MAX: usize = 64 << 10;
+
+/// The regular files below the workspace that an argument list names, by path. `cwd`: the folder of the call, below the workspace.
+pub(super) async fn named_files(argv: Vec<String>, cwd: Option<String>, root: Arc<Path>) -> Vec<NamedFile> {
+    let named = named_paths(&argv);
+    let found = off_runtime(move |cancel| {
+        let workspace = Workspace::open(&root)?;
+        let here = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
+        read(&workspace, &root, &here, &named, cancel)
+    });
+    // The call itself tells what is wrong with its folder.
+    found.await.unwrap_or_default()
+}
+
+fn read(
+    workspace: &Workspace,
+    root: &Path,
+    here: &Path,
+    named: &NamedPaths,
+    cancel: &CancelFlag,
+) -> Result<Vec<NamedFile>, Failure> {
+    let mut folders = BTreeSet::from([plain(here)]);
+    let mut files: BTreeSet<PathBuf> = BTreeSet::new();
+    for path in &named.paths {
+        // A path that leads out of the workspace is not the plan's to change.
+        let Some(path) = below(root, here, path) else { continue };
+        if workspace.dir().is_dir(&path) {
+            folders.insert(path);
+        } else {
+            files.insert(path);
+        }
+    }
+    let conventional =
+        |folder: &PathBuf| named.conventional.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    files.extend(folders.iter().flat_map(conventional));
+    let (mut left, mut text_left, mut read) = (READ_BYTES_MAX, TEXTS_BYTES_MAX, Vec::new());
+    for path in files {
+        cancel.check()?;
+        let Ok(relative) = workspace.relative(path.to_str().unwrap_or_default()) else { continue };
+        let Ok(file) = workspace.file(&relative) else { continue };
+        let mut file = digested(&path, file, &mut left);
+        if let Some(file) = &mut file {
+            file.text.take_if(|text| text.len() > text_left);
+            text_left -= file.text.as_ref().map_or(0, String::len);
+        }
+        read.extend(file);
+    }
+    Ok(read)
+}
+
+/// The path of a named file below the workspace, without `.` and `..`; `None` if it leads out.
+fn below(root: &Path, here: &Path, path: &str) -> Option<PathBuf> {
+    let path = Path::new(path);
+    if path.is_absolute() { path.strip_prefix(root).ok().map(plain) } else { climb(&here.join(path)) }
+}
+
+fn climb(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::CurDir => {}
+            Component::ParentDir if plain.pop() => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(plain)
+}
+
+fn plain(path: &Path) -> PathBuf {
+    climb(path).unwrap_or_default()
+}
+
+/// A file that cannot be read is bound to nothing: the program cannot read it either.
+fn digested(path: &Path, mut file: File, left: &mut u64) -> Option<NamedFile> {
+    let meta = file.metadata().ok()?;
+    let path = path.to_str()?.to_owned();
+    if meta.len() > *left {
+        return Some(stamped(path, &meta));
+    }
+    let (mut hasher, mut start, mut bytes) = (blake3::Hasher::new(), Vec::new(), 0);
+    let mut piece = vec![0; CHUNK_BYTES];
+    loop {
+        let read = file.read(&mut piece).ok()?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&piece[..read]);
+        bytes += read as u64;
+        if start.len() <= NAMED_TEXT_BYTES_MAX {
+            start.extend_from_slice(&piece[..read.min(NAMED_TEXT_BYTES_MAX + 1 - start.len())]);
+        }
+        *left = left.saturating_sub(read as u64);
+        if *left == 0 {
+            return Some(stamped(path, &file.metadata().ok()?));
+        }
+    }
+    let text = Some(start).filter(|start| start.len() <= NAMED_TEXT_BYTES_MAX);
+    let text = text.and_then(|start| String::from_utf8(start).ok());
+    let digest = ostler_kernel::id::Digest(*hasher.finalize().as_bytes());
+    Some(NamedFile { path, digest, bytes, text })
+}
+
+fn stamped(path: String, meta: &Metadata) -> NamedFile {
+    let stamp = [meta.dev(), meta.ino(), meta.len()].map(u64::to_le_bytes).concat();
+    let times =
+        [meta.ctime(), meta.ctime_nsec(), meta.mtime(), meta.mtime_nsec()].map(i64::to_le_bytes).concat();
+    let digest = lineage::hash("aos/file-stamp/1", &[&stamp, &times]);
+    NamedFile { path, digest, bytes: meta.len(), text: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn names(root: &Path, argv: &[&str], cwd: Option<&str>) -> Vec<NamedFile> {
+        named_files(argv.iter().map(ToString::to_string).collect(), cwd.map(str::to_owned), root.into()).await
+    }
+
+    #[tokio::test]
+    async fn files_are_named_with_their_contents_and_only_below_the_workspace() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("work");
+        std::fs::create_dir_all(root.join("lib")).expect("a folder");
+        for (name, text) in [
+            ("work/Makefile", "all:\n"),
+            ("work/lib/makefile", "lib:\n"),
+            ("work/run.sh", "x"),
+            ("out.sh", "y"),
+        ] {
+            std::fs::write(folder.path().join(name), text).expect("it is written");
+        }
+        std::os::unix::fs::symlink(folder.path().join("out.sh"), root.join("link.sh")).expect("a link");
+        let paths = |files: Vec<NamedFile>| files.into_iter().map(|file| file.path).collect::<Vec<_>>();
+        assert_eq!(paths(names(&root, &["make", "-C", "lib"], None).await), ["Makefile", "lib/makefile"]);
+        assert_eq!(paths(names(&root, &["make"], Some("lib")).await), ["lib/makefile"]);
+        assert_eq!(paths(names(&root, &["sh", "../run.sh"], Some("lib")).await), ["run.sh"]);
+        let absolute = root.join("run.sh");
+        let absolute = absolute.to_str().expect("UTF-8");
+        assert_eq!(paths(names(&root, &["sh", "-c", &format!(". {absolute}")], None).await), ["run.sh"]);
+        for outside in ["../out.sh", "link.sh", "/etc/passwd", "lib"] {
+            assert_eq!(names(&root, &["cat", outside], None).await, [], "{outside}");
+        }
+        let before = names(&root, &["./run.sh"], None).await;
+        assert_eq!((before[0].text.as_deref(), before[0].bytes), (Some("x"), 1));
+        std::fs::write(root.join("run.sh"), "z".repeat(NAMED_TEXT_BYTES_MAX + 1)).expect("it is written");
+        let after = names(&root, &["./run.sh"], None).await;
+        assert_ne!(before[0].digest, after[0].digest);
+        assert_eq!(after[0].text, None);
+    }
+
+    #[test]
+    fn a_file_beyond_what_is_read_is_bound_by_its_times() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = cap_std::fs::Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority())
+            .expect("it opens");
+        let stamp = |left: &mut u64| {
+            let file = dir.open("big").expect("it opens");
+            digested(Path::new("big"), file, left).expect("it is read")
+        };
+        std::fs::write(folder.path().join("big"), "12345").expect("it is written");
+        let first = stamp(&mut 4);
+        assert_eq!(first, stamp(&mut 4));
+        assert_ne!(first.digest, stamp(&mut 100).digest);
+        std::fs::write(folder.path().join("big"), "123456").expect("it is written");
+        assert_ne!(first.digest, stamp(&mut 4).digest);
+    }
+}
