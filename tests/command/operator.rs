@@ -146,7 +146,7 @@ fn attack(world: &World, config: &Path) -> String {
     let ask = format!("{ostler} --data {}", data.display());
     let script = format!(
         "export XDG_CONFIG_HOME={config}\n\
-         digest=$({ask} approvals --json | sed 's/.*\"digest\":\"\\(b3:[0-9a-f]*\\)\".*/\\1/')\n\
+         digest=$({ask} approvals --json | sed 's/.*\"digest\":\"\\([^\"]*\\)\".*/\\1/')\n\
          {ask} approve @last ok --digest $digest > said 2>&1\necho exit $? >> said\nmv said told\n"
     );
     let makefile =
