@@ -128,6 +128,14 @@ pub enum CreditError {
         /// Credits to reserve.
         wanted: u64,
     },
+    /// The free part of the tokens or of the money is smaller than what the calls of a job may use.
+    #[error("{wanted} cannot be reserved: {left} are free")]
+    BeyondCalls {
+        /// What is free.
+        left: Amount,
+        /// Amount to reserve.
+        wanted: Amount,
+    },
     /// The job has a reservation already.
     #[error("credits are reserved for job {0} already")]
     ReservedTwice(RunId),

@@ -14,7 +14,9 @@ use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
 use crate::submit::absolute_workspace;
-use crate::wire::{AuditLine, AuditView, JobList, JobRequest, JobRow, OfferRequest, OfferView};
+use crate::wire::{
+    AuditLine, AuditView, CallAuditLine, JobList, JobRequest, JobRow, OfferRequest, OfferView,
+};
 
 pub(crate) async fn offer(
     State(api): State<Api>,
@@ -81,7 +83,13 @@ pub(crate) async fn audit(State(api): State<Api>) -> Result<Json<AuditView>, Pro
         spent: one.credits.spent(),
         violations: one.violations.iter().map(ToString::to_string).collect(),
     });
-    Ok(Json(AuditView { clients: lines.collect() }))
+    let calls = api.system.audit_calls()?.into_iter().map(|one| CallAuditLine {
+        client: one.client.to_string(),
+        used: one.used.into(),
+        for_jobs: one.aside.into(),
+        violations: one.violations.iter().map(ToString::to_string).collect(),
+    });
+    Ok(Json(AuditView { clients: lines.collect(), calls: calls.collect() }))
 }
 
 fn job_id(name: &str) -> Result<RunId, Problem> {

@@ -88,7 +88,7 @@ impl Parts {
         let call_accounts = Arc::new(calls);
         let gatekeeper = Gatekeeper::new(Arc::clone(&toolbox), gate, measures.clone(), limits);
         let gatekeeper = Arc::new(gatekeeper);
-        let market = Arc::new(Market::default());
+        let market = Arc::new(Market::new(Arc::clone(&ledger), Arc::clone(&call_accounts)));
         let evaluation = standards(&domains, judge, &market, &ledger);
         let scheduler = Arc::new(SchedulerHandle::new(QueueContext {
             attempts: Arc::clone(&attempts),

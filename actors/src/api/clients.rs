@@ -79,14 +79,23 @@ pub struct BalanceRow {
     pub spent: u64,
     /// Reserved by calls that are being made.
     pub reserved: u64,
+    /// Set aside for market jobs, apart from what their calls used and reserved; part of `left`.
+    #[serde(default, skip_serializing_if = "ostler_kernel::json::is_zero")]
+    pub for_jobs: u64,
     /// What is left: `deposited - spent - reserved`; negative where prompts were longer than estimated.
     pub left: i64,
 }
 
 impl BalanceRow {
-    fn new(balance: Balance, reserved: u64) -> BalanceRow {
+    fn new(balance: Balance, reserved: u64, for_jobs: u64) -> BalanceRow {
         let Balance { deposited, used, left } = balance;
-        BalanceRow { deposited, spent: used, reserved, left: left.saturating_sub_unsigned(reserved) }
+        BalanceRow {
+            deposited,
+            spent: used,
+            reserved,
+            for_jobs,
+            left: left.saturating_sub_unsigned(reserved),
+        }
     }
 }
 
@@ -152,11 +161,12 @@ impl System {
                 None if terms.deposited().is_some() => "credits",
                 None => "default",
             };
-            let (used, held) = self.services.call_accounts.of_client(&client);
-            let (tokens, nano_usd) = terms.balances(used);
+            let calls = self.services.call_accounts.of_client(&client);
+            let (tokens, nano_usd) = terms.balances(calls.used);
+            let (held, aside) = (calls.held, calls.aside);
             ClientRow {
-                tokens: tokens.map(|tokens| BalanceRow::new(tokens, held.tokens)),
-                nano_usd: nano_usd.map(|nano_usd| BalanceRow::new(nano_usd, held.nano_usd)),
+                tokens: tokens.map(|tokens| BalanceRow::new(tokens, held.tokens, aside.tokens)),
+                nano_usd: nano_usd.map(|nano_usd| BalanceRow::new(nano_usd, held.nano_usd, aside.nano_usd)),
                 tier: if terms.is_contracted() { ClientTier::Contracted } else { ClientTier::Marketplace },
                 weight: terms.weight(now),
                 weight_served: queueing.weight.unwrap_or_else(|| terms.weight(now)),

@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 pub(crate) mod assembly;
 pub(crate) mod call_account;
+pub(crate) mod call_audit;
 pub(crate) mod child_runs;
 pub(crate) mod clients;
 pub(crate) mod earlier;

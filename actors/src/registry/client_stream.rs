@@ -46,7 +46,7 @@ impl RegistryState {
                 Ok(())
             })?;
         }
-        self.services.market.begin(book, &self.services.ledger, &**journal)?;
+        self.services.market.begin(book, &**journal)?;
         for (client, run, cost) in unrecorded {
             self.services.ledger.client(&client).settle_reserved(run, cost);
         }
@@ -102,7 +102,7 @@ impl RegistryState {
         self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
         for event in &events {
             self.services.ledger.record(event, at_ms);
-            self.services.market.record(event, at_ms, position, &self.services.ledger);
+            self.services.market.record(event, at_ms, position);
             if matches!(event, Event::Market { .. }) {
                 // The step may have reserved credits, or freed them.
                 self.services.scheduler.renew_terms(client);
@@ -136,12 +136,12 @@ impl RegistryState {
             let checked = terms.check_deposit(credits, used);
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let (used, held) = self.services.call_accounts.of_client(client);
+        let calls = self.services.call_accounts.of_client(client);
         if let Some(balance) = change.balance() {
-            let checked = terms.check_balance(balance, used.plus(held));
+            let checked = terms.check_balance(balance, calls.taken());
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let events = change.events(client, &terms, book.spent(), used);
+        let events = change.events(client, &terms, book.spent(), calls.used);
         if events.is_empty() {
             return Ok(None);
         }
@@ -275,7 +275,7 @@ impl RegistryState {
     /// Records a step of a job, if it follows from the job's stage.
     pub(super) fn market(&mut self, job: RunId, step: Box<MarketStep>) -> Result<Position, MarketError> {
         let client = self.services.market.admit(
-            (&self.services.ledger, self.services.limits.jobs_open, self.services.journal.now()),
+            (self.services.limits.jobs_open, self.services.journal.now()),
             job,
             &step,
         )?;

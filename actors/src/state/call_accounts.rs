@@ -59,6 +59,23 @@ impl CallAccountView {
     }
 }
 
+/// Tokens and money of all calls of a client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ClientCalls {
+    pub(crate) used: Amounts,
+    /// Reserved by calls that are being made.
+    pub(crate) held: Amounts,
+    /// Set aside for contracts of market jobs, apart from what their calls used and hold.
+    pub(crate) aside: Amounts,
+}
+
+impl ClientCalls {
+    /// All that is not free.
+    pub(crate) fn taken(self) -> Amounts {
+        self.used.plus(self.held).plus(self.aside)
+    }
+}
+
 /// A refused call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Refused {
@@ -157,18 +174,19 @@ impl CallAccounts {
         let Books { runs, clients, open, .. } = &mut *books;
         let client = clients.entry(payer.client.clone()).or_default();
         client.set_limits(limits);
-        let mut of_run = payer.account.and_then(|account| runs.get_mut(&account));
-        let max_output_tokens = match room_of_both(of_run.as_deref(), client, &quote, call.model) {
+        let mut of_run = payer.account.and_then(|account| Some((account, runs.get_mut(&account)?)));
+        let of_both = of_run.as_ref().map(|(run, account)| (*run, &**account));
+        let max_output_tokens = match room_of_both(of_both, client, &quote, call.model) {
             CallRoom::Fits { max_output_tokens } => max_output_tokens,
             CallRoom::Wait => return Ok(None),
             CallRoom::Short(short) => return Err(Refused::Short(Box::new(short))),
             CallRoom::Unpriced => return Err(Refused::Unpriced),
         };
         let (number, amounts) = (rand::random(), quote.amounts(max_output_tokens));
-        if let Some(account) = &mut of_run {
-            account.reserve(number, amounts);
+        if let Some((_, account)) = &mut of_run {
+            account.reserve(number, None, amounts);
         }
-        client.reserve(number, amounts);
+        client.reserve(number, payer.account, amounts);
         open.insert(
             number,
             Open { account: payer.account, client: payer.client.clone(), amounts, input_bytes },
@@ -238,11 +256,55 @@ impl CallAccounts {
         self.more.notify_waiters();
     }
 
-    /// All that calls of a client used, and what running ones hold.
-    pub(crate) fn of_client(&self, client: &ClientId) -> (Amounts, Amounts) {
+    /// The sums of a client.
+    pub(crate) fn of_client(&self, client: &ClientId) -> ClientCalls {
         let books = lock(&self.books);
         let account = books.clients.get(client);
-        account.map_or_else(Default::default, |account| (account.used(), account.held()))
+        account.map_or_else(Default::default, |account| ClientCalls {
+            used: account.used(),
+            held: account.held(),
+            aside: account.aside(),
+        })
+    }
+
+    /// Sets aside what the calls of a job may use, before its run is open.
+    pub(crate) fn set_aside(&self, job: RunId, client: &ClientId, amounts: Amounts) {
+        self.set_aside_after(job, client, amounts, Amounts::default());
+    }
+
+    /// Sets aside what the calls of a job may use, less what its run and all child runs have used.
+    pub(crate) fn recall_aside(
+        &self,
+        job: RunId,
+        client: &ClientId,
+        amounts: Amounts,
+    ) -> Result<(), JournalError> {
+        // A contract of this process knows what its calls hold, which the records say is used.
+        let is_known =
+            |books: &Books| books.clients.get(client).is_some_and(|account| account.has_contract(job));
+        if amounts.is_zero() || is_known(&lock(&self.books)) {
+            return Ok(());
+        }
+        let (_, used) = fold(&self.journal, job, client)?;
+        self.set_aside_after(job, client, amounts, used);
+        Ok(())
+    }
+
+    fn set_aside_after(&self, job: RunId, client: &ClientId, amounts: Amounts, used: Amounts) {
+        if !amounts.is_zero() {
+            lock(&self.books).clients.entry(client.clone()).or_default().set_aside(job, amounts, used);
+        }
+    }
+
+    /// Ends the contracts that are not among `kept`.
+    pub(crate) fn keep_contracts(&self, kept: impl Fn(RunId) -> bool) {
+        lock(&self.books).clients.values_mut().for_each(|account| account.keep_contracts(&kept));
+        self.more.notify_waiters();
+    }
+
+    /// Ends a job's contract: what its calls have not used is free.
+    pub(crate) fn end_contract(&self, job: RunId) {
+        self.keep_contracts(|other| other != job);
     }
 
     /// The account that pays for a run; reads the journal if it is not in memory.

@@ -7,18 +7,20 @@ use ostler_kernel::evaluation::{Standard, Target};
 use ostler_kernel::event::{Event, Parent};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::ledger::CreditError;
+use ostler_kernel::ledger::{Amount, Amounts, CreditError};
 use ostler_kernel::market::{Job, JobState, MarketStep, Offer, Proposal, Stage, StageError, shortlist};
 use ostler_kernel::port::{Journal, JournalError, Position, RunRow, RunRowStatus, StreamId};
 
 use crate::base::interner::Interner;
 use crate::base::lock::lock;
 use crate::messages::market::MarketError;
+use crate::state::call_accounts::CallAccounts;
 use crate::state::ledger::Ledger;
 use crate::storage::run_reader;
 
-#[derive(Default)]
 pub(crate) struct Market {
+    ledger: Arc<Ledger>,
+    call_accounts: Arc<CallAccounts>,
     book: Mutex<MarketBook>,
     /// Jobs that a task of the process moves along.
     pursued: Mutex<BTreeSet<RunId>>,
@@ -46,6 +48,8 @@ struct Offered {
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) standing: JobState,
+    /// Tokens and money that the contract sets aside.
+    pub(crate) calls: Amounts,
     pub(crate) posted_ms: Ticks,
     pub(crate) since_ms: Ticks,
     pub(crate) position: Position,
@@ -81,18 +85,21 @@ impl MarketBook {
         }
     }
 
-    fn unsigned(&self, client: &ClientId) -> u64 {
+    /// What jobs without a contract have a claim on: credits, and tokens and money.
+    fn unsigned(&self, client: &ClientId) -> (u64, Amounts) {
         let waits = |entry: &&Entry| {
             matches!(entry.standing, JobState::Job(_) | JobState::Proposed(_))
                 && entry.standing.job().client == *client
         };
-        self.jobs.values().filter(waits).fold(0, |sum, entry| sum.saturating_add(entry.standing.job().budget))
+        self.jobs.values().filter(waits).fold((0, Amounts::default()), |(credits, calls), entry| {
+            (credits.saturating_add(entry.standing.job().budget), calls.plus(entry.calls))
+        })
     }
 
     fn step(&mut self, job: RunId, step: &MarketStep, at_ms: Ticks, position: Position) {
         if let MarketStep::Posted(posted) = step {
-            let standing = JobState::Job(posted.clone());
-            self.jobs.insert(job, Entry { standing, posted_ms: at_ms, since_ms: at_ms, position });
+            let (standing, calls) = (JobState::Job(posted.clone()), posted.calls());
+            self.jobs.insert(job, Entry { standing, calls, posted_ms: at_ms, since_ms: at_ms, position });
             self.open += 1;
             return;
         }
@@ -127,15 +134,19 @@ fn without_plan(mut standing: JobState) -> JobState {
 }
 
 impl Market {
+    /// A market without jobs.
+    pub(crate) fn new(ledger: Arc<Ledger>, call_accounts: Arc<CallAccounts>) -> Market {
+        Market { ledger, call_accounts, book: Mutex::default(), pursued: Mutex::default() }
+    }
+
     /// Starts from the records, and counts reservations from here on.
-    pub(crate) fn begin(
-        &self,
-        book: MarketBook,
-        ledger: &Ledger,
-        journal: &dyn Journal,
-    ) -> Result<(), JournalError> {
-        for (id, Entry { standing, .. }) in &book.jobs {
-            let client = ledger.client(&standing.job().client);
+    pub(crate) fn begin(&self, book: MarketBook, journal: &dyn Journal) -> Result<(), JournalError> {
+        let is_signed = |standing: &JobState| standing.contract().is_some() && !standing.stage().is_over();
+        let signed = |job| book.jobs.get(&job).is_some_and(|entry| is_signed(&entry.standing));
+        self.call_accounts.keep_contracts(signed);
+        for (id, Entry { standing, calls, .. }) in &book.jobs {
+            let name = &standing.job().client;
+            let client = self.ledger.client(name);
             match standing.contract().filter(|contract| contract.reserved) {
                 Some(contract) if !standing.stage().is_over() => {
                     let (spent, opened) = spent_for(journal, *id)?;
@@ -144,23 +155,36 @@ impl Market {
                 }
                 _ => client.refund(*id),
             }
+            if is_signed(standing) {
+                self.call_accounts.recall_aside(*id, name, *calls)?;
+            }
         }
         *lock(&self.book) = book;
         Ok(())
     }
 
-    pub(crate) fn record(&self, event: &Event, at_ms: Ticks, position: Position, ledger: &Ledger) {
+    pub(crate) fn record(&self, event: &Event, at_ms: Ticks, position: Position) {
         let mut book = lock(&self.book);
         let known = match event {
-            Event::Market { job, .. } => book.jobs.get(job).map(|entry| entry.standing.job().client.clone()),
+            Event::Market { job, .. } => {
+                book.jobs.get(job).map(|entry| (entry.standing.job().client.clone(), entry.calls))
+            }
             _ => None,
         };
         book.record(event, at_ms, position);
-        let (Event::Market { job, step }, Some(client)) = (event, known) else { return };
-        let client = ledger.client(&client);
+        let (Event::Market { job, step }, Some((name, calls))) = (event, known) else { return };
+        let client = self.ledger.client(&name);
         match &**step {
-            MarketStep::Signed { reserved: true, budget, .. } => client.reserve(*job, *budget, 0),
-            MarketStep::Evaluated(_) | MarketStep::Failed { .. } => client.refund(*job),
+            MarketStep::Signed { reserved, budget, .. } => {
+                if *reserved {
+                    client.reserve(*job, *budget, 0);
+                }
+                self.call_accounts.set_aside(*job, &name, calls);
+            }
+            MarketStep::Evaluated(_) | MarketStep::Failed { .. } => {
+                client.refund(*job);
+                self.call_accounts.end_contract(*job);
+            }
             _ => {}
         }
     }
@@ -168,7 +192,7 @@ impl Market {
     /// Checks a step, and returns the client for its record.
     pub(crate) fn admit(
         &self,
-        (ledger, jobs_max, now): (&Ledger, usize, Ticks),
+        (jobs_max, now): (usize, Ticks),
         id: RunId,
         step: &MarketStep,
     ) -> Result<ClientId, MarketError> {
@@ -184,17 +208,53 @@ impl Market {
             }
             job.check(now)?;
             // Jobs without a contract have a claim on their budgets already.
-            let besides = book.unsigned(&job.client);
-            check_balance(ledger, &job.client, job.budget, besides)?;
+            let (credits, calls) = book.unsigned(&job.client);
+            self.check_budget(job, credits, calls)?;
             return Ok(job.client.clone());
         }
-        let standing = &known.ok_or(StageError::Unknown(id))?.standing;
-        standing.check(step)?;
-        let client = &standing.job().client;
-        if let MarketStep::Signed { reserved: true, budget, .. } = step {
-            check_balance(ledger, client, *budget, 0)?;
+        let known = known.ok_or(StageError::Unknown(id))?;
+        known.standing.check(step)?;
+        let client = &known.standing.job().client;
+        if let MarketStep::Signed { reserved, budget, .. } = step {
+            if *reserved {
+                self.check_balance(client, *budget, 0)?;
+            }
+            self.check_calls(client, known.calls, Amounts::default())?;
         }
         Ok(client.clone())
+    }
+
+    /// Checks that a client can reserve the budgets of a new job besides so many credits and `calls`.
+    pub(crate) fn check_budget(&self, job: &Job, credits: u64, calls: Amounts) -> Result<(), CreditError> {
+        self.check_balance(&job.client, job.budget, credits)?;
+        self.check_calls(&job.client, job.calls(), calls)
+    }
+
+    /// Checks that a client can reserve `wanted` credits after `besides`; an unmetered client can reserve any.
+    fn check_balance(&self, client: &ClientId, wanted: u64, besides: u64) -> Result<(), CreditError> {
+        let balance = self.ledger.find(client).and_then(|book| book.balance());
+        match balance.map(|balance| balance.saturating_sub_unsigned(besides)) {
+            Some(balance) if i128::from(balance) < i128::from(wanted) => {
+                Err(CreditError::BeyondBalance { balance, wanted })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that a client can set aside `wanted` after `besides`, of what it is metered in.
+    fn check_calls(&self, client: &ClientId, wanted: Amounts, besides: Amounts) -> Result<(), CreditError> {
+        let limits = self.ledger.find(client).map(|book| book.terms().call_limits()).unwrap_or_default();
+        let left = limits.less(self.call_accounts.of_client(client).taken().plus(besides));
+        let (tokens, nano_usd) = (Amount::Tokens, Amount::NanoUsd);
+        match (left.tokens, left.nano_usd) {
+            (Some(free), _) if free < wanted.tokens => {
+                Err(CreditError::BeyondCalls { left: tokens(free), wanted: tokens(wanted.tokens) })
+            }
+            (_, Some(free)) if free < wanted.nano_usd => {
+                Err(CreditError::BeyondCalls { left: nano_usd(free), wanted: nano_usd(wanted.nano_usd) })
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn entry(&self, job: RunId) -> Option<Entry> {
@@ -238,13 +298,7 @@ impl Market {
     }
 
     /// Proposals of agents in service with fitting offers, and the best of them.
-    pub(crate) fn proposals(
-        &self,
-        job: &Job,
-        ledger: &Ledger,
-        now: Ticks,
-        takes: impl Fn(&AgentId) -> bool,
-    ) -> Vec<Proposal> {
+    pub(crate) fn proposals(&self, job: &Job, now: Ticks, takes: impl Fn(&AgentId) -> bool) -> Vec<Proposal> {
         let offers = || {
             let book = lock(&self.book);
             let offers = book
@@ -255,7 +309,7 @@ impl Market {
         };
         let offers = offers().into_iter().filter(|(agent, _)| takes(agent));
         let proposals = offers.map(|(agent, offer)| {
-            let reputation = ledger.reputation(&job.client, Some(&agent)).pm();
+            let reputation = self.ledger.reputation(&job.client, Some(&agent)).pm();
             Proposal::of(agent, &offer, job, reputation)
         });
         shortlist(job, proposals.collect(), now)
@@ -315,22 +369,6 @@ impl Market {
 
     pub(crate) fn stop_pursuing(&self, job: RunId) {
         lock(&self.pursued).remove(&job);
-    }
-}
-
-/// Checks that a client can reserve `credits` after `besides`; an unmetered client can reserve any.
-pub(crate) fn check_balance(
-    ledger: &Ledger,
-    client: &ClientId,
-    wanted: u64,
-    besides: u64,
-) -> Result<(), CreditError> {
-    let balance = ledger.find(client).and_then(|book| book.balance());
-    match balance.map(|balance| balance.saturating_sub_unsigned(besides)) {
-        Some(balance) if i128::from(balance) < i128::from(wanted) => {
-            Err(CreditError::BeyondBalance { balance, wanted })
-        }
-        _ => Ok(()),
     }
 }
 

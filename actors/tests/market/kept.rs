@@ -88,7 +88,7 @@ async fn a_job_that_is_posted_several_times_at_once_is_one_job() {
 }
 
 /// A journal with the records up to a position: the state left by a process that died there.
-fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
+pub(crate) fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
     let rows = journal.runs(false).unwrap();
     let runs = rows
         .iter()

@@ -1,6 +1,7 @@
 //! The market: jobs from stage to stage across deaths, and credits that add up.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod deadlines;

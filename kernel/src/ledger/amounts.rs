@@ -104,13 +104,14 @@ impl CallLimits {
     }
 }
 
-/// An amount of one resource, as people write it: `0.50usd`, `200000tokens`, `10000credits`.
+/// An amount of one resource. People write it as one word: `0.50usd`, `200000tokens`, `10000credits`; messages have a blank.
 ///
 /// ```
 /// use ostler_kernel::ledger::Amount;
 /// assert_eq!("0.5usd".parse(), Ok(Amount::NanoUsd(500_000_000)));
 /// assert_eq!("200000tokens".parse(), Ok(Amount::Tokens(200_000)));
-/// assert_eq!(Amount::NanoUsd(1_230_000_000).to_string(), "1.23usd");
+/// assert_eq!(Amount::NanoUsd(1_230_000_000).to_string(), "1.23 usd");
+/// assert_eq!(Amount::NanoUsd(1_230_000_000).argument(), "1.23usd");
 /// assert!("5".parse::<Amount>().is_err());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,12 +157,20 @@ impl FromStr for Amount {
     }
 }
 
+impl Amount {
+    /// The amount as an argument of a command, which [`Amount::from_str`] reads.
+    pub fn argument(self) -> String {
+        self.to_string().replace(' ', "")
+    }
+}
+
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let many = |number: u64| if number == 1 { "" } else { "s" };
         match self {
-            Amount::NanoUsd(nano_usd) => write!(f, "{}usd", usd_text(*nano_usd)),
-            Amount::Tokens(tokens) => write!(f, "{tokens}tokens"),
-            Amount::Credits(credits) => write!(f, "{credits}credits"),
+            Amount::NanoUsd(nano_usd) => write!(f, "{} usd", usd_text(*nano_usd)),
+            Amount::Tokens(tokens) => write!(f, "{tokens} token{}", many(*tokens)),
+            Amount::Credits(credits) => write!(f, "{credits} credit{}", many(*credits)),
         }
     }
 }
@@ -199,7 +208,7 @@ mod tests {
             ("1000000000usd", Amount::NanoUsd(USD_MAX * NANO_PER_USD)),
         ] {
             assert_eq!(text.parse(), Ok(amount), "{text}");
-            assert_eq!(amount.to_string().parse(), Ok(amount), "{text}");
+            assert_eq!(amount.argument().parse(), Ok(amount), "{text}");
         }
         for wrong in [
             "",

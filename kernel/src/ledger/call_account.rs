@@ -6,12 +6,16 @@
 //!
 //! The records of a run say what was reserved and what was used. A reservation without a settlement belongs to a call that
 //! died with its process, and may have cost all of it: so it counts as used.
+//!
+//! A market job's contract sets a part of its client's balance aside, for the calls of its run and all child runs. The calls of
+//! others see a balance without it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Amounts, CallLimits, Price};
+use crate::id::RunId;
 
 /// Fewest output tokens that a call is lowered to. A call that asks for less needs what it asks for.
 pub const OUTPUT_TOKENS_MIN: u64 = 256;
@@ -91,13 +95,35 @@ pub struct Shortfall {
 pub struct CallAccount {
     limits: CallLimits,
     used: Amounts,
-    held: BTreeMap<u64, Amounts>,
+    held: BTreeMap<u64, Held>,
+    /// Contracts of market jobs, by the job's run.
+    contracts: BTreeMap<RunId, SetAside>,
+}
+
+/// The reservation of a call, and the run whose account pays for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    run: Option<RunId>,
+    amounts: Amounts,
+}
+
+/// What a contract sets aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SetAside {
+    amounts: Amounts,
+    used: Amounts,
+}
+
+impl SetAside {
+    fn rest(self) -> Amounts {
+        self.amounts.minus(self.used)
+    }
 }
 
 impl CallAccount {
     /// An account after calls that used `used`.
     pub fn new(limits: CallLimits, used: Amounts) -> CallAccount {
-        CallAccount { limits, used, held: BTreeMap::new() }
+        CallAccount { limits, used, ..CallAccount::default() }
     }
 
     /// The limits.
@@ -117,12 +143,58 @@ impl CallAccount {
 
     /// Reserved by calls that are being made.
     pub fn held(&self) -> Amounts {
-        self.held.values().fold(Amounts::default(), |sum, held| sum.plus(*held))
+        self.held.values().fold(Amounts::default(), |sum, held| sum.plus(held.amounts))
     }
 
-    /// What is neither used nor reserved.
+    /// What is neither used, reserved by calls, nor set aside for contracts.
     pub fn left(&self) -> CallLimits {
-        self.limits.less(self.used.plus(self.held()))
+        self.left_for(None)
+    }
+
+    /// Sets `amounts` aside for a contract whose calls have used `used` of them. A contract that is known stays as it is.
+    pub fn set_aside(&mut self, job: RunId, amounts: Amounts, used: Amounts) {
+        self.contracts.entry(job).or_insert(SetAside { amounts, used });
+    }
+
+    /// True if a contract of the job is known.
+    pub fn has_contract(&self, job: RunId) -> bool {
+        self.contracts.contains_key(&job)
+    }
+
+    /// Ends the contracts that are not among `kept`; what is left of them is free.
+    pub fn keep_contracts(&mut self, mut kept: impl FnMut(RunId) -> bool) {
+        self.contracts.retain(|job, _| kept(*job));
+    }
+
+    /// Set aside for contracts, and neither used nor reserved by their calls.
+    pub fn aside(&self) -> Amounts {
+        self.rests(|job, rest| rest.minus(self.held_by(job)))
+    }
+
+    /// What the calls of a run may use: its own contract, and what is free.
+    fn left_for(&self, run: Option<RunId>) -> CallLimits {
+        let others = self.rests(|job, rest| match run {
+            Some(run) if run == job => Amounts::default(),
+            _ => rest.minus(self.held_by(job)),
+        });
+        self.limits.less(self.used.plus(self.held()).plus(others))
+    }
+
+    /// What the calls of a run could use if all that are being made cost nothing.
+    fn most_for(&self, run: Option<RunId>) -> CallLimits {
+        let others = self.rests(|job, rest| if run == Some(job) { Amounts::default() } else { rest });
+        self.limits.less(self.used.plus(others))
+    }
+
+    fn rests(&self, part: impl Fn(RunId, Amounts) -> Amounts) -> Amounts {
+        self.contracts
+            .iter()
+            .fold(Amounts::default(), |sum, (job, contract)| sum.plus(part(*job, contract.rest())))
+    }
+
+    fn held_by(&self, job: RunId) -> Amounts {
+        let of_job = self.held.values().filter(|held| held.run == Some(job));
+        of_job.fold(Amounts::default(), |sum, held| sum.plus(held.amounts))
     }
 
     /// True if no call holds a reservation.
@@ -130,19 +202,20 @@ impl CallAccount {
         self.held.is_empty()
     }
 
-    /// Says whether a call fits. The answer is lowered to what fits only if no other call could return anything.
-    pub fn room_for(&self, quote: &CallQuote, model: &str) -> CallRoom {
+    /// Says whether a call fits that the account of `run` pays for. The answer is lowered to what fits only if no other call
+    /// could return anything.
+    pub fn room_for(&self, run: Option<RunId>, quote: &CallQuote, model: &str) -> CallRoom {
         if self.limits.nano_usd.is_some() && quote.price.is_none() {
             return CallRoom::Unpriced;
         }
-        let left = self.left();
+        let left = self.left_for(run);
         match quote.output_within(left) {
             Some(output) if output == quote.max_output_tokens || self.is_idle() => {
                 CallRoom::Fits { max_output_tokens: output }
             }
             // What running calls return may be enough for the whole answer.
             Some(_) => CallRoom::Wait,
-            None if quote.output_within(self.limits.less(self.used)).is_some() => CallRoom::Wait,
+            None if quote.output_within(self.most_for(run)).is_some() => CallRoom::Wait,
             None => CallRoom::Short(Shortfall {
                 model: model.to_owned(),
                 of_client: false,
@@ -155,27 +228,29 @@ impl CallAccount {
     }
 
     /// Reserves what [`CallAccount::room_for`] said fits, under the number of the call.
-    pub fn reserve(&mut self, call: u64, amounts: Amounts) {
-        self.held.insert(call, amounts);
+    pub fn reserve(&mut self, call: u64, run: Option<RunId>, amounts: Amounts) {
+        self.held.insert(call, Held { run, amounts });
     }
 
     /// Settles a call: releases its reservation and counts what it used.
     pub fn settle(&mut self, call: u64, used: Amounts) {
-        if self.held.remove(&call).is_some() {
-            self.used = self.used.plus(used);
+        let Some(held) = self.held.remove(&call) else { return };
+        self.used = self.used.plus(used);
+        if let Some(contract) = held.run.and_then(|run| self.contracts.get_mut(&run)) {
+            contract.used = contract.used.plus(used);
         }
     }
 }
 
 /// Says whether a call fits into the budget of its run and the balance of its client.
 pub fn room_of_both(
-    run: Option<&CallAccount>,
+    run: Option<(RunId, &CallAccount)>,
     client: &CallAccount,
     quote: &CallQuote,
     model: &str,
 ) -> CallRoom {
-    let of_run = run.map(|account| account.room_for(quote, model));
-    let of_client = client.room_for(quote, model);
+    let of_run = run.map(|(_, account)| account.room_for(None, quote, model));
+    let of_client = client.room_for(run.map(|(run, _)| run), quote, model);
     match (of_run, of_client) {
         (Some(CallRoom::Unpriced), _) | (_, CallRoom::Unpriced) => CallRoom::Unpriced,
         (Some(CallRoom::Short(short)), _) => CallRoom::Short(short),

@@ -8,6 +8,7 @@ use super::PRICE_MAX;
 use crate::agent::{CAPABILITIES_MAX, Oversight};
 use crate::id::{ClientId, NAME_RULE, RunId, Ticks, is_name};
 use crate::json::Json;
+use crate::ledger::{Amounts, Usd};
 
 /// Maximum bytes of a job's title.
 pub const TITLE_BYTES_MAX: usize = 200;
@@ -109,7 +110,25 @@ impl JobTerms<'_> {
     }
 }
 
+/// The part of a plan that bounds its calls of models.
+#[derive(Default, Deserialize)]
+struct CallPolicy {
+    usd: Option<Usd>,
+    tokens: Option<u64>,
+}
+
 impl Job {
+    /// Tokens and money that the plan allows for calls of models, which the contract sets aside; nothing where it has no limit.
+    pub fn calls(&self) -> Amounts {
+        #[derive(Deserialize)]
+        struct Bounded {
+            policy: Option<CallPolicy>,
+        }
+        let plan: Option<Bounded> = serde_json::from_str(self.plan.as_str()).ok();
+        let CallPolicy { usd, tokens } = plan.and_then(|plan| plan.policy).unwrap_or_default();
+        Amounts { tokens: tokens.unwrap_or(0), nano_usd: usd.map_or(0, |Usd(nano_usd)| nano_usd) }
+    }
+
     /// Checks that the job can be posted at time `now`.
     ///  
     /// # Errors

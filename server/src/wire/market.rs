@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ostler_actors::JobRow;
 use ostler_kernel::agent::Oversight;
+use ostler_kernel::ledger::{Amounts, Usd};
 use ostler_kernel::plan::PlanDraft;
 use serde::{Deserialize, Serialize};
 
@@ -83,11 +84,41 @@ pub struct JobList {
     pub jobs: Vec<JobRow>,
 }
 
-/// The answer to `GET /v1/audit`: credits of metered clients, recomputed from their records.
+/// The answer to `GET /v1/audit`: credits, tokens and money of clients, recomputed from their records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditView {
     /// Metered clients by name.
     pub clients: Vec<AuditLine>,
+    /// Clients whose calls of models have limits, by name.
+    pub calls: Vec<CallAuditLine>,
+}
+
+/// Tokens and money of a client's calls of models under a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallAuditLine {
+    /// Name of the client.
+    pub client: String,
+    /// Used by its present runs. A reservation without a settlement counts.
+    pub used: CallAmounts,
+    /// Set aside for market jobs, and not used by their calls.
+    pub for_jobs: CallAmounts,
+    /// Inconsistencies, in words.
+    pub violations: Vec<String>,
+}
+
+/// Tokens and money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallAmounts {
+    /// Tokens of prompts and answers.
+    pub tokens: u64,
+    /// Money.
+    pub usd: Usd,
+}
+
+impl From<Amounts> for CallAmounts {
+    fn from(Amounts { tokens, nano_usd }: Amounts) -> CallAmounts {
+        CallAmounts { tokens, usd: Usd(nano_usd) }
+    }
 }
 
 /// Credits of a metered client: free + reserved + spent = deposited.

@@ -229,12 +229,16 @@ pub(crate) fn client_text(line: &ClientRow) -> String {
 /// What is left of the money and the tokens of a client that is metered in them.
 fn balance_texts(line: &ClientRow) -> Vec<String> {
     let money = line.nano_usd.map(|balance| {
-        let BalanceRow { deposited, spent, left, .. } = balance;
-        format!("{}usd left of {} ({} spent)", signed_usd(left), signed_usd(deposited), usd_text(spent))
+        let BalanceRow { deposited, spent, left, for_jobs, .. } = balance;
+        let aside =
+            if for_jobs > 0 { format!(", {} reserved for jobs", usd_text(for_jobs)) } else { String::new() };
+        let (left, deposited) = (signed_usd(left), signed_usd(deposited));
+        format!("{left} usd left of {deposited} ({} spent{aside})", usd_text(spent))
     });
     let tokens = line.tokens.map(|balance| {
-        let BalanceRow { deposited, spent, left, .. } = balance;
-        format!("{left} tokens left of {deposited} ({spent} spent)")
+        let BalanceRow { deposited, spent, left, for_jobs, .. } = balance;
+        let aside = if for_jobs > 0 { format!(", {for_jobs} reserved for jobs") } else { String::new() };
+        format!("{left} tokens left of {deposited} ({spent} spent{aside})")
     });
     money.into_iter().chain(tokens).collect()
 }

@@ -1,7 +1,5 @@
 //! Approval requests as text.
 
-use std::fmt;
-
 use ostler_kernel::ledger::Amount;
 use ostler_server::wire::{ApprovalView, FileView, ShortfallView, StepView};
 use serde_json::{Value, json};
@@ -153,17 +151,14 @@ fn shortfall_lines(run: &str, node: &str, short: &ShortfallView) -> Vec<String> 
     let ShortfallView { model, of_client, usd, tokens } = short;
     let whose = if *of_client { "the client's balance" } else { "the budget" };
     let mut lines = vec![format!("    a call of model {model} does not fit {whose}")];
-    let line = |least: Amount, needs: Amount, left: &dyn fmt::Display, all: Amount| {
+    let line = |[least, needs, left, all]: [Amount; 4]| {
         format!("    needs {least} at least, {needs} in full; {left} of {all} left")
     };
     if let Some(usd) = usd {
-        let left = format!("{}usd", usd.left);
-        let [least, needs, all] = [usd.least, usd.needs, usd.budget].map(|usd| Amount::NanoUsd(usd.0));
-        lines.push(line(least, needs, &left, all));
+        lines.push(line([usd.least, usd.needs, usd.left, usd.budget].map(|usd| Amount::NanoUsd(usd.0))));
     }
     if let Some(tokens) = tokens {
-        let [least, needs, all] = [tokens.least, tokens.needs, tokens.budget].map(Amount::Tokens);
-        lines.push(line(least, needs, &format!("{}tokens", tokens.left), all));
+        lines.push(line([tokens.least, tokens.needs, tokens.left, tokens.budget].map(Amount::Tokens)));
     }
     lines.extend(budget_answers(run, node, short).map(|answer| format!("    {answer}")));
     lines
@@ -176,7 +171,7 @@ pub(crate) fn budget_answers(run: &str, node: &str, short: &ShortfallView) -> [S
         true => format!("deposit with `ostler credit`, then {}", hints::command("approve", &[run, node], "")),
         false => {
             let options: Vec<String> =
-                suggested(short).iter().map(|amount| format!("--budget +{amount}")).collect();
+                suggested(short).iter().map(|amount| format!("--budget +{}", amount.argument())).collect();
             hints::command("approve", &[run, node], &options.join(" "))
         }
     };
@@ -339,8 +334,8 @@ mod tests {
         let expected = [
             "r-12  p/n  raise the budget?  model.default, impact 0".to_owned(),
             "    a call of model default does not fit the budget".to_owned(),
-            "    needs 0.02usd at least, 0.05usd in full; 0.01usd of 0.50usd left".to_owned(),
-            "    needs 10tokens at least, 20tokens in full; 900tokens of 1000tokens left".to_owned(),
+            "    needs 0.02 usd at least, 0.05 usd in full; 0.01 usd of 0.50 usd left".to_owned(),
+            "    needs 10 tokens at least, 20 tokens in full; 900 tokens of 1000 tokens left".to_owned(),
             format!("    raise:    ostler approve {run} n --budget +0.20usd"),
             format!("    conclude: ostler reject {run} n"),
             format!("    cancel:   ostler cancel {run}"),

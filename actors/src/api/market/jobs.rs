@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json;
+use ostler_kernel::ledger::Amounts;
 use ostler_kernel::market::{Job, JobState, MarketStep, Offer, Proposal, Stage, score};
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::port::{Position, RunRowStatus};
@@ -17,7 +18,7 @@ use crate::api::system::System;
 use crate::messages::market::{MarketError, OfferRefused};
 use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::SubmitError;
-use crate::state::market::{Entry, check_balance, spent};
+use crate::state::market::{Entry, spent};
 
 /// A job to post.
 #[derive(Debug, Clone, PartialEq)]
@@ -192,7 +193,7 @@ impl System {
     async fn post_anew(&self, job: &Job) -> Result<Position, MarketError> {
         let id = job.id;
         job.check(self.services.journal.now())?;
-        check_balance(&self.services.ledger, &job.client, job.budget, 0)?;
+        self.services.market.check_budget(job, 0, Amounts::default())?;
         if self.services.journal.run(id)?.is_some() {
             return Err(MarketError::Taken(id));
         }

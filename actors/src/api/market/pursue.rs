@@ -129,7 +129,7 @@ impl System {
         let takes = |agent: &AgentId| {
             plan.as_ref().is_none_or(|it| services.evaluation.profiles.of(agent).takes(it).is_ok())
         };
-        let proposals = services.market.proposals(job, &services.ledger, services.journal.now(), takes);
+        let proposals = services.market.proposals(job, services.journal.now(), takes);
         MarketStep::Proposed { proposals }
     }
 

@@ -18,10 +18,14 @@ fn tokens(tokens: u64) -> CallLimits {
     CallLimits { tokens: Some(tokens), nano_usd: None }
 }
 
+fn job(number: u128) -> RunId {
+    RunId(uuid::Uuid::from_u128(number))
+}
+
 #[track_caller]
 fn check(limits: CallLimits, input: u64, output: u64, expected: Option<u64>) {
     let account = CallAccount::new(limits, Amounts::default());
-    let found = match account.room_for(&quote(input, output), "m") {
+    let found = match account.room_for(None, &quote(input, output), "m") {
         CallRoom::Fits { max_output_tokens } => Some(max_output_tokens),
         CallRoom::Short(_) => None,
         other => panic!("{other:?}"),
@@ -47,11 +51,18 @@ fn an_answer_is_lowered_to_what_fits_and_not_below_what_is_useful() {
 #[test]
 fn a_call_waits_for_what_others_may_return_and_not_for_what_nobody_has() {
     let mut account = CallAccount::new(tokens(5_000), Amounts::default());
-    account.reserve(1, quote(1_000, 2_000).amounts(2_000));
-    assert_eq!(account.room_for(&quote(1_000, 2_000), "m"), CallRoom::Wait, "a whole answer may fit later");
-    assert!(matches!(account.room_for(&quote(6_000, 2_000), "m"), CallRoom::Short(_)));
+    account.reserve(1, None, quote(1_000, 2_000).amounts(2_000));
+    assert_eq!(
+        account.room_for(None, &quote(1_000, 2_000), "m"),
+        CallRoom::Wait,
+        "a whole answer may fit later"
+    );
+    assert!(matches!(account.room_for(None, &quote(6_000, 2_000), "m"), CallRoom::Short(_)));
     account.settle(1, Amounts { tokens: 1_100, nano_usd: 0 });
-    assert_eq!(account.room_for(&quote(1_000, 2_000), "m"), CallRoom::Fits { max_output_tokens: 2_000 });
+    assert_eq!(
+        account.room_for(None, &quote(1_000, 2_000), "m"),
+        CallRoom::Fits { max_output_tokens: 2_000 }
+    );
     account.settle(1, Amounts { tokens: 9_000, nano_usd: 0 });
     assert_eq!(account.used().tokens, 1_100, "a call is settled once");
 }
@@ -60,16 +71,16 @@ fn a_call_waits_for_what_others_may_return_and_not_for_what_nobody_has() {
 fn a_limit_on_money_needs_a_price_and_a_limit_on_tokens_does_not() {
     let unknown = CallQuote { price: None, ..quote(10, 10) };
     let usd = CallLimits { tokens: None, nano_usd: Some(DOLLAR) };
-    assert_eq!(CallAccount::new(usd, Amounts::default()).room_for(&unknown, "m"), CallRoom::Unpriced);
+    assert_eq!(CallAccount::new(usd, Amounts::default()).room_for(None, &unknown, "m"), CallRoom::Unpriced);
     let by_tokens = CallAccount::new(tokens(20), Amounts::default());
-    assert_eq!(by_tokens.room_for(&unknown, "m"), CallRoom::Fits { max_output_tokens: 10 });
+    assert_eq!(by_tokens.room_for(None, &unknown, "m"), CallRoom::Fits { max_output_tokens: 10 });
 }
 
 #[test]
 fn the_smaller_of_budget_and_balance_counts_and_is_named() {
     let run = CallAccount::new(tokens(3_000), Amounts::default());
     let client = CallAccount::new(tokens(2_500), Amounts::default());
-    let room = |client, quote| room_of_both(Some(&run), client, &quote, "m");
+    let room = |client, quote| room_of_both(Some((job(1), &run)), client, &quote, "m");
     assert_eq!(room(&client, quote(1_000, 2_000)), CallRoom::Fits { max_output_tokens: 1_500 });
     let CallRoom::Short(short) = room(&client, quote(2_400, 2_000)) else {
         panic!("the balance is too small")
@@ -77,6 +88,37 @@ fn the_smaller_of_budget_and_balance_counts_and_is_named() {
     assert_eq!((short.of_client, short.left.tokens), (true, Some(2_500)));
     let CallRoom::Short(short) = room(&client, quote(2_900, 2_000)) else { panic!("both are too small") };
     assert!(!short.of_client, "the budget comes first: a person of the run can raise it");
+}
+
+#[test]
+fn what_a_contract_sets_aside_is_for_its_run_alone_until_it_ends() {
+    let mut client = CallAccount::new(tokens(10_000), Amounts::default());
+    let of = |tokens| Amounts { tokens, nano_usd: 0 };
+    client.set_aside(job(1), of(6_000), of(0));
+    let room = |client: &CallAccount, run| client.room_for(run, &quote(1_000, 4_000), "m");
+    let fits = |max_output_tokens| CallRoom::Fits { max_output_tokens };
+    assert_eq!(client.left(), tokens(4_000));
+    assert_eq!(room(&client, None), fits(3_000), "lowered to what is free");
+    assert_eq!(room(&client, Some(job(1))), fits(4_000));
+    // A call of the contract takes nothing of what is free.
+    client.reserve(1, Some(job(1)), of(5_000));
+    assert_eq!((client.left(), client.aside()), (tokens(4_000), of(1_000)));
+    // Others wait for calls, and never for what is left of a contract.
+    let large = client.room_for(None, &quote(4_000, 4_000), "m");
+    assert!(
+        matches!(large, CallRoom::Short(Shortfall { left: CallLimits { tokens: Some(4_000), .. }, .. })),
+        "{large:?}"
+    );
+    client.settle(1, of(2_000));
+    assert_eq!((client.left(), client.aside(), client.used()), (tokens(4_000), of(4_000), of(2_000)));
+    // Beyond the contract, what is free pays.
+    client.reserve(2, Some(job(1)), of(5_000));
+    client.settle(2, of(5_000));
+    assert_eq!((client.left(), client.aside()), (tokens(3_000), of(0)));
+    client.set_aside(job(2), of(1_000), of(400));
+    assert_eq!(client.left(), tokens(2_400));
+    client.keep_contracts(|_| false);
+    assert_eq!(client.left(), tokens(3_000));
 }
 
 #[derive(Debug, Clone)]
@@ -118,14 +160,14 @@ proptest! {
             match one {
                 Happens::Asks { input, output } => {
                     let quote = quote(input, output);
-                    match room_of_both(Some(&run), &client, &quote, "m") {
+                    match room_of_both(Some((job(1), &run)), &client, &quote, "m") {
                         CallRoom::Fits { max_output_tokens } => {
                             prop_assert!(max_output_tokens <= output);
                             prop_assert!(max_output_tokens >= output.min(OUTPUT_TOKENS_MIN));
                             number += 1;
                             let amounts = quote.amounts(max_output_tokens);
-                            run.reserve(number, amounts);
-                            client.reserve(number, amounts);
+                            run.reserve(number, None, amounts);
+                            client.reserve(number, Some(job(1)), amounts);
                             recorded = recorded.plus(amounts);
                             open.push((number, amounts));
                         }

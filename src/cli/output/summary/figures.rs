@@ -65,7 +65,7 @@ pub(crate) fn model_text(usage: &ModelUsage) -> String {
 
 /// What the calls of the run and of its child runs used of the budget, and whose budget it is.
 fn budget_text(budget: &CallBudgetView, run: &str) -> String {
-    let usd = budget.usd.map(|usd| format!("{}usd of {}usd", usd.spent, usd.budget));
+    let usd = budget.usd.map(|usd| format!("{} of {} usd", usd.spent, usd.budget));
     let tokens = budget.tokens.map(|tokens| format!("{} of {} tokens", tokens.spent, tokens.budget));
     let spent: Vec<String> = usd.into_iter().chain(tokens).collect();
     let whose = match budget.account == run {
