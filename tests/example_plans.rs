@@ -247,6 +247,26 @@ fn a_model_chooses_the_best_of_three_drafts_and_another_call_judges_it() {
 }
 
 #[test]
+fn two_agents_work_on_their_goals_in_runs_of_their_own() {
+    let (data, examples) =
+        (TempDir::new().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans"));
+    let (plan, config) = (examples.join("delegate.yaml"), examples.join("delegate.toml"));
+    let step = |arguments: &[&str]| {
+        let workspace = env!("CARGO_MANIFEST_DIR");
+        let mut command = ostler(data.path());
+        let ended =
+            command.current_dir(workspace).arg("--config").arg(&config).args(arguments).output().unwrap();
+        assert!(ended.status.success(), "{arguments:?}: {}", text(&ended));
+        text(&ended)
+    };
+    step(&["check", plan.to_str().unwrap()]);
+    step(&["run", plan.to_str().unwrap()]);
+    let letter = step(&["artifact", "@last/letter", "--path", "text"]);
+    assert!(letter.contains("on Monday at ten") && letter.contains("(rests on note, call.1.1)"), "{letter}");
+    assert_eq!(step(&["ps", "--json"]).matches("\"outcome\":\"succeeded\"").count(), 3);
+}
+
+#[test]
 fn the_recorded_answers_of_a_real_model_choose_one_of_its_drafts() {
     let (data, examples) =
         (TempDir::new().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans"));
