@@ -463,8 +463,30 @@ async fn answer(system: &System, run: RunId) -> String {
     format!("{} {labels:?}", goal.final_answer().unwrap().answer)
 }
 
+/// The path of the step is wrong, and the micro-planner corrects it.
+const MENDED: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: list, tool: fs.list, params: {path: none}, refs: [], after: [], why: null}]}
+      tokens: {input: 540, output: 100}
+  micro:
+    - answer: {decision: retry, tool: null, params: {path: .}, refs: null}
+      tokens: {input: 200, output: 100}
+  reflect:
+    - answer: {decision: continue, verdict: "one file", next: null, cancel: []}
+      tokens: {input: 200, output: 100}
+  answer:
+    - answer: {answer: "there is one file", citations: [list]}
+      tokens: {input: 200, output: 100}
+"#;
+
 fn of_goal(folder: &Path) -> Vec<Arc<dyn Tool>> {
-    std::fs::write(folder.join("goal.yaml"), GOAL).unwrap();
+    thinking(folder, GOAL)
+}
+
+fn thinking(folder: &Path, script: &str) -> Vec<Arc<dyn Tool>> {
+    std::fs::write(folder.join("goal.yaml"), script).unwrap();
     let config =
         ModelConfig { price: priced(), max_output_tokens: 300, ..ModelConfig::scripted("goal.yaml") };
     model(folder, config)
@@ -500,6 +522,50 @@ async fn a_goal_run_is_raised_concludes_with_what_is_there_or_keeps_the_rules_of
     let unasked = ask(false).await;
     assert_eq!(ended(&system, unasked).await, RunOutcome::Succeeded);
     assert!(used(&system, unasked).await.tokens <= FOR_ONE_CALL);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_micro_planner_asks_for_more_budget_like_any_call() {
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::write(workspace.path().join("a.md"), "text").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(Arc::new(MemoryJournal::default()), thinking(folder.path(), MENDED)).await;
+    let ask = async |is_asked| {
+        let run = goal(&system, workspace.path(), within(tokens(FOR_ONE_CALL), is_asked)).await;
+        if is_asked {
+            asks(&system, run).await;
+            let waiting = "list waiting_human, plan.1 executed, reflect.1 pending";
+            assert_eq!(states(&system, run).await, waiting);
+        }
+        run
+    };
+    let raised = ask(true).await;
+    let attempts = async || {
+        let view = system.view(raised, None).await.unwrap();
+        view.run.instance(&"list".into()).unwrap().attempts
+    };
+    let before = attempts().await;
+    raise(&system, raised, Answer::approve().raise(Amounts { tokens: 20_000, nano_usd: 0 })).await.unwrap();
+    assert_eq!(ended(&system, raised).await, RunOutcome::Succeeded, "{}", states(&system, raised).await);
+    assert_eq!(answer(&system, raised).await, "there is one file [\"grounded\"]");
+    assert_eq!(attempts().await, before + 1, "the step runs again with its patch, and not before");
+    let concluded = ask(true).await;
+    raise(&system, concluded, Answer::reject()).await.unwrap();
+    ended(&system, concluded).await;
+    assert!(
+        states(&system, concluded).await.contains("list skipped"),
+        "{}",
+        states(&system, concluded).await
+    );
+    let cancelled = ask(true).await;
+    system.cancel(cancelled).await.unwrap();
+    assert_eq!(ended(&system, cancelled).await, RunOutcome::Cancelled);
+    let unasked = ask(false).await;
+    ended(&system, unasked).await;
+    assert!(states(&system, unasked).await.contains("list failed"), "{}", states(&system, unasked).await);
+    for run in [concluded, cancelled, unasked] {
+        assert_eq!(used(&system, run).await.tokens, 640);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

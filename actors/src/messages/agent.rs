@@ -2,6 +2,7 @@
 
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::ledger::Shortfall;
 use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{ModelCall, RunRow, ToolResult};
 use ostler_kernel::run::{Operation, Patch};
@@ -49,7 +50,7 @@ pub(crate) struct Advice {
     pub(crate) answer: ToolResult,
     pub(crate) calls: Vec<ModelCall>,
     /// The budget did not allow the call.
-    pub(crate) is_unmade: bool,
+    pub(crate) shortfall: Option<Box<Shortfall>>,
 }
 
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;

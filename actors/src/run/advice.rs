@@ -84,8 +84,8 @@ impl RunDriver {
                             Err(panic) => Err(Failure::new(FailureCategory::Crash, panic_message(&*panic))),
                         };
                         let calls = std::mem::take(&mut *lock(&log.calls));
-                        let is_unmade = lock(&log.budget.shortfall).is_some();
-                        let advice = Advice { run, call, answer, calls, is_unmade };
+                        let shortfall = lock(&log.budget.shortfall).take();
+                        let advice = Advice { run, call, answer, calls, shortfall };
                         let _ = me.cast(AgentMessage::Advised(Box::new(advice)));
                     });
                 }
@@ -100,13 +100,14 @@ impl RunDriver {
     fn send_advice(&mut self, call: usize, answer: ToolResult, calls: Vec<ModelCall>) {
         self.in_flight.advice.insert(call);
         let run = self.opened.run;
-        let advice = Advice { run, call, answer, calls, is_unmade: false };
+        let advice = Advice { run, call, answer, calls, shortfall: None };
         let _ = self.me.cast(AgentMessage::Advised(Box::new(advice)));
     }
 
-    /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch.
+    /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch; a
+    /// call that does not fit the budget asks a person.
     pub(super) fn advised(&mut self, advice: Advice) {
-        let Advice { run, call, answer, calls, is_unmade } = advice;
+        let Advice { run, call, answer, calls, shortfall } = advice;
         if run != self.opened.run {
             return;
         }
@@ -133,12 +134,15 @@ impl RunDriver {
         let ended = self.run.end_call(
             now,
             call as u32,
-            CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade },
+            CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade: shortfall.is_some() },
             None,
         );
         let called = self.run.record_model_calls(now, &node, attempt, calls);
         self.apply_effects([vec![ended], called].concat());
-        self.decide(RunInput::Patched(node, patch));
+        self.decide(match shortfall {
+            Some(shortfall) => RunInput::AdviceOverBudget(node, shortfall),
+            None => RunInput::Patched(node, patch),
+        });
     }
 }
 

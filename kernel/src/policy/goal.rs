@@ -13,6 +13,7 @@ use crate::event::ChangeCause;
 use crate::id::{NodeId, Ticks};
 use crate::json::Json;
 use crate::plan::{Approval, NodeDraft, PlanDraft};
+use crate::run::FailureCategory;
 
 /// Cause of a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +135,13 @@ impl Goal {
     pub fn call_of(&self, node: &NodeId, attempt: u32) -> Option<u32> {
         let is_it = |call: &Call| call.is_by(node) && call.intent.attempt == attempt && call.end.is_none();
         self.calls.iter().rposition(is_it).map(|at| at as u32)
+    }
+
+    /// Category of the failure about which the micro-planner was to be asked after this attempt, if the budget did not allow the
+    /// call.
+    pub(crate) fn unmade_advice(&self, node: &NodeId, attempt: u32) -> Option<FailureCategory> {
+        let last = self.calls.iter().rfind(|call| call.is_about(node) && call.intent.attempt == attempt)?;
+        last.intent.signature.as_ref().filter(|_| !last.is_made()).map(|signature| signature.category)
     }
 
     pub(crate) fn set_tools(&mut self, tools: Arc<dyn GoalTools>) {

@@ -121,16 +121,34 @@ impl Decision<'_, '_, '_> {
         self.ask(at, TransitionReason::OverBudget, HumanRequestKind::Budget, Some(shown));
     }
 
+    /// The call of the micro-planner was not made, because it does not fit. A person is asked, if any is to be asked; else the
+    /// patch is refused.
+    pub(super) fn advice_over_budget(&mut self, node: &NodeId, shortfall: Box<Shortfall>) {
+        let waiting = self.run.position(node).filter(|_| self.run.open_patch_request(node).is_some());
+        let Some(at) = waiting else { return };
+        if !self.run.asks_over_budget() {
+            return self.patched(node, None);
+        }
+        let shown = shortfall.digest();
+        self.emit(Event::BudgetShort { node: node.clone(), shortfall });
+        self.ask(at, TransitionReason::OverBudget, HumanRequestKind::Budget, Some(shown));
+    }
+
+    /// Category of the failure about which the micro-planner could not be asked; `None` for a node whose own call was not made.
+    fn unadvised(&self, at: usize) -> Option<FailureCategory> {
+        self.run.goal()?.unmade_advice(&self.id(at), self.run.instances[at].attempts)
+    }
+
     /// Carries out an answer to a question about the budget. It holds for every node of the run that asks the same.
     pub(super) fn budget_answered(&mut self, at: usize, approve: bool, raise: Amounts) {
         if approve && !raise.is_zero() {
             self.emit(Event::BudgetRaised { node: self.id(at), by: raise });
         }
         for at in self.run.waiting_for_budget() {
-            if approve {
-                self.transit(at, NodeState::Ready, TransitionReason::Retry);
-            } else {
-                self.go_without(at);
+            match self.unadvised(at) {
+                _ if !approve => self.go_without(at),
+                Some(category) => self.ask_micro_planner(at, category),
+                None => self.transit(at, NodeState::Ready, TransitionReason::Retry),
             }
         }
     }
@@ -150,7 +168,10 @@ impl Decision<'_, '_, '_> {
         match goal.and_then(|goal| goal.role(&node)) {
             Some(Role::Answer) => self.transit(at, NodeState::Ready, TransitionReason::Retry),
             _ if concludes => {}
-            _ => self.failed(at, FailureCategory::ResourceExhaustion),
+            _ => match self.unadvised(at) {
+                Some(category) => self.patch(at, category, None),
+                None => self.failed(at, FailureCategory::ResourceExhaustion),
+            },
         }
     }
 }

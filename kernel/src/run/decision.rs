@@ -59,6 +59,7 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
             RunInput::Unsure(result) => self.result(result, true),
             RunInput::RetryDue(node) => self.retry_due(&node),
             RunInput::OverBudget(result, shortfall) => self.over_budget(result, shortfall),
+            RunInput::AdviceOverBudget(node, shortfall) => self.advice_over_budget(&node, shortfall),
             RunInput::HumanAnswer { node, request, approve, by, note, raise } => {
                 self.answer(&node, request, approve, (by, note), raise)
             }

@@ -17,6 +17,8 @@ pub enum RunInput {
     Unsure(Box<AttemptResult>),
     /// An attempt ended because a call of a model does not fit the budget.
     OverBudget(Box<AttemptResult>, Box<Shortfall>),
+    /// The call of the micro-planner about this node does not fit the budget.
+    AdviceOverBudget(NodeId, Box<Shortfall>),
     /// The backoff before a retry of this node is over.
     RetryDue(NodeId),
     /// A person answered an approval request.

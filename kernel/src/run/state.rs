@@ -101,6 +101,8 @@ impl NodeState {
             S::FailedRetryable => match to {
                 S::Pending => matches!(reason, R::Retry | R::Patched),
                 S::Failed => matches!(reason, R::Category(_)),
+                // The call of the micro-planner does not fit the budget.
+                S::WaitingHuman => matches!(reason, R::OverBudget),
                 _ => false,
             },
             S::Blocked => match to {
