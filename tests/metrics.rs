@@ -159,6 +159,7 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
     }
     let found = series(&page);
     check_models(&found);
+    assert_eq!(found[r#"ostler_diagnoses_total{category="transient",result="untried"}"#], 1.0);
     assert_eq!(found[r#"ostler_pipeline_events_total{pipeline="words"}"#], 2.0);
     assert_eq!(found[r#"ostler_pipeline_lag_events{pipeline="words",stage="counter"}"#], 2.0);
     assert_eq!(found[r#"ostler_pipeline_parked_events{pipeline="words",stage="counter"}"#], 0.0);

@@ -10,6 +10,7 @@ use ostler_kernel::gate::Denial;
 use ostler_kernel::id::{AgentId, ClientId, PipelineId, RunId};
 use ostler_kernel::plan::Kind;
 use ostler_kernel::port::Journal;
+use ostler_kernel::run::{DiagnosisScore, Run};
 use ostler_scheduler::Tier;
 use ostler_supervisor::{ChildEvent, Event};
 
@@ -115,6 +116,19 @@ impl Measures {
     pub(crate) fn evaluated(&self) {
         if let Some(recording) = &self.0 {
             metric::EVALUATIONS.counter(&recording.recorder, []).increment(1);
+        }
+    }
+
+    /// Counts the diagnoses of a run that is closed.
+    pub(crate) fn diagnosed(&self, run: &Run) {
+        let Some(recording) = &self.0 else { return };
+        for (category, DiagnosisScore { made, tried, mended, .. }) in run.diagnosis_scores() {
+            let results =
+                [("mended", mended), ("failed", tried - mended), ("untried", made.saturating_sub(tried))];
+            for (result, count) in results {
+                let labels = [category.as_str().into(), result.into()];
+                metric::DIAGNOSES.counter(&recording.recorder, labels).increment(count.into());
+            }
         }
     }
 

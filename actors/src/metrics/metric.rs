@@ -250,6 +250,12 @@ pub const EVALUATIONS: Metric = counter(
     &[],
     "Times that a run was evaluated: by its records as it was closed, or by a person since.",
 );
+/// Diagnoses of failures.
+pub const DIAGNOSES: Metric = counter(
+    "ostler_diagnoses_total",
+    &["category", "result"],
+    "Diagnoses of failures in runs that came to their end: the level that they propose mended the failure, did not, or was not tried.",
+);
 /// Regressions of agents.
 pub const DEGRADATIONS: Metric = counter(
     "ostler_degradations_total",
@@ -277,7 +283,7 @@ pub const SPANS: Metric = counter(
 );
 
 /// Every metric.
-pub const ALL: [Metric; 38] = [
+pub const ALL: [Metric; 39] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -312,6 +318,7 @@ pub const ALL: [Metric; 38] = [
     PIPELINE_PARKED,
     AGENTS,
     EVALUATIONS,
+    DIAGNOSES,
     DEGRADATIONS,
     REPUTATION,
     MARKET_JOBS,

@@ -111,6 +111,7 @@ impl RunDriver {
         for reply in self.pause.suspend_waiters.drain(..) {
             let _ = reply.send(Err(RunError::Over));
         }
+        self.services.measures.diagnosed(&self.run);
         if is_evaluated {
             let (lane, run, is_verdict) = (self.arguments.owner.lane.clone(), self.opened.run, false);
             self.services.mailboxes.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
