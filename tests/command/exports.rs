@@ -73,3 +73,65 @@ fn an_exported_plan_is_answered_again_without_its_model() {
     // The records of the replay have the recorded counts of tokens.
     world.ostler("show @last --json").says(r#""input_tokens":"#);
 }
+
+/// A model judges the results of a model and of a tool.
+const JUDGED: &str = r#"
+id: judged
+nodes:
+  - id: first
+    model: default
+    params: {prompt: "Say one word."}
+    contract: [{method: model, spec: {ask: "Is it a greeting?"}}, {method: model, spec: {ask: "Is it short?"}}]
+  - id: second
+    tool: text.render
+    params: {template: "{{ word }}!", values: {word: hello}}
+    contract: [{method: model, spec: {ask: "Is it loud?"}}]
+"#;
+
+const JUDGED_SCRIPT: &str = r#"
+rules:
+  - {when: {role: judge}, answer: {holds: true, why: "it is"}}
+  - {when: {node: first}, text: hello}
+"#;
+
+#[test]
+fn the_judges_of_an_exported_plan_answer_again() {
+    let world = World::new();
+    world.file("plan.yaml", JUDGED).file("script.yaml", JUDGED_SCRIPT);
+    world.file("ostler.toml", "[models.default]\nprovider = \"scripted\"\nfile = \"script.yaml\"\n");
+    world.ostler("run plan.yaml --config ostler.toml").exits(0);
+    world.ostler("export @last --cassette tape.jsonl").exits(0).says("4 calls of models written");
+    world.file("ostler.toml", "[models.default]\nprovider = \"cassette\"\nfile = \"tape.jsonl\"\n");
+    std::fs::remove_file(world.path().join("script.yaml")).unwrap();
+    world.ostler("run plan.yaml --config ostler.toml").exits(0);
+    let again = world.ostler("export @last --cassette again.jsonl").exits(0);
+    again.says("4 calls of models written");
+}
+
+/// A step reads a file that is not there, and the micro-planner names another.
+const PATCHED: &str = r#"
+roles:
+  planner:
+    - answer: {answer: null, missing: null, steps: [
+        {id: read, tool: fs.read, params: {path: none.md}, refs: [], after: [], why: null}]}
+  micro:
+    - answer: {decision: retry, tool: null, params: {path: note.md}, refs: null}
+  reflect:
+    - answer: {decision: conclude, verdict: "it was read", next: null, cancel: []}
+  answer:
+    - answer: {answer: "the note says buy milk", citations: [read]}
+"#;
+
+#[test]
+fn the_micro_planner_of_an_exported_goal_run_answers_again() {
+    let world = World::new();
+    world.file("script.yaml", PATCHED).file("work/note.md", "buy milk");
+    let ask = |model: &str| {
+        let line = format!("ask read_the_note --mode reflect --workspace work --yes --model {model}");
+        world.ostler(&line).exits(0).says("the note says buy milk")
+    };
+    ask("scripted:script.yaml");
+    world.ostler("export @last --cassette tape.jsonl").exits(0).says("4 calls of models written");
+    std::fs::remove_file(world.path().join("script.yaml")).unwrap();
+    ask("cassette:tape.jsonl");
+}

@@ -3,9 +3,11 @@
 //! Records hold answers and no prompts: prompts follow from the records. They are made again from the run as it was before each
 //! call, with the tools of this system.
 
+use ostler_kernel::contract::{ModelQuestion, model_questions};
 use ostler_kernel::event::{AttemptIntent, AttemptResult, Event, Outcome};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
-use ostler_kernel::plan::{Kind, Method};
+use ostler_kernel::json;
+use ostler_kernel::plan::Kind;
 use ostler_kernel::policy::{self, CallIntent, FaultyAnswer, FinalAnswer, Role, Source, View};
 use ostler_kernel::port::{ModelCall, Recorded, StreamId};
 use ostler_kernel::run::{AttemptInput, Run, RunFold};
@@ -76,12 +78,15 @@ impl System {
 struct Asked {
     node: NodeId,
     attempt: u32,
-    /// `None`: the question cannot be made again.
+    /// `None`: the question cannot be made again, or the attempt asks no model itself.
     params: Option<Map<String, Value>>,
     role: Option<Role>,
-    /// Its model calls: with fallbacks several, of which the last one answered.
+    /// Questions of its contract for models, asked in order after its own call.
+    judges: Vec<ModelQuestion>,
+    /// Its answered calls.
     calls: Vec<ModelCall>,
-    faulty: Option<FaultyAnswer>,
+    /// The answer, if it is in the record of the call's end: a faulty one, and any of the micro-planner.
+    told: Option<FaultyAnswer>,
     /// The answer is known, or known to be missing.
     is_over: bool,
 }
@@ -99,14 +104,16 @@ impl Walk<'_> {
         match event {
             Event::CallBegun { intent, .. } => self.begin_call(&intent.value(), run, at).await?,
             Event::AttemptIntent(intent) => self.begin_attempt(intent, run).await?,
-            Event::ModelCalled { node, attempt, call } => self.called(node, *attempt, call, run),
+            Event::ModelCalled { node, attempt, call } if call.is_answered() => {
+                self.called(node, *attempt, call, run);
+            }
             Event::CallEnded { call, faulty, .. } => {
                 let intent = run.goal().and_then(|goal| goal.calls().get(*call as usize));
                 let of = intent.map(|call| (call.intent.node.clone(), call.intent.attempt));
                 if let Some((node, attempt)) = of
                     && let Some(asked) = self.open(&node, attempt)
                 {
-                    asked.faulty.clone_from(faulty);
+                    asked.told.clone_from(faulty);
                 }
             }
             Event::AttemptResult(result) => self.end(result).await?,
@@ -118,39 +125,39 @@ impl Walk<'_> {
     async fn begin_call(&mut self, intent: &Value, run: &Run, at: Ticks) -> Result<(), RunError> {
         let Ok(intent) = serde_json::from_value::<CallIntent>(intent.clone()) else { return Ok(()) };
         let (node, attempt, role) = (intent.node.clone(), intent.attempt, intent.role);
-        let mut params = None;
-        // The answer of the micro-planner is in no record, only what became of it.
-        if role != Role::Micro {
-            let mut run = run.clone();
-            equip(&self.system.services, &mut run, &self.scope);
-            let evidence = evidence(&self.system.services.results, &run).await.map_err(unreadable)?;
-            let faulty = |attempt| run.goal()?.faulty_answer(&node, attempt).cloned();
-            params = View::of(&run, at).map(|view| policy::prompt(view, &intent, &read(&evidence), &faulty));
-        }
-        self.ask(node, attempt, params, Some(role));
+        let mut run = run.clone();
+        equip(&self.system.services, &mut run, &self.scope);
+        let evidence = evidence(&self.system.services.results, &run).await.map_err(unreadable)?;
+        let faulty = |attempt| run.goal()?.faulty_answer(&node, attempt).cloned();
+        let params = View::of(&run, at).map(|view| policy::prompt(view, &intent, &read(&evidence), &faulty));
+        self.ask(Asked { role: Some(role), ..Asked::new(node, attempt, params) });
         Ok(())
     }
 
     async fn begin_attempt(&mut self, intent: &AttemptIntent, run: &Run) -> Result<(), RunError> {
-        let node = run.node(&intent.node).filter(|node| node.kind == Kind::Model);
         let is_control = run.goal().is_some_and(|goal| goal.role(&intent.node).is_some());
-        let Some(node) = node.filter(|_| !is_control) else { return Ok(()) };
-        let results = self.system.services.results.needed(run, node).await.map_err(unreadable)?;
-        let params = match run.attempt_input(node, &results) {
-            Ok((AttemptInput::Params(params), _)) => Some(params.into_map()),
-            // A judge's calls are recorded with those of the node.
-            _ => None,
-        };
-        let params = params.filter(|_| !node.is_judged_by(Method::Model));
-        self.ask(intent.node.clone(), intent.attempt, params, None);
+        let Some(node) = run.node(&intent.node).filter(|_| !is_control) else { return Ok(()) };
+        let judges = model_questions(&node.contract);
+        let is_model = node.kind == Kind::Model;
+        if !is_model && judges.is_empty() {
+            return Ok(());
+        }
+        let mut params = None;
+        if is_model {
+            let results = self.system.services.results.needed(run, node).await.map_err(unreadable)?;
+            if let Ok((AttemptInput::Params(given), _)) = run.attempt_input(node, &results) {
+                params = Some(given.into_map());
+            }
+        }
+        self.ask(Asked { judges, ..Asked::new(intent.node.clone(), intent.attempt, params) });
         Ok(())
     }
 
-    fn ask(&mut self, node: NodeId, attempt: u32, params: Option<Map<String, Value>>, role: Option<Role>) {
+    fn ask(&mut self, asked: Asked) {
         // A call that was lost with its process is made again under its number.
-        self.asked.retain(|asked| (&asked.node, asked.attempt) != (&node, attempt) || asked.is_over);
-        let (calls, faulty, is_over) = (Vec::new(), None, false);
-        self.asked.push(Asked { node, attempt, params, role, calls, faulty, is_over });
+        let of = (asked.node.clone(), asked.attempt);
+        self.asked.retain(|earlier| (&earlier.node, earlier.attempt) != (&of.0, of.1) || earlier.is_over);
+        self.asked.push(asked);
     }
 
     fn open(&mut self, node: &NodeId, attempt: u32) -> Option<&mut Asked> {
@@ -158,22 +165,32 @@ impl Walk<'_> {
         self.asked.iter_mut().rev().find(is_it)
     }
 
+    /// Takes an answered call.
     fn called(&mut self, node: &NodeId, attempt: u32, call: &ModelCall, run: &Run) {
-        let answered = call.is_answered();
-        let why = match self.open(node, attempt) {
-            Some(asked) if asked.params.is_some() => return asked.calls.push(call.clone()),
-            Some(asked) if asked.role == Some(Role::Micro) => {
-                "asked for the patch of a failed step, whose answer is in no record"
-            }
-            Some(_) => "the node has a contract that a model judges, whose verdict is in no record",
-            None if run.node(node).is_some_and(|node| node.kind == Kind::Tool) => {
-                "made by a program or a contract, of which the records hold no question"
-            }
-            None => "the records hold no question",
+        let Some(asked) = self.open(node, attempt) else {
+            let why = match run.node(node).is_some_and(|node| node.kind == Kind::Tool) {
+                true => IN_PROGRAM,
+                false => "the records hold no question",
+            };
+            return self.leave_out(node, attempt, why);
         };
-        if answered {
-            self.found.left_out.push(format!("{node}, attempt {attempt}: {why}"));
+        if asked.role != Some(Role::Micro) {
+            return asked.calls.push(call.clone());
         }
+        // It belongs to no attempt: its answer is in the record of its end, which comes first.
+        asked.is_over = true;
+        let answer = asked.told.take().and_then(|told| serde_json::from_str(&told.answer).ok());
+        match (asked.params.take(), answer) {
+            (Some(params), Some(result)) => {
+                let (node, call) = (node.clone(), call.clone());
+                self.found.exchanges.push(ModelExchange { node, attempt, params, result, call });
+            }
+            _ => self.leave_out(node, attempt, UNUSABLE),
+        }
+    }
+
+    fn leave_out(&mut self, node: &NodeId, attempt: u32, why: &str) {
+        self.found.left_out.push(format!("{node}, attempt {attempt}: {why}"));
     }
 
     async fn end(&mut self, ended: &AttemptResult) -> Result<(), RunError> {
@@ -181,27 +198,66 @@ impl Walk<'_> {
             Outcome::Ok(output) => Some(self.system.services.results.load(output).await?),
             Outcome::Failed(_) => None,
         };
-        let (node, attempt) = (ended.node.clone(), ended.attempt);
-        let Some(asked) = self.open(&node, attempt) else { return Ok(()) };
+        let (node, attempt) = (&ended.node, ended.attempt);
+        let Some(asked) = self.open(node, attempt) else { return Ok(()) };
         asked.is_over = true;
-        let Some(params) = asked.params.take() else { return Ok(()) };
-        let Some(call) = asked.calls.pop().filter(ModelCall::is_answered) else { return Ok(()) };
-        let result = match (value, asked.faulty.take()) {
-            (_, Some(faulty)) => faulty_result(asked.role, &faulty),
-            (Some(value), None) => Some(answer_of(asked.role, value)),
+        let mut calls = std::mem::take(&mut asked.calls);
+        let (params, judges) = (asked.params.take(), std::mem::take(&mut asked.judges));
+        let (role, told) = (asked.role, asked.told.take());
+        // A result that counts was asked every question of its contract, in order.
+        let judged = value.as_ref().filter(|_| !judges.is_empty() && calls.len() >= judges.len());
+        let verdicts = match judged {
+            Some(value) => verdicts(&judges, value, calls.split_off(calls.len() - judges.len())),
+            None => Vec::new(),
+        };
+        // With a result that was refused, nothing tells its own call from those of its judges.
+        let is_mixed = judged.is_none() && !judges.is_empty();
+        let own = calls.pop();
+        let result = match (value, told) {
+            _ if is_mixed => None,
+            (_, Some(faulty)) => faulty_result(role, &faulty),
+            (Some(value), None) => Some(answer_of(role, value)),
             (None, None) => None,
         };
-        match result {
-            Some(result) => {
+        match (own, params, result) {
+            (None, ..) => {}
+            (Some(call), Some(params), Some(result)) => {
+                let node = node.clone();
                 self.found.exchanges.push(ModelExchange { node, attempt, params, result, call });
             }
-            None => {
-                let why = "the answer could not be used, and is in no record";
-                self.found.left_out.push(format!("{node}, attempt {attempt}: {why}"));
+            (Some(_), None, _) if !is_mixed => {
+                (0..=calls.len()).for_each(|_| self.leave_out(node, attempt, IN_PROGRAM));
             }
+            (Some(_), ..) => self.leave_out(node, attempt, UNUSABLE),
         }
+        let exchange =
+            |(params, result, call)| ModelExchange { node: node.clone(), attempt, params, result, call };
+        self.found.exchanges.extend(verdicts.into_iter().map(exchange));
         Ok(())
     }
+}
+
+/// Why a call is left out: of the code of a program only its steps are recorded.
+const IN_PROGRAM: &str = "made by a program, of which the records hold no question";
+
+const UNUSABLE: &str = "the answer could not be used, and is in no record";
+
+impl Asked {
+    fn new(node: NodeId, attempt: u32, params: Option<Map<String, Value>>) -> Asked {
+        let (judges, calls) = (Vec::new(), Vec::new());
+        Asked { node, attempt, params, role: None, judges, calls, told: None, is_over: false }
+    }
+}
+
+/// The exchanges with the models that judged a result and let it pass. The reason of such a verdict is in no record.
+fn verdicts(
+    judges: &[ModelQuestion],
+    value: &Value,
+    calls: Vec<ModelCall>,
+) -> Vec<(Map<String, Value>, Value, ModelCall)> {
+    let Ok(result) = json::canonical(value) else { return Vec::new() };
+    let asked = judges.iter().zip(calls);
+    asked.map(|(judge, call)| (judge.params(&result), json!({"holds": true, "why": ""}), call)).collect()
 }
 
 fn unreadable(unreadable: Unreadable) -> RunError {

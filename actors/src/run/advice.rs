@@ -9,7 +9,7 @@ use ostler_kernel::event::Failure;
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
-use ostler_kernel::policy::{self, CallEnd, CallIntent, JudgedPatch, Role, View};
+use ostler_kernel::policy::{self, CallEnd, CallIntent, FaultyAnswer, JudgedPatch, Role, View};
 use ostler_kernel::port::{
     AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, Finish, ModelCall, ModelTurn, ModelTurnEnd,
     PricedCall, ToolResult,
@@ -119,6 +119,11 @@ impl RunDriver {
         }
         let Some(intent) = self.run.goal().and_then(|goal| goal.calls().get(call)) else { return };
         let (node, attempt) = (intent.intent.node.clone(), intent.intent.attempt);
+        // The answer is in no other record: a patch says what became of it.
+        let told = answer
+            .as_ref()
+            .ok()
+            .map(|answer| FaultyAnswer { answer: answer.to_string(), faults: String::new() });
         let is_cut = calls.last().is_some_and(|call| call.finish == Finish::Length.as_str());
         let judged = match answer {
             Ok(answer) => policy::judge_patch(view, call, &answer, is_cut),
@@ -135,7 +140,7 @@ impl RunDriver {
             now,
             call as u32,
             CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade: shortfall.is_some() },
-            None,
+            told,
         );
         let called = self.run.record_model_calls(now, &node, attempt, calls);
         self.apply_effects([vec![ended], called].concat());

@@ -264,7 +264,8 @@ pub enum Event {
         call: u32,
         /// Usage, and what became of the answer.
         end: CallEnd,
-        /// The answer, if it was faulty: the next try is shown it. Of bounded length.
+        /// The answer, if it was faulty: the next try is shown it. Of the micro-planner any answer, because it is the result of
+        /// no node. Of bounded length.
         faulty: Option<FaultyAnswer>,
     },
     /// The terms and credits of a client were removed: from here on it is like a client without records. In the stream of the
