@@ -245,8 +245,8 @@ async fn check_program(provider: Provider, answer: fn(&Value) -> (u16, Value)) {
     let exported = system.model_exchanges(run).await.unwrap();
     assert_eq!(
         (exported.exchanges.len(), exported.left_out.len()),
-        (0, 2),
-        "questions of programs are in no record"
+        (2, 0),
+        "the questions of programs are recorded with their answers"
     );
 }
 

@@ -45,6 +45,10 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::CallEnded { call, end, faulty } => ("call_ended", body!(call, end, faulty)),
         E::ModelCalled { node, attempt, call } => ("model_called", body!(node, attempt, call)),
         E::CallTerms(terms) => ("call_terms", json!(terms)),
+        E::ModelExchanged(call) => (
+            "model_exchanged",
+            body!(call: node, attempt, call; "params": call.params.value(), "answer": call.answer.value()),
+        ),
         E::CallReserved(call) => ("call_reserved", json!(call)),
         E::CallSettled(call) => ("call_settled", json!(call)),
         E::BudgetShort { node, shortfall } => ("budget_short", body!(node, shortfall)),

@@ -4,7 +4,7 @@
 //! call, with the tools of this system.
 
 use ostler_kernel::contract::{ModelQuestion, model_questions};
-use ostler_kernel::event::{AttemptIntent, AttemptResult, Event, Outcome};
+use ostler_kernel::event::{AttemptIntent, AttemptResult, Event, ModelExchanged, Outcome};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json;
 use ostler_kernel::plan::Kind;
@@ -58,9 +58,22 @@ impl System {
             records.push(record.clone());
             Ok(())
         })?;
+        let mut asked_by_programs: Vec<ModelExchanged> = Vec::new();
+        let stream = StreamId::attempts(&row.client, row.run);
+        each(&**self.services.journal, stream, None, |record| -> Result<(), RunError> {
+            if let Event::ModelExchanged(exchanged) = &record.event {
+                asked_by_programs.push((**exchanged).clone());
+            }
+            Ok(())
+        })?;
         let mut fold = RunFold::of(run);
-        let mut walk =
-            Walk { system: self, scope: String::new(), asked: Vec::new(), found: ModelExchanges::default() };
+        let mut walk = Walk {
+            system: self,
+            scope: String::new(),
+            asked_by_programs,
+            asked: Vec::new(),
+            found: ModelExchanges::default(),
+        };
         for record in &records {
             if let Event::RunOpened(opened) = &record.event {
                 walk.scope.clone_from(&opened.scope);
@@ -69,6 +82,15 @@ impl System {
                 walk.record(&record.event, &folded.run, record.at_ms).await?;
             }
             fold.record(record, &|plan| self.services.runs.plans.read(plan))?;
+        }
+        // Calls of a process that died before their attempt ended; later attempts had their answers from the steps.
+        for ModelExchanged { node, attempt, params, answer, call } in
+            std::mem::take(&mut walk.asked_by_programs)
+        {
+            if let Ok(params) = serde_json::from_str(params.as_str()) {
+                let result = answer.value();
+                walk.found.exchanges.push(ModelExchange { node, attempt, params, result, call });
+            }
         }
         Ok(walk.found)
     }
@@ -94,6 +116,8 @@ struct Asked {
 struct Walk<'a> {
     system: &'a System,
     scope: String,
+    /// Exchanges whose calls the run has not recorded yet.
+    asked_by_programs: Vec<ModelExchanged>,
     asked: Vec<Asked>,
     found: ModelExchanges,
 }
@@ -167,6 +191,9 @@ impl Walk<'_> {
 
     /// Takes an answered call.
     fn called(&mut self, node: &NodeId, attempt: u32, call: &ModelCall, run: &Run) {
+        if let Some(exchange) = self.take_of_program(node, attempt, call) {
+            return self.found.exchanges.push(exchange);
+        }
         let Some(asked) = self.open(node, attempt) else {
             let why = match run.node(node).is_some_and(|node| node.kind == Kind::Tool) {
                 true => IN_PROGRAM,
@@ -187,6 +214,25 @@ impl Walk<'_> {
             }
             _ => self.leave_out(node, attempt, UNUSABLE),
         }
+    }
+
+    /// The exchange of a call that a program made.
+    fn take_of_program(&mut self, node: &NodeId, attempt: u32, call: &ModelCall) -> Option<ModelExchange> {
+        // The time of the end is set as the run records the call.
+        let is_it = |made: &ModelExchanged| {
+            let of = ModelCall { ended_at: call.ended_at, ..made.call.clone() };
+            made.node == *node && made.attempt == attempt && of == *call
+        };
+        let at = self.asked_by_programs.iter().position(is_it)?;
+        let ModelExchanged { params, answer, .. } = self.asked_by_programs.remove(at);
+        let params = serde_json::from_str(params.as_str()).ok()?;
+        Some(ModelExchange {
+            node: node.clone(),
+            attempt,
+            params,
+            result: answer.value(),
+            call: call.clone(),
+        })
     }
 
     fn leave_out(&mut self, node: &NodeId, attempt: u32, why: &str) {
@@ -237,8 +283,9 @@ impl Walk<'_> {
     }
 }
 
-/// Why a call is left out: of the code of a program only its steps are recorded.
-const IN_PROGRAM: &str = "made by a program, of which the records hold no question";
+/// Why a call of a program is left out. Longer questions are in no record.
+const IN_PROGRAM: &str =
+    "made by a program with a question and an answer of more than 64 KiB, which no record holds";
 
 const UNUSABLE: &str = "the answer could not be used, and is in no record";
 

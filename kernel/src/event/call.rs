@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Digest, NodeId};
+use crate::json::Json;
 use crate::ledger::Amounts;
+use crate::port::ModelCall;
 
 /// Record of [`Event::CallReserved`](super::Event::CallReserved).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,24 @@ pub struct CallSettled {
     pub used: Amounts,
     /// Digest of the prices that the charge follows from; `None` without a known price.
     pub prices: Option<Digest>,
+}
+
+/// Largest question and answer in one record, in bytes of canonical JSON together. A longer exchange is not recorded.
+pub const EXCHANGE_BYTES_MAX: usize = 64 << 10;
+
+/// Record of [`Event::ModelExchanged`](super::Event::ModelExchanged).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelExchanged {
+    /// The node whose program called.
+    pub node: NodeId,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// Parameters of the tool that called the model.
+    pub params: Json,
+    /// Result of the tool.
+    pub answer: Json,
+    /// The call, with its usage.
+    pub call: ModelCall,
 }
 
 impl CallReserved {

@@ -24,7 +24,7 @@ pub use attempt::{
     Accounts, AttemptIntent, AttemptProgress, AttemptRef, AttemptResult, Directive, Failure, GateDecision,
     Outcome, Output, StepIntent, StepKey, StepResult,
 };
-pub use call::{CallReserved, CallSettled};
+pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
 pub use pipeline::{PipelineRecord, Published};
 pub use run::{
@@ -308,4 +308,7 @@ pub enum Event {
         /// What the client's calls used so far. The first deposit makes this part free of charge.
         used: Amounts,
     },
+    /// A model answered a program: the question too, because no other record holds it. In the stream of the run's attempts; for
+    /// exports only.
+    ModelExchanged(Box<ModelExchanged>),
 }

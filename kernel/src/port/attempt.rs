@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     AnswerForm, ArtifactError, BoxFuture, Delta, JournalError, ModelCall, ModelTurn, ModelTurnEnd,
@@ -71,6 +71,11 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// Notes a call of a model that ended, for the bill and the records of the attempt. The default notes nothing.
     fn model_called(&self, number: u32, call: ModelCall) {
         let _ = (number, call);
+    }
+
+    /// Keeps a question and its answer, for the export of a run whose records do not hold the question. The default keeps nothing.
+    fn model_exchanged(&self, params: &Map<String, Value>, answer: &Value, call: ModelCall) {
+        let _ = (params, answer, call);
     }
 
     /// Reserves tokens and money for a call of a model, and waits while other calls hold what this one needs. Dropping the

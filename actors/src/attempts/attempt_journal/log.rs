@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::{AttemptRef, Event, Failure, Outcome, StepIntent, StepKey, StepResult};
+use ostler_kernel::event::{
+    AttemptRef, EXCHANGE_BYTES_MAX, Event, Failure, ModelExchanged, Outcome, StepIntent, StepKey, StepResult,
+};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{self, Json, Object};
@@ -17,7 +19,7 @@ use ostler_kernel::port::{
 };
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::output::AttemptOutput;
@@ -111,6 +113,19 @@ impl AttemptLog for AttemptJournal {
             last.input_tokens = last.input_tokens.saturating_add(call.input_tokens);
             last.output_tokens = last.output_tokens.saturating_add(call.output_tokens);
             last.nano_usd = last.nano_usd.zip(call.nano_usd).map(|(last, more)| last.saturating_add(more));
+        }
+    }
+
+    fn model_exchanged(&self, params: &Map<String, Value>, answer: &Value, call: ModelCall) {
+        let canonical = json::canonical_map(params).and_then(|params| Ok((params, json::canonical(answer)?)));
+        let Ok((params, answer)) = canonical else { return };
+        if params.as_str().len() + answer.as_str().len() > EXCHANGE_BYTES_MAX {
+            return;
+        }
+        let AttemptRef { node, attempt, .. } = &self.site.of;
+        let exchanged = ModelExchanged { node: node.clone(), attempt: *attempt, params, answer, call };
+        if let Err(error) = self.append(Event::ModelExchanged(Box::new(exchanged))) {
+            tracing::debug!(%error, %node, "the question of a program is not recorded: exports leave it out");
         }
     }
 

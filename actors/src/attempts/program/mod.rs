@@ -1,6 +1,7 @@
 //! Agents written as code. A program is a tool that plans call: gated, scheduled, charged, retried and journaled like
 //! any tool. Beyond a tool, a program remembers its finished steps.
 
+mod call_log;
 mod compose;
 mod context;
 mod model;

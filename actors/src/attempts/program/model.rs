@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::call_log::CallLog;
 use super::context::ProgramContext;
 use super::step::{Step, StepError};
 use crate::base::attempt_end::structural;
@@ -140,14 +141,17 @@ impl ProgramContext {
     }
 
     async fn call(&self, tool: &str, step: &str, params: Map<String, Value>) -> Result<Value, Failure> {
-        let (called, permit) = self.log().permit(tool, params.into(), self.idempotency_key(step))?;
+        let (called, permit) = self.log().permit(tool, params.clone().into(), self.idempotency_key(step))?;
+        let log = Arc::new(CallLog::new(self.log()));
         let context = CallContext {
             workspace: Arc::from(self.workspace()),
             timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
             repeatable: true,
             origin: CallOrigin { role: "executor".to_owned(), node: None, ordinal: 1, refusals: 0 },
-            attempt: Arc::clone(self.log()),
+            attempt: Arc::<CallLog>::clone(&log),
         };
-        called.call(permit, context).await
+        let answer = called.call(permit, context).await?;
+        log.answered(&params, &answer);
+        Ok(answer)
     }
 }

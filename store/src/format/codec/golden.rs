@@ -188,11 +188,14 @@ pub(crate) fn samples() -> Vec<Event> {
             attempt: 0,
         }));
     }
-    samples.push(model_call());
+    samples.push(Event::ModelCalled { node: node(), attempt: 1, call: Box::new(model_call()) });
     goal(&mut samples);
     samples.push(Event::ClientRemoved { client: ClientId::from("acme") });
     call_budget(&mut samples);
     samples.push(Event::Pipeline(Box::new(PipelineRecord::Removed { upto: 9 })));
+    let (params, answer, call) = (json(), json(), model_call());
+    let exchanged = ModelExchanged { node: node(), attempt: 1, params, answer, call };
+    samples.push(Event::ModelExchanged(Box::new(exchanged)));
     samples
 }
 
@@ -381,8 +384,8 @@ fn call_budget(samples: &mut Vec<Event>) {
     samples.extend([own, shared].map(Event::CallTerms));
 }
 
-fn model_call() -> Event {
-    let call = ModelCall {
+fn model_call() -> ModelCall {
+    ModelCall {
         model: "default".into(),
         answered_by: Some("small-1".into()),
         response_id: None,
@@ -397,8 +400,7 @@ fn model_call() -> Event {
         ended_at: 1_700_000_000_000,
         provider: "openai".into(),
         requested: Some("small".into()),
-    };
-    Event::ModelCalled { node: node(), attempt: 1, call: Box::new(call) }
+    }
 }
 
 fn causes() -> [ChangeCause; 5] {
@@ -527,13 +529,14 @@ fn kind(event: &Event) -> u8 {
         Event::BudgetShort { .. } => 50,
         Event::BudgetRaised { .. } => 51,
         Event::BalanceDeposited { .. } => 52,
+        Event::ModelExchanged(_) => 53,
     }
 }
 
-const KINDS: u8 = 53;
+const KINDS: u8 = 54;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 5] = [117, 119, 123, 123, 143];
+const KNOWN: [usize; 6] = [117, 119, 123, 123, 143, 144];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
