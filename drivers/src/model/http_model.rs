@@ -141,7 +141,7 @@ impl HttpModel {
         };
         // A connection that broke after the last byte of the answer does no harm; the decoder knows.
         let cut = self.read(&mut response, &mut decoder, deadline, &mut show).await.err();
-        veil.rest().into_iter().for_each(&mut *delta);
+        veil.rest().for_each(&mut *delta);
         if cut.is_none() {
             response.keep().await?;
         }
