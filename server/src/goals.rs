@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{Earlier, Submission, System};
 use ostler_kernel::id::{AgentId, ClientId, Ticks};
-use ostler_kernel::plan::{MODEL_DEFAULT, model_tool};
+use ostler_kernel::plan::{HumanDuration, MODEL_DEFAULT, TIMEOUT_MS_MAX, model_tool};
 use ostler_kernel::policy::{
     Budgets, EARLIER_RUNS_MAX, EarlierRun, GOAL_BYTES_MAX, GoalModels, GoalTerms, OfferedTemplate,
     bounded_earlier, goal_plan,
@@ -125,12 +125,17 @@ fn terms(
     budgets.model_calls = request.model_calls.map_or(budgets.model_calls, NonZeroU64::get);
     budgets.tokens = request.tokens.map(NonZeroU64::get);
     budgets.wall = request.wall_ms.map(|ms| Ticks::try_from(ms.get()).unwrap_or(Ticks::MAX));
+    let terms = GoalTerms::new(goal, request.mode, MODEL_DEFAULT).on(on).offering(templates);
+    let millis = |ms: NonZeroU64| {
+        HumanDuration::Millis(Ticks::try_from(ms.get()).map_or(TIMEOUT_MS_MAX, |ms| ms.min(TIMEOUT_MS_MAX)))
+    };
     Ok(GoalTerms {
         aggregator: request.aggregator,
         budgets,
+        control_timeout: request.answer_timeout_ms.map_or(terms.control_timeout, millis),
         models: GoalModels { planner: Some(planner), executor: Some(executor) },
         tools: request.tools.clone(),
         confirm: request.confirm,
-        ..GoalTerms::new(goal, request.mode, MODEL_DEFAULT).on(on).offering(templates)
+        ..terms
     })
 }

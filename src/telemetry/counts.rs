@@ -24,7 +24,7 @@ impl Counts {
         self.exported.increment(spans as u64);
     }
 
-    /// Spans, or news of a run, that did not fit in a queue.
+    /// Spans, or notices of appends, that did not fit in a queue.
     pub(super) fn dropped(&self, spans: usize) {
         self.dropped.increment(spans as u64);
     }

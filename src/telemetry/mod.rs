@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `names` | names of operations and attributes |
 //! | `span`, `run_spans` | spans, and how they follow from the records of a run |
-//! | `traced` | the journal that tells of its records, and the thread that reads them |
+//! | `traced` | the journal that notifies of its records, and the thread that reads them |
 //! | `exporter` | the queue to the collector |
 //! | `counts` | what became of the spans |
 

@@ -180,7 +180,6 @@ impl RunSpans {
             (names::PROVIDER, call.provider.as_str().into()),
             (names::REQUEST_MODEL, model.into()),
             (names::MODEL, call.model.as_str().into()),
-            (names::FINISH_REASONS, Value::Texts(vec![call.finish.clone()])),
             (names::INPUT_TOKENS, call.input_tokens.into()),
             (names::OUTPUT_TOKENS, call.output_tokens.into()),
             (names::CACHED_TOKENS, call.cached_tokens.into()),
@@ -192,6 +191,8 @@ impl RunSpans {
         attributes.extend(self.of_node(key));
         attributes.extend(said.map(|said| (names::OUTPUT_MESSAGES, message("assistant", said))));
         let error = (!call.is_answered()).then(|| call.finish.clone());
+        let finish = error.is_none().then(|| Value::Texts(vec![call.finish.clone()]));
+        attributes.extend(finish.map(|finish| (names::FINISH_REASONS, finish)));
         attributes.extend(error.clone().map(|error| (names::ERROR_TYPE, error.into())));
         let end = call.ended_at;
         Span {

@@ -1,7 +1,7 @@
-//! A journal that tells of its records, and the thread that makes spans of them.
+//! A journal that notifies of its records, and the thread that makes spans of them.
 //!
-//! An append says only which stream has grown; the thread reads the records behind it. So an append costs nothing but a place in a
-//! queue, and a run whose news did not fit in the queue is caught up with by the next.
+//! An append says only which stream has grown; the thread reads the records behind it once they are durable. So an append costs
+//! nothing but a place in a queue, and an append that did not fit in the queue is caught up with by the next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,14 @@ use ostler_kernel::port::{
     StreamId, StreamKind,
 };
 
+use tokio::runtime::Handle;
+
 use super::counts::Counts;
 use super::run_spans::RunSpans;
 use super::span::Span;
 
 /// Appends that may wait for the thread.
-const NEWS_MAX: usize = 8_192;
+const NOTICES_MAX: usize = 8_192;
 
 /// Runs whose state is kept; others are read again from their first record.
 const RUNS_KEPT_MAX: usize = 1_024;
@@ -33,54 +35,64 @@ struct Appended {
     after: Seq,
 }
 
-enum News {
+enum Notice {
     Appended(Appended),
     Stop,
 }
 
-/// The journal of a system, and the end of its news.
+/// The journal of a system, and the queue to the thread.
 pub(super) struct Traced {
     journal: Arc<dyn Journal>,
-    news: SyncSender<News>,
+    notices: SyncSender<Notice>,
     counts: Arc<Counts>,
 }
 
 /// Ends the thread.
 pub(super) struct Reading {
-    news: SyncSender<News>,
+    notices: SyncSender<Notice>,
     thread: JoinHandle<()>,
 }
 
 /// Starts the thread. `ended` gets each span and returns at once.
+///
+/// # Panics
+///
+/// No runtime of tokio is entered.
 pub(super) fn trace(
     journal: Arc<dyn Journal>,
     has_contents: bool,
     counts: Arc<Counts>,
     ended: impl Fn(Span) + Send + 'static,
 ) -> std::io::Result<(Arc<dyn Journal>, Reading)> {
-    let (news, told) = sync_channel(NEWS_MAX);
-    let mut reader = Reader { journal: Arc::clone(&journal), has_contents, runs: BTreeMap::new(), turn: 0 };
+    let (notices, received) = sync_channel(NOTICES_MAX);
+    let mut reader = Reader {
+        journal: Arc::clone(&journal),
+        runtime: Handle::current(),
+        has_contents,
+        runs: BTreeMap::new(),
+        turn: 0,
+    };
     let of_thread = Arc::clone(&counts);
     let thread = std::thread::Builder::new().name("ostler-spans".to_owned()).spawn(move || {
-        reader.read(&told, &of_thread, &ended);
+        reader.read(&received, &of_thread, &ended);
     })?;
-    let reading = Reading { news: news.clone(), thread };
-    Ok((Arc::new(Traced { journal, news, counts }), reading))
+    let reading = Reading { notices: notices.clone(), thread };
+    Ok((Arc::new(Traced { journal, notices, counts }), reading))
 }
 
 impl Reading {
-    /// Waits until the thread has read what was told so far. Blocks.
+    /// Waits until the thread has handled the notices so far. Blocks.
     pub(super) fn stop(self) {
-        if self.news.send(News::Stop).is_ok() {
+        if self.notices.send(Notice::Stop).is_ok() {
             let _ = self.thread.join(); // a panic was reported by its hook
         }
     }
 }
 
 impl Traced {
-    fn tell(&self, appended: Vec<Appended>) {
+    fn notify(&self, appended: Vec<Appended>) {
         for appended in appended {
-            if let Err(TrySendError::Full(_)) = self.news.try_send(News::Appended(appended)) {
+            if let Err(TrySendError::Full(_)) = self.notices.try_send(Notice::Appended(appended)) {
                 self.counts.dropped(1);
             }
         }
@@ -89,6 +101,7 @@ impl Traced {
 
 struct Reader {
     journal: Arc<dyn Journal>,
+    runtime: Handle,
     has_contents: bool,
     runs: BTreeMap<RunId, Kept>,
     turn: u64,
@@ -101,8 +114,8 @@ struct Kept {
 }
 
 impl Reader {
-    fn read(&mut self, told: &Receiver<News>, counts: &Counts, ended: &dyn Fn(Span)) {
-        while let Ok(News::Appended(appended)) = told.recv() {
+    fn read(&mut self, received: &Receiver<Notice>, counts: &Counts, ended: &dyn Fn(Span)) {
+        while let Ok(Notice::Appended(appended)) = received.recv() {
             self.turn += 1;
             let run = RunId(uuid_of(appended.stream));
             if let Err(problem) = self.catch_up(run, &appended, ended) {
@@ -129,6 +142,8 @@ impl Reader {
             let records = records.map_err(|error| error.to_string())?;
             let Some(last) = records.last() else { break };
             let end = last.seq;
+            let durable = self.runtime.block_on(self.journal.durable(last.position));
+            durable.map_err(|error| error.to_string())?;
             for record in &records {
                 let spans = kept.spans.record(record).map_err(|error| error.to_string())?;
                 if record.seq > silent {
@@ -158,7 +173,7 @@ impl Journal for Traced {
         let appended =
             of_runs.map(|batch| Appended { stream: batch.stream, after: batch.expected }).collect();
         let position = self.journal.append(batches)?;
-        self.tell(appended);
+        self.notify(appended);
         Ok(position)
     }
 
@@ -225,11 +240,11 @@ mod tests {
 
     use super::*;
 
-    fn dropped(tell: impl Fn(Arc<Counts>)) -> bool {
+    fn dropped(traced: impl Fn(Arc<Counts>)) -> bool {
         let recorder = Arc::new(PrometheusBuilder::new().build_recorder());
         let handle = recorder.handle();
         let shared: SharedRecorder = recorder;
-        tell(Arc::new(Counts::new(Some(&shared))));
+        traced(Arc::new(Counts::new(Some(&shared))));
         handle.render().contains(r#"ostler_telemetry_spans_total{result="dropped"} 1"#)
     }
 
@@ -261,10 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn news_beyond_the_queue_are_counted_and_stop_no_append() {
+    fn notices_beyond_the_queue_are_counted_and_stop_no_append() {
         let is_counted = dropped(|counts| {
-            let (news, _told) = sync_channel(1);
-            let traced = Traced { journal: Arc::new(MemoryJournal::default()), news, counts };
+            let (notices, _received) = sync_channel(1);
+            let traced = Traced { journal: Arc::new(MemoryJournal::default()), notices, counts };
             for run in [1, 2].map(|id| RunId(uuid::Uuid::from_u128(id))) {
                 traced.append(vec![batch(run, 0, opened(run))]).unwrap();
             }

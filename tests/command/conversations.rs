@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use super::approval_prompt::at_terminal;
-use super::world::{Ended, World};
+use super::world::{Ended, World, until};
 
 /// Reads a note that is too large for a record.
 const READS: &str = r#"
@@ -182,6 +182,31 @@ fn at_a_terminal_an_interrupt_cancels_the_turn_and_not_the_chat() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("Who are you?"), "{said}");
     world.ostler("ps").exits(0).says("cancelled").says("succeeded");
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_a_plan_and_cancels_the_run() {
+    let world = World::new();
+    let slow = TALKS.replace("text: \"Hello Ann.\"", "text: \"Hello Ann.\"\n    latency: 100s");
+    world.file("talks.yaml", &slow);
+    let asked =
+        world.start("ask 'I am Ann' --plan-only --mode react --model scripted:talks.yaml --workspace work");
+    until("a run is open", || world.ostler("ps --json").out.contains("running"));
+    asked.signal("INT");
+    asked.end().exits(130);
+    world.ostler("ps").exits(0).says("cancelled");
+}
+
+#[test]
+fn a_budget_without_room_for_a_plan_is_no_plan() {
+    let world = world();
+    world.file("talks.yaml", READS);
+    let line = "ask 'What is to do?' --plan-only --mode reflect --model scripted:talks.yaml --workspace work";
+    world
+        .ostler(&format!("{line} --budget 1tokens --over-budget ask"))
+        .exits(3)
+        .says("does not fit the budget");
+    world.ostler("ps").exits(0).says("cancelled");
 }
 
 /// Answers each request with the same completion.

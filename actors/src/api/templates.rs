@@ -26,7 +26,7 @@ const ROWS_READ_MAX: usize = 4_096;
 const ROWS_READ: usize = 256;
 
 /// Runs of a template that its record counts, the latest first.
-pub const TEMPLATE_RUNS_MAX: usize = 32;
+pub const TEMPLATE_RUNS_MAX: usize = 8;
 
 /// The reason why nothing is learnt.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@ use ostler_kernel::port::{ModelError, ModelErrorClass};
 use serde_json::Value;
 
 use super::cassette::{Player, Recorder, Request};
+use super::key::Key;
 use super::transport::{Head, Transport};
 
 /// The other end of an exchange.
@@ -75,6 +76,15 @@ impl Body<'_> {
             }
             Body::Played(pieces) => Ok(pieces.pop_front()),
         }
+    }
+
+    /// The bytes that a cassette would keep; `None`: nothing is recorded.
+    pub(super) fn taped(&self, key: &Key) -> Option<Vec<u8>> {
+        let Body::Http { tape: Some(tape), .. } = self else { return None };
+        Some(match std::str::from_utf8(&tape.body) {
+            Ok(text) => key.remove(text).into_bytes(),
+            Err(_) => key.remove_bytes(&tape.body),
+        })
     }
 
     /// Keeps a complete exchange, if a cassette records.

@@ -14,6 +14,7 @@ use super::exchange::{Body, Exchange};
 use super::key::{Key, Veil};
 use super::profile::{Profile, Quirks};
 use super::rate_headers;
+use super::tokens::{completion_bytes, delta_bytes};
 use super::transport::{KeyHeader, Transport};
 use super::wire::{Restore, WireRequest};
 use super::{anthropic, openai};
@@ -106,9 +107,14 @@ impl HttpModel {
         }
     }
 
-    fn wire(&self, request: &ModelRequest) -> WireRequest {
+    /// Most tokens of the answer to a request.
+    fn max_tokens(&self, request: &ModelRequest) -> u32 {
         let asked = request.sampling.max_output_tokens.unwrap_or(self.max_output_tokens);
-        let max_tokens = asked.clamp(1, self.max_output_tokens);
+        asked.clamp(1, self.max_output_tokens)
+    }
+
+    fn wire(&self, request: &ModelRequest) -> WireRequest {
+        let max_tokens = self.max_tokens(request);
         match self.dialect {
             Dialect::Openai => openai::request(&self.model, request, max_tokens, self.quirks),
             Dialect::Anthropic => anthropic::request(&self.model, request, max_tokens),
@@ -121,6 +127,7 @@ impl HttpModel {
         delta: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Completion, ModelError> {
         let WireRequest { path, body, names, answer_tool } = self.wire(&request);
+        let max_tokens = self.max_tokens(&request);
         drop(request);
         let (protocol, headers) = match self.dialect {
             Dialect::Openai => (Protocol::OpenAi, &[][..]),
@@ -131,21 +138,36 @@ impl HttpModel {
         let (head, mut response) = sent.map_err(|_| self.too_slow())??;
         let pairs = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let next_call_s = rate_headers::next_call_s(pairs.clone());
-        let mut decoder = Decoder::with_limits(protocol, head.status, pairs, self.limits);
+        let mut decoder = Decoder::with_limits(protocol, head.status, pairs.clone(), self.limits);
         let mut restore = Restore::of(names, answer_tool);
-        let mut is_shown = false;
+        let (mut is_shown, mut answer_bytes) = (false, 0);
         let mut veil = Veil::of(&self.key);
-        let mut show = |piece| {
+        let mut show = |piece: Delta| {
             is_shown = true;
+            answer_bytes += delta_bytes(&piece);
             restore.delta(piece).into_iter().filter_map(|piece| veil.piece(piece)).for_each(&mut *delta);
         };
         // A connection that broke after the last byte of the answer does no harm; the decoder knows.
-        let cut = self.read(&mut response, &mut decoder, deadline, &mut show).await.err();
-        veil.rest().into_iter().for_each(&mut *delta);
+        let cut = self.read(&mut response, &mut decoder, deadline, max_tokens, &mut show).await.err();
+        veil.rest().for_each(&mut *delta);
+        let ended = decoder.end();
+        let answer_bytes = ended.as_ref().map_or(answer_bytes, completion_bytes).max(answer_bytes);
+        if answer_bytes > answer_bytes_max(max_tokens) {
+            return Err(self.endless(max_tokens));
+        }
         if cut.is_none() {
+            let shows_key = |taped: Vec<u8>| {
+                let mut decoder = Decoder::with_limits(protocol, head.status, pairs, self.limits);
+                decoder.push(&taped);
+                decoder.end().is_ok_and(|completion| self.repeats_key(&completion))
+            };
+            let repeats_key = ended.as_ref().is_ok_and(|completion| self.repeats_key(completion));
+            if repeats_key && response.taped(&self.key).is_some_and(shows_key) {
+                return Err(self.unrecordable());
+            }
             response.keep().await?;
         }
-        match decoder.end() {
+        match ended {
             Ok(mut completion) => {
                 restore.completion(&mut completion);
                 completion.next_call_s = next_call_s;
@@ -171,17 +193,25 @@ impl HttpModel {
         response: &mut Body<'_>,
         decoder: &mut Decoder,
         deadline: Instant,
+        max_tokens: u32,
         delta: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<(), ModelError> {
+        let mut left = answer_bytes_max(max_tokens);
         // A server may send its head at once and then read a long prompt, so the first chunk has the time of the call.
         let mut until = deadline;
         loop {
             let chunk = timeout_at(until, response.chunk()).await;
             let chunk = chunk.map_err(|_| if until < deadline { self.idle() } else { self.too_slow() })??;
             let Some(chunk) = chunk else { return Ok(()) };
-            decoder.push(&chunk).into_iter().for_each(&mut *delta);
+            for piece in decoder.push(&chunk) {
+                left = left.saturating_sub(delta_bytes(&piece));
+                delta(piece);
+            }
             if decoder.is_over() {
                 return Ok(());
+            }
+            if left == 0 {
+                return Err(self.endless(max_tokens));
             }
             until = deadline.min(Instant::now() + self.idle_timeout);
         }
@@ -236,6 +266,31 @@ impl HttpModel {
         }
     }
 
+    fn repeats_key(&self, completion: &Completion) -> bool {
+        let mut cleaned = completion.clone();
+        self.clean(&mut cleaned);
+        cleaned != *completion
+    }
+
+    /// The key is in the answer and not in one piece of its bytes, so a cassette would keep it.
+    fn unrecordable(&self) -> ModelError {
+        self.unusable(format!("the answer repeats the key of {}, which a cassette must not hold", self.place))
+    }
+
+    /// The server ignores the limit of the request, or the model writes what nobody counts.
+    fn endless(&self, max_tokens: u32) -> ModelError {
+        let most = answer_bytes_max(max_tokens);
+        let place = &self.place;
+        self.unusable(format!(
+            "the answer has more than {most} bytes although the request allows {max_tokens} tokens; if the server counts \
+             other tokens, raise max_output_tokens of {place}"
+        ))
+    }
+
+    fn unusable(&self, message: String) -> ModelError {
+        ModelError { class: ModelErrorClass::InvalidOutput, message, ..self.late(String::new()) }
+    }
+
     fn too_slow(&self) -> ModelError {
         self.late(format!(
             "no complete answer within {}; raise timeout of {}, or ask for less",
@@ -261,6 +316,16 @@ impl Model for HttpModel {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(self.exchange(request, delta))
     }
+}
+
+/// Most bytes of a token, on average over an answer. Runs of blanks or dashes have the longest tokens.
+const TOKEN_BYTES_MAX: u64 = 16;
+
+/// The beginning of an answer that may have longer tokens.
+const ANSWER_BYTES_LEAST: u64 = 4 << 10;
+
+fn answer_bytes_max(max_tokens: u32) -> u64 {
+    ANSWER_BYTES_LEAST + u64::from(max_tokens) * TOKEN_BYTES_MAX
 }
 
 fn shown(duration: Duration) -> String {

@@ -121,37 +121,45 @@ impl Key {
 /// Removes the key from the pieces of an answer. The end of a text is held back as long as it could begin the key.
 pub(super) struct Veil<'k> {
     key: &'k Key,
-    held: String,
+    text: String,
+    reasoning: String,
 }
 
 impl<'k> Veil<'k> {
     pub(super) fn of(key: &'k Key) -> Veil<'k> {
-        Veil { key, held: String::new() }
+        Veil { key, text: String::new(), reasoning: String::new() }
     }
 
     /// What may be shown of a piece; `None` while nothing may.
     pub(super) fn piece(&mut self, delta: Delta) -> Option<Delta> {
-        let Some(secret) = self.key.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
-            return Some(delta);
-        };
         match delta {
-            Delta::Text(text) => {
-                self.held = self.key.remove(&(std::mem::take(&mut self.held) + &text));
-                let begins = |len: &usize| secret.get(..*len).is_some_and(|begin| self.held.ends_with(begin));
-                let kept = (1..secret.len()).rev().find(begins).unwrap_or(0);
-                let rest = self.held.split_off(self.held.len() - kept);
-                let shown = std::mem::replace(&mut self.held, rest);
-                (!shown.is_empty()).then_some(Delta::Text(shown))
-            }
-            Delta::Reasoning(text) => Some(Delta::Reasoning(self.key.remove(&text))),
+            Delta::Text(piece) => self.key.reveal(&mut self.text, piece).map(Delta::Text),
+            Delta::Reasoning(piece) => self.key.reveal(&mut self.reasoning, piece).map(Delta::Reasoning),
             Delta::Call { at, name } => Some(Delta::Call { at, name: self.key.remove(&name) }),
             Delta::Arguments { at, text } => Some(Delta::Arguments { at, text: self.key.remove(&text) }),
         }
     }
 
-    /// The end of the text.
-    pub(super) fn rest(self) -> Option<Delta> {
-        (!self.held.is_empty()).then_some(Delta::Text(self.held))
+    /// The ends that are still held back.
+    pub(super) fn rest(self) -> impl Iterator<Item = Delta> {
+        let of = |held: String| (!held.is_empty()).then_some(held);
+        let reasoning = of(self.reasoning).map(Delta::Reasoning);
+        reasoning.into_iter().chain(of(self.text).map(Delta::Text))
+    }
+}
+
+impl Key {
+    /// What may be shown of a text after its next piece. `held` keeps the end that could begin the key.
+    fn reveal(&self, held: &mut String, piece: String) -> Option<String> {
+        let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() >= KEY_BYTES_MIN) else {
+            return Some(piece);
+        };
+        *held = self.remove(&(std::mem::take(held) + &piece));
+        let begins = |len: &usize| secret.get(..*len).is_some_and(|begin| held.ends_with(begin));
+        let kept = (1..secret.len()).rev().find(begins).unwrap_or(0);
+        let rest = held.split_off(held.len() - kept);
+        let shown = std::mem::replace(held, rest);
+        (!shown.is_empty()).then_some(shown)
     }
 }
 
@@ -163,16 +171,18 @@ mod tests {
     fn a_key_in_pieces_of_any_size_is_never_shown() {
         let key = Key::read(Some("KEY"), &|_| Some("sk-canary-1".to_owned()));
         let answer = "the key is sk-canary-1, sk-canary- and sk-canary-1!";
-        for size in 1..answer.len() {
+        for (size, kind) in (1..answer.len())
+            .flat_map(|size| [(size, Delta::Text as fn(String) -> Delta), (size, Delta::Reasoning)])
+        {
             let (mut veil, mut shown) = (Veil::of(&key), String::new());
             let pieces =
                 answer.as_bytes().chunks(size).map(|piece| String::from_utf8_lossy(piece).into_owned());
-            let mut show = |delta| {
-                let Some(Delta::Text(text)) = delta else { return };
-                shown += &text;
+            let mut show = |delta| match delta {
+                Delta::Text(text) | Delta::Reasoning(text) => shown += &text,
+                other => panic!("{other:?}"),
             };
-            pieces.for_each(|piece| show(veil.piece(Delta::Text(piece))));
-            show(veil.rest());
+            pieces.for_each(|piece| veil.piece(kind(piece)).into_iter().for_each(&mut show));
+            veil.rest().for_each(&mut show);
             assert_eq!(shown, "the key is [key removed], sk-canary- and [key removed]!", "{size}");
         }
     }

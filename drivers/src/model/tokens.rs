@@ -1,6 +1,6 @@
 //! Estimates of token counts, for providers that tell none.
 
-use ostler_kernel::port::{Completion, Message, ModelRequest};
+use ostler_kernel::port::{Completion, Delta, Message, ModelRequest};
 
 /// Bytes of a token, on average.
 pub(super) const TOKEN_BYTES: u64 = 4;
@@ -31,6 +31,15 @@ pub(super) fn request_bytes(request: &ModelRequest) -> u64 {
         .map(|tool| tool.name.len() + tool.description.len() + tool.params.to_string().len());
     let schema = request.schema.as_ref().map_or(0, |schema| schema.to_string().len());
     (messages.sum::<usize>() + tools.sum::<usize>() + schema) as u64
+}
+
+/// Bytes of a piece that a model wrote.
+pub(super) fn delta_bytes(delta: &Delta) -> u64 {
+    let (Delta::Text(text)
+    | Delta::Reasoning(text)
+    | Delta::Arguments { text, .. }
+    | Delta::Call { name: text, .. }) = delta;
+    text.len() as u64
 }
 
 /// Bytes of an answer that a model wrote.

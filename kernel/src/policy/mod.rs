@@ -32,7 +32,6 @@ mod answer;
 mod answer_schema;
 mod call;
 mod context;
-
 mod conversation;
 mod earlier;
 mod fault;

@@ -39,6 +39,9 @@ pub struct GoalRequest {
     /// Most tokens of all calls; absent: no limit but the client's balance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<NonZeroU64>,
+    /// Most time of one answer of the models, with their fallbacks, in milliseconds; absent: 180 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_timeout_ms: Option<NonZeroU64>,
     /// Time from the opening of the run to its end, in milliseconds; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<NonZeroU64>,

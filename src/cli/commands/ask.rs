@@ -4,8 +4,10 @@ mod thinker;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ostler::config::Config;
 use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::policy::{Aggregator, GOAL_BYTES_MAX, Mode};
@@ -126,6 +128,7 @@ impl GoalOptions {
             None => globals,
         };
         let Thinkers { planner, executor } = Thinkers::of(&globals, &config, self.model.as_deref())?;
+        let answer_timeout_ms = answer_timeout_ms(&globals, &config, [&planner, &executor]);
         let Resources { usd, tokens, credits } = self.budget.resources();
         let aggregator = match self.answer {
             Writer::Executor => Aggregator::Executor,
@@ -145,6 +148,7 @@ impl GoalOptions {
             tokens,
             usd,
             over_budget: self.budget.over_budget(),
+            answer_timeout_ms: Some(answer_timeout_ms),
             wall_ms: self.wall,
             client: self.client.clone(),
             agent: None,
@@ -156,6 +160,26 @@ impl GoalOptions {
         };
         Ok(GoalOpening { globals, workspace, terms })
     }
+}
+
+/// Least time that a node of a goal run waits for its model.
+const ANSWER_TIMEOUT_LEAST: Duration = Duration::from_secs(180);
+
+/// The longest that one of the models and its fallbacks may take together.
+fn answer_timeout_ms(globals: &Globals, config: &Config, models: [&String; 2]) -> NonZeroU64 {
+    let table = |name: &String| {
+        let extra = globals.extra_model.as_ref().filter(|extra| extra.name == *name);
+        extra.map(|extra| &extra.config).or_else(|| config.models.get(name))
+    };
+    let with_fallbacks = |name: &String| {
+        let model = table(name).into_iter();
+        let all =
+            model.flat_map(|model| std::iter::once(model).chain(model.fallback.iter().filter_map(table)));
+        all.map(|model| model.timeout).sum::<Duration>()
+    };
+    let longest = models.into_iter().map(with_fallbacks).fold(ANSWER_TIMEOUT_LEAST, Duration::max);
+    let ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    NonZeroU64::new(ms).unwrap_or(NonZeroU64::MIN)
 }
 
 impl GoalOpening {
@@ -193,7 +217,7 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
         Err(refused) => return session.stop_with::<u8>(refused).await,
     };
     if args.plan_only {
-        return plan_only(session, &run, globals.json, &mut out).await;
+        return plan_only(session, &mut signals, &run, globals.json, &mut out).await;
     }
     let what = Watch {
         run,
@@ -220,40 +244,58 @@ async fn earlier_runs(session: &mut Session, named: &[String]) -> Result<Vec<Str
     Ok(runs)
 }
 
-/// Waits for the plan, prints it, and cancels the run.
-async fn plan_only(mut session: Session, run: &str, json: bool, out: &mut Out) -> Result<u8, Failure> {
+/// Waits for the plan, prints it, and cancels the run, however that ends.
+async fn plan_only(
+    mut session: Session,
+    signals: &mut Signals,
+    run: &str,
+    json: bool,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let shown = tokio::select! {
+        shown = show_plan(&mut session, run, json, out) => shown,
+        code = signals.next() => Err(Failure::silent(code)),
+    };
+    let cancelled = cancel_open(&mut session, run).await;
+    session.stop().await;
+    let code = shown?;
+    cancelled.map(|()| code)
+}
+
+async fn show_plan(session: &mut Session, run: &str, json: bool, out: &mut Out) -> Result<u8, Failure> {
     let mut after = 0;
     let mut lines = JsonLines;
     let mut silent = NoView;
     let view: &mut (dyn View + Send) = if json { &mut lines } else { &mut silent };
     let mut display = Display { view, prompt: None, output: None, text: None, out };
-    let followed =
-        follow_until(&mut session, run, &mut after, "settled", FollowMode::Execute, &mut display).await;
+    let followed = follow_until(session, run, &mut after, "settled", FollowMode::Execute, &mut display).await;
     followed.map_err(|lost| connection_lost(lost, run))?;
     let path = format!("/v1/approvals?run={}", path_segment(run));
     let asked: ApprovalList = session.get(&path).await?;
     let summary = session.summary(run).await?;
-    let code = match asked.approvals.first() {
-        Some(question) if !json => {
-            // The last line is how to answer, and nothing is asked.
-            let mut lines = approval_lines(question, Detail::Full);
-            lines.pop();
-            lines.iter().for_each(|line| out.line(line));
-            code::SUCCEEDED
-        }
-        Some(_) => code::SUCCEEDED,
-        None => {
-            let parts = ReportParts { nodes: true, verbose: false };
-            report::print_report(&session.client, &summary, parts, out).await;
-            // A model may answer without a plan.
-            exit_code(&summary, false)
-        }
+    let Some(question) = asked.approvals.first() else {
+        let parts = ReportParts { nodes: true, verbose: false };
+        report::print_report(&session.client, &summary, parts, out).await;
+        // A model may answer without a plan.
+        return Ok(exit_code(&summary, false));
     };
-    if !asked.approvals.is_empty() {
-        let _: RunRef = session.post(&format!("/v1/runs/{}/cancel", path_segment(run)), &Value::Null).await?;
+    if !json {
+        // The last line is how to answer, and nothing is asked.
+        let mut lines = approval_lines(question, Detail::Full);
+        lines.pop();
+        lines.iter().for_each(|line| out.line(line));
     }
-    session.stop().await;
-    Ok(code)
+    // A budget that is too small for a plan is no plan.
+    Ok(if question.over_budget.is_some() { code::WAITS } else { code::SUCCEEDED })
+}
+
+/// Cancels the run if it is not over.
+async fn cancel_open(session: &mut Session, run: &str) -> Result<(), Failure> {
+    if session.summary(run).await?.status.is_over() {
+        return Ok(());
+    }
+    let _: RunRef = session.post(&format!("/v1/runs/{}/cancel", path_segment(run)), &Value::Null).await?;
+    Ok(())
 }
 
 #[cfg(test)]
