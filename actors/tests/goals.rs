@@ -262,6 +262,22 @@ async fn a_call_of_the_micro_planner_ends_when_nobody_waits_for_it() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_amid_an_advice_knows_its_call() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("notes")).unwrap();
+    let script = PATCHED.replace("refs: null}\n", "refs: null}\n      latency: 2m\n");
+    let system = common::system(Arc::new(MemoryJournal::default()), model(folder.path(), &script)).await;
+    let run = ask(&system, folder.path(), terms(Mode::Reflect, &["fs.read"])).await;
+    let begun =
+        async || system.view(run, None).await.unwrap().run.goal().map_or(0, |goal| goal.calls().len());
+    common::until(async || begun().await == 2).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    system.cancel(run).await.unwrap();
+    assert_eq!(settled(&system, run).await, RunOutcome::Cancelled);
+    assert_eq!(system.view(run, None).await.unwrap().run.model_usage().calls, 2);
+}
+
 #[tokio::test]
 async fn a_faulty_answer_is_shown_again_with_its_faults_and_counts_as_a_try() {
     let folder = tempfile::tempdir().unwrap();

@@ -116,7 +116,7 @@ impl AttemptJournal {
     pub(crate) fn bill(&self) -> &CallBill {
         self.bill.get_or_init(|| {
             let (Site { owner, run, payer, of, .. }, executor) = (&self.site, &self.executor);
-            CallBill::new(executor, owner, *run, payer.clone(), Some(of.node.clone()))
+            CallBill::new(executor, owner, *run, payer.clone(), Some((of.node.clone(), of.attempt)))
         })
     }
 

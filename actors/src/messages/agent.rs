@@ -47,7 +47,8 @@ pub(crate) struct Advice {
     pub(crate) run: RunId,
     /// Place of the call among the calls of the run.
     pub(crate) call: usize,
-    pub(crate) answer: ToolResult,
+    /// `None`: the call was ended, because nobody waited for it any more.
+    pub(crate) answer: Option<ToolResult>,
     pub(crate) calls: ModelCalls,
 }
 

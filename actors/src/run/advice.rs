@@ -13,6 +13,7 @@ use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, JudgedPatch, Role, View};
 use ostler_kernel::port::{CallContext, CallOrigin, Finish, Tool, ToolResult};
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
+use tokio_util::sync::CancellationToken;
 
 use super::driver::RunDriver;
 use super::goal::{Evidence, read};
@@ -30,34 +31,32 @@ struct Permitted {
 }
 
 impl Permitted {
-    async fn make(self) -> (ToolResult, ModelCalls) {
+    /// No answer: the call was ended before.
+    async fn make(self, end: CancellationToken) -> (Option<ToolResult>, ModelCalls) {
         let Permitted { tool, permit, context, bill } = self;
         let within = Duration::from_millis(context.timeout_ms);
-        let called = tokio::time::timeout(within, tool.call(permit, context));
-        let answer = match AssertUnwindSafe(called).catch_unwind().await {
+        let called = AssertUnwindSafe(tokio::time::timeout(within, tool.call(permit, context)));
+        let answer = end.run_until_cancelled_owned(called.catch_unwind()).await.map(|called| match called {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(Failure::new(FailureCategory::Timeout, "no answer in time")),
             Err(panic) => Err(Failure::new(FailureCategory::Crash, panic_message(&*panic))),
-        };
+        });
+        // The call has ended, so it is on the bill.
         (answer, bill.take())
     }
 }
 
 impl RunDriver {
     /// Makes the calls that the run waits for and nobody has made yet, after a crash again. Ends those that the run no longer waits
-    /// for: each would be paid for nothing. None begins while the run is to be suspended or the process ends.
+    /// for: each would be paid for nothing. A run that is to be suspended or whose process ends waits for none.
     pub(super) async fn launch_advice(&mut self) {
-        let awaited = View::of(&self.run, self.services.journal.now()).map(policy::awaited_advice);
-        let mut due = awaited.unwrap_or_default();
-        self.in_flight.advice.retain(|call, task| {
-            let is_awaited = due.contains(call);
-            if !is_awaited {
-                task.abort();
-            }
-            is_awaited
-        });
+        let ends = self.is_suspending() || self.services.journal.status.is_stopping();
+        let awaited = |view| if ends { Vec::new() } else { policy::awaited_advice(view) };
+        let mut due = View::of(&self.run, self.services.journal.now()).map(awaited).unwrap_or_default();
+        let unwanted = self.in_flight.advice.iter().filter(|(call, _)| !due.contains(call));
+        unwanted.for_each(|(_, end)| end.cancel());
         due.retain(|call| !self.in_flight.advice.contains_key(call));
-        if due.is_empty() || self.is_suspending() || self.services.journal.status.is_stopping() {
+        if due.is_empty() {
             return;
         }
         let evidence = self.evidence().await.map_err(|_| unreadable());
@@ -66,15 +65,15 @@ impl RunDriver {
                 Ok(evidence) => self.permit_advice(call, evidence),
                 Err(unreadable) => Err(unreadable.clone()),
             };
-            let (me, run) = (self.me.clone(), self.opened.run);
-            let task = tokio::spawn(async move {
+            let (me, run, end) = (self.me.clone(), self.opened.run, CancellationToken::new());
+            self.in_flight.advice.insert(call, end.clone());
+            tokio::spawn(async move {
                 let (answer, calls) = match permitted {
-                    Ok(permitted) => permitted.make().await,
-                    Err(failure) => (Err(failure), ModelCalls::default()),
+                    Ok(permitted) => permitted.make(end).await,
+                    Err(failure) => (Some(Err(failure)), ModelCalls::default()),
                 };
                 let _ = me.cast(AgentMessage::Advised(Box::new(Advice { run, call, answer, calls })));
             });
-            self.in_flight.advice.insert(call, task.abort_handle());
         }
     }
 
@@ -90,7 +89,13 @@ impl RunDriver {
         let (tool, permit) = gated
             .map_err(|denial| Failure::new(FailureCategory::GateDenied, denial.for_model().to_owned()))?;
         let (executor, owner, node) = (&self.services.executor, &self.arguments.owner, intent.node);
-        let bill = CallBill::new(executor, owner, self.opened.run, self.payer(), Some(node.clone()));
+        let bill = CallBill::new(
+            executor,
+            owner,
+            self.opened.run,
+            self.payer(),
+            Some((node.clone(), intent.attempt)),
+        );
         let bill = Arc::new(bill);
         let context = CallContext {
             workspace: Arc::clone(&self.caller.workspace),
@@ -115,12 +120,14 @@ impl RunDriver {
         }
         self.in_flight.advice.remove(&call);
         let now = self.services.journal.now();
-        let Some(view) = View::of(&self.run, now) else { return };
-        if !policy::awaited_advice(view).contains(&call) {
-            return;
-        }
         let Some(intent) = self.run.goal().and_then(|goal| goal.calls().get(call)) else { return };
         let (node, attempt) = (intent.intent.node.clone(), intent.intent.attempt);
+        let view = View::of(&self.run, now).filter(|view| policy::awaited_advice(*view).contains(&call));
+        let Some((view, answer)) = view.zip(answer) else {
+            let called = self.run.record_model_calls(now, &node, attempt, calls);
+            self.apply_effects(called);
+            return;
+        };
         let is_cut = calls.last().is_some_and(|call| call.finish == Finish::Length.as_str());
         let judged = match answer {
             Ok(answer) => policy::judge_patch(view, call, &answer, is_cut),

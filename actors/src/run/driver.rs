@@ -11,6 +11,7 @@ use ostler_kernel::port::{Position, Seq, StreamId};
 use ostler_kernel::run::{AbandonedWork, DecisionContext, NodeState, Run, RunInput};
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::attempt_launch::Launch;
 use super::deadlines::Timers;
@@ -86,7 +87,7 @@ pub(super) struct InFlight {
     pub(super) paused_reruns: Vec<NodeId>,
     pub(super) inline: InlineBudget,
     /// Calls of the micro-planner that are under way, by their place among the calls of the run. They end with the driver.
-    pub(super) advice: BTreeMap<usize, AbortHandle>,
+    pub(super) advice: BTreeMap<usize, CancellationToken>,
     pub(super) recovery: Recovery,
 }
 
@@ -219,6 +220,6 @@ impl Drop for RunDriver {
             judge.abort();
         }
         self.judges.run.abort();
-        self.in_flight.advice.values().for_each(AbortHandle::abort);
+        self.in_flight.advice.values().for_each(CancellationToken::cancel);
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::driver::RunDriver;
 use super::judge_state::JudgeState;
-use crate::attempts::call_bill::CallBill;
+use crate::attempts::call_bill::{CallBill, JUDGED};
 use crate::messages::agent::AgentMessage;
 use crate::messages::answer::{BY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::run::services::RunServices;
@@ -96,7 +96,7 @@ impl RunDriver {
         if run == self.opened.run {
             self.judges.run = JudgeState::Said(judgement, adherence);
             let now = self.services.journal.now();
-            let called = self.run.record_model_calls(now, &RUN_JUDGE.into(), 1, calls);
+            let called = self.run.record_model_calls(now, &RUN_JUDGE.into(), JUDGED, calls);
             self.apply_effects(called);
         }
     }

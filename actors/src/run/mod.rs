@@ -20,6 +20,7 @@ mod judge;
 mod judge_state;
 mod launch;
 mod load;
+mod lost_calls;
 mod record;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;
