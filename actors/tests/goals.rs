@@ -10,6 +10,7 @@ use std::time::Duration;
 use ostler_actors::{Answer, Submission, System};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
 use ostler_kernel::event::Event;
+use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::plan::{Effect, HumanDuration, Idempotency, PlanDraft, PolicyDraft};
@@ -17,9 +18,12 @@ use ostler_kernel::policy::{
     ANSWER_TOKENS_RESERVED, Aggregator, BaseTokens, Budgets, ContextForm, Decider, Decision, GOAL_LIMIT,
     GoalModels, GoalTerms, Mode, OperatorAnswer, View, opening_plan,
 };
-use ostler_kernel::port::{Journal, Recorded, Seq, StreamBatch, StreamId, Tool};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, Journal, Recorded, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
+use serde_json::{Map, Value};
 
 const SCRIPT: &str = r#"
 roles:
@@ -205,6 +209,73 @@ async fn a_failed_step_gets_a_patch_of_the_micro_planner_even_if_the_process_die
         assert_eq!(decided(&second, run).await, whole, "cut after record {records}");
         second.shutdown().await;
     }
+}
+
+/// A model whose calls for the micro-planner hold for ever; other calls are answered by `model`.
+struct Advising {
+    model: Arc<dyn Tool>,
+    hold: Arc<common::Hold>,
+}
+
+impl Tool for Advising {
+    fn spec(&self) -> &ToolSpec {
+        self.model.spec()
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        self.model.class(params)
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        match context.origin.role.as_str() {
+            "micro" => self.hold.call(permit, context),
+            _ => self.model.call(permit, context),
+        }
+    }
+}
+
+/// A call that nobody waits for any more would be paid for nothing, and a call of the same advice beside it twice.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_the_micro_planner_ends_when_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("notes")).unwrap();
+    for act in ["cancel", "skip", "checkpoint"] {
+        let hold = common::Hold::new("hold", Effect::Read, Idempotency::Natural);
+        let model = model(folder.path(), PATCHED).remove(0);
+        let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Advising { model, hold: hold.clone() })];
+        let system = common::system(Arc::new(MemoryJournal::default()), tools).await;
+        let run = ask(&system, folder.path(), terms(Mode::Reflect, &["fs.read"])).await;
+        hold.started().await;
+        match act {
+            "cancel" => system.cancel(run).await.unwrap(),
+            "skip" => system.skip_node(run, "read".into()).await.unwrap(),
+            _ => system.checkpoint(run).await.unwrap(),
+        }
+        let stopped = tokio::time::timeout(Duration::from_secs(10), hold.stopped()).await;
+        assert!(stopped.is_ok(), "{act}: the call goes on");
+        assert!(!hold.has_started(), "{act}: another call was made");
+        if act == "checkpoint" {
+            system.resume(run).await.unwrap();
+            hold.started().await;
+        }
+        system.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_amid_an_advice_knows_its_call() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("notes")).unwrap();
+    let script = PATCHED.replace("refs: null}\n", "refs: null}\n      latency: 2m\n");
+    let system = common::system(Arc::new(MemoryJournal::default()), model(folder.path(), &script)).await;
+    let run = ask(&system, folder.path(), terms(Mode::Reflect, &["fs.read"])).await;
+    let begun =
+        async || system.view(run, None).await.unwrap().run.goal().map_or(0, |goal| goal.calls().len());
+    common::until(async || begun().await == 2).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    system.cancel(run).await.unwrap();
+    assert_eq!(settled(&system, run).await, RunOutcome::Cancelled);
+    assert_eq!(system.view(run, None).await.unwrap().run.model_usage().calls, 2);
 }
 
 #[tokio::test]

@@ -6,10 +6,13 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ostler_actors::{ClientConfig, ModelRates, Program, ProgramContext, Submission, System, SystemConfig};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig, Provider};
+use ostler_kernel::event::CallTerms;
 use ostler_kernel::id::RunId;
+use ostler_kernel::ledger::CallLimits;
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::{RATE_WAITS_MAX, RunOutcome, RunStatus, WaitReason};
 use ostler_store::MemoryJournal;
@@ -276,6 +279,23 @@ async fn a_call_of_a_program_waits_for_its_turn_without_a_slot() {
     assert_eq!(outcome(&system, run).await, RunOutcome::Succeeded);
     let times = provider.times();
     assert!(times.len() == 3 && times[1] >= 60_000 && times[2] >= 120_000, "{times:?}");
+}
+
+/// The budget of tokens is too small for the first call, which is therefore not made.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_its_budget_refuses_uses_up_no_request() {
+    let provider = Provided::start(&[(ANSWER, ANSWERED)]).await;
+    let system = system(provider.tools(), |config| config.models = limited(Some(1), None)).await;
+    let limits = CallLimits { tokens: Some(1), nano_usd: None };
+    let plan = common::plan(&system, calls("acme", 1));
+    let terms = Some(CallTerms { account: None, limits, asks: false });
+    let submission = Submission { client: "acme".into(), intent: 2, calls: terms, ..Submission::plan(plan) };
+    let refused = system.submit(submission).await.unwrap();
+    assert_eq!(outcome(&system, refused).await, RunOutcome::Failed);
+    let begun = Instant::now();
+    let run = submit(&system, "acme", calls("acme", 1)).await;
+    assert_eq!(outcome(&system, run).await, RunOutcome::Succeeded);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

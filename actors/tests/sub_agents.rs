@@ -11,8 +11,10 @@ use std::time::Duration;
 use common::{Hold, plan, states, system, until, value};
 use ostler_actors::{CHILD_RUN_DEPTH_MAX, Submission, System};
 use ostler_drivers::model::{ModelConfig, Models, ModelsConfig};
+use ostler_kernel::event::CallTerms;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::RunId;
+use ostler_kernel::ledger::CallLimits;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::policy::{GoalTerms, Mode, goal_plan};
 use ostler_kernel::port::{
@@ -184,6 +186,32 @@ async fn a_sub_agent_that_asks_for_more_than_is_left_gets_no_run() {
     let failure = view.run.instance(&"agent".into()).unwrap().failure.clone().unwrap();
     assert_eq!(failure.category, FailureCategory::ResourceExhaustion, "{failure:?}");
     assert_eq!(children(&system, run), []);
+}
+
+/// The account of the parent has no limit of tokens, so nobody would be asked about the child's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sub_agent_keeps_its_tokens_under_a_parent_whose_budget_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(Arc::new(MemoryJournal::default()), model(folder.path(), COUNTS).0).await;
+    let limits = CallLimits { tokens: Some(1_000_000), nano_usd: None };
+    for calls in [None, Some(CallTerms { account: None, limits, asks: true })] {
+        let few = json!({"params": {"goal": "count", "mode": "reflect", "tools": ["fs.list"], "tokens": 10}});
+        let submission = Submission { calls, ..terms(&system) };
+        let known = system.runs(false).unwrap().len();
+        let run = submit(&system, folder.path(), asks(few), submission).await;
+        system.outcome(run).await.unwrap();
+        let rows = system.runs(false).unwrap();
+        assert_eq!(rows.len(), known + 2);
+        let parent = async |row: RunId| {
+            system.view(row, None).await.unwrap().run.terms().parent.as_ref().map(|of| of.run)
+        };
+        for row in rows {
+            if parent(row.run).await == Some(run) {
+                let child = system.view(row.run, None).await.unwrap();
+                assert_eq!(child.run.model_usage().calls, 0, "{calls:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ pub use journal::{
     AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunPlace, RunRow, RunRowStatus,
     RunsPage, Seq, StreamBatch, StreamId, StreamKind,
 };
-pub use judge::{Judge, JudgedRun, Opinion};
+pub use judge::{Judge, JudgedRun, Opinion, RUN_JUDGE};
 pub use model::{
     AnswerForm, CallOrigin, Completion, Delta, Finish, Message, Model, ModelCall, ModelError,
     ModelErrorClass, ModelRequest, ModelTurn, ModelTurnEnd, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,

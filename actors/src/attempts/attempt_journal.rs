@@ -15,7 +15,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{AttemptLogError, JournalError, ModelCall, Position, StreamId};
+use ostler_kernel::port::{AttemptLogError, JournalError, Position, StreamId};
 use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -23,9 +23,8 @@ use tokio::time::Instant;
 use self::model_text::ModelText;
 use self::output::AttemptOutput;
 use self::steps::Steps;
-use crate::attempts::call_budget::CallBudget;
+use crate::attempts::call_bill::CallBill;
 use crate::attempts::executor::Executor;
-use crate::attempts::model_turns::ModelTurns;
 use crate::base::attempt_end::ModelCalls;
 use crate::base::keys::Owner;
 use crate::base::lock::lock;
@@ -61,7 +60,7 @@ pub(crate) struct Site {
 pub(crate) struct AttemptJournal {
     pub(crate) executor: Arc<Executor>,
     pub(crate) site: Site,
-    notes: OnceLock<Arc<RunStepLog>>,
+    step_log: OnceLock<Arc<RunStepLog>>,
     over: AtomicBool,
     /// A step has an unknown outcome that only a person can settle.
     in_doubt: AtomicBool,
@@ -71,11 +70,9 @@ pub(crate) struct AttemptJournal {
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
     output: Mutex<Option<Box<AttemptOutput>>>,
-    model_calls: Mutex<Vec<ModelCall>>,
     model_text: Mutex<ModelText>,
-    /// Created by the first call of a model.
-    call_budget: OnceLock<CallBudget>,
-    pub(crate) turns: ModelTurns,
+    /// Created for the first call of a model.
+    bill: OnceLock<CallBill>,
     /// Time without disk space for a result, without a slot, or without a turn.
     pub(crate) waited: Arc<PausedTime>,
 }
@@ -88,12 +85,10 @@ struct Progress {
 
 impl AttemptJournal {
     pub(crate) fn new(executor: &Arc<Executor>, site: Site) -> AttemptJournal {
-        let node = Some(site.of.node.clone());
-        let turns = ModelTurns::new(&executor.scheduler, &site.owner, site.run, node);
         AttemptJournal {
             executor: Arc::clone(executor),
             site,
-            notes: OnceLock::new(),
+            step_log: OnceLock::new(),
             over: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             signs: Notify::new(),
@@ -101,10 +96,8 @@ impl AttemptJournal {
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             steps: Mutex::default(),
             output: Mutex::default(),
-            model_calls: Mutex::default(),
             model_text: Mutex::default(),
-            call_budget: OnceLock::new(),
-            turns,
+            bill: OnceLock::new(),
             waited: Arc::default(),
         }
     }
@@ -116,18 +109,14 @@ impl AttemptJournal {
 
     /// The calls of models so far, for the records of the run.
     pub(crate) fn take_model_calls(&self) -> ModelCalls {
-        let shortfall = self.call_budget.get().and_then(|budget| lock(&budget.shortfall).take());
-        ModelCalls { ended: std::mem::take(&mut lock(&self.model_calls)), shortfall }
+        self.bill.get().map(CallBill::take).unwrap_or_default()
     }
 
-    fn call_budget(&self) -> &CallBudget {
-        self.call_budget.get_or_init(|| CallBudget {
-            accounts: Arc::clone(&self.executor.call_accounts),
-            journal: Arc::clone(&self.executor.journal),
-            notes: self.executor.step_logs.of(self.site.stream),
-            payer: self.site.payer.clone(),
-            node: self.site.of.node.clone(),
-            shortfall: Mutex::default(),
+    /// The bill of the attempt's calls of models.
+    pub(crate) fn bill(&self) -> &CallBill {
+        self.bill.get_or_init(|| {
+            let (Site { owner, run, payer, of, .. }, executor) = (&self.site, &self.executor);
+            CallBill::new(executor, owner, *run, payer.clone(), Some((of.node.clone(), of.attempt)))
         })
     }
 
@@ -136,19 +125,19 @@ impl AttemptJournal {
         self.executor.measures.tell(event, None, Some(self.site.run));
     }
 
-    fn notes(&self) -> &RunStepLog {
-        self.notes.get_or_init(|| self.executor.step_logs.of(self.site.stream))
+    fn step_log(&self) -> &RunStepLog {
+        self.step_log.get_or_init(|| self.executor.step_logs.of(self.site.stream))
     }
 
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&StepHistory) -> T) -> Result<T, AttemptLogError> {
-        self.notes().ask(&self.site.of, question)
+        self.step_log().ask(&self.site.of, question)
     }
 
     pub(crate) fn append(&self, event: Event) -> Result<Position, AttemptLogError> {
         if self.over.load(Ordering::SeqCst) {
             return Err(AttemptLogError::AttemptEnded);
         }
-        self.notes().append(event)
+        self.step_log().append(event)
     }
 
     /// Appends a record and waits until it is durable; on a full disk it waits for space.
@@ -165,7 +154,7 @@ impl AttemptJournal {
                 {
                     waits.get_or_insert_with(|| self.executor.journal.disk.wait(&why, &self.waited));
                     self.executor.journal.disk.is_missing(&why);
-                    self.notes().read_again();
+                    self.step_log().read_again();
                     tokio::time::sleep(SPACE_RETRY).await;
                 }
                 appended => return appended,
@@ -213,8 +202,8 @@ impl AttemptJournal {
         let attempt = self.site.of.attempt;
         // The logs of a closed run are not cached, so this reads them.
         let peeked = || self.executor.step_logs.peek(self.site.stream);
-        let notes = self.notes.get().map_or_else(peeked, Arc::clone);
-        let in_doubt = notes.ask(&self.site.of, |notes| {
+        let step_log = self.step_log.get().map_or_else(peeked, Arc::clone);
+        let in_doubt = step_log.ask(&self.site.of, |notes| {
             let steps = notes.in_doubt(attempt).into_iter();
             steps.map(|(step, asked)| (step.to_owned(), asked)).collect::<Vec<_>>()
         });
@@ -266,13 +255,15 @@ impl AttemptJournal {
         self.write();
         self.over.store(true, Ordering::SeqCst);
         lock(&self.model_text).live = None;
-        self.turns.return_unused();
+        if let Some(bill) = self.bill.get() {
+            bill.turns.return_unused();
+        }
         if let Some(mut output) = lock(&self.output).take() {
             let rest = output.finish(self.executor.journal.now());
             output.write(&self.executor.output, self.site.run, rest);
         }
-        if let Some(notes) = self.notes.get().filter(|_| done) {
-            notes.forget(&self.site.of);
+        if let Some(step_log) = self.step_log.get().filter(|_| done) {
+            step_log.forget(&self.site.of);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ostler_kernel::event::{Event, Failure};
+use ostler_kernel::event::{CallSettled, Event, Failure};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::ledger::{Amount, Amounts, CallLimits, Shortfall};
 use ostler_kernel::port::{CallGrant, ModelCall, PricedCall};
@@ -18,30 +18,37 @@ use crate::storage::step_logs::RunStepLog;
 pub(crate) struct CallBudget {
     pub(crate) accounts: Arc<CallAccounts>,
     pub(crate) journal: Arc<JournalClient>,
-    pub(crate) notes: Arc<RunStepLog>,
+    pub(crate) step_log: Arc<RunStepLog>,
     pub(crate) payer: Payer,
     pub(crate) node: NodeId,
     /// The last call that did not fit.
     pub(crate) shortfall: Mutex<Option<Box<Shortfall>>>,
 }
 
-/// A reservation without a durable record; released on drop.
-struct Unrecorded<'a> {
-    accounts: &'a CallAccounts,
+/// A reservation whose call is not made yet: on drop it ends without a charge.
+struct Unmade<'a> {
+    budget: &'a CallBudget,
     reservation: Option<u64>,
+    /// What the records say is reserved.
+    recorded: Option<Amounts>,
 }
 
-impl Drop for Unrecorded<'_> {
+impl Drop for Unmade<'_> {
     fn drop(&mut self) {
-        if let Some(reservation) = self.reservation {
-            self.accounts.release(reservation);
+        let used = Amounts::default();
+        match (self.reservation, self.recorded) {
+            (Some(call), Some(reserved)) => {
+                self.budget.record_end(CallSettled { call, reserved, used, prices: None });
+            }
+            (Some(reservation), None) => self.budget.accounts.close(reservation, used),
+            (None, _) => {}
         }
     }
 }
 
 impl CallBudget {
-    /// Reserves a call; the record is durable on return. Waiting for other calls is no time of the attempt. If the future is
-    /// dropped while its record is written, the record counts until the account is read again, as if the call had been made.
+    /// Reserves a call; the record is durable on return. Waiting for other calls is no time of the attempt. Dropping the future
+    /// reserves nothing, also while the record is written: another one ends it.
     ///
     /// # Errors
     ///
@@ -57,24 +64,36 @@ impl CallBudget {
         };
         let reserved = reserved.map_err(|refused| self.refused(refused, call.model))?;
         let Some(record) = reserved.record else { return Ok(reserved.grant) };
-        let mut unrecorded = Unrecorded { accounts: &self.accounts, reservation: reserved.grant.reservation };
+        let mut unmade = Unmade { budget: self, reservation: reserved.grant.reservation, recorded: None };
         let failed = |error: String| {
             Failure::new(
                 FailureCategory::Transient,
                 format!("the price of the call cannot be recorded: {error}"),
             )
         };
-        let position = self.notes.append(record).map_err(|error| failed(error.to_string()))?;
-        self.journal.durable(position).await.map_err(|error| failed(error.to_string()))?;
-        unrecorded.reservation = None;
+        let amounts = record.amounts;
+        let appended = self.step_log.append(Event::CallReserved(Box::new(record)));
+        let position = appended.map_err(|error| failed(error.to_string()))?;
+        unmade.recorded = Some(amounts);
+        if let Err(error) = self.journal.durable(position).await {
+            // The record was taken back.
+            unmade.recorded = None;
+            return Err(failed(error.to_string()));
+        }
+        unmade.reservation = None;
         Ok(reserved.grant)
     }
 
     /// Settles a call. Its record comes before the room that it makes, so the records never say more than the budget.
     pub(crate) fn settle(&self, reservation: u64, call: &ModelCall) {
-        let Some(settled) = self.accounts.settlement(reservation, call) else { return };
-        let used = settled.used;
-        match self.notes.append(Event::CallSettled(Box::new(settled))) {
+        if let Some(settled) = self.accounts.settlement(reservation, call) {
+            self.record_end(settled);
+        }
+    }
+
+    fn record_end(&self, settled: CallSettled) {
+        let (reservation, used) = (settled.call, settled.used);
+        match self.step_log.append(Event::CallSettled(Box::new(settled))) {
             Ok(_) => self.accounts.close(reservation, used),
             // As after a crash: the whole reservation counts.
             Err(error) => {

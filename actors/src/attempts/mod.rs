@@ -3,6 +3,7 @@
 pub(crate) mod approval_request;
 pub(crate) mod attempt;
 pub(crate) mod attempt_journal;
+pub(crate) mod call_bill;
 pub(crate) mod call_budget;
 pub(crate) mod child_runs;
 pub(crate) mod children;

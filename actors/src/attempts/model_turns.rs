@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::port::{AttemptLog, BoxFuture, ModelTurn, ModelTurnEnd};
+use ostler_kernel::port::{ModelTurn, ModelTurnEnd};
 use ostler_kernel::run::{RATE_WAIT_MS_MAX, RateWaits};
 use tokio::time::sleep;
 
@@ -150,25 +150,10 @@ impl ModelTurns {
     }
 }
 
-/// A turn that is still open belongs to a call that its caller dropped before it was made, as while it waited for its budget.
+/// A turn that is still open belongs to a call that was never made: its budget refused it, or its caller dropped it before.
 impl Drop for ModelTurns {
     fn drop(&mut self) {
         let open = std::mem::take(&mut lock(&self.state).open);
         self.give_back(open);
-    }
-}
-
-/// The log of a call outside of any attempt: it waits for its turns, and keeps nothing.
-impl AttemptLog for ModelTurns {
-    fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            if let Some(pending) = self.take(turn) {
-                self.wait(pending).await;
-            }
-        })
-    }
-
-    fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
-        self.end(end).calls_again
     }
 }

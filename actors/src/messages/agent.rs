@@ -2,13 +2,13 @@
 
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::ledger::Shortfall;
 use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{ModelCall, RunRow, ToolResult};
 use ostler_kernel::run::{Operation, Patch};
 use ractor::RpcReplyPort;
 use tokio::time::Instant;
 
+use crate::base::attempt_end::ModelCalls;
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::messages::answer::AnswerRequest;
@@ -34,8 +34,8 @@ pub(crate) enum AgentMessage {
     Due,
     /// The plan's own contract was judged for the version; `broken` says why it does not hold.
     ContractJudged { version: u32, broken: Option<String> },
-    /// The judge has given an opinion, or failed.
-    Judged { run: RunId, judgement: Judgement, adherence: Option<u16> },
+    /// The judge has given an opinion, or failed; with its calls of models.
+    Judged { run: RunId, judgement: Judgement, adherence: Option<u16>, calls: Vec<ModelCall> },
     /// A call of the micro-planner ended.
     Advised(Box<Advice>),
     /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
@@ -47,10 +47,9 @@ pub(crate) struct Advice {
     pub(crate) run: RunId,
     /// Place of the call among the calls of the run.
     pub(crate) call: usize,
-    pub(crate) answer: ToolResult,
-    pub(crate) calls: Vec<ModelCall>,
-    /// The budget did not allow the call.
-    pub(crate) shortfall: Option<Box<Shortfall>>,
+    /// `None`: the call was ended, because nobody waited for it any more.
+    pub(crate) answer: Option<ToolResult>,
+    pub(crate) calls: ModelCalls,
 }
 
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;

@@ -72,7 +72,7 @@ fn add_call(call: &ModelCall, recorder: &dyn Recorder) {
     metric::MODEL_NANO_USD.counter(recorder, [model()]).increment(call.nano_usd.unwrap_or(0));
 }
 
-fn counts(events: &[Event]) -> Vec<Count> {
+fn counts(kind: StreamKind, events: &[Event]) -> Vec<Count> {
     let tried = |level| Count::Recovery { level, result: "tried" };
     let mut counts = Vec::new();
     for event in events {
@@ -90,7 +90,10 @@ fn counts(events: &[Event]) -> Vec<Count> {
                 let level = ["retry", "patch", "replan"][usize::from(*level).clamp(1, 3) - 1];
                 counts.push(Count::Recovery { level, result: "exhausted" });
             }
-            Event::ModelCalled { call, .. } => counts.push(Count::Model(call.clone())),
+            // The log of the attempts has it too.
+            Event::ModelCalled { call, .. } if kind == StreamKind::Run => {
+                counts.push(Count::Model(call.clone()))
+            }
             Event::RunClosed { outcome } => counts.push(Count::Run(*outcome)),
             _ => {}
         }
@@ -100,7 +103,8 @@ fn counts(events: &[Event]) -> Vec<Count> {
 
 impl Journal for Counted {
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
-        let counts: Vec<Count> = batches.iter().flat_map(|batch| counts(&batch.events)).collect();
+        let counts: Vec<Count> =
+            batches.iter().flat_map(|batch| counts(batch.stream.kind, &batch.events)).collect();
         let position = self.journal.append(batches)?;
         counts.into_iter().for_each(|count| count.add(&self.recorder));
         Ok(position)
@@ -184,6 +188,6 @@ mod tests {
             recovery("replan", "tried"),
             Count::Run(RunOutcome::Failed),
         ];
-        assert_eq!(counts(&events), expected);
+        assert_eq!(counts(StreamKind::Run, &events), expected);
     }
 }

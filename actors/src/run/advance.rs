@@ -101,9 +101,10 @@ impl RunDriver {
         is_full
     }
 
-    /// True if stopped attempts have still to report: their cost counts for the run.
+    /// True if stopped attempts and ended advice have still to report: their cost counts for the run.
     fn has_results_to_come(&self) -> bool {
-        self.services.attempts.knows_another(self.opened.run, &self.writer.unacked_results)
+        !self.in_flight.advice.is_empty()
+            || self.services.attempts.knows_another(self.opened.run, &self.writer.unacked_results)
     }
 
     /// Reports the end of the run to suspended callers and the evaluator.
@@ -136,9 +137,10 @@ impl RunDriver {
         !self.pause.suspend_waiters.is_empty()
     }
 
-    /// The callers that wait for the suspension, once no attempt of the run is left.
+    /// The callers that wait for the suspension, once no attempt and no advice of the run is left.
     pub(super) fn suspended_waiters(&mut self) -> Option<Vec<AskReply>> {
-        let is_still = self.is_suspending() && !self.services.attempts.knows_run(self.opened.run);
+        let is_still = self.in_flight.advice.is_empty() && !self.services.attempts.knows_run(self.opened.run);
+        let is_still = is_still && self.is_suspending();
         is_still.then(|| mem::take(&mut self.pause.suspend_waiters))
     }
 

@@ -1,124 +1,134 @@
 //! Calls of the micro-planner: a model writes the patch of a failed node. No attempt makes them, so they hold no slot.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use ostler_kernel::event::Failure;
+use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, FaultyAnswer, JudgedPatch, Role, View};
-use ostler_kernel::port::{
-    AttemptLog, BoxFuture, CallContext, CallGrant, CallOrigin, Finish, ModelCall, ModelTurn, ModelTurnEnd,
-    PricedCall, ToolResult,
-};
+use ostler_kernel::port::{CallContext, CallOrigin, Finish, Tool, ToolResult};
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
+use tokio_util::sync::CancellationToken;
 
 use super::driver::RunDriver;
-use super::goal::read;
-use crate::attempts::call_budget::CallBudget;
-use crate::attempts::model_turns::ModelTurns;
-use crate::base::lock::lock;
+use super::goal::{Evidence, read};
+use crate::attempts::call_bill::CallBill;
+use crate::base::attempt_end::ModelCalls;
 use crate::base::panic_message::panic_message;
 use crate::messages::agent::{Advice, AgentMessage};
-use crate::storage::journal_client::JournalClient;
+
+/// A call of the micro-planner that the gate allows.
+struct Permitted {
+    tool: Arc<dyn Tool>,
+    permit: Permit,
+    context: CallContext,
+    bill: Arc<CallBill>,
+}
+
+impl Permitted {
+    /// No answer: the call was ended before.
+    async fn make(self, end: CancellationToken) -> (Option<ToolResult>, ModelCalls) {
+        let Permitted { tool, permit, context, bill } = self;
+        let within = Duration::from_millis(context.timeout_ms);
+        let called = AssertUnwindSafe(tokio::time::timeout(within, tool.call(permit, context)));
+        let answer = end.run_until_cancelled_owned(called.catch_unwind()).await.map(|called| match called {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failure::new(FailureCategory::Timeout, "no answer in time")),
+            Err(panic) => Err(Failure::new(FailureCategory::Crash, panic_message(&*panic))),
+        });
+        // The call has ended, so it is on the bill.
+        (answer, bill.take())
+    }
+}
 
 impl RunDriver {
-    /// Makes the calls that the run waits for and nobody has made yet, after a crash again.
+    /// Makes the calls that the run waits for and nobody has made yet, after a crash again. Ends those that the run no longer waits
+    /// for: each would be paid for nothing. A run that is to be suspended or whose process ends waits for none.
     pub(super) async fn launch_advice(&mut self) {
-        let awaited = |run, now| View::of(run, now).map(policy::awaited_advice).unwrap_or_default();
-        let mut due = awaited(&self.run, self.services.journal.now());
-        due.retain(|call| !self.in_flight.advice.contains(call));
+        let ends = self.is_suspending() || self.services.journal.status.is_stopping();
+        let awaited = |view| if ends { Vec::new() } else { policy::awaited_advice(view) };
+        let mut due = View::of(&self.run, self.services.journal.now()).map(awaited).unwrap_or_default();
+        let unwanted = self.in_flight.advice.iter().filter(|(call, _)| !due.contains(call));
+        unwanted.for_each(|(_, end)| end.cancel());
+        due.retain(|call| !self.in_flight.advice.contains_key(call));
         if due.is_empty() {
             return;
         }
-        let Ok(evidence) = self.evidence().await else {
-            due.into_iter().for_each(|call| self.send_advice(call, Err(unreadable()), Vec::new()));
-            return;
-        };
+        let evidence = self.evidence().await.map_err(|_| unreadable());
         for call in due {
-            let Some(view) = View::of(&self.run, self.services.journal.now()) else { return };
-            let Some(intent) = self.run.goal().and_then(|goal| goal.calls().get(call)) else { continue };
-            let intent: CallIntent = intent.intent.clone();
-            let params = policy::prompt(view, &intent, &read(&evidence), &|_| None);
-            let model = self.run.goal().and_then(|goal| goal.terms().model_of(Role::Micro));
-            let tool = model_tool(model.unwrap_or_default());
-            let key = advice_key(self.opened.run, call);
-            self.in_flight.advice.insert(call);
-            match self.services.gatekeeper.gate(&self.caller, &tool, params.into(), 0, key) {
-                Ok((tool, permit)) => {
-                    let origin = CallOrigin {
-                        role: intent.role.as_str().to_owned(),
-                        node: Some(intent.node.clone()),
-                        ordinal: intent.attempt,
-                        refusals: 0,
-                    };
-                    let budget = CallBudget {
-                        accounts: Arc::clone(&self.services.call_accounts),
-                        journal: Arc::clone(&self.services.journal),
-                        notes: self.services.step_logs.of(self.writer.stream.attempts_stream()),
-                        payer: self.payer(),
-                        node: intent.node.clone(),
-                        shortfall: Mutex::default(),
-                    };
-                    let journal = Arc::clone(&self.services.journal);
-                    let (scheduler, owner) = (&self.services.scheduler, &self.arguments.owner);
-                    let turns = ModelTurns::new(scheduler, owner, self.opened.run, origin.node.clone());
-                    let log = Arc::new(AdviceLog { journal, calls: Mutex::default(), budget, turns });
-                    let context = CallContext {
-                        workspace: Arc::clone(&self.caller.workspace),
-                        timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
-                        repeatable: true,
-                        origin,
-                        attempt: Arc::<AdviceLog>::clone(&log),
-                    };
-                    let (me, run) = (self.me.clone(), self.opened.run);
-                    tokio::spawn(async move {
-                        let within = Duration::from_millis(context.timeout_ms);
-                        let called = tokio::time::timeout(within, tool.call(permit, context));
-                        let answer = match AssertUnwindSafe(called).catch_unwind().await {
-                            Ok(Ok(answer)) => answer,
-                            Ok(Err(_)) => Err(Failure::new(FailureCategory::Timeout, "no answer in time")),
-                            Err(panic) => Err(Failure::new(FailureCategory::Crash, panic_message(&*panic))),
-                        };
-                        let calls = std::mem::take(&mut *lock(&log.calls));
-                        let shortfall = lock(&log.budget.shortfall).take();
-                        let advice = Advice { run, call, answer, calls, shortfall };
-                        let _ = me.cast(AgentMessage::Advised(Box::new(advice)));
-                    });
-                }
-                Err(denial) => {
-                    let failure = Failure::new(FailureCategory::GateDenied, denial.for_model().to_owned());
-                    self.send_advice(call, Err(failure), Vec::new());
-                }
-            }
+            let permitted = match &evidence {
+                Ok(evidence) => self.permit_advice(call, evidence),
+                Err(unreadable) => Err(unreadable.clone()),
+            };
+            let (me, run, end) = (self.me.clone(), self.opened.run, CancellationToken::new());
+            self.in_flight.advice.insert(call, end.clone());
+            tokio::spawn(async move {
+                let (answer, calls) = match permitted {
+                    Ok(permitted) => permitted.make(end).await,
+                    Err(failure) => (Some(Err(failure)), ModelCalls::default()),
+                };
+                let _ = me.cast(AgentMessage::Advised(Box::new(Advice { run, call, answer, calls })));
+            });
         }
     }
 
-    fn send_advice(&mut self, call: usize, answer: ToolResult, calls: Vec<ModelCall>) {
-        self.in_flight.advice.insert(call);
-        let run = self.opened.run;
-        let advice = Advice { run, call, answer, calls, shortfall: None };
-        let _ = self.me.cast(AgentMessage::Advised(Box::new(advice)));
+    fn permit_advice(&self, call: usize, evidence: &Evidence) -> Result<Permitted, Failure> {
+        let known = View::of(&self.run, self.services.journal.now()).zip(self.run.goal());
+        let known = known.and_then(|(view, goal)| Some((view, goal, goal.calls().get(call)?)));
+        let (view, goal, asked) = known.expect("the run waits for the call");
+        let intent: CallIntent = asked.intent.clone();
+        let params = policy::prompt(view, &intent, &read(evidence), &|_| None);
+        let tool = model_tool(goal.terms().model_of(Role::Micro).unwrap_or_default());
+        let key = advice_key(self.opened.run, call);
+        let gated = self.services.gatekeeper.gate(&self.caller, &tool, params.into(), 0, key);
+        let (tool, permit) = gated
+            .map_err(|denial| Failure::new(FailureCategory::GateDenied, denial.for_model().to_owned()))?;
+        let (executor, owner, node) = (&self.services.executor, &self.arguments.owner, intent.node);
+        let bill = CallBill::new(
+            executor,
+            owner,
+            self.opened.run,
+            self.payer(),
+            Some((node.clone(), intent.attempt)),
+        );
+        let bill = Arc::new(bill);
+        let context = CallContext {
+            workspace: Arc::clone(&self.caller.workspace),
+            timeout_ms: MODEL_TIMEOUT_MS.unsigned_abs(),
+            repeatable: true,
+            origin: CallOrigin {
+                role: intent.role.as_str().to_owned(),
+                node: Some(node),
+                ordinal: intent.attempt,
+                refusals: 0,
+            },
+            attempt: Arc::<CallBill>::clone(&bill),
+        };
+        Ok(Permitted { tool, permit, context, bill })
     }
 
     /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch; a
     /// call that does not fit the budget asks a person.
     pub(super) fn advised(&mut self, advice: Advice) {
-        let Advice { run, call, answer, calls, shortfall } = advice;
+        let Advice { run, call, answer, calls: ModelCalls { ended: calls, shortfall } } = advice;
         if run != self.opened.run {
             return;
         }
         self.in_flight.advice.remove(&call);
         let now = self.services.journal.now();
-        let Some(view) = View::of(&self.run, now) else { return };
-        if !policy::awaited_advice(view).contains(&call) {
-            return;
-        }
         let Some(intent) = self.run.goal().and_then(|goal| goal.calls().get(call)) else { return };
         let (node, attempt) = (intent.intent.node.clone(), intent.intent.attempt);
+        let view = View::of(&self.run, now).filter(|view| policy::awaited_advice(*view).contains(&call));
+        let Some((view, answer)) = view.zip(answer) else {
+            let called = self.run.record_model_calls(now, &node, attempt, calls);
+            self.apply_effects(called);
+            return;
+        };
         // The answer is in no other record: a patch says what became of it.
         let told = answer
             .as_ref()
@@ -158,35 +168,4 @@ fn unreadable() -> Failure {
 /// The key of a call without an attempt: equal whenever it is made.
 fn advice_key(run: RunId, call: usize) -> Digest {
     lineage::hash("aos/advice/1", &[run.to_string().as_bytes(), &(call as u64).to_be_bytes()])
-}
-
-/// Notes the calls and pays for them, and keeps nothing else. Calls wait for their turns within their time.
-struct AdviceLog {
-    journal: Arc<JournalClient>,
-    calls: Mutex<Vec<ModelCall>>,
-    budget: CallBudget,
-    turns: ModelTurns,
-}
-
-impl AttemptLog for AdviceLog {
-    fn model_called(&self, _number: u32, mut call: ModelCall) {
-        call.ended_at = self.journal.now();
-        lock(&self.calls).push(call);
-    }
-
-    fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {
-        Box::pin(self.budget.reserve(call, None))
-    }
-
-    fn settle_call(&self, reservation: u64, call: &ModelCall) {
-        self.budget.settle(reservation, call);
-    }
-
-    fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
-        self.turns.model_turn(turn)
-    }
-
-    fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
-        self.turns.model_turn_ended(end)
-    }
 }

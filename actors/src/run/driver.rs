@@ -1,6 +1,6 @@
 //! The state of a driven run, and how events take effect on it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::agent::Telemetry;
@@ -11,6 +11,7 @@ use ostler_kernel::port::{Position, Seq, StreamId};
 use ostler_kernel::run::{AbandonedWork, DecisionContext, NodeState, Run, RunInput};
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::attempt_launch::Launch;
 use super::deadlines::Timers;
@@ -85,8 +86,8 @@ pub(super) struct InFlight {
     /// Lost attempts that run again once no interjection holds them.
     pub(super) paused_reruns: Vec<NodeId>,
     pub(super) inline: InlineBudget,
-    /// Calls of the micro-planner that are under way, by their place among the calls of the run.
-    pub(super) advice: BTreeSet<usize>,
+    /// Calls of the micro-planner that are under way, by their place among the calls of the run. They end with the driver.
+    pub(super) advice: BTreeMap<usize, CancellationToken>,
     pub(super) recovery: Recovery,
 }
 
@@ -179,11 +180,6 @@ impl RunDriver {
                     self.services.scheduler.drains(&self.key(node, attempt));
                 }
                 Event::PlanVersion(_) => self.reorder(),
-                Event::BudgetRaised { by, .. } => {
-                    if let Some(account) = self.payer().account {
-                        self.services.call_accounts.raise(account, &self.opened.client, *by);
-                    }
-                }
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
                 Event::HumanRequest(request) => {
                     if let Some(deadline) = request.deadline {
@@ -224,5 +220,6 @@ impl Drop for RunDriver {
             judge.abort();
         }
         self.judges.run.abort();
+        self.in_flight.advice.values().for_each(CancellationToken::cancel);
     }
 }

@@ -8,13 +8,13 @@ use futures::FutureExt;
 use ostler_kernel::evaluation::{Appraised, BEST_PM, Dimension, Judgement, Standard, Target, check_pm};
 use ostler_kernel::event::{Evaluated, Event, Output};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::port::{Judge, JudgedRun, Opinion};
+use ostler_kernel::port::{Judge, JudgedRun, ModelCall, Opinion, RUN_JUDGE};
 use serde_json::Map;
 use tokio::task::AbortHandle;
 
 use super::driver::RunDriver;
 use super::judge_state::JudgeState;
-use crate::attempts::model_turns::ModelTurns;
+use crate::attempts::call_bill::{CallBill, JUDGED};
 use crate::messages::agent::AgentMessage;
 use crate::messages::answer::{BY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::run::services::RunServices;
@@ -63,10 +63,11 @@ impl RunDriver {
         };
         let outputs = self.run.outputs().map(|(id, output)| (id.clone(), output.clone()));
         let outputs: Vec<(NodeId, Output)> = outputs.collect();
-        let turns = ModelTurns::new(&services.scheduler, &self.arguments.owner, run, None);
+        let bill = CallBill::new(&services.executor, &self.arguments.owner, run, self.payer(), None);
+        let bill = Arc::new(bill);
         let task = tokio::spawn(async move {
             let within = Duration::from_millis(services.limits.judge_ms);
-            let opinion = opinion(&services, &*judge, work, outputs, turns);
+            let opinion = opinion(&services, &*judge, work, outputs, Arc::clone(&bill));
             let opinion = AssertUnwindSafe(opinion).catch_unwind();
             let opinion = match tokio::time::timeout(within, opinion).await {
                 Ok(Ok(opinion)) => opinion,
@@ -81,14 +82,22 @@ impl RunDriver {
             if judgement.quality.is_none() {
                 tracing::warn!(%run, judge = judgement.by, why = judgement.note, "the run is not judged");
             }
-            let _ = me.cast(AgentMessage::Judged { run, judgement, adherence });
+            let _ = me.cast(AgentMessage::Judged { run, judgement, adherence, calls: bill.take().ended });
         });
         task.abort_handle()
     }
 
-    pub(super) fn judged(&mut self, run: RunId, judgement: Judgement, adherence: Option<u16>) {
+    pub(super) fn judged(
+        &mut self,
+        run: RunId,
+        (judgement, adherence): (Judgement, Option<u16>),
+        calls: Vec<ModelCall>,
+    ) {
         if run == self.opened.run {
             self.judges.run = JudgeState::Said(judgement, adherence);
+            let now = self.services.journal.now();
+            let called = self.run.record_model_calls(now, &RUN_JUDGE.into(), JUDGED, calls);
+            self.apply_effects(called);
         }
     }
 
@@ -115,14 +124,14 @@ async fn opinion(
     judge: &dyn Judge,
     mut work: JudgedRun,
     outputs: Vec<(NodeId, Output)>,
-    turns: ModelTurns,
+    bill: Arc<CallBill>,
 ) -> Result<Opinion, String> {
     for (node, output) in outputs {
         let value = services.results.load(&output).await;
         let value = value.map_err(|error| format!("the result of {node} cannot be read: {error}"))?;
         work.outputs.insert(node.to_string(), value);
     }
-    judge.judge_in_turn(work, Arc::new(turns)).await
+    judge.judge_in_turn(work, bill).await
 }
 
 /// The record of an opinion, or of the reason why there is none; and the adherence of the opinion.

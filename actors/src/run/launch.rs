@@ -79,7 +79,7 @@ impl RunDriver {
                 let site = self.site(node, attempt, prepared.key);
                 let log = Arc::new(AttemptJournal::new(&self.services.executor, site));
                 if let Some(model) = node.tool.as_deref().and_then(model_of_tool) {
-                    log.turns.cover(model, slot.estimate.tokens);
+                    log.bill().turns.cover(model, slot.estimate.tokens);
                 }
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
                 let log_of_work = Arc::clone(&log);

@@ -12,6 +12,7 @@ use ractor::{ActorProcessingErr, ActorRef};
 use super::dispatch_queue::CreditWait;
 use super::driver::{Recovery, RunDriver};
 use super::goal;
+use super::lost_calls::RecordedCalls;
 use crate::attempts::children;
 use crate::base::error::RunError;
 use crate::messages::agent::AgentMessage;
@@ -25,6 +26,7 @@ struct Loaded {
     folded: FoldedRun,
     recovered_at: Option<Position>,
     is_ours: bool,
+    calls: RecordedCalls,
 }
 
 impl RunDriver {
@@ -39,7 +41,9 @@ impl RunDriver {
         me: &ActorRef<AgentMessage>,
         row: RunRow,
     ) -> Result<Option<RunDriver>, ActorProcessingErr> {
-        let Some(Loaded { folded, recovered_at, is_ours }) = read(arguments, &row)? else { return Ok(None) };
+        let Some(Loaded { folded, recovered_at, is_ours, calls }) = read(arguments, &row)? else {
+            return Ok(None);
+        };
         let (services, run) = (&arguments.services, row.run);
         let FoldedRun { opened, run: mut state, last, position, parked, out_of_credit, .. } = folded;
         if let Some(goal) = state.goal() {
@@ -67,6 +71,9 @@ impl RunDriver {
             driver.book.adopt(run, parent.run);
         }
         driver.deadline = services.deadline_for(run, parent.as_ref())?;
+        // Before the attempts of this process report theirs.
+        let called = calls.complete(services, &row, &mut driver.run)?;
+        driver.apply_effects(called);
         let lost = driver.attach().await;
         // Attempts whose start was rolled back say nothing about whether the run ends its process.
         let made_progress = was_loaded
@@ -165,11 +172,11 @@ impl RunDriver {
 /// instead would only repeat the failure.
 fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, ActorProcessingErr> {
     let services = &arguments.services;
-    let (mut recovered_at, mut is_ours) = (None, false);
-    let see = |record: &Recorded| match record.event {
+    let (mut recovered_at, mut is_ours, mut calls) = (None, false, RecordedCalls::default());
+    let see = |record: &Recorded| match &record.event {
         Event::RunOpened(_) => is_ours = services.journal.is_ours(record.position),
         Event::RunRecovered { .. } => recovered_at = Some(record.position),
-        _ => {}
+        event => calls.see(event),
     };
     let folded = match services.runs.fold(row, None, see) {
         Ok(folded) => folded,
@@ -184,7 +191,7 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
         services.mailboxes.tell_registry(RegistryMessage::Done { agent, run });
         return Ok(None);
     }
-    Ok(Some(Loaded { folded, recovered_at, is_ours }))
+    Ok(Some(Loaded { folded, recovered_at, is_ours, calls }))
 }
 
 fn no_model(model: &str, run: RunId) -> String {

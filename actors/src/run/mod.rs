@@ -20,6 +20,7 @@ mod judge;
 mod judge_state;
 mod launch;
 mod load;
+mod lost_calls;
 mod record;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;
@@ -143,7 +144,9 @@ impl AgentState {
             AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
             AgentMessage::Due => drive.fire_due_timers(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
-            AgentMessage::Judged { run, judgement, adherence } => drive.judged(run, judgement, adherence),
+            AgentMessage::Judged { run, judgement, adherence, calls } => {
+                drive.judged(run, (judgement, adherence), calls);
+            }
             AgentMessage::Advised(advice) => drive.advised(*advice),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }

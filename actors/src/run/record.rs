@@ -34,6 +34,7 @@ impl RunDriver {
         if asks {
             self.services.active_runs.note_quiet(run, last, None);
         }
+        let is_raised = events.iter().any(|event| matches!(event, Event::BudgetRaised { .. }));
         let abandoned = std::mem::take(&mut self.writer.abandoned_work);
         let (agent, client) = (&self.arguments.owner.agent, &self.opened.client);
         let decided = Decided { agent, client, run, last: self.writer.seq, events, abandoned };
@@ -56,6 +57,10 @@ impl RunDriver {
                         .for_each(|key| self.services.attempts.ordered(key, position));
                 }
                 self.in_flight.inline.recorded();
+                // Not before: a raise that cannot be recorded is none.
+                if is_raised && let Some(account) = self.payer().account {
+                    self.services.call_accounts.raised(account, &self.opened.client);
+                }
                 self.services.journal.reply_when_durable(position, std::mem::take(&mut self.writer.answers));
                 Ok(Some(position))
             }

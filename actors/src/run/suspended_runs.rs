@@ -14,6 +14,7 @@ use crate::base::lock::lock;
 use crate::base::paused_time::SPACE_RETRY;
 use crate::run::decided::Decided;
 use crate::run::goal;
+use crate::run::lost_calls::RecordedCalls;
 use crate::run::services::RunServices;
 use crate::storage::run_reader;
 
@@ -57,9 +58,9 @@ pub(crate) fn cancel(
     by: Canceller,
 ) -> Result<Option<Position>, RunError> {
     alone(services, || {
-        let FoldedRun { mut run, last, .. } = open(services, row)?;
+        let (FoldedRun { mut run, last, .. }, called) = open(services, row)?;
         match services.kernel.without_planner(row.run, &mut run, |run, cx| run.cancel_and_close(cx, by)) {
-            Some(events) => Ok(Some(append(services, row, last, events, Vec::new())?)),
+            Some(events) => Ok(Some(append(services, row, last, [called, events].concat(), Vec::new())?)),
             None => Ok(None),
         }
     })
@@ -91,12 +92,12 @@ pub(crate) fn operate(
     operation: &Operation,
 ) -> Result<Position, RunError> {
     alone(services, || {
-        let FoldedRun { mut run, last, .. } = open(services, row)?;
+        let (FoldedRun { mut run, last, .. }, called) = open(services, row)?;
         run.check_operation(operation, &services.kernel.settings_of(&run))?;
         let input = RunInput::Operator(operation.clone());
         let events = services.kernel.without_planner(row.run, &mut run, |run, cx| run.decide(cx, input));
         let given_up = run.abandoned_work(&events).collect();
-        Ok(append(services, row, last, events, given_up)?)
+        Ok(append(services, row, last, [called, events].concat(), given_up)?)
     })
 }
 
@@ -140,7 +141,9 @@ fn record(
     if !matches!(row.status, RunRowStatus::Open | RunRowStatus::Parked(_)) {
         return Ok(None);
     }
-    let FoldedRun { mut run, last, .. } = open(services, &row)?;
+    let (FoldedRun { mut run, last, .. }, mut called) = open(services, &row)?;
+    let now = services.journal.now();
+    called.extend(run.record_model_calls(now, &key.node, key.attempt, ended.model_calls.ended.clone()));
     // Nobody judges the answer of a control node here: the call is made again.
     let is_unjudged = run.goal().is_some_and(|goal| goal.role(&key.node).is_some());
     let was_stopped = !acts && (is_unjudged || matches!(ended.outcome, Outcome::Failed(_)));
@@ -154,13 +157,19 @@ fn record(
         services.kernel.without_planner(key.run, &mut run, |run, cx| run.decide(cx, input))
     };
     let abandoned = run.abandoned_work(&events).collect();
-    Ok(Some(append(services, &row, last, events, abandoned)?))
+    Ok(Some(append(services, &row, last, [called, events].concat(), abandoned)?))
 }
 
-fn open(services: &RunServices, row: &RunRow) -> Result<FoldedRun, RunError> {
-    let mut folded = services.runs.fold(row, None, |_| {})?;
+/// The run, and the records of calls that it misses, already applied.
+fn open(services: &RunServices, row: &RunRow) -> Result<(FoldedRun, Vec<Event>), RunError> {
+    let mut calls = RecordedCalls::default();
+    let mut folded = services.runs.fold(row, None, |record| calls.see(&record.event))?;
     goal::equip(services, &mut folded.run, &folded.opened.scope);
-    if folded.closed.is_some() { Err(RunError::Over) } else { Ok(folded) }
+    if folded.closed.is_some() {
+        return Err(RunError::Over);
+    }
+    let called = calls.complete(services, row, &mut folded.run)?;
+    Ok((folded, called))
 }
 
 fn append(

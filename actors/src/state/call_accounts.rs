@@ -3,9 +3,8 @@
 //! The account of a run is that of the run at the top: child runs share it. Accounts are caches of the journal, read when they
 //! are first asked for; a client's sum comes from the journal's table of accounts.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ostler_kernel::event::{CallReserved, CallSettled, CallTerms, Event};
 use ostler_kernel::id::{ClientId, NodeId, RunId};
@@ -22,6 +21,9 @@ use crate::storage::run_reader;
 
 /// Models with an estimate of their own; more than a configuration may have.
 const ESTIMATES_MAX: usize = 1_024;
+
+/// Reads of an account for one call, at most.
+const READS_MAX: u32 = 8;
 
 /// The accounts that pay for the calls of a run.
 #[derive(Debug, Clone)]
@@ -88,7 +90,7 @@ pub(crate) enum Refused {
 pub(crate) struct Reserved {
     pub(crate) grant: CallGrant,
     /// `None`: no limit holds, so nothing is recorded.
-    pub(crate) record: Option<Event>,
+    pub(crate) record: Option<CallReserved>,
 }
 
 #[derive(Default)]
@@ -98,6 +100,17 @@ struct Books {
     estimates: BTreeMap<String, InputEstimate>,
     /// Open reservations: the payer, and what was reserved for how many bytes.
     open: BTreeMap<u64, Open>,
+    /// Runs that are no longer driven, whose accounts are dropped with their last open reservation.
+    over: BTreeSet<RunId>,
+    /// Accounts dropped and raised so far: what was read from the journal before may be out of date.
+    changes: u64,
+}
+
+impl Books {
+    fn drop_account(&mut self, run: RunId) {
+        self.over.remove(&run);
+        self.changes += u64::from(self.runs.remove(&run).is_some());
+    }
 }
 
 struct Open {
@@ -156,15 +169,16 @@ impl CallAccounts {
         call: &PricedCall<'_>,
     ) -> Result<Option<Reserved>, Refused> {
         let limits = self.ledger.client(&payer.client).terms().call_limits();
-        let mut books = lock(&self.books);
         let (max_output_tokens, input_bytes) = (call.max_output_tokens, call.input_bytes);
         if payer.account.is_none() && limits.is_unlimited() {
             let grant = CallGrant { reservation: None, max_output_tokens };
             return Ok(Some(Reserved { grant, record: None }));
         }
-        if let Some(account) = payer.account {
-            self.recall(&mut books, account, &payer.client).map_err(Refused::Journal)?;
-        }
+        let books = lock(&self.books);
+        let mut books = match payer.account {
+            Some(account) => self.recall(books, account, &payer.client).map_err(Refused::Journal)?,
+            None => books,
+        };
         let estimate = books.estimates.get(call.model).copied().unwrap_or_default();
         let quote = CallQuote {
             input_tokens: estimate.tokens(input_bytes),
@@ -195,13 +209,8 @@ impl CallAccounts {
         let record = CallReserved { node: node.clone(), call: number, model: call.model.to_owned(), amounts };
         Ok(Some(Reserved {
             grant: CallGrant { reservation: Some(number), max_output_tokens },
-            record: Some(Event::CallReserved(Box::new(record))),
+            record: Some(record),
         }))
-    }
-
-    /// Releases a reservation without a record: its call is not made.
-    pub(crate) fn release(&self, reservation: u64) {
-        self.close(reservation, Amounts::default());
     }
 
     /// The record of a call that ended, which teaches the model's estimate; `None` for an unknown reservation.
@@ -219,12 +228,15 @@ impl CallAccounts {
         Some(CallSettled { call: reservation, reserved, used, prices: call.prices })
     }
 
-    /// Settles a call after its record.
+    /// Settles a call, after its record if its reservation has one.
     pub(crate) fn close(&self, reservation: u64, used: Amounts) {
         let mut books = lock(&self.books);
         let Some(Open { account, client, .. }) = books.open.remove(&reservation) else { return };
-        if let Some(account) = account.and_then(|account| books.runs.get_mut(&account)) {
+        if let Some((run, account)) = account.and_then(|run| Some((run, books.runs.get_mut(&run)?))) {
             account.settle(reservation, used);
+            if account.is_idle() && books.over.contains(&run) {
+                books.drop_account(run);
+            }
         }
         if let Some(account) = books.clients.get_mut(&client) {
             account.settle(reservation, used);
@@ -239,15 +251,24 @@ impl CallAccounts {
         self.close(reservation, amounts.unwrap_or_default());
     }
 
-    /// Raises the budget of a run's account, before the record of that is appended.
-    pub(crate) fn raise(&self, account: RunId, client: &ClientId, by: Amounts) {
+    /// Takes over the limits of a run's account from the journal, after the record of a raise. If they cannot be read, the account is
+    /// dropped unless a call holds a reservation, and read again by the next call.
+    pub(crate) fn raised(&self, account: RunId, client: &ClientId) {
         let mut books = lock(&self.books);
-        if self.recall(&mut books, account, client).is_ok()
-            && let Some(account) = books.runs.get_mut(&account)
-        {
-            account.set_limits(account.limits().raised(by));
+        books.changes += 1;
+        if books.runs.contains_key(&account) {
+            match self.read(books, account, client) {
+                Ok((mut books, limits, _)) => {
+                    if let Some(account) = books.runs.get_mut(&account) {
+                        account.set_limits(limits);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(run = %account, %error, "a raised budget cannot be read");
+                    self.forget(account);
+                }
+            }
         }
-        drop(books);
         self.more.notify_waiters();
     }
 
@@ -323,20 +344,50 @@ impl CallAccounts {
         Ok(CallAccountView { account, limits, used, held: Amounts::default() })
     }
 
-    /// Drops the account of a run that is no longer driven, unless a call holds a reservation.
+    /// Drops the account of a run that is no longer driven, with the last call that holds a reservation.
     pub(crate) fn forget(&self, run: RunId) {
         let mut books = lock(&self.books);
-        if books.runs.get(&run).is_some_and(CallAccount::is_idle) {
-            books.runs.remove(&run);
+        match books.runs.get(&run).map(CallAccount::is_idle) {
+            Some(true) => books.drop_account(run),
+            Some(false) => drop(books.over.insert(run)),
+            None => {}
         }
     }
 
-    fn recall(&self, books: &mut Books, account: RunId, client: &ClientId) -> Result<(), JournalError> {
-        if let Entry::Vacant(vacant) = books.runs.entry(account) {
-            let (limits, used) = fold(&self.journal, account, client)?;
-            vacant.insert(CallAccount::new(limits, used));
+    /// Reads an account that is not in memory.
+    fn recall<'a>(
+        &'a self,
+        books: MutexGuard<'a, Books>,
+        account: RunId,
+        client: &ClientId,
+    ) -> Result<MutexGuard<'a, Books>, JournalError> {
+        if books.runs.contains_key(&account) {
+            return Ok(books);
         }
-        Ok(())
+        let (mut books, limits, used) = self.read(books, account, client)?;
+        // Another caller may have been faster, and reserved already.
+        books.runs.entry(account).or_insert_with(|| CallAccount::new(limits, used));
+        Ok(books)
+    }
+
+    /// Reads an account as it is now. Every call takes the lock, so it is not held meanwhile, unless changes keep coming.
+    fn read<'a>(
+        &'a self,
+        mut books: MutexGuard<'a, Books>,
+        account: RunId,
+        client: &ClientId,
+    ) -> Result<(MutexGuard<'a, Books>, CallLimits, Amounts), JournalError> {
+        for _ in 1..READS_MAX {
+            let before = books.changes;
+            drop(books);
+            let (limits, used) = fold(&self.journal, account, client)?;
+            books = lock(&self.books);
+            if books.changes == before {
+                return Ok((books, limits, used));
+            }
+        }
+        let (limits, used) = fold(&self.journal, account, client)?;
+        Ok((books, limits, used))
     }
 }
 
@@ -380,3 +431,6 @@ pub(crate) fn fold(
     }
     Ok((limits.raised(raised), used))
 }
+
+#[cfg(test)]
+mod tests;

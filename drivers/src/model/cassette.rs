@@ -134,6 +134,7 @@ impl Player {
                 status: None,
                 message,
                 retry_after_s: None,
+                is_unsent: false,
             });
         };
         used[at] = true;

@@ -100,6 +100,7 @@ impl Body<'_> {
             status: None,
             message: format!("cassette {file}: {problem}; the answer came and is not recorded"),
             retry_after_s: None,
+            is_unsent: false,
         })
     }
 }

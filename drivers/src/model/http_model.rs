@@ -304,7 +304,13 @@ impl HttpModel {
     }
 
     fn late(&self, message: String) -> ModelError {
-        ModelError { class: ModelErrorClass::Connection, status: None, message, retry_after_s: None }
+        ModelError {
+            class: ModelErrorClass::Connection,
+            status: None,
+            message,
+            retry_after_s: None,
+            is_unsent: false,
+        }
     }
 }
 

@@ -53,6 +53,7 @@ impl Key {
                     "environment variable {variable} is not set; set it to the provider's key and start again"
                 ),
                 retry_after_s: None,
+                is_unsent: false,
             }),
             (_, secret) => Ok(secret.as_deref()),
         }

@@ -93,9 +93,11 @@ impl CallMeter {
                 }
             }
             Err(error) => {
-                // A provider that refuses a request charges nothing; one that answered, and badly, does.
+                // A provider that refuses a request charges nothing; one that answered, and badly, does. One that was not heard any
+                // more may have read all of the prompt.
+                let is_lost = error.class == ModelErrorClass::Connection && !error.is_unsent;
                 let is_charged =
-                    self.first_piece_ms.is_some() || error.class == ModelErrorClass::InvalidOutput;
+                    self.first_piece_ms.is_some() || is_lost || error.class == ModelErrorClass::InvalidOutput;
                 let tokens = if is_charged { self.so_far() } else { Tokens::default() };
                 self.report(error.class.as_str(), tokens)
             }

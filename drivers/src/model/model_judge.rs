@@ -41,7 +41,7 @@ impl ModelJudge {
         ModelJudge { name: format!("model.{}", model.name), model: Arc::clone(model) }
     }
 
-    async fn rate(&self, work: JudgedRun, turns: Arc<dyn AttemptLog>) -> Result<Opinion, String> {
+    async fn rate(&self, work: JudgedRun, bill: Arc<dyn AttemptLog>) -> Result<Opinion, String> {
         let schema = verdict_schema();
         let request = ModelRequest {
             messages: vec![Message::System(INSTRUCTIONS.to_owned()), Message::User(question(&work))],
@@ -49,9 +49,8 @@ impl ModelJudge {
             origin: CallOrigin { role: "judge".to_owned(), node: None, ordinal: 1, refusals: 0 },
             ..ModelRequest::default()
         };
-        // The call belongs to no attempt: the run is over, and its records are complete.
-        let context =
-            CallContext { attempt: turns, ..CallContext::without_log(Arc::from(Path::new(".")), 0) };
+        // The call belongs to no attempt: the work of the run is over.
+        let context = CallContext { attempt: bill, ..CallContext::without_log(Arc::from(Path::new(".")), 0) };
         let (called, max_tokens) =
             call(&self.model, request, &context).await.map_err(|Failure { message, .. }| message)?;
         let completion = called.map_err(|error| explain(&self.model, &error).message)?;
@@ -72,9 +71,9 @@ impl Judge for ModelJudge {
     fn judge_in_turn(
         &self,
         work: JudgedRun,
-        turns: Arc<dyn AttemptLog>,
+        bill: Arc<dyn AttemptLog>,
     ) -> BoxFuture<'_, Result<Opinion, String>> {
-        Box::pin(self.rate(work, turns))
+        Box::pin(self.rate(work, bill))
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ModelTurn, ModelTurnEnd,
-    ParamProblem, PricedCall, Tool, ToolResult, ToolSpec,
+    BoxFuture, CallContext, Completion, ModelError, ModelErrorClass, ModelRequest, ModelTurn, ParamProblem,
+    PricedCall, Tool, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value};
 
@@ -109,15 +109,8 @@ pub(super) async fn call(
     let priced = PricedCall { model: &model.name, input_bytes, max_output_tokens, price: model.price };
     loop {
         context.attempt.model_turn(turn).await;
-        let grant = match context.attempt.reserve_call(priced).await {
-            Ok(grant) => grant,
-            Err(refusal) => {
-                let nothing =
-                    ModelTurnEnd { model: &model.name, tokens: 0, is_refused: false, next_call_ms: None };
-                context.attempt.model_turn_ended(nothing);
-                return Err(refusal);
-            }
-        };
+        // The log gives the turn of a refused call back.
+        let grant = context.attempt.reserve_call(priced).await?;
         request.sampling.max_output_tokens = Some(grant.max_output_tokens);
         let mut meter = CallMeter::start(model, &request, input_bytes, context.attempt.clone(), grant);
         let called = model.model.call(request.clone(), &mut |delta| meter.piece(&delta)).await;
@@ -139,6 +132,7 @@ fn too_long(config: &ModelConfig, request: &ModelRequest) -> Option<ModelError> 
             "the prompt has about {estimate} tokens, and context_tokens is {most}; no call was made"
         ),
         retry_after_s: None,
+        is_unsent: false,
     })
 }
 

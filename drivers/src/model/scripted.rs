@@ -68,7 +68,7 @@ impl Model for ScriptedModel {
 }
 
 fn failed(class: ModelErrorClass, message: String, retry_after_s: Option<f64>) -> ModelError {
-    ModelError { class, status: None, message, retry_after_s }
+    ModelError { class, status: None, message, retry_after_s, is_unsent: false }
 }
 
 fn completion(answer: &Answer, request: &ModelRequest) -> Completion {

@@ -75,7 +75,17 @@ impl Transport {
     }
 
     pub(super) fn connection(&self, message: String) -> ModelError {
-        ModelError { class: ModelErrorClass::Connection, status: None, message, retry_after_s: None }
+        ModelError {
+            class: ModelErrorClass::Connection,
+            status: None,
+            message,
+            retry_after_s: None,
+            is_unsent: false,
+        }
+    }
+
+    fn unsent(&self, message: String) -> ModelError {
+        ModelError { is_unsent: true, ..self.connection(message) }
     }
 
     /// Scheme, host and port; a path or query may hold secrets.
@@ -106,6 +116,7 @@ impl Transport {
                 self.place
             ),
             retry_after_s: None,
+            is_unsent: false,
         })?;
         value.set_sensitive(true);
         headers.insert(HeaderName::from_static(name), value);
@@ -120,7 +131,7 @@ impl Transport {
         } else {
             tls::without_roots()
         };
-        let tls = tls.map_err(|why| self.connection(why))?;
+        let tls = tls.map_err(|why| self.unsent(why))?;
         let builder = ClientBuilder::new()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
@@ -131,19 +142,18 @@ impl Transport {
             // Servers close idle connections, and a request on a closed one fails.
             .pool_idle_timeout(IDLE)
             .connect_timeout(CONNECT);
-        builder.build().map_err(|error| self.connection(format!("cannot set a client up: {error}")))
+        builder.build().map_err(|error| self.unsent(format!("cannot set a client up: {error}")))
     }
 
     fn not_answered(&self, error: &reqwest::Error) -> ModelError {
         let (origin, why) = (self.origin(), innermost(error));
-        self.connection(if error.is_connect() {
-            format!(
-                "cannot connect to {origin}: {why}; start the server, or correct base_url of {}",
-                self.place
-            )
-        } else {
-            format!("no response from {origin}: {why}")
-        })
+        if !error.is_connect() {
+            return self.connection(format!("no response from {origin}: {why}"));
+        }
+        self.unsent(format!(
+            "cannot connect to {origin}: {why}; start the server, or correct base_url of {}",
+            self.place
+        ))
     }
 }
 

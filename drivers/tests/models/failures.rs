@@ -165,13 +165,13 @@ async fn a_stream_that_breaks_is_no_answer() {
         "HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"half";
     check(cut.into(), expect![[r#"
         transient: model default: connection: lost the response of http://127.0.0.1:PORT: end of file before message length reached
-        connection in 0 out 0 nano-USD 0"#]]).await;
+        connection in 2 out 0 nano-USD 2000"#]]).await;
     check(Vec::new(), expect![[r#"
         transient: model default: connection: no response from http://127.0.0.1:PORT: connection closed before message completed
-        connection in 0 out 0 nano-USD 0"#]]).await;
+        connection in 2 out 0 nano-USD 2000"#]]).await;
     check(b"SMTP\r\n\r\n".to_vec(), expect![[r#"
         transient: model default: connection: no response from http://127.0.0.1:PORT: invalid HTTP version parsed
-        connection in 0 out 0 nano-USD 0"#]]).await;
+        connection in 2 out 0 nano-USD 2000"#]]).await;
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn what_is_no_answer_says_so() {
         response("200 OK", "", ""),
         expect![[r#"
         transient: model default: connection: the response ended too early
-        connection in 0 out 0 nano-USD 0"#]],
+        connection in 2 out 0 nano-USD 2000"#]],
     )
     .await;
 }
@@ -253,6 +253,7 @@ async fn a_silent_server_runs_into_a_timeout_and_loses_the_connection() {
         let shown = world.shown("default", json!({"prompt": "x"})).await;
         assert!(shown.starts_with("transient") && shown.contains(told), "{shown}");
         server.closed.recv().await.expect("the client closes the connection");
+        assert_eq!(world.calls()[0].input_tokens, 1, "the provider may have read all of it");
     }
 }
 
@@ -305,6 +306,7 @@ async fn no_server_says_where_it_was_sought() {
     let world = World::new(&config, &[], "");
     let shown = world.shown("default", json!({"prompt": "x"})).await.replace(&port.to_string(), "PORT");
     expect!["transient: model default: connection: cannot connect to http://127.0.0.1:PORT: Connection refused (os error 111); start the server, or correct base_url of models.default"].assert_eq(&shown);
+    assert_eq!(world.calls()[0].input_tokens, 0, "nothing was sent");
 }
 
 #[tokio::test]

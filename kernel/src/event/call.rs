@@ -10,7 +10,7 @@ use crate::port::ModelCall;
 /// Record of [`Event::CallReserved`](super::Event::CallReserved).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallReserved {
-    /// The node whose attempt or patch calls.
+    /// The node whose attempt or patch calls, or [`RUN_JUDGE`](crate::port::RUN_JUDGE).
     pub node: NodeId,
     /// Number of the call, never used twice in a data folder by chance: drawn at random.
     pub call: u64,

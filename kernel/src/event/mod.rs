@@ -237,7 +237,8 @@ pub enum Event {
         /// Description of the violation; of bounded length.
         why: String,
     },
-    /// A call of a model that an attempt made. Before the result of the attempt.
+    /// A call of a model that an attempt made, before the result of the attempt; or the judge of the run, before the end of the run. The
+    /// log of the attempts has it as soon as the call ends.
     ModelCalled {
         /// The node.
         node: NodeId,

@@ -10,6 +10,9 @@ use crate::id::{AgentId, RunId};
 use crate::plan::Rule;
 use crate::run::RunOutcome;
 
+/// Stands for a node in the records of the calls of models that the judge of a run makes. No node of a plan has such an id.
+pub const RUN_JUDGE: &str = "(judge)";
+
 /// A run to judge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JudgedRun {
@@ -51,13 +54,14 @@ pub trait Judge: Send + Sync + 'static {
     /// the judge is asked again.
     fn judge(&self, work: JudgedRun) -> BoxFuture<'_, Result<Opinion, String>>;
 
-    /// As [`Judge::judge`], for a judge that calls models: each call takes its turn from `turns`. The default takes none.
+    /// As [`Judge::judge`], for a judge that calls models: each call takes its turn from `bill` and is paid there. The default pays
+    /// nothing.
     fn judge_in_turn(
         &self,
         work: JudgedRun,
-        turns: Arc<dyn AttemptLog>,
+        bill: Arc<dyn AttemptLog>,
     ) -> BoxFuture<'_, Result<Opinion, String>> {
-        let _ = turns;
+        let _ = bill;
         self.judge(work)
     }
 }

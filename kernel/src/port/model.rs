@@ -393,6 +393,8 @@ pub struct ModelError {
     pub message: String,
     /// Earliest next attempt, in seconds from now.
     pub retry_after_s: Option<f64>,
+    /// The request never left, so it costs nothing.
+    pub is_unsent: bool,
 }
 
 impl ModelError {

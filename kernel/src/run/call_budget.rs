@@ -50,9 +50,11 @@ impl Run {
         self.call_budget.terms.is_none_or(|calls| calls.asks) && !self.call_budget.is_closed
     }
 
-    /// True if the ledger decides about the tokens of a goal run, and asks a person before the rules of the mode hold.
+    /// True if the ledger decides about the tokens of a goal run, and asks a person before the rules of the mode hold. The account of
+    /// another run knows nothing of this run's tokens.
     pub(crate) fn leaves_tokens_to_ledger(&self) -> bool {
-        self.call_budget.terms.is_some_and(|calls| calls.asks) && !self.call_budget.is_closed
+        let asks = |calls: CallTerms| calls.asks && calls.limits.tokens.is_some();
+        self.call_budget.terms.is_some_and(asks) && !self.call_budget.is_closed
     }
 
     /// Tokens and money by which people raised the budget.

@@ -29,9 +29,6 @@ use crate::attempts::model_turns::TurnEnded;
 use crate::base::lock::lock;
 use crate::state::live_text::TextPart;
 
-/// Most recorded model calls of an attempt; the sums of further ones go to the last record.
-const MODEL_CALLS_MAX: usize = 256;
-
 impl AttemptLog for AttemptJournal {
     fn resume_token(&self) -> Result<Option<Value>, AttemptLogError> {
         if let Some(token) = &lock(&self.progress).unwritten {
@@ -99,21 +96,12 @@ impl AttemptLog for AttemptJournal {
         }
     }
 
-    fn model_called(&self, number: u32, mut call: ModelCall) {
+    fn model_called(&self, number: u32, call: ModelCall) {
         let rest = lock(&self.model_text).end(number);
         if let Some(rest) = rest {
             self.output(OutputStream::Model, rest.as_bytes());
         }
-        call.ended_at = self.executor.journal.now();
-        let mut calls = lock(&self.model_calls);
-        if calls.len() < MODEL_CALLS_MAX {
-            calls.push(call);
-        } else if let Some(last) = calls.last_mut() {
-            // The sums stay true, and the records bounded.
-            last.input_tokens = last.input_tokens.saturating_add(call.input_tokens);
-            last.output_tokens = last.output_tokens.saturating_add(call.output_tokens);
-            last.nano_usd = last.nano_usd.zip(call.nano_usd).map(|(last, more)| last.saturating_add(more));
-        }
+        self.bill().model_called(number, call);
     }
 
     fn model_exchanged(&self, params: &Map<String, Value>, answer: &Value, call: ModelCall) {
@@ -130,23 +118,23 @@ impl AttemptLog for AttemptJournal {
     }
 
     fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {
-        Box::pin(self.call_budget().reserve(call, Some(&self.waited)))
+        Box::pin(self.bill().budget.reserve(call, Some(&self.waited)))
     }
 
     fn settle_call(&self, reservation: u64, call: &ModelCall) {
-        self.call_budget().settle(reservation, call);
+        self.bill().settle_call(reservation, call);
     }
 
     fn model_turn<'a>(&'a self, turn: ModelTurn<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            if let Some(pending) = self.turns.take(turn) {
+            if let Some(pending) = self.bill().turns.take(turn) {
                 self.wait_for_turn(pending).await;
             }
         })
     }
 
     fn model_turn_ended(&self, end: ModelTurnEnd<'_>) -> bool {
-        let TurnEnded { token_charge, calls_again } = self.turns.end(end);
+        let TurnEnded { token_charge, calls_again } = self.bill().turns.end(end);
         if token_charge > 0 {
             self.executor.attempts.add_token_charge(&self.key(), token_charge);
         }
@@ -194,7 +182,7 @@ impl AttemptLog for AttemptJournal {
                 notes.check_room(step)?;
                 Ok::<_, AttemptLogError>(notes.lookup(step, &key, of.attempt, earlier)?)
             };
-            let recalled = self.notes().ask_all(of, recall)??;
+            let recalled = self.step_log().ask_all(of, recall)??;
             match recalled {
                 StepLookup::Done(output) => {
                     drop(opened);
@@ -230,7 +218,7 @@ impl AttemptLog for AttemptJournal {
         let key = |notes: &StepHistory, earlier: &mut dyn Iterator<Item = &StepHistory>| {
             notes.idempotency_key(step, earlier)
         };
-        self.notes().ask_all(&self.site.of, key)
+        self.step_log().ask_all(&self.site.of, key)
     }
 
     fn end<'a>(

@@ -49,7 +49,7 @@ impl AttemptJournal {
         let only_waits = lock(&self.steps).only_wait();
         let still = only_waits.then(|| self.waited.begin());
         tokio::select! {
-            () = self.turns.wait(pending) => {}
+            () = self.bill().turns.wait(pending) => {}
             never = self.ends_with_process() => match never {},
         }
         drop(still);

@@ -15,7 +15,7 @@ pub(super) fn beyond(what: &str, max: usize) -> ModelError {
 
 /// A failure that no error body describes.
 pub(super) fn bare(class: ModelErrorClass) -> ModelError {
-    ModelError { class, status: None, message: String::new(), retry_after_s: None }
+    ModelError { class, status: None, message: String::new(), retry_after_s: None, is_unsent: false }
 }
 
 /// An HTTP error with this body, which may be no JSON.
@@ -51,7 +51,13 @@ fn described(status: Option<u16>, body: Option<&Object>, fallback: &str) -> Mode
     let error = json::object(outer, "error").unwrap_or(outer);
     let message = message(error).unwrap_or(fallback).trim().to_owned();
     let status = status.or_else(|| told_status(error));
-    ModelError { class: class(status, error, &message), status, message, retry_after_s: None }
+    ModelError {
+        class: class(status, error, &message),
+        status,
+        message,
+        retry_after_s: None,
+        is_unsent: false,
+    }
 }
 
 fn message(error: &Object) -> Option<&str> {
