@@ -48,7 +48,7 @@ pub(crate) async fn shown(
     let request = ApprovalRequest { params: Map::clone(&params), ..request };
     let Some(tool) = &node.tool else { return undenied(request) };
     match gatekeeper.preview(&caller, tool, params, node.impact) {
-        Ok(Preview { params, class }) => undenied(as_judged(request, params.into_map(), class)),
+        Ok(Preview { params, class, .. }) => undenied(as_judged(request, params.into_map(), class)),
         Err(denial) => {
             let why = format!("{}: {}", denial.code, denial.operator);
             Shown { request: because(request, why), denial: Some(denial) }
