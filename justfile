@@ -31,6 +31,7 @@ seeds count="100000":
 conformance:
     cargo run -- simulate graph kernel/tests/data/graph_cases.jsonl --check
     cargo run -- simulate modes kernel/tests/data/mode_cases.jsonl --check
+    cargo run -- simulate gate kernel/tests/data/gate_cases.jsonl --check
 
 # Rewrites what the pages of the guide print to what is printed now; look at the difference before you commit it.
 guide:

@@ -42,7 +42,7 @@ use ostler_actors::{ClientConfig, ModelRates};
 use ostler_drivers::model::{ConfigFault, ModelConfig, Models, ModelsConfig};
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
-use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
+use ostler_kernel::gate::{GatePolicy, GateRules, Scope};
 use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use ostler_kernel::port::Tool;
@@ -91,7 +91,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [clients], [evaluation], [models], [roles] and [telemetry]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [policy], [clients], [evaluation], [models], [roles] and [telemetry]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -104,6 +104,8 @@ pub struct Config {
     pub tools: ToolConfig,
     /// `[scopes.NAME]`: tools available to a caller.
     pub scopes: BTreeMap<String, ScopeConfig>,
+    /// `[policy]`: what calls of tools may do.
+    pub policy: GateRules,
     /// `[clients.NAME]`: clients with settings of their own.
     pub clients: BTreeMap<String, ClientEntry>,
     /// `[evaluation]`.
@@ -241,6 +243,8 @@ pub struct ScopeConfig {
     pub tools: Vec<String>,
     /// Largest impact per tool in the scope, 0 to 2.
     pub caps: BTreeMap<String, u8>,
+    /// The only version of a tool that the scope grants.
+    pub pins: BTreeMap<String, String>,
 }
 
 /// `[clients.NAME]`.
@@ -305,13 +309,15 @@ impl Config {
                 entry.tools.iter().map(|tool| (tool.clone(), entry.caps.get(tool).copied())).collect();
             scopes.insert(name.clone(), Scope { tools });
         }
+        let pins = self.scopes.iter().map(|(name, entry)| (name.clone(), entry.pins.clone()));
         GatePolicy {
             scopes,
-            ceiling: 2,
+            pins: pins.collect(),
             epoch: 1,
-            limits: CallLimits::PLAN_FILE,
             egress: self.tools.http.egress_allow.clone(),
+            ..GatePolicy::default()
         }
+        .with_rules(&self.policy)
     }
 
     /// The tables of models.

@@ -51,7 +51,7 @@ pub(crate) async fn shown(
     let request = ApprovalRequest { params: Map::clone(&params), ..request };
     let Some(tool) = &node.tool else { return undenied(request) };
     match gatekeeper.preview(&caller, tool, params, node.impact) {
-        Ok(Preview { params, class }) => {
+        Ok(Preview { params, class, .. }) => {
             let request = as_judged(request, params.into_map(), class);
             undenied(with_files(gatekeeper, &caller, request).await)
         }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::contract::SchemaError;
-use ostler_kernel::gate::{self, Call, CallClass, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
+use ostler_kernel::gate::{
+    self, Call, CallClass, Denial, GatePolicy, GatedTool, Permit, Preview, Provenance, Spent, Verdict,
+};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{BadParam, Effect, Idempotency, Kind, MODEL_DEFAULT, Node, ToolDefaults, Tools};
@@ -113,8 +115,10 @@ impl Toolbox {
             params,
             floor,
             intent: caller.intent,
-            scope: &caller.scope,
-            workspace: caller.workspace.to_str().unwrap_or_default(),
+            scope: caller.scope.as_str().into(),
+            workspace: Some(caller.workspace.to_str().unwrap_or_default()),
+            provenance: Provenance::PLAN,
+            spent: Spent::NOTHING,
         }
     }
 

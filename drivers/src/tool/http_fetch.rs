@@ -127,7 +127,10 @@ fn remedy(fault: &EgressFault) -> String {
         EgressFault::NotListed { host, port } | EgressFault::NotPublic { host, port } => {
             format!("{REMEDY}list \"{host}:{port}\" in egress_allow of [tools.http] of the configuration")
         }
-        EgressFault::Ambiguous(_) | EgressFault::Scheme | EgressFault::OtherScheme { .. } => String::new(),
+        EgressFault::Ambiguous(_)
+        | EgressFault::Scheme
+        | EgressFault::OtherScheme { .. }
+        | EgressFault::NotFound { .. } => String::new(),
     }
 }
 

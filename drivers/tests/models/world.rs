@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ostler_drivers::model::{Models, ModelsConfig};
-use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Scope, Verdict, decide};
+use ostler_kernel::gate::{
+    Call, CallLimits, Egress, GatePolicy, GatedTool, Provenance, Scope, Spent, Verdict, decide,
+};
 use ostler_kernel::id::Digest;
 use ostler_kernel::port::{AttemptLog, CallContext, CallOrigin, Delta, ModelCall, ToolResult};
 use serde_json::Value;
@@ -72,8 +74,10 @@ impl World {
             params: params.as_object().unwrap().clone().into(),
             floor: 0,
             intent: 0,
-            scope: "all",
-            workspace: "/",
+            scope: "all".into(),
+            workspace: Some("/"),
+            provenance: Provenance::PLAN,
+            spent: Spent::NOTHING,
         };
         let permit = match decide(call, Digest([1; 32]), &policy) {
             Verdict::Allowed { permit, .. } => permit,

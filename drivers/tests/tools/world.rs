@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Permit, Scope, Verdict, decide};
+use ostler_kernel::gate::{
+    Call, CallLimits, Egress, GatePolicy, GatedTool, Permit, Provenance, Scope, Spent, Verdict, decide,
+};
 use ostler_kernel::id::Digest;
 use ostler_kernel::port::{CallContext, Tool, ToolResult};
 use ostler_kernel::run::FailureCategory;
@@ -94,8 +96,10 @@ fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str, egress: Egress) -
         params: params.as_object().unwrap().clone().into(),
         floor: 0,
         intent: 2,
-        scope: "all",
-        workspace,
+        scope: "all".into(),
+        workspace: Some(workspace),
+        provenance: Provenance::PLAN,
+        spent: Spent::NOTHING,
     };
     match decide(call, Digest([1; 32]), &policy) {
         Verdict::Allowed { permit, .. } => Ok(permit),

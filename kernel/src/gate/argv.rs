@@ -176,13 +176,16 @@ impl ArgvTable {
 
     /// Class of a call. An empty list is [`UNLISTED`].
     pub fn classify<T: AsRef<str>>(&self, argv: &[T]) -> ArgvClass {
+        self.listed(argv).unwrap_or(UNLISTED)
+    }
+
+    /// Class of a call that an entry lists.
+    pub fn listed<T: AsRef<str>>(&self, argv: &[T]) -> Option<ArgvClass> {
         if let Some(pattern) = self.patterns.iter().find(|pattern| pattern.fits(argv)) {
-            return ArgvClass { impact: pattern.impact, effect: pattern.effect };
+            return Some(ArgvClass { impact: pattern.impact, effect: pattern.effect });
         }
-        let listed = argv.split_first().and_then(|(program, rest)| {
-            self.programs.get(program.as_ref()).and_then(|entry| entry.classify(rest))
-        });
-        listed.unwrap_or(UNLISTED)
+        let (program, rest) = argv.split_first()?;
+        self.programs.get(program.as_ref())?.classify(rest)
     }
 }
 

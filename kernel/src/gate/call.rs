@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::decide::Hold;
+use super::policy::Scopes;
+use super::provenance::Provenance;
+use super::spent::Spent;
 use super::tool::GatedTool;
 use crate::json::Object;
 use crate::plan::{Effect, Idempotency};
@@ -76,10 +80,14 @@ pub struct Call<'a> {
     pub floor: u8,
     /// Upper bound on the impact, set by the caller: 0..=2.
     pub intent: u8,
-    /// The caller's scope; several joined by `&` intersect.
-    pub scope: &'a str,
-    /// Absolute folder that paths must stay in. Empty if the run has none, which forbids absolute paths.
-    pub workspace: &'a str,
+    /// The caller's scopes.
+    pub scope: Scopes<'a>,
+    /// Absolute folder for paths without a rule. Empty if the run has none, which forbids absolute paths; `None` forbids all.
+    pub workspace: Option<&'a str>,
+    /// Provenance of the parameters.
+    pub provenance: &'a Provenance,
+    /// What the run's calls before this one add up to.
+    pub spent: &'a Spent,
 }
 
 /// The outcome of an allowed call, for display. Not a permit.
@@ -89,4 +97,6 @@ pub struct Preview {
     pub params: Object,
     /// Effect of the call, with at least the plan's floor as impact.
     pub class: CallClass,
+    /// Why the call needs clearance.
+    pub hold: Option<Hold>,
 }

@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Permitted destinations, as a list of `host:port`.
+/// Permitted destinations: rules of which one must fit.
 ///  
 /// [`Egress::judge`] accepts a URL only if every URL parser must read the same scheme, host and port from the text:
 /// printable ASCII without backslashes, no user part, a port without leading zeros, a host of plain labels, and an IPv4
 /// address in its one canonical spelling. Any other text could name one host to this check and another to the HTTP client.
 /// A URL that passes is compared with the list as text, without name resolution.
 ///  
-/// Name resolution happens at connection time. The connecting code passes the resolved address to
-/// [`Destination::may_connect`], so a listed name cannot lead into a private network through DNS rebinding.
+/// Names are resolved where the connection is made, and [`Destination::may_connect`] judges the address, so a listed name
+/// cannot lead into a private network through DNS rebinding. Where addresses are known before, [`Lookup`] gives them.
 ///  
 /// ```
 /// use ostler_kernel::gate::Egress;
@@ -21,22 +21,77 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Egress {
-    allowed: Vec<EgressEntry>,
+    rules: Vec<Destinations>,
+}
+
+/// One egress rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Destinations {
+    pub(super) hosts: Vec<HostPattern>,
+    pub(super) schemes: Vec<String>,
+    /// `None`: the known port of the scheme.
+    pub(super) ports: Option<Vec<u16>>,
+    /// Opens private networks and loopback.
+    pub(super) allow_private: bool,
+}
+
+impl Destinations {
+    fn fits(&self, url: &PlainUrl) -> bool {
+        let Some(port) = url.port else { return false };
+        self.schemes.contains(&url.scheme)
+            && self.hosts.iter().any(|host| host.fits(&url.host))
+            && match &self.ports {
+                Some(ports) => ports.contains(&port),
+                None => known_port(&url.scheme) == Some(port),
+            }
+    }
+
+    fn opens(&self, address: IpAddr) -> bool {
+        is_public(address) || (self.allow_private && is_private(address))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct EgressEntry {
-    host: HostPattern,
-    port: u16,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum HostPattern {
+pub(super) enum HostPattern {
     /// `*`.
     Any,
     /// `*.example.com`, stored as `.example.com`; requires at least one label in front.
     Below(String),
     Exactly(String),
+}
+
+/// Addresses of the hosts of URLs.
+pub trait Lookup {
+    /// Looks a name up. Called once for each URL that a rule fits, in the order of the parameters.
+    fn addresses(&mut self, host: &str) -> Addresses;
+}
+
+/// The answer to a look-up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Addresses {
+    /// Whoever connects looks the name up and judges the address by [`Destination::may_connect`].
+    AtConnection,
+    /// All addresses of the name; none: the name does not exist.
+    Found(Vec<IpAddr>),
+}
+
+/// Leaves every name to the connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AtConnection;
+
+impl Lookup for AtConnection {
+    fn addresses(&mut self, _: &str) -> Addresses {
+        Addresses::AtConnection
+    }
+}
+
+/// The address that a URL was judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pinned {
+    /// The address.
+    pub address: IpAddr,
+    /// The URL names a host; `false`: it names the address.
+    pub looked_up: bool,
 }
 
 /// An invalid entry of the egress list.
@@ -82,6 +137,12 @@ pub enum EgressFault {
         /// Port of the URL.
         port: u16,
     },
+    /// The name has no address.
+    #[error("{host} has no address")]
+    NotFound {
+        /// Host of the URL.
+        host: String,
+    },
 }
 
 /// A permitted host and port. Check the resolved address with [`Destination::may_connect`] before connecting.
@@ -91,8 +152,8 @@ pub struct Destination {
     pub host: String,
     /// The explicit port or the scheme's default.
     pub port: u16,
-    /// An entry without a wildcard lists host and port.
-    literally_listed: bool,
+    /// A fitting rule opens private networks; an entry of the list does if it has no wildcard.
+    opens_private: bool,
 }
 
 impl Destination {
@@ -100,7 +161,7 @@ impl Destination {
     /// that names the host literally. Link-local and other special addresses are never open, which protects cloud metadata
     /// services such as 169.254.169.254.
     pub fn may_connect(&self, address: IpAddr) -> bool {
-        is_public(address) || (self.literally_listed && is_private(address))
+        is_public(address) || (self.opens_private && is_private(address))
     }
 }
 
@@ -111,57 +172,119 @@ impl Egress {
     ///  
     /// The first invalid entry.
     pub fn new<T: AsRef<str>>(entries: impl IntoIterator<Item = T>) -> Result<Egress, EgressEntryError> {
-        let allowed = entries.into_iter().map(|entry| {
+        let rules = entries.into_iter().map(|entry| {
             let entry = entry.as_ref();
-            EgressEntry::parse(entry).ok_or_else(|| EgressEntryError { entry: entry.to_owned() })
+            listed(entry).ok_or_else(|| EgressEntryError { entry: entry.to_owned() })
         });
-        Ok(Egress { allowed: allowed.collect::<Result<_, _>>()? })
+        Ok(Egress { rules: rules.collect::<Result<_, _>>()? })
     }
 
-    /// Checks a URL against the list, without resolving its host.
+    pub(super) fn push(&mut self, rule: Destinations) {
+        self.rules.push(rule);
+    }
+
+    /// True if nothing may be reached.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Checks a URL against the rules, without resolving its host.
     ///  
     /// # Errors
     ///  
     /// The reason to refuse the URL.
     pub fn judge(&self, url: &str) -> Result<Destination, EgressFault> {
-        let parsed = PlainUrl::parse(url)?;
-        let (host, port) = (parsed.host, parsed.port);
-        let mut fitting = self.allowed.iter().filter(|it| it.port == port && it.host.fits(&host)).peekable();
-        if fitting.peek().is_none() {
-            return Err(EgressFault::NotListed { host, port });
-        }
-        let literally_listed = fitting.any(|allowed| matches!(allowed.host, HostPattern::Exactly(_)));
-        let destination = Destination { host, port, literally_listed };
-        match parsed.address {
+        let (url, opens_private) = self.fitting(url)?;
+        let destination = Destination { port: url.port.unwrap_or_default(), host: url.host, opens_private };
+        match url.address {
             Some(address) if !destination.may_connect(address) => {
-                Err(EgressFault::NotPublic { host: destination.host, port })
+                Err(EgressFault::NotPublic { host: destination.host, port: destination.port })
             }
             _ => Ok(destination),
         }
     }
-}
 
-impl EgressEntry {
-    fn parse(entry: &str) -> Option<EgressEntry> {
-        let (host, port) = entry.rsplit_once(':')?;
-        let port = parse_port(port)?;
-        if host == "*" {
-            return Some(EgressEntry { host: HostPattern::Any, port });
-        }
-        let (below, name) = match host.strip_prefix("*.") {
-            Some(name) => (true, name),
-            None => (false, host),
+    /// Checks a URL and the addresses of its host. `None`: whoever connects judges the address.
+    pub(super) fn pin(&self, url: &str, lookup: &mut dyn Lookup) -> Result<Option<Pinned>, EgressFault> {
+        let (url, _) = self.fitting(url)?;
+        let looked_up = url.address.is_none();
+        let addresses = match url.address {
+            Some(address) => vec![address],
+            None => match lookup.addresses(&url.host) {
+                Addresses::AtConnection => return Ok(None),
+                Addresses::Found(addresses) => addresses,
+            },
         };
-        let (plain, address) = parse_host(name).ok()?;
-        if plain != name || (below && address.is_some()) {
-            return None;
+        let Some(&address) = addresses.first() else { return Err(EgressFault::NotFound { host: url.host }) };
+        let opens = |rule: &Destinations| addresses.iter().all(|&address| rule.opens(address));
+        if self.rules.iter().filter(|rule| rule.fits(&url)).any(opens) {
+            Ok(Some(Pinned { address, looked_up }))
+        } else {
+            Err(EgressFault::NotPublic { port: url.port.unwrap_or_default(), host: url.host })
         }
-        let host = if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exactly(plain) };
-        Some(EgressEntry { host, port })
+    }
+
+    /// The parsed URL, and whether a fitting rule opens private networks; an error if no rule fits.
+    fn fitting(&self, url: &str) -> Result<(PlainUrl, bool), EgressFault> {
+        let parsed = PlainUrl::parse(url)?;
+        let mut fitting = self.rules.iter().filter(|rule| rule.fits(&parsed)).peekable();
+        if fitting.peek().is_none() {
+            return Err(self.unlisted(parsed));
+        }
+        let opens_private = fitting.any(|rule| rule.allow_private);
+        Ok((parsed, opens_private))
+    }
+
+    fn unlisted(&self, url: PlainUrl) -> EgressFault {
+        let known = |scheme: &str| self.rules.iter().any(|rule| rule.schemes.iter().any(|it| it == scheme));
+        let Some(port) = url.port.filter(|_| known_port(&url.scheme).is_some() || known(&url.scheme)) else {
+            return EgressFault::Scheme;
+        };
+        let owner = KNOWN_PORTS.into_iter().find(|(_, known)| *known == port);
+        let scheme = KNOWN_PORTS.into_iter().map(|(known, _)| known).find(|known| *known == url.scheme);
+        match (owner, scheme) {
+            (Some((expected, _)), Some(scheme)) if expected != scheme => {
+                EgressFault::OtherScheme { port, expected, scheme }
+            }
+            _ => EgressFault::NotListed { host: url.host, port },
+        }
     }
 }
 
+/// The rule of an entry of the list. Port 443 accepts only https and port 80 only http, so an entry for a protected
+/// connection never permits plain text. Any other port accepts both.
+fn listed(entry: &str) -> Option<Destinations> {
+    let (host, port) = entry.rsplit_once(':')?;
+    let port = parse_port(port)?;
+    let schemes = KNOWN_PORTS.iter().filter(|(_, known)| *known == port || !is_known_port(port));
+    let schemes = schemes.map(|(scheme, _)| (*scheme).to_owned()).collect();
+    let host = HostPattern::listed(host)?;
+    let allow_private = matches!(host, HostPattern::Exactly(_));
+    Some(Destinations { hosts: vec![host], schemes, ports: Some(vec![port]), allow_private })
+}
+
 impl HostPattern {
+    /// The pattern of an entry of the list: its host must be one that a URL can name.
+    fn listed(host: &str) -> Option<HostPattern> {
+        let name = host.strip_prefix("*.").unwrap_or(host);
+        if host != "*" {
+            let (plain, address) = parse_host(name).ok()?;
+            if plain != name || (name != host && address.is_some()) {
+                return None;
+            }
+        }
+        Some(HostPattern::new(host))
+    }
+
+    /// `*`, `*.example.com`, or a host as URLs name it, in lower case.
+    pub(super) fn new(pattern: &str) -> HostPattern {
+        match pattern.strip_prefix('*') {
+            Some("") => HostPattern::Any,
+            Some(suffix) if suffix.starts_with('.') => HostPattern::Below(suffix.to_owned()),
+            _ => HostPattern::Exactly(pattern.to_owned()),
+        }
+    }
+
     fn fits(&self, host: &str) -> bool {
         match self {
             HostPattern::Any => true,
@@ -171,13 +294,23 @@ impl HostPattern {
     }
 }
 
-/// Supported schemes with their default ports. Port 443 accepts only https and port 80 only http, so an entry for a
-/// protected connection never permits plain text. Any other port accepts both.
+/// Schemes with a known port.
 const KNOWN_PORTS: [(&str, u16); 2] = [("https", 443), ("http", 80)];
 
+fn known_port(scheme: &str) -> Option<u16> {
+    KNOWN_PORTS.into_iter().find(|(known, _)| *known == scheme).map(|(_, port)| port)
+}
+
+fn is_known_port(port: u16) -> bool {
+    KNOWN_PORTS.iter().any(|(_, known)| *known == port)
+}
+
 struct PlainUrl {
+    /// Lower case.
+    scheme: String,
     host: String,
-    port: u16,
+    /// The written port, or the known one of the scheme.
+    port: Option<u16>,
     address: Option<IpAddr>,
 }
 
@@ -188,9 +321,11 @@ impl PlainUrl {
         }
         let (scheme, rest) =
             url.split_once("://").ok_or(EgressFault::Ambiguous("expected an absolute URL"))?;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+        if !scheme.starts_with(|first: char| first.is_ascii_alphabetic()) || !scheme.bytes().all(plain) {
+            return Err(EgressFault::Ambiguous("expected an absolute URL"));
+        }
         let scheme = scheme.to_ascii_lowercase();
-        let (scheme, default_port) =
-            KNOWN_PORTS.into_iter().find(|(known, _)| *known == scheme).ok_or(EgressFault::Scheme)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
             return Err(EgressFault::Ambiguous("expected no user before the host"));
@@ -201,18 +336,15 @@ impl PlainUrl {
         };
         let (host, port) = split.ok_or(EgressFault::Ambiguous("expected a closing bracket"))?;
         let port = match port.strip_prefix(':') {
-            Some(digits) => parse_port(digits)
-                .ok_or(EgressFault::Ambiguous("expected a port of 1 to 65535 without leading zeros"))?,
-            None if port.is_empty() => default_port,
+            Some(digits) => Some(
+                parse_port(digits)
+                    .ok_or(EgressFault::Ambiguous("expected a port of 1 to 65535 without leading zeros"))?,
+            ),
+            None if port.is_empty() => known_port(&scheme),
             None => return Err(EgressFault::Ambiguous("expected nothing between the host and the port")),
         };
         let (host, address) = parse_host(host)?;
-        match KNOWN_PORTS.into_iter().find(|(_, known)| *known == port) {
-            Some((expected, _)) if expected != scheme => {
-                Err(EgressFault::OtherScheme { port, expected, scheme })
-            }
-            _ => Ok(PlainUrl { host, port, address }),
-        }
+        Ok(PlainUrl { scheme, host, port, address })
     }
 }
 

@@ -20,7 +20,7 @@ const PAIRS_MAX: usize = 100_000;
 pub(super) const RESERVED: &str = "reserved parameter name: a call cannot set its own authority";
 
 /// True if a name denotes the authority or the author of a call. No tool's parameter may have such a name.
-pub(super) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     matches!(name, "intent" | "impact" | "scope" | "scopes" | "cap" | "clearance" | "author" | "epoch")
 }
 

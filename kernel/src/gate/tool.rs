@@ -1,5 +1,6 @@
 //! A registered tool with its parameter schema compiled for the gate.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub struct GatedTool {
     result_schema: Option<Arc<Value>>,
     paths: FormatParams,
     uris: FormatParams,
+    sensitive: BTreeSet<String>,
     executable_digest: Digest,
 }
 
@@ -71,7 +73,8 @@ impl GatedTool {
         let executable_digest =
             lineage::executable_digest(&executable_digest.document().expect("texts are canonical"));
         let validator = compile_schema(&schema)?.validator;
-        Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, executable_digest })
+        let sensitive = tool.sensitive().into_iter().collect();
+        Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, sensitive, executable_digest })
     }
 
     /// The tool, for the executor of the call.
@@ -131,11 +134,31 @@ impl GatedTool {
     /// Class of a call. A tool that panics or returns an invalid class gets the worst class, because the gate must not trust
     /// a broken tool.
     pub fn class(&self, params: &Map<String, Value>) -> CallClass {
+        self.measured_class(params).0
+    }
+
+    /// Class of a call, and whether the tool failed to give it.
+    pub(super) fn measured_class(&self, params: &Map<String, Value>) -> (CallClass, bool) {
         const WORST: CallClass = CallClass { impact: 2, effect: Effect::External, idem: Idempotency::None };
         match catch_unwind(AssertUnwindSafe(|| self.tool.class(params))) {
-            Ok(class) if class.impact <= 2 => class,
-            Ok(_) | Err(_) => WORST,
+            Ok(class) if class.impact <= 2 => (class, false),
+            Ok(_) | Err(_) => (WORST, true),
         }
+    }
+
+    /// The tool's version, which a scope may pin.
+    pub fn version(&self) -> &str {
+        &self.tool.spec().version
+    }
+
+    /// True if values of this parameter say where the call reaches, or what leaves by it.
+    pub fn is_sensitive(&self, name: &str) -> bool {
+        self.sensitive.contains(name)
+    }
+
+    /// Names of the sensitive parameters.
+    pub fn sensitive(&self) -> &BTreeSet<String> {
+        &self.sensitive
     }
 
     /// True if any parameter may hold a path.

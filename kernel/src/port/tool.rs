@@ -109,6 +109,17 @@ pub trait Tool: Send + Sync + 'static {
         Box::pin(std::future::ready(Vec::new()))
     }
 
+    /// True if calls send data out of the system, even if they change nothing.
+    fn sends_out(&self) -> bool {
+        false
+    }
+
+    /// Names of the parameters that say where a call reaches or what leaves by it. Their values must be trusted, or the call
+    /// needs clearance.
+    fn sensitive(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// True if calls only wait. Such a call becomes a durable timer without a slot; [`Tool::call`] is never reached.
     fn is_timer(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! Verdicts of the gate through its public API: own tables, and the shared conformance cases (`cases`).
+//! Verdicts of the gate through its public API. The conformance cases run in the crate of simulations.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -6,17 +6,13 @@
     reason = "a test may panic, say that it skips, and look for the shared cases"
 )]
 
-mod cases;
-#[path = "../common/mod.rs"]
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{
-    Call, CallClass, CallLimits, Egress, GatePolicy, GatedTool, Permit, Preview, REFUSAL, Scope, Verdict,
-    decide, preflight, preview,
+    Call, CallClass, CallLimits, Egress, GatePolicy, GatedTool, Permit, Preview, Provenance, REFUSAL, Scope,
+    Spent, Verdict, decide, preflight, preview,
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{canonical, parse_value};
@@ -114,8 +110,10 @@ fn call<'a>(tool: &'a GatedTool, params: &Value) -> Call<'a> {
         params: params.as_object().unwrap().clone().into(),
         floor: 0,
         intent: 2,
-        scope: "all",
-        workspace: "/srv",
+        scope: "all".into(),
+        workspace: Some("/srv"),
+        provenance: Provenance::PLAN,
+        spent: Spent::NOTHING,
     }
 }
 
@@ -124,7 +122,7 @@ fn decided(call: Call<'_>, policy: &GatePolicy) -> Verdict {
     let previewed = preview(call.clone(), policy);
     let verdict = decide(call, Digest([7; 32]), policy);
     match (&verdict, previewed) {
-        (Verdict::Allowed { permit, impact }, Ok(Preview { params, class })) => {
+        (Verdict::Allowed { permit, impact }, Ok(Preview { params, class, .. })) => {
             assert_eq!((permit.params(), permit.class(), *impact), (&*params, class, class.impact));
         }
         (Verdict::Denied(denial), Err(previewed)) => assert_eq!(*denial, previewed),
@@ -282,7 +280,7 @@ fn the_smallest_limit_is_named_and_on_ties_the_first() {
         ("write", 0, 0, "nowhere", 0, "SCOPE_UNRESOLVED"),
     ] {
         let params = json!({"path": "a", "mode": mode});
-        let call = Call { floor, intent, scope, ..call(&tool, &params) };
+        let call = Call { floor, intent, scope: scope.into(), ..call(&tool, &params) };
         let verdict = decided(call, &GatePolicy { ceiling, ..policy() });
         assert_eq!(code(&verdict), expected, "{mode} {floor} {intent} {scope} {ceiling}");
     }
@@ -292,7 +290,7 @@ fn the_smallest_limit_is_named_and_on_ties_the_first() {
 fn a_refusal_never_shows_that_a_tool_exists() {
     let tool = write_tool();
     let wrong = json!({"nonsense": 1});
-    let ungranted = decided(Call { scope: "none", ..call(&tool, &wrong) }, &policy());
+    let ungranted = decided(Call { scope: "none".into(), ..call(&tool, &wrong) }, &policy());
     let unknown = decided(Call { tool: None, name: "no.such", ..call(&tool, &wrong) }, &policy());
     let unregistered = decided(Call { tool: None, ..call(&tool, &wrong) }, &policy());
     let other = decided(Call { name: "no.such", ..call(&tool, &wrong) }, &policy());
@@ -380,7 +378,7 @@ fn a_call_that_carries_authority_is_refused() {
     }
     let both = json!({"scope": "x", "a": "b\0"});
     assert_eq!(code(&decided(call(&open, &both), &policy())), "PARAM_SCHEMA", "limits are first");
-    let ungranted = Call { scope: "none", ..call(&open, &json!({"scope": "x"})) };
+    let ungranted = Call { scope: "none".into(), ..call(&open, &json!({"scope": "x"})) };
     assert_eq!(code(&decided(ungranted, &policy())), "PLAN_FIELD_FORBIDDEN", "it is before the scope");
 }
 

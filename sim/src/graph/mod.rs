@@ -173,6 +173,14 @@ pub(crate) fn difference(place: &str, expected: &Value, actual: &Value) -> Optio
                     .then(|| format!("{place}[{at}]: expected {}, got {}", say(expected), say(actual)))
             })
         }
+        (Value::Array(expected), Value::Array(actual))
+            if expected.len() == actual.len() && expected.iter().all(Value::is_object) =>
+        {
+            let pairs = expected.iter().zip(actual).enumerate();
+            pairs
+                .into_iter()
+                .find_map(|(at, (expected, actual))| difference(&format!("{place}[{at}]"), expected, actual))
+        }
         (expected, actual) => {
             (expected != actual).then(|| format!("{place}: expected {expected}, got {actual}"))
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use ostler_drivers::model::decode::decode_case;
 use ostler_drivers::regular_file::read_text;
-use ostler_sim::{graph, modes, queue};
+use ostler_sim::{gate, graph, modes, queue};
 use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
@@ -71,6 +71,17 @@ enum What {
         after_help = "Examples:\n  ostler simulate modes cases.jsonl\n  ostler simulate modes cases.jsonl --check"
     )]
     Modes(FileArgs),
+    /// Judge calls of tools in a scripted world, one JSON object per line
+    ///
+    /// A line is a case: an `id`, a `policy`, `tools`, results of earlier `nodes`, answers of name servers
+    /// as `dns`, and one step or a list of `steps`. A step is a `call` with `tool` and `params`, or one of
+    /// `resume`, `replay` and `recover` with the number of an earlier step; `clearance` is the answer of
+    /// the clearance authority, `events` happen meanwhile, and `at_ms` sets the clock. The outcome of each
+    /// step is printed in the format of its `expect`, which a step may contain too.
+    #[command(
+        after_help = "Examples:\n  ostler simulate gate cases.jsonl\n  ostler simulate gate cases.jsonl --check"
+    )]
+    Gate(FileArgs),
 }
 
 #[derive(Debug, Args)]
@@ -127,6 +138,7 @@ pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Fail
         What::Queue(args) => queue_trace(&args, globals.json, &mut Out::new()),
         What::Model(args) => cases(&args, globals.json, &mut Out::new(), model_case),
         What::Modes(args) => cases(&args, globals.json, &mut Out::new(), mode_case),
+        What::Gate(args) => cases(&args, globals.json, &mut Out::new(), gate_case),
     }
 }
 
@@ -164,6 +176,12 @@ fn graph_case(line: &str) -> Result<CaseResult, String> {
 
 fn mode_case(line: &str) -> Result<CaseResult, String> {
     let result = modes::run_case(line).map_err(|error| error.to_string())?;
+    let (has_expect, difference) = (result.expected.is_some(), result.difference());
+    Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
+}
+
+fn gate_case(line: &str) -> Result<CaseResult, String> {
+    let result = gate::run_case(line).map_err(|error| error.to_string())?;
     let (has_expect, difference) = (result.expected.is_some(), result.difference());
     Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
 }

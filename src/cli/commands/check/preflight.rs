@@ -7,7 +7,9 @@ use ostler::config::Config;
 use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_kernel::contract;
-use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatePolicy, GatedTool, preflight};
+use ostler_kernel::gate::{
+    Call, Denial, DenialCode, Egress, EgressFault, GatePolicy, GatedTool, Provenance, Spent, preflight,
+};
 use ostler_kernel::json::{Json, Object};
 use ostler_kernel::plan::{MODEL_DEFAULT, Node, Plan, TEST_TOOL, model_tool};
 use serde_json::{Map, Value};
@@ -82,8 +84,10 @@ impl Gate<'_> {
             floor,
             // Impact above the intent is reported once for the plan.
             intent: u8::MAX,
-            scope: self.scope,
-            workspace: self.workspace,
+            scope: self.scope.into(),
+            workspace: Some(self.workspace),
+            provenance: Provenance::PLAN,
+            spent: Spent::NOTHING,
         };
         preflight(&call, &self.policy)
     }
@@ -168,7 +172,7 @@ fn fix(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
             Some(EgressFault::OtherScheme { expected, .. }) => {
                 format!("write it with {expected}://, or with another port")
             }
-            None => "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned(),
+            Some(EgressFault::NotFound { .. }) | None => "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned(),
         },
         DenialCode::PlanFieldForbidden => {
             "remove it; --intent and --scope set what a run may do".to_owned()
@@ -176,5 +180,6 @@ fn fix(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
         DenialCode::ParamSchema | DenialCode::ImpactOverIntent | DenialCode::ImpactOverTenantCeiling => {
             "`ostler help run` explains the bounds of a run".to_owned()
         }
+        code => format!("`ostler help {code}` explains it"),
     }
 }

@@ -1,0 +1,215 @@
+//! Clearance: the answer of an outside authority to one call. Anything but a plain yes is a no.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::code::DenialCode;
+use super::rules::ClearanceRoute;
+use super::seal::Seal;
+use crate::id::{Digest, Ticks};
+use crate::json::{depth, parse_value};
+use crate::lineage;
+
+/// Largest answer in bytes.
+pub const CLEARANCE_BYTES_MAX: usize = 4_096;
+
+/// Deepest nesting of an answer; its object has depth 1.
+pub const CLEARANCE_DEPTH_MAX: usize = 32;
+
+/// Longest time for which a yes counts again, in milliseconds.
+pub const CLEARANCE_CACHE_MS_MAX: u64 = 60_000;
+
+/// Most cached answers. The oldest leave first.
+pub const CLEARANCE_CACHE_MAX: usize = 4_096;
+
+/// The end of a request for clearance, as the connection saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// No answer will come.
+    Unreachable,
+    /// The answer was not there, whole, before the deadline.
+    Late,
+    /// An answer.
+    Answer {
+        /// HTTP status.
+        status: u16,
+        /// Body, at least its first [`CLEARANCE_BYTES_MAX`] + 1 bytes.
+        body: &'a [u8],
+    },
+}
+
+impl Reply<'_> {
+    /// `Ok` only for status 200 with a strict JSON object whose `allow` is true; other keys are ignored.
+    ///
+    /// # Errors
+    ///
+    /// The code of the denial.
+    pub fn judge(self) -> Result<(), DenialCode> {
+        let body = match self {
+            Reply::Unreachable => return Err(DenialCode::ClearanceUnreachable),
+            Reply::Late => return Err(DenialCode::ClearanceTimeout),
+            Reply::Answer { status: 300..=399, .. } => return Err(DenialCode::ClearanceRedirect),
+            Reply::Answer { status: 200, body } => body,
+            Reply::Answer { .. } => return Err(DenialCode::ClearanceMalformed),
+        };
+        match allow(body) {
+            Some(true) => Ok(()),
+            Some(false) => Err(DenialCode::ClearanceDenied),
+            None => Err(DenialCode::ClearanceMalformed),
+        }
+    }
+}
+
+fn allow(body: &[u8]) -> Option<bool> {
+    if body.len() > CLEARANCE_BYTES_MAX {
+        return None;
+    }
+    let answer = parse_value(std::str::from_utf8(body).ok()?).ok()?;
+    if depth(&answer) > CLEARANCE_DEPTH_MAX || has_nul(&answer) {
+        return None;
+    }
+    answer.as_object()?.get("allow")?.as_bool()
+}
+
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(name, inner)| name.contains('\0') || has_nul(inner)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Who asks for clearance.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// The client or tenant.
+    pub tenant: &'a str,
+    /// The user.
+    pub user: &'a str,
+}
+
+/// A request for clearance.
+#[derive(Debug, Clone, Copy)]
+pub struct ClearanceRequest<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// Parameters, defaults included.
+    pub params: &'a Map<String, Value>,
+    /// Who asks.
+    pub asker: Asker<'a>,
+    /// The sensitive parameters for which the call is held; `None`: it is not.
+    pub tainted: Option<&'a [String]>,
+}
+
+impl ClearanceRequest<'_> {
+    /// The body of the request.
+    pub fn to_json(&self) -> Value {
+        let mut request = json!({
+            "tool": self.tool,
+            "params": self.params,
+            "user": self.asker.user,
+            "tenant": self.asker.tenant,
+        });
+        if let Some(tainted) = self.tainted {
+            request["tainted"] = json!(tainted);
+        }
+        request
+    }
+}
+
+/// Cached answers: only yes, only for the same call, only for a minute, and never for impact 2. Empty after a restart.
+#[derive(Debug, Clone, Default)]
+pub struct ClearanceCache {
+    /// Ends of validity by key, and keys by end.
+    until: BTreeMap<Digest, Ticks>,
+}
+
+impl ClearanceCache {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.until.clear();
+    }
+
+    /// The key of a call.
+    pub fn key(asker: Asker<'_>, tool: &str, seal: &Seal, route: &ClearanceRoute) -> Digest {
+        let held = seal.held.map_or("", DenialCode::as_str);
+        let route_terms = [
+            route.deadline_ms.to_le_bytes(),
+            route.cache_ttl_ms.to_le_bytes(),
+            u64::from(route.only_tainted).to_le_bytes(),
+        ];
+        lineage::hash(
+            "ostler.clearance.1",
+            &[
+                asker.tenant.as_bytes(),
+                asker.user.as_bytes(),
+                tool.as_bytes(),
+                seal.tool.as_bytes(),
+                &seal.params.0,
+                route.tool.as_bytes(),
+                &route_terms.concat(),
+                &seal.epoch.to_le_bytes(),
+                held.as_bytes(),
+            ],
+        )
+    }
+
+    /// True if a yes counts at time `now`, in milliseconds.
+    pub fn covers(&self, key: Digest, now: Ticks) -> bool {
+        self.until.get(&key).is_some_and(|until| now < *until)
+    }
+
+    /// Keeps a yes for the time that the route says.
+    pub fn store(&mut self, key: Digest, route: &ClearanceRoute, now: Ticks) {
+        let ttl = route.cache_ttl_ms.min(CLEARANCE_CACHE_MS_MAX);
+        if ttl == 0 {
+            return;
+        }
+        if self.until.len() >= CLEARANCE_CACHE_MAX {
+            self.until.retain(|_, until| now < *until);
+        }
+        if self.until.len() >= CLEARANCE_CACHE_MAX
+            && let Some(first) = self.until.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key)
+        {
+            self.until.remove(&first);
+        }
+        self.until.insert(key, now.saturating_add_unsigned(ttl));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_has_room_for_so_many_and_drops_the_oldest() {
+        let route =
+            ClearanceRoute { tool: "t".into(), deadline_ms: 1, cache_ttl_ms: 1_000, only_tainted: false };
+        let key = |at: usize| lineage::hash("t", &[&at.to_le_bytes()]);
+        let mut cache = ClearanceCache::default();
+        for at in 0..=CLEARANCE_CACHE_MAX {
+            cache.store(key(at), &route, at as Ticks / 1_000_000);
+        }
+        assert_eq!(cache.until.len(), CLEARANCE_CACHE_MAX);
+        assert!(
+            cache.covers(key(CLEARANCE_CACHE_MAX), 999) && !cache.covers(key(CLEARANCE_CACHE_MAX), 1_000)
+        );
+        cache.store(key(9_999), &route, 5_000);
+        assert_eq!(cache.until.len(), 1, "what has expired leaves first");
+    }
+
+    #[test]
+    fn only_a_plain_yes_is_one() {
+        let answer = |status, body: &str| Reply::Answer { status, body: body.as_bytes() }.judge();
+        assert_eq!(answer(200, r#"{"allow": true, "why": [1]}"#), Ok(()));
+        assert_eq!(answer(200, r#"{"allow": false}"#), Err(DenialCode::ClearanceDenied));
+        assert_eq!(answer(204, r#"{"allow": true}"#), Err(DenialCode::ClearanceMalformed));
+        assert_eq!(answer(302, r#"{"allow": true}"#), Err(DenialCode::ClearanceRedirect));
+        assert_eq!(answer(200, r#"{"allow": true, "x": "\u0000"}"#), Err(DenialCode::ClearanceMalformed));
+        assert_eq!(answer(200, r#"{"allow": true} "#), Ok(()));
+        assert_eq!(Reply::Late.judge(), Err(DenialCode::ClearanceTimeout));
+        assert_eq!(Reply::Unreachable.judge(), Err(DenialCode::ClearanceUnreachable));
+    }
+}
