@@ -15,7 +15,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{AttemptLogError, JournalError, ModelCall, Position, StreamId};
+use ostler_kernel::port::{AttemptLogError, CageRung, JournalError, ModelCall, Position, StreamId};
 use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -72,6 +72,7 @@ pub(crate) struct AttemptJournal {
     steps: Mutex<Steps>,
     output: Mutex<Option<Box<AttemptOutput>>>,
     model_calls: Mutex<Vec<ModelCall>>,
+    rung: Mutex<Option<CageRung>>,
     model_text: Mutex<ModelText>,
     /// Created by the first call of a model.
     call_budget: OnceLock<CallBudget>,
@@ -102,6 +103,7 @@ impl AttemptJournal {
             steps: Mutex::default(),
             output: Mutex::default(),
             model_calls: Mutex::default(),
+            rung: Mutex::default(),
             model_text: Mutex::default(),
             call_budget: OnceLock::new(),
             turns,
@@ -114,10 +116,14 @@ impl AttemptJournal {
         self.site.of.attempt
     }
 
-    /// The calls of models so far, for the records of the run.
+    /// The calls of models and the cage so far, for the records of the run.
     pub(crate) fn take_model_calls(&self) -> ModelCalls {
         let shortfall = self.call_budget.get().and_then(|budget| lock(&budget.shortfall).take());
-        ModelCalls { ended: std::mem::take(&mut lock(&self.model_calls)), shortfall }
+        ModelCalls {
+            ended: std::mem::take(&mut lock(&self.model_calls)),
+            shortfall,
+            rung: lock(&self.rung).take(),
+        }
     }
 
     fn call_budget(&self) -> &CallBudget {

@@ -136,7 +136,7 @@ impl RunDriver {
             CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade },
             None,
         );
-        let called = self.run.record_model_calls(now, &node, attempt, calls);
+        let called = self.run.record_calls(now, &node, attempt, calls, None);
         self.apply_effects([vec![ended], called].concat());
         self.decide(RunInput::Patched(node, patch));
     }

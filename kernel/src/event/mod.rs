@@ -17,7 +17,7 @@ use crate::json::Json;
 use crate::ledger::{Amounts, Shortfall};
 use crate::market::{MarketStep, Offer};
 use crate::policy::{CallEnd, FaultyAnswer};
-use crate::port::ModelCall;
+use crate::port::{CageRung, ModelCall};
 use crate::run::{Diagnosis, FailureCategory, RunOutcome};
 
 pub use attempt::{
@@ -306,5 +306,14 @@ pub enum Event {
         nano_usd: i64,
         /// What the client's calls used so far. The first deposit makes this part free of charge.
         used: Amounts,
+    },
+    /// The cage in which the programs of an attempt ran. Before the result of the attempt.
+    Caged {
+        /// The node.
+        node: NodeId,
+        /// Number of the attempt.
+        attempt: u32,
+        /// The rung; of several programs the lowest.
+        rung: CageRung,
     },
 }

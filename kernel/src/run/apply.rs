@@ -146,6 +146,7 @@ impl Run {
             | Event::CallReserved(_)
             | Event::CallSettled(_)
             | Event::BalanceDeposited { .. }
+            | Event::Caged { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

@@ -12,8 +12,8 @@ use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CallGrant, ChildRunResult, ChildRunSpec, Delta,
-    ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
+    AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CageRung, CallGrant, ChildRunResult, ChildRunSpec,
+    Delta, ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
 };
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
@@ -112,6 +112,11 @@ impl AttemptLog for AttemptJournal {
             last.output_tokens = last.output_tokens.saturating_add(call.output_tokens);
             last.nano_usd = last.nano_usd.zip(call.nano_usd).map(|(last, more)| last.saturating_add(more));
         }
+    }
+
+    fn caged(&self, rung: CageRung) {
+        let mut lowest = lock(&self.rung);
+        *lowest = Some(lowest.map_or(rung, |before| before.min(rung)));
     }
 
     fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {

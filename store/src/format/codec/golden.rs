@@ -15,7 +15,7 @@ use ostler_kernel::ledger::{Amounts, CallLimits, Shortfall};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::{CallEnd, Conclusion, FaultyAnswer, Role};
-use ostler_kernel::port::ModelCall;
+use ostler_kernel::port::{CageRung, ModelCall};
 use ostler_kernel::run::{Diagnosis, FailureCategory, NodeState, RunOutcome, TransitionReason};
 use serde_json::json;
 
@@ -379,6 +379,7 @@ fn call_budget(samples: &mut Vec<Event>) {
     let own = CallTerms { account: None, limits: CallLimits { tokens: None, nano_usd: Some(5) }, asks: true };
     let shared = CallTerms { account: Some(run()), limits: CallLimits::default(), asks: false };
     samples.extend([own, shared].map(Event::CallTerms));
+    samples.push(Event::Caged { node: node(), attempt: 1, rung: CageRung::Landlock });
 }
 
 fn model_call() -> Event {
@@ -527,13 +528,14 @@ fn kind(event: &Event) -> u8 {
         Event::BudgetShort { .. } => 50,
         Event::BudgetRaised { .. } => 51,
         Event::BalanceDeposited { .. } => 52,
+        Event::Caged { .. } => 53,
     }
 }
 
-const KINDS: u8 = 53;
+const KINDS: u8 = 54;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 5] = [117, 119, 123, 123, 143];
+const KNOWN: [usize; 6] = [117, 119, 123, 123, 143, 144];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
