@@ -53,6 +53,7 @@ pub use ostler_actors::{
     Settled, SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow,
     VerdictRequest, Weight,
 };
+pub use ostler_drivers::cage as sandbox;
 pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
 pub use ostler_kernel::pipeline::{Keep, OnFailure, PipelineSpec, StageSpec};

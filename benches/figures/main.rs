@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, memory, agents, models, disk, text
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, programs, cages, memory, agents, models, disk, text
 //! ```
 //!
 //! Compared quantities alternate in many short samples within one run, and the figure is the median of the ratios. Other load on the
@@ -17,6 +17,7 @@
 
 mod agents;
 mod bare;
+mod cages;
 mod disk;
 mod flood;
 mod makespan;
@@ -34,13 +35,14 @@ mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("flood", flood::rows),
     ("validation", validation::rows),
     ("start", start::rows),
     ("programs", programs::rows),
+    ("cages", cages::rows),
     ("memory", memory::rows),
     ("agents", agents::rows),
     ("models", models::rows),

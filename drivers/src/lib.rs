@@ -1,9 +1,10 @@
-//! Implementations of the kernel's ports that touch the outside world. [`tool`] holds the built-in tools, and
-//! [`model`] drives language models.
+//! Implementations of the kernel's ports that touch the outside world. [`tool`] holds the built-in tools, [`cage`] confines the
+//! programs that they start, and [`model`] drives language models.
 //!
 //! A driver decides nothing: a tool runs only with a `Permit`, which only the kernel's gate constructs.
 #![forbid(unsafe_code)]
 
+pub mod cage;
 mod http;
 pub mod model;
 pub mod regular_file;

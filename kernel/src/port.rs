@@ -3,6 +3,7 @@
 
 mod artifact;
 mod attempt;
+mod cage;
 mod journal;
 mod judge;
 mod model;
@@ -19,6 +20,7 @@ pub use attempt::{
     AttemptLog, AttemptLogError, CallGrant, ChildRunResult, ChildRunSpec, NoLog, PricedCall, StepStart,
     TOKEN_BYTES_MAX,
 };
+pub use cage::CageRung;
 pub use journal::{
     AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunPlace, RunRow, RunRowStatus,
     RunsPage, Seq, StreamBatch, StreamId, StreamKind,

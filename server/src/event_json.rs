@@ -44,6 +44,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::CallBegun { intent, reserved } => ("call_begun", body!(reserved; "intent": intent.value())),
         E::CallEnded { call, end, faulty } => ("call_ended", body!(call, end, faulty)),
         E::ModelCalled { node, attempt, call } => ("model_called", body!(node, attempt, call)),
+        E::Caged { node, attempt, rung } => ("caged", body!(node, attempt, rung)),
         E::CallTerms(terms) => ("call_terms", json!(terms)),
         E::ModelExchanged(call) => (
             "model_exchanged",

@@ -10,6 +10,8 @@
 //!     wait = "30s"
 //!     [tools.shell]
 //!     allow = [{argv = ["make", "check"], impact = 1, effect = "write"}]
+//!     [sandbox]
+//!     minimum = "bubblewrap"
 //!     [tools.http]
 //!     egress_allow = ["api.example.com:443"]
 //!     [scopes.reader]
@@ -39,6 +41,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ostler_actors::{ClientConfig, ModelRates};
+use ostler_drivers::cage::SandboxConfig;
 use ostler_drivers::model::{ConfigFault, ModelConfig, Models, ModelsConfig};
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
@@ -91,7 +94,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [policy], [clients], [evaluation], [models], [roles] and [telemetry]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [sandbox], [scopes], [policy], [clients], [evaluation], [models], [roles] and [telemetry]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -102,6 +105,8 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// `[tools]`.
     pub tools: ToolConfig,
+    /// `[sandbox]`: the cage around programs.
+    pub sandbox: SandboxConfig,
     /// `[scopes.NAME]`: tools available to a caller.
     pub scopes: BTreeMap<String, ScopeConfig>,
     /// `[policy]`: what calls of tools may do.
@@ -300,6 +305,11 @@ fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HumanD
 }
 
 impl Config {
+    /// The configuration of the built-in tools, with the cage of their programs.
+    pub(crate) fn tool_config(&self) -> ToolConfig {
+        ToolConfig { sandbox: self.sandbox.clone(), ..self.tools.clone() }
+    }
+
     /// Gate policy for these tools.
     pub fn gate(&self, tools: &[Arc<dyn Tool>]) -> GatePolicy {
         let all = tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect();

@@ -241,7 +241,7 @@ impl OstlerBuilder {
             let (found, left) = kill_orphans(path).await?;
             (folder, ended) = (Some(found), left);
         }
-        let mut tools = builtin(&self.config.tools, folder.as_ref());
+        let mut tools = builtin(&self.config.tool_config(), folder.as_ref());
         tools.extend(models.tools());
         let judge_model = self.config.judge_model();
         let model_judge =

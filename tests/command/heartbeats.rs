@@ -20,10 +20,10 @@ done
 fn world(heartbeat: &str, retries: u32) -> World {
     let world = World::new();
     let plan = format!(
-        "id: copy\nnodes:\n  - id: copy\n    tool: shell.run\n    params: {{argv: [sh, ../copy.sh]}}\n    \
+        "id: copy\nnodes:\n  - id: copy\n    tool: shell.run\n    params: {{argv: [sh, copy.sh]}}\n    \
          idem: natural\n    timeout: 50s\n    heartbeat_timeout: {heartbeat}\n    retries: {retries}\n"
     );
-    world.file("copy.yaml", &plan).file("copy.sh", COPY);
+    world.file("copy.yaml", &plan).file("work/copy.sh", COPY);
     world
 }
 

@@ -278,6 +278,15 @@ nodes:
     timeout: 1h
 "#;
 
+/// A world with the plan `left.yaml`, and `RUN_LEFT`: on the rung where a program has the process id that others see.
+fn with_left() -> World {
+    let world = World::new();
+    world.file("left.yaml", LEFT).file("landlock.toml", "[sandbox]\nbubblewrap = \"/nonexistent\"\n");
+    world
+}
+
+const RUN_LEFT: &str = "run left.yaml --workspace work --intent 2 --config landlock.toml";
+
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -299,9 +308,8 @@ fn until_lines(world: &World, file: &str, count: usize) -> Vec<String> {
 
 #[test]
 fn programs_that_outlive_their_process_are_ended_by_the_next() {
-    let world = World::new();
-    world.file("left.yaml", LEFT);
-    let run = world.start("run left.yaml --workspace work --intent 2");
+    let world = with_left();
+    let run = world.start(RUN_LEFT);
     let pids = until_lines(&world, "pids", 5);
     run.signal("KILL");
     run.end();
@@ -315,9 +323,8 @@ fn programs_that_outlive_their_process_are_ended_by_the_next() {
 
 #[test]
 fn a_second_interrupt_leaves_no_program_running() {
-    let world = World::new();
-    world.file("left.yaml", LEFT);
-    let mut run = world.start("run left.yaml --workspace work --intent 2");
+    let world = with_left();
+    let mut run = world.start(RUN_LEFT);
     let pids = until_lines(&world, "pids", 5);
     assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
     while !run.has_ended() {
@@ -354,9 +361,8 @@ fn what_somebody_put_in_the_place_of_notes_holds_nothing_up() {
 
 #[test]
 fn a_copy_of_a_data_folder_ends_nothing_of_the_original() {
-    let world = World::new();
-    world.file("left.yaml", LEFT);
-    let run = world.start("run left.yaml --workspace work --intent 2");
+    let world = with_left();
+    let run = world.start(RUN_LEFT);
     let pids = until_lines(&world, "pids", 5);
     let copied =
         std::process::Command::new("cp").arg("-a").arg(world.data()).arg(world.path().join("copy")).status();
@@ -369,28 +375,25 @@ fn a_copy_of_a_data_folder_ends_nothing_of_the_original() {
     assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
 }
 
+/// A double fork that has left its group, its parents and its environment, and so every trace but its control group.
 #[test]
 fn a_step_that_is_done_again_runs_alone() {
-    let world = World::new();
+    let world = with_left();
+    let away = "env -i PATH=/usr/bin:/bin setsid sh -c 'echo $$ > new; mv new first; exec sleep 1000' &";
     world.file(
         "again.yaml",
-        r#"
-id: again
-nodes:
-  - id: act
-    tool: shell.run
-    idem: natural
-    params: {argv: [sh, -c, "test -e first && { grep -s State: /proc/$(cat first)/status | grep -v '[ZX] (' >> log; exit 0; }; echo $$ > new; mv new first; exec sleep 1000"]}
-    timeout: 1h
-"#,
+        &format!(
+            "id: again\nnodes:\n  - id: act\n    tool: shell.run\n    idem: natural\n    params: {{argv: [sh, -c, {:?}]}}\n    timeout: 1h\n",
+            format!("test -e first && exit 0; ({away}); exec sleep 1000")
+        ),
     );
-    let run = world.start("run again.yaml --workspace work --intent 2");
+    let run = world.start("run again.yaml --workspace work --intent 2 --config landlock.toml");
     let first = until_lines(&world, "first", 1);
     run.signal("KILL");
     run.end();
     assert!(is_alive(&first[0]));
-    world.ostler("resume").exits(0).says("succeeded");
-    assert_eq!(world.work("log"), "", "two copies ran beside each other");
+    world.ostler("resume --config landlock.toml").exits(0).says("succeeded");
+    assert!(!is_alive(&first[0]), "two copies ran beside each other");
 }
 
 #[test]
@@ -405,7 +408,9 @@ fn what_a_step_left_may_not_take_its_data_folder_up() {
         "within.yaml",
         &format!("id: within\nnodes:\n  - {{id: act, tool: shell.run, params: {{argv: [sh, -c, {script:?}]}}, timeout: 1h}}\n"),
     );
-    let run = world.start("run within.yaml --workspace work --intent 2");
+    // In a cage it would not find the command.
+    world.file("uncaged.toml", "[tools.shell]\nsandbox = false\n");
+    let run = world.start("run within.yaml --workspace work --intent 2 --config uncaged.toml");
     let first = until_lines(&world, "first", 1);
     run.signal("KILL");
     run.end();

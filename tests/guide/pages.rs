@@ -145,6 +145,7 @@ pages! {
     agents: "docs/guide/agents.md",
     approvals: "docs/guide/approvals.md",
     ask: "docs/guide/ask.md",
+    cage: "docs/guide/cage.md",
     clients: "docs/guide/clients.md",
     contracts: "docs/guide/contracts.md",
     embedding: "docs/guide/embedding.md",

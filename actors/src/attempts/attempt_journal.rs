@@ -15,7 +15,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{AttemptProgress, AttemptRef, Event};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{AttemptLogError, JournalError, Position, StreamId};
+use ostler_kernel::port::{AttemptLogError, CageRung, JournalError, Position, StreamId};
 use ostler_kernel::step_history::StepHistory;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -70,6 +70,7 @@ pub(crate) struct AttemptJournal {
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
     output: Mutex<Option<Box<AttemptOutput>>>,
+    rung: Mutex<Option<CageRung>>,
     model_text: Mutex<ModelText>,
     /// Created for the first call of a model.
     bill: OnceLock<CallBill>,
@@ -96,6 +97,7 @@ impl AttemptJournal {
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             steps: Mutex::default(),
             output: Mutex::default(),
+            rung: Mutex::default(),
             model_text: Mutex::default(),
             bill: OnceLock::new(),
             waited: Arc::default(),
@@ -107,9 +109,10 @@ impl AttemptJournal {
         self.site.of.attempt
     }
 
-    /// The calls of models so far, for the records of the run.
+    /// The calls of models and the cage so far, for the records of the run.
     pub(crate) fn take_model_calls(&self) -> ModelCalls {
-        self.bill.get().map(CallBill::take).unwrap_or_default()
+        let calls = self.bill.get().map(CallBill::take).unwrap_or_default();
+        ModelCalls { rung: lock(&self.rung).take(), ..calls }
     }
 
     /// The bill of the attempt's calls of models.

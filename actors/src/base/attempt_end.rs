@@ -4,7 +4,7 @@ use std::any::Any;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome};
 use ostler_kernel::ledger::Shortfall;
-use ostler_kernel::port::ModelCall;
+use ostler_kernel::port::{CageRung, ModelCall};
 use ostler_kernel::run::FailureCategory;
 
 use crate::base::keys::AttemptKey;
@@ -21,12 +21,14 @@ pub(crate) struct Ended {
     pub(crate) model_calls: ModelCalls,
 }
 
-/// Calls of models of an attempt.
+/// Calls of models of an attempt, and the cage of its programs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelCalls {
     pub(crate) ended: Vec<ModelCall>,
     /// The last call that was not made because it did not fit the budget.
     pub(crate) shortfall: Option<Box<Shortfall>>,
+    /// The lowest rung of its programs.
+    pub(crate) rung: Option<CageRung>,
 }
 
 impl Ended {

@@ -115,7 +115,7 @@ impl RunDriver {
     /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch; a
     /// call that does not fit the budget asks a person.
     pub(super) fn advised(&mut self, advice: Advice) {
-        let Advice { run, call, answer, calls: ModelCalls { ended: calls, shortfall } } = advice;
+        let Advice { run, call, answer, calls: ModelCalls { ended: calls, shortfall, .. } } = advice;
         if run != self.opened.run {
             return;
         }
@@ -152,7 +152,7 @@ impl RunDriver {
             CallEnd { input_tokens, output_tokens, faults, is_skip, is_unmade: shortfall.is_some() },
             told,
         );
-        let called = self.run.record_model_calls(now, &node, attempt, calls);
+        let called = self.run.record_calls(now, &node, attempt, calls, None);
         self.apply_effects([vec![ended], called].concat());
         self.decide(match shortfall {
             Some(shortfall) => RunInput::AdviceOverBudget(node, shortfall),

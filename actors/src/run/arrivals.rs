@@ -84,14 +84,14 @@ impl RunDriver {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
-        let ModelCalls { ended: calls, shortfall } = std::mem::take(&mut ended.model_calls);
+        let ModelCalls { ended: calls, shortfall, rung } = std::mem::take(&mut ended.model_calls);
         let is_short = matches!(&ended.outcome, Outcome::Failed(failure) if failure.category == FailureCategory::ResourceExhaustion);
         let shortfall = shortfall.filter(|_| is_short);
         self.learn_tokens(key, &calls);
         let now = self.services.journal.now();
         // Boxed: otherwise this rare future enlarges the future of every message.
         Box::pin(self.judge_answer(key, &mut ended, &calls, shortfall.as_deref())).await;
-        let called = self.run.record_model_calls(now, &key.node, key.attempt, calls);
+        let called = self.run.record_calls(now, &key.node, key.attempt, calls, rung);
         self.apply_effects(called);
         let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()

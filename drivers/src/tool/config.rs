@@ -9,6 +9,8 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use crate::cage::SandboxConfig;
+
 /// `[tools]`.
 ///
 /// ```
@@ -30,6 +32,9 @@ pub struct ToolConfig {
     pub http: HttpConfig,
     /// `[tools.search]`.
     pub search: SearchConfig,
+    /// The table `[sandbox]`, which stands beside `[tools]`.
+    #[serde(skip)]
+    pub sandbox: SandboxConfig,
 }
 
 impl ToolConfig {
@@ -49,8 +54,8 @@ pub struct ShellConfig {
     /// Classes of programs: the operator's entries, then the built-in table.
     #[serde(deserialize_with = "allow_table")]
     pub allow: ArgvTable,
-    /// Confines programs if the kernel supports it: they write only in the workspace, the temporary folder and `write`; programs of
-    /// impact 0 write nowhere.
+    /// Programs run in a cage: see [`SandboxConfig`]. They write only in the workspace, in a temporary folder of their own and in
+    /// `write`; programs of impact 0 write nowhere.
     pub sandbox: bool,
     /// Additional writable folders and files, as absolute paths.
     #[serde(deserialize_with = "absolute")]

@@ -1,7 +1,8 @@
 //! Identifies the data folder of programs, and kills programs that a crashed process left running.
 //!
-//! Two independent ways find such programs: the mark in the environment (which a program can clear) and a pid file in `programs/`
-//! (which is missing if the process died between starting the program and writing the file).
+//! Three independent ways find such programs: the control group of their call (where one can be had), the mark in the environment
+//! (which a program can clear) and a pid file in `programs/` (which is missing if the process died between starting the program and
+//! writing the file).
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +12,7 @@ use std::{fs, io};
 
 use super::pid_files::{PidFile, PidFiles};
 use super::process_tree::{Process, ProcessTree, kill, process, processes};
+use crate::cage::end_groups_of;
 
 pub(super) const DATA_FOLDER_ENTRIES: [&str; 3] = ["journal", "format", "lock"];
 
@@ -71,6 +73,10 @@ impl DataFolder {
         let made = made.map_or(0, |made| made.as_nanos());
         let id = format!("{:x}.{:x}.{made:x}", lock.dev(), lock.ino());
         Ok(DataFolder { path: path.canonicalize()?, id })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(super) fn id(&self) -> &str {
@@ -156,6 +162,8 @@ impl DataFolder {
         let noted: Vec<&Process> = all.iter().filter(|process| self.has_pid_file(process)).collect();
         leaders.extend(noted.iter().map(|process| process.pid));
         let mut left: BTreeSet<Process> = noted.into_iter().copied().collect();
+        let grouped = end_groups_of(&self.id);
+        left.extend(all.iter().filter(|process| grouped.contains(&process.pid)));
         left.extend(tree.members(None, &all));
         for leader in leaders.iter() {
             left.extend(tree.members(Some(*leader), &all));

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
@@ -112,6 +112,15 @@ fn write(params: &Params, context: &CallContext, cancel: &CancelFlag) -> ToolRes
     Ok(json!({"path": path, "bytes": text.len(), "digest": digest}))
 }
 
+/// Refuses to write a file that has other names (hard links).
+fn refuse_other_names(found: &Metadata) -> io::Result<()> {
+    if found.nlink() <= 1 {
+        return Ok(());
+    }
+    let what = "the file has other names (hard links), which may lie outside of the workspace: copy it, and write the copy";
+    Err(io::Error::new(ErrorKind::InvalidInput, what))
+}
+
 /// A name in an open folder. Concurrent changes of the path do not affect the folder.
 pub(super) struct Target {
     folder: Dir,
@@ -154,8 +163,14 @@ impl Target {
             Some(Errno::LOOP) => io::Error::new(ErrorKind::InvalidInput, "a link that leads nowhere"),
             _ => error,
         })?;
-        if !file.metadata()?.is_file() {
+        let found = file.metadata()?;
+        if !found.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "no regular file").into());
+        }
+        if found.nlink() > 1 {
+            // One of the names may be what a writer left that died.
+            drop(AtomicFile::new(&self.folder, &self.name)?);
+            refuse_other_names(&file.metadata()?)?;
         }
         for piece in text.chunks(CHUNK_BYTES) {
             cancel.act(|| file.write_all(piece))??;
@@ -196,6 +211,10 @@ impl Target {
             Err(error) => return Err(error.into()),
         };
         let mut file = AtomicFile::new(&self.folder, &self.name)?;
+        if before.is_some() {
+            // Behind the writers that died, each of which may have left another name.
+            refuse_other_names(&self.metadata()?)?;
+        }
         file.fill(text, cancel)?;
         if let Some(permissions) = before {
             file.set_permissions(permissions)?;

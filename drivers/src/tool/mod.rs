@@ -20,7 +20,6 @@ mod pid_files;
 mod process;
 mod process_tree;
 mod progress;
-mod sandbox;
 mod shell_run;
 mod sub_agent;
 mod text;
@@ -56,7 +55,6 @@ pub use http_request::{HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
 pub use json_query::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_RESULT_BYTES_MAX, QUERY_STEPS_MAX};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
 pub use progress::{PROGRESS, RESUME_TOKEN};
-pub use sandbox::{Sandbox, sandbox, writable};
 pub use shell_run::{SHELL_ARGV_MAX, SHELL_FAILURE_BYTES, SHELL_STDIN_BYTES_MAX};
 pub use text::{FILES_MAX, TEXT_FILE_BYTES_MAX};
 pub use text_search::{
@@ -83,7 +81,7 @@ pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn To
         json_query::tool(),
     ];
     if config.shell.enabled {
-        tools.push(Arc::new(shell_run::ShellRun::new(&config.shell, data)));
+        tools.push(Arc::new(shell_run::ShellRun::new(config, data)));
     }
     tools.push(text_render::tool());
     tools.push(text_search::tool());

@@ -4,15 +4,16 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use cap_std::fs::Dir;
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{AttemptLog, OutputStream};
+use ostler_kernel::port::{AttemptLog, CageRung, OutputStream};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -21,9 +22,9 @@ use tokio::sync::oneshot;
 
 use super::data_folder::DataFolder;
 use super::process_tree::{Leader, MARK, ProcessTree};
-use super::sandbox::Confinement;
 use super::tool_spec::{crash, structural, transient};
 use super::workspace::is_out_of_resources;
+use crate::cage::{CageSpec, CallGroup, Report};
 
 /// Bytes kept from the start of an output.
 pub const OUTPUT_HEAD_BYTES: usize = 768 << 10;
@@ -67,13 +68,15 @@ pub(super) struct Program<'a> {
     pub stdin: bool,
     /// The data folder that owns the program.
     pub works_for: Option<&'a DataFolder>,
-    /// Kernel restrictions, if any.
-    pub confinement: Option<&'a Confinement>,
+    pub cage: Option<&'a CageSpec>,
 }
 
 /// A running program with its descendants. Killed on drop.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
+    name: String,
+    /// The rung of its cage, and the word with which the cage's helper reports.
+    cage: Option<(CageRung, String)>,
     leader: KillOnDrop,
     ended: oneshot::Receiver<io::Result<ExitStatus>>,
     stdin: Option<std::process::ChildStdin>,
@@ -84,54 +87,43 @@ pub(super) struct ProcessGroup {
 impl ProcessGroup {
     /// Starts the program; blocks meanwhile.
     pub(super) fn start(program: Program<'_>) -> Result<ProcessGroup, Failure> {
-        let Program { argv, folder, environment, stdin, works_for, confinement } = program;
-        let Some((program, arguments)) = argv.split_first() else {
-            return Err(structural("argv is empty: it begins with the program"));
-        };
-        let path = search_path(std::env::var_os("PATH"));
-        // With a name to be searched for in the new PATH, the standard library copies this process instead of sharing its memory
-        // until the program is loaded, which takes milliseconds.
-        let mut command = Command::new(find_program(program, &path));
-        command.arg0(program).args(arguments).env_clear().env("PATH", path);
-        command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        let tree = ProcessTree::of_call(works_for.map_or("", DataFolder::id));
-        command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, tree.mark());
-        command.current_dir(folder.place()).process_group(0);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
-        let started = match confinement {
-            Some(confinement) => confinement.spawn(&mut command),
-            None => command.spawn(),
-        };
-        let mut child = started.map_err(|error| not_started(program, &error))?;
+        let name = program.argv.first().cloned().unwrap_or_default();
+        let cage = program.cage.map(|cage| (cage.rung(), cage.nonce().to_owned()));
+        let works_for = program.works_for.cloned();
+        let prepared = Prepared::of(program)?;
+        let (send_started, started) = mpsc::sync_channel(1);
+        let (send_ended, ended) = oneshot::channel();
+        // The kernel ends a caged program with the thread that started it, so that one waits for it too.
+        let thread = std::thread::Builder::new().name("program".to_owned()).spawn(move || {
+            let begun = match prepared.spawn() {
+                Ok(begun) => begun,
+                Err(error) => return drop(send_started.send(Err(error))),
+            };
+            let Begun { child, process, tree, group, temporary } = begun;
+            let mut child = child;
+            let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+            let leader = GroupLeader { child, process, tree: tree.clone(), group, reaped: false };
+            let leader = Arc::new(Mutex::new(leader));
+            // If nobody waits for it any more, the program is killed here.
+            let _ = send_started.send(Ok((KillOnDrop(leader.clone()), pipes)));
+            // Written after the process can be killed, because the disk may be slow.
+            let pid = process.pid.as_raw_nonzero().get();
+            let pid_file = works_for.and_then(|folder| folder.write_pid_file(pid));
+            let status = end(&leader, process, &tree);
+            drop((pid_file, temporary));
+            let _ = send_ended.send(status);
+        });
+        thread.map_err(|error| transient(format!("cannot start a thread to wait for {name}: {error}")))?;
+        let started =
+            started.recv().map_err(|_| crash(format!("the thread that started {name} panicked")))?;
+        let is_caged = cage.is_some();
+        let (leader, (stdin, stdout, stderr)) = started.map_err(|error| match is_caged {
+            true => transient(format!("cannot start the helper that makes the cage of {name}: {error}")),
+            false => not_started(&name, &error),
+        })?;
         let piped = "its output was asked for as a pipe";
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
-        let started = Leader::new(Pid::from_child(&child));
-        let pid = started.pid;
-        let leader = KillOnDrop(Arc::new(Mutex::new(GroupLeader {
-            child,
-            process: started,
-            tree: tree.clone(),
-            reaped: false,
-        })));
-        let (send, ended) = oneshot::channel();
-        let (awaited, works_for) = (leader.0.clone(), works_for.cloned());
-        std::thread::Builder::new()
-            .name(format!("wait-{}", pid.as_raw_nonzero()))
-            .spawn(move || {
-                // Written after the process can be killed, because the disk may be slow.
-                let pid_file = works_for.and_then(|folder| folder.write_pid_file(pid.as_raw_nonzero().get()));
-                let status = end(&awaited, started, &tree);
-                drop(pid_file);
-                send.send(status)
-            })
-            .map_err(|error| {
-                let tree = locked(&leader.0).kill();
-                let _ = end(&leader.0, started, &tree);
-                transient(format!("cannot start a thread to wait for {program}: {error}"))
-            })?;
-        Ok(ProcessGroup { leader, ended, stdin, stdout, stderr })
+        Ok(ProcessGroup { name, cage, leader, ended, stdin, stdout, stderr })
     }
 
     /// Writes the input, reads the output, which the log keeps too, and waits for the end. Dropping the future kills the program.
@@ -140,12 +132,13 @@ impl ProcessGroup {
         input: Option<String>,
         log: &dyn AttemptLog,
     ) -> Result<Finished, Failure> {
-        let ProcessGroup { leader: _leader, mut ended, stdin, stdout, stderr } = self;
+        let ProcessGroup { name, cage, leader: _leader, mut ended, stdin, stdout, stderr } = self;
         let pipe = |error| crash(format!("cannot open the pipes of the program: {error}"));
         let stdin = stdin.map(ChildStdin::from_std).transpose().map_err(pipe)?;
         let stdout = ChildStdout::from_std(stdout).map_err(pipe)?;
         let stderr = ChildStderr::from_std(stderr).map_err(pipe)?;
         let (mut out, mut err) = (OutputBuffer::default(), OutputBuffer::default());
+        err.nonce = cage.as_ref().map(|(_, nonce)| nonce.clone());
         let status = {
             let out = out.drain(stdout, OutputStream::Stdout, log);
             let err = err.drain(stderr, OutputStream::Stderr, log);
@@ -162,7 +155,113 @@ impl ProcessGroup {
             status.map_err(|_| crash("the exit status of the program is lost"))?
         };
         let status = status.map_err(|error| crash(format!("cannot wait for the program: {error}")))?;
+        if let Some(report) = err.report {
+            return Err(uncaged(&name, &report));
+        }
+        let status = match cage {
+            Some((CageRung::Bubblewrap, _)) => without_bubblewrap(status),
+            _ => status,
+        };
         Ok(Finished { status, stdout: out.text(), stderr: err.text() })
+    }
+}
+
+/// A program that can be started.
+struct Prepared {
+    command: Command,
+    tree: ProcessTree,
+    group: Option<CallGroup>,
+    temporary: Option<TemporaryFolder>,
+}
+
+/// A program that was started, and what lasts as long as it does.
+struct Begun {
+    child: Child,
+    process: Leader,
+    tree: ProcessTree,
+    group: Option<CallGroup>,
+    temporary: Option<TemporaryFolder>,
+}
+
+impl Prepared {
+    fn of(program: Program<'_>) -> Result<Prepared, Failure> {
+        let Program { argv, folder, environment, stdin, works_for, cage } = program;
+        let Some((program, arguments)) = argv.split_first() else {
+            return Err(structural("argv is empty: it begins with the program"));
+        };
+        let path = search_path(std::env::var_os("PATH"));
+        // With a name to be searched for in the new PATH, the standard library copies this process instead of sharing its memory
+        // until the program is loaded, which takes milliseconds.
+        let file = find_program(program, &path);
+        let owner = works_for.map_or("", DataFolder::id);
+        let (mut group, mut temporary) = (None, None);
+        let mut command = match cage {
+            Some(cage) => {
+                check_program(folder, &file).map_err(|error| not_started(program, &error))?;
+                let mut cage = cage.clone();
+                if !cage.observes() {
+                    let made = temporary.insert(TemporaryFolder::make(cage.nonce())?);
+                    cage = cage.allow_writing(&made.0);
+                }
+                group = CallGroup::make(owner, cage.limits());
+                cage = cage.in_groups(group.as_ref().map(CallGroup::entrances).unwrap_or_default());
+                cage.command(&file, argv)?
+            }
+            None => {
+                let mut command = Command::new(file);
+                command.arg0(program).args(arguments);
+                command
+            }
+        };
+        command.env_clear().env("PATH", path);
+        command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        if cage.is_some() {
+            command.env_remove("TMPDIR");
+        }
+        command.envs(temporary.iter().map(|folder| ("TMPDIR", folder.0.as_path())));
+        let tree = ProcessTree::of_call(owner);
+        command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, tree.mark());
+        command.current_dir(folder.place()).process_group(0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
+        Ok(Prepared { command, tree, group, temporary })
+    }
+
+    fn spawn(self) -> io::Result<Begun> {
+        let Prepared { mut command, tree, group, temporary } = self;
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                if let Some(group) = group {
+                    group.end();
+                }
+                return Err(error);
+            }
+        };
+        let process = Leader::new(Pid::from_child(&child));
+        Ok(Begun { child, process, tree, group, temporary })
+    }
+}
+
+/// A folder for the temporary files of a call. Removed on drop.
+#[derive(Debug)]
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn make(name: &str) -> Result<TemporaryFolder, Failure> {
+        let path = std::env::temp_dir().join(name);
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        let failed =
+            |error| transient(format!("cannot make the temporary folder {}: {error}", path.display()));
+        made.map_err(failed)?;
+        Ok(TemporaryFolder(path))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // What the program left without the right to enter stays.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -189,6 +288,7 @@ struct GroupLeader {
     child: Child,
     process: Leader,
     tree: ProcessTree,
+    group: Option<CallGroup>,
     reaped: bool,
 }
 
@@ -202,13 +302,16 @@ impl Drop for KillOnDrop {
 }
 
 impl GroupLeader {
-    /// Kills the program and its descendants. Descendants first, while their parent links still exist.
-    fn kill(&self) -> ProcessTree {
-        if !self.reaped {
-            self.tree.kill(self.process);
-            self.kill_group();
+    /// Kills the program and its descendants. Without a control group descendants first, while their parent links still exist.
+    fn kill(&self) {
+        if self.reaped {
+            return;
         }
-        self.tree.clone()
+        match &self.group {
+            Some(group) => group.kill(),
+            None => self.tree.kill(self.process),
+        }
+        self.kill_group();
     }
 
     fn kill_group(&self) {
@@ -230,10 +333,50 @@ fn end(leader: &Mutex<GroupLeader>, process: Leader, tree: &ProcessTree) -> io::
     let mut leader = locked(leader);
     leader.kill_group();
     leader.reaped = true;
+    let group = leader.group.take();
+    if let Some(group) = &group {
+        group.kill();
+    }
     let status = leader.child.wait();
     drop(leader);
-    tree.end(process);
+    match group {
+        Some(group) => group.end(),
+        None => tree.end(process),
+    }
     status
+}
+
+/// Bubblewrap tells the end of its program by a signal as a status above 128, as shells do.
+fn without_bubblewrap(status: ExitStatus) -> ExitStatus {
+    match status.code() {
+        Some(code @ 129..=159) => ExitStatus::from_raw(code - 128),
+        _ => status,
+    }
+}
+
+/// Fails for a file that cannot be executed, before a cage is made for it.
+fn check_program(folder: &Folder, file: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    if file.components().count() == 1 && !file.is_absolute() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let file = folder.place().join(file);
+    if !std::fs::metadata(&file)?.is_file() {
+        return Err(Errno::ACCESS.into());
+    }
+    Ok(access(&file, Access::EXEC_OK)?)
+}
+
+/// Failure of a program that its cage's helper did not become.
+fn uncaged(program: &str, report: &Report) -> Failure {
+    let Some(errno) = report.errno else {
+        return structural(format!("cannot make the cage of {program}: {}", report.what));
+    };
+    let mut failure = not_started(program, &io::Error::from_raw_os_error(errno));
+    if [Errno::ACCESS.raw_os_error(), Errno::NOENT.raw_os_error()].contains(&errno) {
+        failure.message.push_str("; it, or what interprets it, may lie where the cage shows nothing: name its folder in read of [sandbox]");
+    }
+    failure
 }
 
 fn not_started(program: &str, error: &io::Error) -> Failure {
@@ -278,6 +421,9 @@ struct OutputBuffer {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
+    /// Begins a report of the cage's helper, which is nothing that the program printed.
+    nonce: Option<String>,
+    report: Option<Report>,
 }
 
 impl OutputBuffer {
@@ -290,6 +436,13 @@ impl OutputBuffer {
         let mut piece = vec![0; 64 << 10];
         // A read error counts as the end.
         while let Ok(length @ 1..) = output.read(&mut piece).await {
+            // Such a report is written at once, and only before the program is there.
+            if let Some(nonce) = self.nonce.take() {
+                self.report = Report::read(&nonce, &piece[..length]);
+                if self.report.is_some() {
+                    continue;
+                }
+            }
             self.keep(&piece[..length]);
             log.output(stream, &piece[..length]);
         }

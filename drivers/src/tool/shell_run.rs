@@ -7,20 +7,22 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, NamedFile, NoLog, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{
+    AttemptLog, BoxFuture, CageRung, CallContext, NamedFile, NoLog, Tool, ToolResult, ToolSpec,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking_tool::{CancelFlag, off_runtime};
-use super::config::ShellConfig;
+use super::config::ToolConfig;
 use super::data_folder::DataFolder;
 use super::git;
 use super::named_files::named_files;
 use super::process::{Finished, Folder, OUTPUT_HEAD_BYTES, ProcessGroup, Program};
 use super::progress::{PROGRESS, ProgressPipe, RESUME_TOKEN};
-use super::sandbox::Confinement;
 use super::tool_spec::{WORST, crash, exhausted, object, params, spec, structural, transient};
 use super::workspace::Workspace;
+use crate::cage::{CageSpec, CagedCall, Cages};
 
 /// Maximum arguments, including the program's name.
 pub const SHELL_ARGV_MAX: usize = 1_000;
@@ -30,15 +32,13 @@ pub const SHELL_STDIN_BYTES_MAX: usize = 16 << 20;
 pub const SHELL_FAILURE_BYTES: usize = 2 << 10;
 
 /// Runs a program in a process group of its own, in a folder of the workspace, with a minimal environment. At the program's end, or
-/// when the call is dropped, all descendants are killed. If the kernel supports it, the program may write only in the workspace, the
-/// temporary folder and the operator's additions; a program of impact 0 may write nowhere. An exit status outside `allow_status`
-/// (default: 0) is a failure, which is transient if the call may be repeated.
+/// when the call is dropped, all descendants are killed. The program runs in a [cage](crate::cage). An exit status outside
+/// `allow_status` (default: 0) is a failure, which is transient if the call may be repeated.
 #[derive(Debug)]
 pub(super) struct ShellRun {
     spec: ToolSpec,
     allow: ArgvTable,
-    sandbox: bool,
-    write: Vec<PathBuf>,
+    cages: Cages,
     data: Option<DataFolder>,
 }
 
@@ -52,12 +52,12 @@ struct Params {
 }
 
 impl ShellRun {
-    pub(super) fn new(config: &ShellConfig, data: Option<&DataFolder>) -> ShellRun {
+    pub(super) fn new(config: &ToolConfig, data: Option<&DataFolder>) -> ShellRun {
+        let shell = &config.shell;
         ShellRun {
             data: data.cloned(),
-            allow: config.allow.clone(),
-            sandbox: config.sandbox,
-            write: config.write.clone(),
+            allow: shell.allow.clone(),
+            cages: Cages::new(&config.sandbox, &shell.write, shell.sandbox, data),
             spec: spec(
                 "shell.run",
                 "Run a program with arguments (no shell: no pipes, globs or variables) and give its output.",
@@ -121,25 +121,21 @@ impl Tool for ShellRun {
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             // From the table, not from the permit: a plan may have raised the impact.
-            let observes = self.class(permit.params()).impact == 0;
-            let confinement = || {
-                if observes {
-                    Confinement::read_only()
-                } else {
-                    Confinement::writing(&context.workspace, &self.write)
-                }
-            };
-            let confinement = self.sandbox.then(confinement);
-            run(params(permit)?, Supervision { confinement, works_for: self.data.clone() }, observes, context)
-                .await
+            let CallClass { impact, effect, .. } = self.class(permit.params());
+            let (cages, workspace) = (self.cages.clone(), context.workspace.clone());
+            let caged = move |_: &CancelFlag| cages.cage(CagedCall { workspace: &workspace, impact, effect });
+            let supervision = Supervision { cage: off_runtime(caged).await?, works_for: self.data.clone() };
+            let rung = supervision.cage.as_ref().map_or(CageRung::None, CageSpec::rung);
+            context.attempt.caged(rung);
+            run(params(permit)?, supervision, impact == 0, context).await
         })
     }
 }
 
-/// Confinement and owner of all programs of a call.
+/// Cage and owner of all programs of a call.
 #[derive(Clone)]
 struct Supervision {
-    confinement: Option<Confinement>,
+    cage: Option<CageSpec>,
     works_for: Option<DataFolder>,
 }
 
@@ -185,8 +181,8 @@ impl Call {
     /// Starts the program, unless the call was dropped before a blocking thread was free.
     fn start(&self, is_fed: bool, cancel: &CancelFlag) -> Result<ProcessGroup, Failure> {
         let Call { argv, place, environment, supervision } = self;
-        let (works_for, confinement) = (supervision.works_for.as_ref(), supervision.confinement.as_ref());
-        let program = Program { argv, folder: place, environment, stdin: is_fed, works_for, confinement };
+        let (works_for, cage) = (supervision.works_for.as_ref(), supervision.cage.as_ref());
+        let program = Program { argv, folder: place, environment, stdin: is_fed, works_for, cage };
         cancel.act(|| ProcessGroup::start(program))?
     }
 
@@ -202,8 +198,7 @@ impl Call {
         let unpiped = |error| transient(format!("cannot make a pipe for the program's progress: {error}"));
         let pipe = off_runtime(move |_| ProgressPipe::make().map_err(unpiped)).await?;
         let mut lines = pipe.open().map_err(unpiped)?;
-        self.supervision.confinement =
-            self.supervision.confinement.map(|confinement| confinement.allow_writing(pipe.path()));
+        self.supervision.cage = self.supervision.cage.map(|cage| cage.allow_writing(pipe.path()));
         self.environment.push((PROGRESS.to_owned(), pipe.path().to_string_lossy().into_owned()));
         let token = log.resume_token().map_err(|error| crash(error.to_string()))?;
         self.environment.extend(token.map(|token| (RESUME_TOKEN.to_owned(), plain(token))));
@@ -280,7 +275,7 @@ mod tests {
             argv: vec!["no such program".to_owned()],
             place: Arc::new(place),
             environment: Vec::new(),
-            supervision: Supervision { confinement: None, works_for: None },
+            supervision: Supervision { cage: None, works_for: None },
         };
         for (cancel, told) in [
             (

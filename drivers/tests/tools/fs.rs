@@ -412,3 +412,23 @@ async fn nothing_is_made_through_a_link_that_leads_nowhere() {
         std::fs::remove_file(link).unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_file_with_a_name_outside_is_not_written() {
+    let world = World::new();
+    let outside = world.root().parent().unwrap().join("outside");
+    std::fs::write(&outside, "old").unwrap();
+    std::fs::hard_link(&outside, world.root().join("linked")).unwrap();
+    for (tool, params) in [
+        ("fs.write", json!({"path": "linked", "text": "new", "mode": "append"})),
+        ("fs.write", json!({"path": "linked", "text": "new", "mode": "replace"})),
+        ("fs.edit", json!({"path": "linked", "old": "old", "new": "new"})),
+    ] {
+        let shown = world.shown(tool, params).await;
+        assert!(shown.contains("the file has other names (hard links)"), "{shown}");
+        assert_eq!(
+            (std::fs::read_to_string(&outside).unwrap().as_str(), world.text("linked").as_str()),
+            ("old", "old")
+        );
+    }
+}

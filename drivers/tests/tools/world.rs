@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ostler_drivers::cage::SandboxConfig;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{
@@ -14,6 +15,9 @@ use ostler_kernel::port::{CallContext, Tool, ToolResult};
 use ostler_kernel::run::FailureCategory;
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// The helper of cages.
+pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_ostler-sandbox");
 
 /// A workspace in a temporary folder, and tools with a configuration.
 pub(crate) struct World {
@@ -29,7 +33,16 @@ impl World {
 
     /// A world with this `[tools]` table.
     pub(crate) fn with(config: &str) -> World {
-        let config: ToolConfig = toml::from_str(config).expect("the test's configuration is right");
+        World::caged(config, "")
+    }
+
+    /// A world with these tables `[tools]` and `[sandbox]`.
+    pub(crate) fn caged(config: &str, sandbox: &str) -> World {
+        let mut config: ToolConfig = toml::from_str(config).expect("the test's configuration is right");
+        let sandbox: SandboxConfig = toml::from_str(sandbox).expect("the test's configuration is right");
+        config.sandbox = SandboxConfig { helper: Some(HELPER.into()), ..sandbox };
+        // There programs see ids of processes that mean nothing here.
+        config.sandbox.bubblewrap = Some("/nonexistent".into());
         World {
             folder: tempfile::tempdir().unwrap(),
             tools: builtin(&config, None),

@@ -17,7 +17,7 @@ use crate::json::Json;
 use crate::ledger::{Amounts, Shortfall};
 use crate::market::{MarketStep, Offer};
 use crate::policy::{CallEnd, FaultyAnswer};
-use crate::port::ModelCall;
+use crate::port::{CageRung, ModelCall};
 use crate::run::{Diagnosis, FailureCategory, RunOutcome};
 
 pub use attempt::{
@@ -312,4 +312,13 @@ pub enum Event {
     /// A model answered a program: the question too, because no other record holds it. In the stream of the run's attempts; for
     /// exports only.
     ModelExchanged(Box<ModelExchanged>),
+    /// The cage in which the programs of an attempt ran. Before the result of the attempt.
+    Caged {
+        /// The node.
+        node: NodeId,
+        /// Number of the attempt.
+        attempt: u32,
+        /// The rung; of several programs the lowest.
+        rung: CageRung,
+    },
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    AnswerForm, ArtifactError, BoxFuture, Delta, JournalError, ModelCall, ModelTurn, ModelTurnEnd,
+    AnswerForm, ArtifactError, BoxFuture, CageRung, Delta, JournalError, ModelCall, ModelTurn, ModelTurnEnd,
     OutputStream, Tool,
 };
 use crate::event::{Failure, StepKey};
@@ -54,6 +54,11 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// the beginning and the end of a long output. The default keeps nothing.
     fn output(&self, stream: OutputStream, bytes: &[u8]) {
         let _ = (stream, bytes);
+    }
+
+    /// Notes the cage in which a program of the attempt runs, for the records of the attempt. The default notes nothing.
+    fn caged(&self, rung: CageRung) {
+        let _ = rung;
     }
 
     /// Notes that a call of a model begins, and returns its number within the attempt, from 1. The default returns 0 and

@@ -147,6 +147,7 @@ impl Run {
             | Event::CallSettled(_)
             | Event::BalanceDeposited { .. }
             | Event::ModelExchanged(_)
+            | Event::Caged { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

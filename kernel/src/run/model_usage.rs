@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Run;
 use crate::event::Event;
 use crate::id::{NodeId, Ticks};
-use crate::port::ModelCall;
+use crate::port::{CageRung, ModelCall};
 
 /// Sums over model calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,18 +44,20 @@ impl Run {
         self.model_usage
     }
 
-    /// Makes the records of an attempt's model calls. They have taken effect: append them with the attempt's result.
-    pub fn record_model_calls(
+    /// Makes the records of an attempt's model calls and of its cage. They have taken effect: append them with the attempt's result.
+    pub fn record_calls(
         &mut self,
         now: Ticks,
         node: &NodeId,
         attempt: u32,
         calls: Vec<ModelCall>,
+        rung: Option<CageRung>,
     ) -> Vec<Event> {
         let record = |call| Event::ModelCalled { node: node.clone(), attempt, call: Box::new(call) };
-        let records: Vec<Event> = calls.into_iter().map(record).collect();
+        let caged = rung.map(|rung| Event::Caged { node: node.clone(), attempt, rung });
+        let records: Vec<Event> = caged.into_iter().chain(calls.into_iter().map(record)).collect();
         for record in &records {
-            self.apply(record, now).expect("a model call applies to every run");
+            self.apply(record, now).expect("such a record applies to every run");
         }
         records
     }

@@ -13,7 +13,7 @@ use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::Conclusion;
-use ostler_kernel::port::ModelCall;
+use ostler_kernel::port::{CageRung, ModelCall};
 use ostler_kernel::run::{Diagnosis, FailureCategory, NodeState, RunOutcome, TransitionReason};
 
 use super::*;
@@ -94,6 +94,7 @@ fn run_records() -> Vec<Event> {
         Event::CallSettled(Box::new(CallSettled { call: 7, reserved: AMOUNTS, used: AMOUNTS, prices: None })),
         Event::BudgetRaised { node: "a".into(), by: AMOUNTS },
         Event::BalanceDeposited { client: "acme".into(), tokens: -5, nano_usd: 0, used: AMOUNTS },
+        Event::Caged { node: "a".into(), attempt: 1, rung: CageRung::Landlock },
         Event::Parked { reason: "crashes".to_owned() },
         Event::OutOfCredit { out: true },
         Event::RunClosed { outcome: RunOutcome::Succeeded },

@@ -14,8 +14,8 @@ use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CallGrant, ChildRunResult, ChildRunSpec, Delta,
-    ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
+    AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CageRung, CallGrant, ChildRunResult, ChildRunSpec,
+    Delta, ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
 };
 use ostler_kernel::run::FailureCategory;
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
@@ -115,6 +115,11 @@ impl AttemptLog for AttemptJournal {
         if let Err(error) = self.append(Event::ModelExchanged(Box::new(exchanged))) {
             tracing::debug!(%error, %node, "the question of a program is not recorded: exports leave it out");
         }
+    }
+
+    fn caged(&self, rung: CageRung) {
+        let mut lowest = lock(&self.rung);
+        *lowest = Some(lowest.map_or(rung, |before| before.min(rung)));
     }
 
     fn reserve_call<'a>(&'a self, call: PricedCall<'a>) -> BoxFuture<'a, Result<CallGrant, Failure>> {

@@ -1,9 +1,11 @@
 //! Checks of the configuration, the sandbox and the programs that plans call.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ostler::config::Config;
-use ostler_drivers::tool::{Sandbox, builtin, sandbox, writable};
+use ostler_drivers::cage::{Reached, reached};
+use ostler_drivers::tool::builtin;
+use ostler_kernel::port::CageRung;
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::doctor::report::Report;
@@ -67,12 +69,12 @@ const OPEN_NETWORK: &str =
 
 const PROGRAMS: [&str; 1] = ["git"];
 
-pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut Report) {
+pub(crate) fn check_programs(config: &Config, report: &mut Report) {
     if !config.tools.shell.enabled {
         report.warn("shell.run", "disabled", "to enable it: enabled = true in [tools.shell]");
         return;
     }
-    check_sandbox(config, data, report);
+    check_sandbox(config, report);
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in PROGRAMS {
         let found =
@@ -84,51 +86,38 @@ pub(crate) fn check_programs(config: &Config, data: Option<&Path>, report: &mut 
     }
 }
 
-fn check_sandbox(config: &Config, data: Option<&Path>, report: &mut Report) {
-    match (config.tools.shell.sandbox, sandbox()) {
-        (true, Sandbox::Full) => report.pass("sandbox", CONFINED),
-        (false, _) => {
-            let what = format!("disabled: {UNCONFINED}");
-            report.warn("sandbox", what, "to enable it, remove sandbox = false from [tools.shell]");
-        }
-        (true, Sandbox::Partial) => {
-            report.warn("sandbox", format!("partial: {CONFINED}; {OLD_LANDLOCK}"), "use Linux 6.12 or later")
-        }
-        (true, Sandbox::None) => {
-            report.warn("sandbox", format!("not supported by this system: {UNCONFINED}"), NO_LANDLOCK);
-        }
+fn check_sandbox(config: &Config, report: &mut Report) {
+    if !config.tools.shell.sandbox {
+        let what = format!("disabled: {UNCAGED}");
+        return report.warn("sandbox", what, "to enable it, remove sandbox = false from [tools.shell]");
     }
-    let is_confined = config.tools.shell.sandbox && sandbox() != Sandbox::None;
-    let Some(data) = data.map(resolved).filter(|_| is_confined) else { return };
-    let around = writable(Path::new("."), &config.tools.shell.write);
-    if let Some(folder) = around.into_iter().map(|folder| resolved(&folder)).find(|it| data.starts_with(it)) {
-        let what = format!(
-            "the data folder is inside {}, where child processes may write: they can change the records of runs",
-            folder.display()
-        );
-        report.warn("records", what, "to prevent that, move it elsewhere: --data DIR, or OSTLER_DATA");
+    let Reached { rung, missing, .. } = reached(&config.sandbox);
+    let minimum = config.sandbox.minimum;
+    match rung {
+        CageRung::Bubblewrap => report.pass("sandbox", format!("bubblewrap: {CAGED}; {NAMESPACES}")),
+        CageRung::Landlock if minimum <= rung => {
+            report.pass("sandbox", format!("landlock: {CAGED}; {FILTERED} ({missing})"))
+        }
+        _ if minimum <= rung => report.warn("sandbox", format!("none ({missing}): {UNCAGED}"), NO_CAGE),
+        _ => {
+            let what = format!(
+                "{rung} ({missing}), and [sandbox] minimum is {minimum}: programs of impact 0 and 1 are refused"
+            );
+            report.warn("sandbox", what, NO_CAGE);
+        }
     }
 }
 
-const CONFINED: &str = "programs that steps start change files only in the workspace, in the folder for temporary files and in what \
-                        [tools.shell] write names; those that only look change none; modes, owners, times and attributes \
-                        of files that are yours are not confined";
+const CAGED: &str = "programs that steps start read the workspace and the system, not your home folder nor the data folder; they \
+                     change files only in the workspace, in a temporary folder of their own and in what [tools.shell] write \
+                     names; those that only look change none";
 
-const UNCONFINED: &str = "programs that steps start can change whatever you can change, in the workspace or not, the records of runs too";
+const NAMESPACES: &str = "they see no other process and, unless their effect is external, no network";
 
-const OLD_LANDLOCK: &str = "but this Linux is old: those that only look can still use the network and signal others, and before Linux 6.2 \
-                            any can empty files elsewhere";
+const FILTERED: &str =
+    "they reach no other process, no socket of this machine and, unless their effect is external, no network";
 
-const NO_LANDLOCK: &str = "use Linux 6.12 or later with Landlock switched on (`lsm=` of its command line), or run plans as a user, or in \
-                           a container, that can reach only what they may change";
+const UNCAGED: &str = "programs that steps start can read and change whatever you can, in the workspace or not, the records of runs too";
 
-/// Resolves symbolic links in the existing part of a path.
-fn resolved(path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|part| {
-        let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
-        part.canonicalize().ok().map(|real| (real, part))
-    });
-    let Some((real, part)) = found else { return path.to_owned() };
-    let missing = path.strip_prefix(part).unwrap_or(Path::new(""));
-    if missing.as_os_str().is_empty() { real } else { real.join(missing) }
-}
+const NO_CAGE: &str = "install bubblewrap (`bwrap`) where user namespaces are allowed, or use Linux 6.12 or later with Landlock switched \
+                       on (`lsm=` of its command line); minimum = \"none\" in [sandbox] runs programs without a cage";

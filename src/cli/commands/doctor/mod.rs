@@ -37,7 +37,7 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
     let mut report = Report { out: Out::new(), json: globals.json, warnings: 0, failures: 0 };
     let (config, data) = load_settings(globals, Path::new("."))?;
     check_configuration(globals, &config, data.as_deref(), &mut report);
-    check_programs(&config, data.as_deref(), &mut report);
+    check_programs(&config, &mut report);
     let Some(data) = data else {
         report.warn(
             "data folder",

@@ -15,7 +15,7 @@ use ostler_kernel::ledger::{Amounts, CallLimits, Shortfall};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::{CallEnd, Conclusion, FaultyAnswer, Role};
-use ostler_kernel::port::ModelCall;
+use ostler_kernel::port::{CageRung, ModelCall};
 use ostler_kernel::run::{Diagnosis, FailureCategory, NodeState, RunOutcome, TransitionReason};
 use serde_json::json;
 
@@ -196,6 +196,7 @@ pub(crate) fn samples() -> Vec<Event> {
     let (params, answer, call) = (json(), json(), model_call());
     let exchanged = ModelExchanged { node: node(), attempt: 1, params, answer, call };
     samples.push(Event::ModelExchanged(Box::new(exchanged)));
+    samples.push(Event::Caged { node: node(), attempt: 1, rung: CageRung::Landlock });
     samples
 }
 
@@ -530,6 +531,7 @@ fn kind(event: &Event) -> u8 {
         Event::BudgetRaised { .. } => 51,
         Event::BalanceDeposited { .. } => 52,
         Event::ModelExchanged(_) => 53,
+        Event::Caged { .. } => 54,
     }
 }
 

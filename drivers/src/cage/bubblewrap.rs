@@ -1,0 +1,92 @@
+//! The first rung: bubblewrap.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::IntoRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::pipe;
+
+use super::filter;
+use super::spec::CageSpec;
+
+/// Always given: namespaces, no capabilities, no terminal, an end with the parent.
+const ALWAYS: [&str; 8] = [
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--new-session",
+    "--die-with-parent",
+    "--cap-drop",
+    "ALL",
+];
+
+/// Settings of the kernel, which are not those of a namespace.
+const SETTINGS: [&str; 7] =
+    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/mtrr", "/proc/fs", "/proc/acpi"];
+
+/// The command that starts the program, for this process to become.
+pub(super) fn command(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Result<Command, String> {
+    let mut command = Command::new(&spec.bubblewrap);
+    command.args(ALWAYS);
+    if !spec.network {
+        command.arg("--unshare-net");
+    }
+    command.args(["--proc", "/proc", "--dev", "/dev"]);
+    // The root of a user namespace of root's may write these.
+    for path in SETTINGS {
+        command.args(["--ro-bind-try", path, path]);
+    }
+    // Outer folders first: a mount covers what was mounted beneath its place before.
+    let is_written = |path: &&PathBuf| spec.write.iter().any(|folder| path.starts_with(folder));
+    let read = spec.read.iter().filter(|path| !is_written(path));
+    let mut shown: Vec<(&PathBuf, bool)> = read.map(|path| (path, false)).collect();
+    shown.extend(spec.write.iter().map(|path| (path, true)));
+    shown.sort();
+    for (path, writes) in shown {
+        show(&mut command, path, writes);
+    }
+    for path in &spec.hide {
+        command.args([OsStr::new("--tmpfs"), path.as_os_str(), OsStr::new("--remount-ro"), path.as_os_str()]);
+    }
+    for path in &spec.pin {
+        command.args([OsStr::new("--bind"), path.as_os_str(), path.as_os_str()]);
+    }
+    for path in &spec.freeze {
+        command.args([OsStr::new("--ro-bind"), path.as_os_str(), path.as_os_str()]);
+    }
+    let folder = std::env::current_dir().map_err(|error| format!("its folder: {error}"))?;
+    command.args(["--remount-ro", "/"]).arg("--chdir").arg(folder);
+    for filter in filter::bytes(spec.network, spec.observes)? {
+        let number = inherited(&filter).map_err(|error| format!("seccomp: {error}"))?;
+        command.arg("--add-seccomp-fd").arg(number.to_string());
+    }
+    command.arg("--").arg(file).args(argv.into_iter().skip(1));
+    Ok(command)
+}
+
+fn show(command: &mut Command, path: &Path, writes: bool) {
+    match std::fs::read_link(path) {
+        // `/bin` is a link to `usr/bin`: programs see it as such.
+        Ok(target) if path.parent() == Some(Path::new("/")) => {
+            command.arg("--symlink").arg(target).arg(path);
+        }
+        _ => {
+            let how = if writes { "--bind-try" } else { "--ro-bind-try" };
+            command.arg(how).arg(path).arg(path);
+        }
+    }
+}
+
+/// A pipe with these bytes, which the next program of this process inherits; its number.
+fn inherited(bytes: &[u8]) -> std::io::Result<i32> {
+    let (read, write) = pipe()?;
+    fcntl_setfd(&read, FdFlags::empty())?;
+    // A filter is smaller than the buffer of a pipe.
+    File::from(write).write_all(bytes)?;
+    Ok(read.into_raw_fd())
+}

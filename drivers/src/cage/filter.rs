@@ -1,0 +1,267 @@
+//! The filter of system calls.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition as Condition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
+};
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Refused outright: other processes, devices of the kernel, namespaces and mounts, keys, memory that is a file.
+const REFUSED: &[i64] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_vhangup,
+    // Objects of the whole machine, which have no path.
+    libc::SYS_mq_open,
+    libc::SYS_shmget,
+    libc::SYS_semget,
+    libc::SYS_msgget,
+    OPEN_TREE_ATTR,
+];
+
+const OPEN_TREE_ATTR: i64 = 467;
+
+/// Not there, as on an older kernel: programs have another way.
+const MISSING: &[i64] = &[
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+    // Their flags are in memory, where no filter sees them. `clone` and `openat` have them in a register.
+    libc::SYS_clone3,
+    libc::SYS_openat2,
+];
+
+/// Changes of files that go by no right of Landlock: modes, owners, times, attributes.
+const METADATA: &[i64] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+];
+
+const FCHMODAT2: i64 = 452;
+const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
+const FILE_SETATTR: i64 = 469;
+
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[i64] =
+    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_kexec_file_load, libc::SYS_modify_ldt];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[i64] = &[];
+
+#[cfg(target_arch = "x86_64")]
+const METADATA_HERE: &[i64] = &[
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const METADATA_HERE: &[i64] = &[];
+
+/// Flags of `clone` that make namespaces.
+const NAMESPACES: u64 = 0x7E02_0080;
+
+/// Puts characters into the input of a terminal, changes its discipline.
+const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541C, 0x5423];
+
+/// Confines this process and all that it starts.
+pub(super) fn install(network: bool, observes: bool) -> Result<(), String> {
+    for program in programs(network, observes, false)? {
+        apply_filter(&program).map_err(|error| format!("seccomp: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The filters as bytes, for a program that installs them itself. `alone`: the program has namespaces of its own, so that local
+/// sockets lead nowhere.
+pub(super) fn bytes(network: bool, observes: bool) -> Result<Vec<Vec<u8>>, String> {
+    let bytes = |program: BpfProgram| program.iter().flat_map(instruction).collect();
+    Ok(programs(network, observes, !network)?.into_iter().map(bytes).collect())
+}
+
+fn instruction(line: &sock_filter) -> Vec<u8> {
+    let sock_filter { code, jt, jf, k } = line;
+    [&code.to_ne_bytes()[..], &[*jt, *jf], &k.to_ne_bytes()[..]].concat()
+}
+
+fn programs(network: bool, observes: bool, alone: bool) -> Result<[BpfProgram; 2], String> {
+    let refused = refused(network, observes, alone).map_err(|error| error.to_string())?;
+    let missing: Rules = MISSING.iter().map(|call| (*call, Vec::new())).collect();
+    Ok([compiled(refused, libc::EPERM)?, compiled(missing, libc::ENOSYS)?])
+}
+
+fn compiled(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
+    let failed = |error: seccompiler::BackendError| format!("seccomp: {error}");
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(failed)?;
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(failed)?;
+    let program: BpfProgram = filter.try_into().map_err(failed)?;
+    Ok([second_abi(), program].concat())
+}
+
+/// Refuses the second set of numbers that x86-64 has for the same calls.
+fn second_abi() -> BpfProgram {
+    const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    if !cfg!(target_arch = "x86_64") {
+        return Vec::new();
+    }
+    let line = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let refuse = 0x0005_0000 | libc::ENOSYS.unsigned_abs();
+    vec![line(LOAD_NUMBER, 0, 0, 0), line(JUMP_AT_LEAST, 0, 1, 0x4000_0000), line(RETURN, 0, 0, refuse)]
+}
+
+fn refused(network: bool, observes: bool, alone: bool) -> Result<Rules, seccompiler::BackendError> {
+    let mut rules: Rules = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+    if observes {
+        rules.extend(METADATA.iter().chain(METADATA_HERE).map(|call| (*call, Vec::new())));
+    }
+    let when = |argument, op, value| Condition::new(argument, Len::Dword, op, value);
+    let family = |number: i32| when(0, Op::Ne, number.unsigned_abs().into());
+    let datagrams = when(1, Op::MaskedEq(0xf), libc::SOCK_DGRAM.unsigned_abs().into())?;
+    if network {
+        let internet = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(family);
+        let others = SeccompRule::new(internet.into_iter().collect::<Result<_, _>>()?)?;
+        // A socket for the internet that sends packets of its own making.
+        let raw = SeccompRule::new(vec![
+            when(1, Op::MaskedEq(0xf), libc::SOCK_RAW.unsigned_abs().into())?,
+            family(libc::AF_NETLINK)?,
+        ])?;
+        rules.insert(libc::SYS_socket, vec![others, raw]);
+    } else if alone {
+        let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(family);
+        rules.insert(
+            libc::SYS_socket,
+            vec![SeccompRule::new(families.into_iter().collect::<Result<_, _>>()?)?],
+        );
+    } else {
+        rules.insert(libc::SYS_socket, Vec::new());
+    }
+    if !alone {
+        // Such a socket of a pair can be connected anew, to any name.
+        rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![datagrams])?]);
+    }
+    set_user_id_refused(&mut rules)?;
+    let namespaces: Result<Vec<_>, _> = (0..64)
+        .map(|bit| 1_u64 << bit)
+        .filter(|flag| flag & NAMESPACES != 0)
+        .map(|flag| SeccompRule::new(vec![Condition::new(0, Len::Qword, Op::MaskedEq(flag), flag)?]))
+        .collect();
+    rules.insert(libc::SYS_clone, namespaces?);
+    let requests: Result<Vec<_>, _> =
+        TERMINAL_REQUESTS.iter().map(|request| SeccompRule::new(vec![when(1, Op::Eq, *request)?])).collect();
+    rules.insert(libc::SYS_ioctl, requests?);
+    Ok(rules)
+}
+
+/// Refuses to make files that run as their owner, whoever starts them.
+fn set_user_id_refused(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+    const SET_USER_ID: u64 = 0o4000;
+    let in_mode = |argument| Condition::new(argument, Len::Dword, Op::MaskedEq(SET_USER_ID), SET_USER_ID);
+    let creates = |argument| {
+        let create = libc::O_CREAT.unsigned_abs().into();
+        Condition::new(argument, Len::Dword, Op::MaskedEq(create), create)
+    };
+    #[cfg(target_arch = "x86_64")]
+    let here = [
+        (libc::SYS_chmod, vec![in_mode(1)?]),
+        (libc::SYS_creat, vec![in_mode(1)?]),
+        (libc::SYS_mknod, vec![in_mode(1)?]),
+        (libc::SYS_open, vec![creates(1)?, in_mode(2)?]),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let here = [];
+    let all = [
+        (libc::SYS_fchmod, vec![in_mode(1)?]),
+        (libc::SYS_fchmodat, vec![in_mode(2)?]),
+        (FCHMODAT2, vec![in_mode(2)?]),
+        (libc::SYS_mknodat, vec![in_mode(2)?]),
+        (libc::SYS_openat, vec![creates(2)?, in_mode(3)?]),
+    ];
+    for (call, conditions) in all.into_iter().chain(here) {
+        // What is refused outright stays so.
+        if rules.get(&call).is_none_or(|refused| !refused.is_empty()) {
+            rules.entry(call).or_default().push(SeccompRule::new(conditions)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_filter_compiles_and_fits() {
+        for (network, observes, alone) in
+            [(false, true, false), (false, false, false), (true, false, false), (false, false, true)]
+        {
+            for program in programs(network, observes, alone).unwrap() {
+                assert!(program.len() < 4_096, "{}", program.len());
+            }
+        }
+    }
+}

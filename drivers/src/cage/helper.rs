@@ -1,0 +1,134 @@
+//! The helper: this binary again, which confines itself and becomes the program.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use ostler_kernel::port::CageRung;
+
+use super::spec::CageSpec;
+
+/// First argument of a call as the helper; the rest is between the two processes.
+pub const HELPER_COMMAND: &str = "__sandbox";
+
+/// Exit status of a helper that could not become the program.
+const REPORTED: i32 = 125;
+
+static IS_HELPER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Makes the running binary the helper of its cages. Call it first in `main`: as the helper it does not return.
+///
+/// ```no_run
+/// fn main() {
+///     ostler_drivers::cage::enter();
+///     // the application
+/// }
+/// ```
+pub fn enter() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != HELPER_COMMAND) {
+        // The file may be replaced by a new version while this one runs.
+        IS_HELPER.get_or_init(|| PathBuf::from("/proc/self/exe"));
+        return;
+    }
+    let (spec, program) = (arguments.next(), arguments.next());
+    let report = match (spec.map(OsString::into_string), program) {
+        (Some(Ok(spec)), Some(program)) => match serde_json::from_str::<CageSpec>(&spec) {
+            Ok(spec) => become_program(&spec, program.into(), arguments.collect()),
+            Err(error) => Report::cage("", format!("its description: {error}")),
+        },
+        _ => Report::cage("", "ostler starts this command itself, to confine programs".to_owned()),
+    };
+    let _ = io::stderr().write_all(report.line().as_bytes());
+    std::process::exit(REPORTED);
+}
+
+/// The binary that makes cages, if this one does.
+pub(super) fn own_helper() -> Option<PathBuf> {
+    IS_HELPER.get().cloned()
+}
+
+/// Returns only if the program cannot be started in the cage.
+fn become_program(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Report {
+    let nonce = spec.nonce.as_str();
+    let mut command = match confined(spec, file, argv) {
+        Ok(command) => command,
+        Err(what) => return Report::cage(nonce, what),
+    };
+    let error = command.exec();
+    Report { nonce: nonce.to_owned(), errno: error.raw_os_error(), what: error.to_string() }
+}
+
+#[cfg(target_os = "linux")]
+fn confined(spec: &CageSpec, file: PathBuf, argv: Vec<OsString>) -> Result<Command, String> {
+    use super::{bubblewrap, filter, mounts, privileges, rules};
+    for group in &spec.groups {
+        std::fs::write(group, "0").map_err(|error| format!("{}: {error}", group.display()))?;
+    }
+    if spec.rung == CageRung::Bubblewrap {
+        privileges::limit(&spec.limits, false)?;
+        return bubblewrap::command(spec, file, argv);
+    }
+    let is_own_user = mounts::separate(spec)?;
+    privileges::limit(&spec.limits, is_own_user)?;
+    privileges::drop_all()?;
+    privileges::end_with(spec.parent)?;
+    rules::restrict(spec)?;
+    filter::install(spec.network, spec.observes)?;
+    let mut argv = argv.into_iter();
+    let mut command = Command::new(file);
+    command.arg0(argv.next().unwrap_or_default()).args(argv);
+    Ok(command)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn confined(_: &CageSpec, _: PathBuf, _: Vec<OsString>) -> Result<Command, String> {
+    Err("only Linux has what a cage is made of".to_owned())
+}
+
+/// Why the helper did not become the program: the first line of its standard error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Report {
+    nonce: String,
+    /// The system's error for the program; `None`: the cage could not be made.
+    pub errno: Option<i32>,
+    pub what: String,
+}
+
+impl Report {
+    fn cage(nonce: &str, what: String) -> Report {
+        Report { nonce: nonce.to_owned(), errno: None, what }
+    }
+
+    fn line(&self) -> String {
+        let Report { nonce, errno, what } = self;
+        format!("{nonce} {} {what}\n", errno.unwrap_or(0))
+    }
+
+    /// Reads what came on standard error; `None` if the program itself wrote it.
+    pub(crate) fn read(nonce: &str, text: &[u8]) -> Option<Report> {
+        let text = std::str::from_utf8(text).ok()?.strip_prefix(nonce)?.strip_prefix(' ')?;
+        let (errno, what) = text.trim_end().split_once(' ')?;
+        let errno = errno.parse().ok().filter(|errno| *errno != 0);
+        Some(Report { nonce: nonce.to_owned(), errno, what: what.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written_and_nothing_else_is_one() {
+        let report = Report { nonce: "n".to_owned(), errno: Some(2), what: "not there".to_owned() };
+        assert_eq!(Report::read("n", report.line().as_bytes()), Some(report));
+        let report = Report::cage("n", "no rules".to_owned());
+        assert_eq!(Report::read("n", report.line().as_bytes()), Some(report));
+        for text in ["", "n", "m 2 not there", "n x", "nn 2 x"] {
+            assert_eq!(Report::read("n", text.as_bytes()), None, "{text}");
+        }
+    }
+}

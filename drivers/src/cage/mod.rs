@@ -1,0 +1,31 @@
+//! The cage around programs: what a program of a step may read, write and reach, and what ends with its call.
+//!
+//! A ladder of rungs, tried by what works: bubblewrap (namespaces of its own), Landlock with a filter of system calls, none. A
+//! program is started through a helper: this binary (or one that calls [`enter`]) again, which confines itself and then becomes the
+//! program. Nothing runs between fork and exec.
+
+#[cfg(target_os = "linux")]
+mod bubblewrap;
+mod call_group;
+mod config;
+#[cfg(target_os = "linux")]
+mod filter;
+mod helper;
+#[cfg(target_os = "linux")]
+mod mounts;
+mod paths;
+#[cfg(target_os = "linux")]
+mod privileges;
+#[cfg(target_os = "linux")]
+mod rules;
+mod rungs;
+mod spec;
+
+pub use config::{CallLimits, SandboxConfig};
+pub use helper::{HELPER_COMMAND, enter};
+pub use paths::{SYSTEM_READ, writable};
+pub use rungs::{Reached, reached};
+
+pub(crate) use call_group::{CallGroup, end_groups_of};
+pub(crate) use helper::Report;
+pub(crate) use spec::{CageSpec, CagedCall, Cages};

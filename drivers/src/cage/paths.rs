@@ -1,0 +1,104 @@
+//! The paths of a cage.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// What every program may read and execute: libraries, programs, and settings of the system that hold no secrets. What is missing on
+/// a machine is left out.
+pub const SYSTEM_READ: [&str; 51] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/run/current-system",
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/gitattributes",
+    "/etc/gitconfig",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/inputrc",
+    "/etc/java",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/locale.alias",
+    "/etc/locale.conf",
+    "/etc/localtime",
+    "/etc/login.defs",
+    "/etc/magic",
+    "/etc/manpath.config",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/perl",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/python3",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+];
+
+/// Facts about the machine that say nothing about other processes. Where a cage has a `/proc` of its own it shows that one.
+pub(super) const MACHINE_READ: [&str; 14] = [
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/uptime",
+    "/proc/version",
+    "/proc/vmstat",
+    "/proc/sys/fs",
+    "/proc/sys/kernel",
+    "/proc/sys/net",
+    "/proc/sys/vm",
+    "/sys/devices/system",
+    "/sys/kernel/mm",
+];
+
+/// Devices that only compute.
+pub(super) const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Settings of git in the home folder. Credentials have files of their own.
+const GIT_SETTINGS: [&str; 4] =
+    [".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes"];
+
+/// Folders in which effectful programs may write: the workspace, the temporary folder of the call and the operator's additions.
+pub fn writable(workspace: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
+    std::iter::once(workspace).chain(more.iter().map(PathBuf::as_path)).map(Path::to_owned).collect()
+}
+
+/// What belongs to the user and every program may read all the same: settings of git, and the folders of the search path.
+pub(super) fn of_user(search_path: &OsStr) -> Vec<PathBuf> {
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let settings = home.iter().flat_map(|home| GIT_SETTINGS.map(|file| home.join(file)));
+    let is_private = |folder: &Path| home.as_ref().is_some_and(|home| home.starts_with(folder));
+    let programs =
+        std::env::split_paths(search_path).filter(|folder| folder.is_absolute() && !is_private(folder));
+    let programs = programs.filter(|folder| !SYSTEM_READ.iter().any(|system| folder.starts_with(system)));
+    let mut all: Vec<PathBuf> = settings.chain(programs).filter(|path| path.exists()).collect();
+    all.sort();
+    all.dedup();
+    all
+}

@@ -1,0 +1,200 @@
+//! What a cage allows, decided before the program starts. The helper enforces it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ostler_kernel::event::Failure;
+use ostler_kernel::plan::Effect;
+use ostler_kernel::port::CageRung;
+use serde::{Deserialize, Serialize};
+
+use super::config::{CallLimits, SandboxConfig};
+use super::helper::HELPER_COMMAND;
+use super::rungs::{Reached, reached};
+use super::{paths, rungs};
+use crate::tool::DataFolder;
+use crate::tool::tool_spec::{structural, transient};
+
+/// Makes the cages of calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Cages {
+    config: SandboxConfig,
+    write: Vec<PathBuf>,
+    data: Option<PathBuf>,
+    enabled: bool,
+}
+
+/// A call that wants a cage.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CagedCall<'a> {
+    pub workspace: &'a Path,
+    pub impact: u8,
+    pub effect: Effect,
+}
+
+/// The cage of one call, as the helper gets it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CageSpec {
+    pub(super) rung: CageRung,
+    /// The program that becomes the caged one.
+    #[serde(skip)]
+    helper: PathBuf,
+    pub(super) bubblewrap: PathBuf,
+    /// The process that the program must not outlive.
+    pub(super) parent: u32,
+    /// Begins each report of the helper.
+    pub(super) nonce: String,
+    pub(super) read: Vec<PathBuf>,
+    pub(super) write: Vec<PathBuf>,
+    /// Folders and files that are not there for the program.
+    pub(super) hide: Vec<PathBuf>,
+    /// Folders that the program may change and not move away.
+    pub(super) pin: Vec<PathBuf>,
+    /// Folders and files that the program may not change, though they lie where it writes.
+    pub(super) freeze: Vec<PathBuf>,
+    pub(super) network: bool,
+    /// The program only looks: it changes nothing, the modes of files neither.
+    pub(super) observes: bool,
+    pub(super) limits: CallLimits,
+    /// `cgroup.procs` of the groups of the call.
+    pub(super) groups: Vec<PathBuf>,
+}
+
+impl Cages {
+    pub(crate) fn new(
+        config: &SandboxConfig,
+        write: &[PathBuf],
+        enabled: bool,
+        data: Option<&DataFolder>,
+    ) -> Cages {
+        let data = data.map(|data| data.path().to_owned());
+        Cages { config: config.clone(), write: write.to_vec(), data, enabled }
+    }
+
+    /// The cage of a call; `None`: it runs without one, which only the operator or a person can want. Blocks at the first call of a
+    /// process, which tries the rungs.
+    pub(crate) fn cage(&self, call: CagedCall<'_>) -> Result<Option<CageSpec>, Failure> {
+        if !self.enabled {
+            rungs::warn_uncaged("sandbox = false in [tools.shell]");
+            return Ok(None);
+        }
+        let Reached { rung, helper, bubblewrap, missing } = reached(&self.config);
+        if rung < self.config.minimum && call.impact < 2 {
+            return Err(structural(format!(
+                "no cage for programs: [sandbox] minimum is {}, and this machine gives {rung}: {missing}; `ostler doctor` says what \
+                 helps; minimum = \"none\" runs programs without a cage",
+                self.config.minimum
+            )));
+        }
+        let Some(helper) = helper.filter(|_| rung > CageRung::None) else {
+            rungs::warn_uncaged(&missing);
+            return Ok(None);
+        };
+        let mut spec = self.spec(call, rung, helper, bubblewrap.unwrap_or_default());
+        spec.nonce = nonce()?;
+        Ok(Some(spec))
+    }
+
+    fn spec(&self, call: CagedCall<'_>, rung: CageRung, helper: PathBuf, bubblewrap: PathBuf) -> CageSpec {
+        let CagedCall { workspace, impact, effect } = call;
+        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let write = if impact == 0 { Vec::new() } else { paths::writable(&workspace, &self.write) };
+        let search_path = std::env::var_os("PATH").unwrap_or_default();
+        let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
+        read.extend(paths::of_user(&search_path));
+        read.extend(self.config.read.iter().cloned());
+        read.push(workspace.clone());
+        read.retain(|path| path.exists());
+        let is_shown = |path: &PathBuf| read.iter().chain(&write).any(|shown| path.starts_with(shown));
+        let data = self.data.iter().cloned().chain([workspace.join(".ostler")]);
+        let mut hide: Vec<PathBuf> = data.filter(|data| data.is_dir()).filter(is_shown).collect();
+        hide.dedup();
+        let frozen = [workspace.join("ostler.toml"), workspace.join(".git/hooks")].into_iter();
+        let freeze: Vec<PathBuf> = frozen.filter(|path| impact > 0 && path.exists()).collect();
+        let git = workspace.join(".git");
+        let pin = if freeze.iter().any(|path| path.starts_with(&git)) { vec![git] } else { Vec::new() };
+        CageSpec {
+            rung,
+            helper,
+            bubblewrap,
+            parent: std::process::id(),
+            nonce: String::new(),
+            read,
+            write,
+            hide,
+            pin,
+            freeze,
+            network: effect == Effect::External,
+            observes: impact == 0,
+            limits: self.config.limits,
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl CageSpec {
+    /// A cage that shows only the system, for trials.
+    pub(super) fn trial(rung: CageRung, helper: &Path, bubblewrap: &Path) -> CageSpec {
+        CageSpec {
+            rung,
+            helper: helper.to_owned(),
+            bubblewrap: bubblewrap.to_owned(),
+            parent: std::process::id(),
+            nonce: "trial".to_owned(),
+            read: paths::SYSTEM_READ.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
+            write: Vec::new(),
+            hide: Vec::new(),
+            pin: Vec::new(),
+            freeze: Vec::new(),
+            network: false,
+            observes: true,
+            limits: CallLimits::default(),
+            groups: Vec::new(),
+        }
+    }
+
+    pub(crate) fn rung(&self) -> CageRung {
+        self.rung
+    }
+
+    pub(crate) fn nonce(&self) -> &str {
+        &self.nonce
+    }
+
+    pub(crate) fn limits(&self) -> CallLimits {
+        self.limits
+    }
+
+    pub(crate) fn allow_writing(mut self, path: &Path) -> CageSpec {
+        self.write.push(path.to_owned());
+        self
+    }
+
+    /// True if the program only looks.
+    pub(crate) fn observes(&self) -> bool {
+        self.observes
+    }
+
+    pub(crate) fn in_groups(mut self, groups: Vec<PathBuf>) -> CageSpec {
+        self.groups = groups;
+        self
+    }
+
+    /// The command that starts `file` in the cage.
+    pub(crate) fn command(&self, file: &Path, argv: &[String]) -> Result<Command, Failure> {
+        let mut command = Command::new(&self.helper);
+        let spec = serde_json::to_string(self);
+        let spec = spec.map_err(|error| structural(format!("the cage of the program: {error}")))?;
+        command.arg(HELPER_COMMAND).arg(spec).arg(file).args(argv);
+        Ok(command)
+    }
+}
+
+/// A word that no program can guess.
+fn nonce() -> Result<String, Failure> {
+    let mut bytes = [0_u8; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
+        .map_err(|error| transient(format!("cannot read /dev/urandom: {error}")))?;
+    Ok(format!("ostler-sandbox-{:032x}", u128::from_le_bytes(bytes)))
+}

@@ -1,0 +1,238 @@
+//! A workspace with a data folder, and an outside that a program should not reach.
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use ostler_drivers::cage::{SandboxConfig, reached};
+use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
+use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Scope, Verdict, decide};
+use ostler_kernel::id::Digest;
+use ostler_kernel::port::{CageRung, CallContext, Tool, ToolResult};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::attempts::{Attempt, Proof};
+
+const SECRET: &str = "ostler-test-secret-7f3a";
+
+/// The configuration of a rung.
+pub(crate) fn sandbox(rung: CageRung) -> SandboxConfig {
+    let mut config = SandboxConfig {
+        helper: Some(env!("CARGO_BIN_EXE_ostler-sandbox").into()),
+        ..SandboxConfig::default()
+    };
+    if rung == CageRung::Landlock {
+        config.bubblewrap = Some("/nonexistent".into());
+    }
+    config
+}
+
+/// Whether this machine has the rung; says so if not.
+pub(crate) fn works(rung: CageRung) -> bool {
+    let found = reached(&sandbox(rung));
+    if found.rung != rung {
+        println!("skipped: {rung} does not work here: {}", found.missing);
+    }
+    found.rung == rung
+}
+
+pub(crate) struct Place {
+    folder: TempDir,
+    out: TempDir,
+    /// A file outside of both, as other programs leave them in the folder for temporary files.
+    temporary: tempfile::NamedTempFile,
+    shared_memory: PathBuf,
+    rung: CageRung,
+    victim: Child,
+    listeners: Vec<UnixListener>,
+    datagrams: UnixDatagram,
+    udp: UdpSocket,
+    tcp: TcpListener,
+}
+
+pub(crate) struct Made {
+    pub got_out: bool,
+    pub shown: String,
+}
+
+impl Place {
+    pub(crate) fn new(rung: CageRung) -> Place {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let out = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let ws = folder.path().join("ws");
+        let data = ws.join(".ostler");
+        std::fs::create_dir_all(data.join("journal")).unwrap();
+        for (path, text) in [
+            (data.join("lock"), SECRET),
+            (data.join("format"), ""),
+            (out.path().join("secret"), SECRET),
+            (ws.join("ostler.toml"), ""),
+            (ws.join("tracked"), "text\n"),
+        ] {
+            std::fs::write(path, text).unwrap();
+        }
+        symlink(out.path().join("secret"), ws.join("link")).unwrap();
+        for line in ["init -q", "add tracked", "-c user.name=a -c user.email=a@b commit -q -m first"] {
+            let git = Command::new("git").current_dir(&ws).args(line.split(' ')).status().unwrap();
+            assert!(git.success());
+        }
+        let victim = Command::new("sleep")
+            .arg("1000")
+            .env("SECRET", SECRET)
+            .current_dir(out.path())
+            .stdin(std::fs::File::open(out.path().join("secret")).unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let address = SocketAddr::from_abstract_name(name_of(&folder)).unwrap();
+        let listeners = vec![
+            UnixListener::bind(out.path().join("control.sock")).unwrap(),
+            UnixListener::bind(data.join("control.sock")).unwrap(),
+            UnixListener::bind_addr(&address).unwrap(),
+        ];
+        listeners.iter().for_each(|it| it.set_nonblocking(true).unwrap());
+        let datagrams = UnixDatagram::bind(out.path().join("datagrams")).unwrap();
+        datagrams.set_nonblocking(true).unwrap();
+        let (udp, tcp) = (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        udp.set_nonblocking(true).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let temporary = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(temporary.path(), SECRET).unwrap();
+        let shared_memory = Path::new("/dev/shm").join(name_of(&folder));
+        Place { folder, out, temporary, shared_memory, rung, victim, listeners, datagrams, udp, tcp }
+    }
+
+    pub(crate) fn ws(&self) -> PathBuf {
+        self.folder.path().join("ws")
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        match path.split_once('/') {
+            _ if path == "shm" => self.shared_memory.clone(),
+            Some(("out", rest)) => self.out.path().join(rest),
+            _ if path == "out" => self.out.path().to_owned(),
+            _ => self.folder.path().join(path),
+        }
+    }
+
+    /// Makes an attempt in the cage of this place.
+    pub(crate) fn make(self, attempt: &Attempt) -> Made {
+        let before = match attempt.proof {
+            Proof::Changed(path) => std::fs::read(self.at(path)).ok(),
+            _ => None,
+        };
+        let script = format!("{}{}", self.settings(), attempt.script);
+        let ended = self.call(&script, attempt.impact);
+        let shown = match ended {
+            Ok(value) => value.to_string(),
+            Err(failure) => format!("{}: {}", failure.category, failure.message),
+        };
+        let got_out = shown.contains("ESCAPED")
+            || shown.contains(SECRET)
+            || match attempt.proof {
+                Proof::Said => false,
+                Proof::Changed(path) => std::fs::read(self.at(path)).ok() != before,
+                Proof::Heard => self.heard(),
+                Proof::Opened(path) => {
+                    std::fs::metadata(self.at(path)).unwrap().permissions().mode() & 0o777 == 0o777
+                }
+            };
+        Made { got_out, shown }
+    }
+
+    fn settings(&self) -> String {
+        let (udp, tcp) = (self.udp.local_addr().unwrap().port(), self.tcp.local_addr().unwrap().port());
+        let all = [
+            ("OUT", self.out.path().display().to_string()),
+            ("VICTIM", self.victim.id().to_string()),
+            ("HOLDER", std::process::id().to_string()),
+            ("TMP_SECRET", self.temporary.path().display().to_string()),
+            ("SHM", self.shared_memory.display().to_string()),
+            ("ABSTRACT", name_of(&self.folder)),
+            ("UDP", udp.to_string()),
+            ("TCP", tcp.to_string()),
+            // The first `python3` of a search path may be a script that looks for another.
+            ("PATH", "/usr/bin:/bin:$PATH".to_owned()),
+        ];
+        all.iter().map(|(name, value)| format!("export {name}={value}; ")).collect()
+    }
+
+    fn heard(&self) -> bool {
+        let is_nothing = |error: std::io::Error| {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+            false
+        };
+        let mut heard =
+            self.listeners.iter().map(|it| it.accept().map_or_else(is_nothing, |_| true)).collect::<Vec<_>>();
+        heard.push(self.datagrams.recv(&mut [0; 8]).map_or_else(is_nothing, |_| true));
+        heard.push(self.udp.recv(&mut [0; 8]).map_or_else(is_nothing, |_| true));
+        heard.push(self.tcp.accept().map_or_else(is_nothing, |_| true));
+        heard.contains(&true)
+    }
+
+    /// Calls `shell.run` with a script that the operator gave this impact.
+    pub(crate) fn call(&self, script: &str, impact: u8) -> ToolResult {
+        self.call_with(sandbox(self.rung), script, impact)
+    }
+
+    pub(crate) fn call_with(&self, mut sandbox: SandboxConfig, script: &str, impact: u8) -> ToolResult {
+        let effect = if impact == 0 { "read" } else { "write" };
+        let text = format!(
+            "[shell]\nsandbox = {}\nallow = [{{argv = [\"sh\", \"*\"], impact = {impact}, effect = {effect:?}}}]",
+            self.rung > CageRung::None
+        );
+        let mut config: ToolConfig = toml::from_str(&text).unwrap();
+        let home = std::env::home_dir().unwrap();
+        // What cargo needs besides the folder of its programs.
+        sandbox
+            .read
+            .extend([home.join(".rustup"), home.join(".cargo")].into_iter().filter(|path| path.exists()));
+        config.sandbox = sandbox;
+        let data = DataFolder::of(&self.ws().join(".ostler")).unwrap();
+        let tools = builtin(&config, Some(&data));
+        let tool = tools.iter().find(|tool| tool.spec().name == "shell.run").unwrap().clone();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let permit = permit(tool.clone(), json!({"argv": ["sh", "-c", script]}), self.ws().to_str().unwrap());
+        let context = CallContext::without_log(Arc::from(self.ws()), 60_000);
+        runtime.block_on(async move { tool.call(permit, context).await })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+        let _ = std::fs::remove_file(&self.shared_memory);
+    }
+}
+
+fn name_of(folder: &TempDir) -> String {
+    format!("ostler-test{}", folder.path().file_name().unwrap().to_string_lossy().replace('.', "-"))
+}
+
+/// The gate's verdict for the highest intent.
+fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str) -> ostler_kernel::gate::Permit {
+    let name = tool.spec().name.clone();
+    let scope = Scope { tools: [(name.clone(), None)].into() };
+    let policy = GatePolicy {
+        scopes: [("all".to_owned(), scope)].into(),
+        ceiling: 2,
+        epoch: 1,
+        limits: CallLimits { max_depth: 64, max_bytes: 64 << 20 },
+        egress: Egress::default(),
+    };
+    let gated = GatedTool::new(tool).unwrap();
+    let params = params.as_object().unwrap().clone().into();
+    let call = Call { tool: Some(&gated), name: &name, params, floor: 0, intent: 2, scope: "all", workspace };
+    match decide(call, Digest([1; 32]), &policy) {
+        Verdict::Allowed { permit, .. } => permit,
+        Verdict::Denied(denial) => panic!("{}: {}", denial.code, denial.operator),
+    }
+}

@@ -1,0 +1,55 @@
+//! What a call starts ends with it.
+
+use std::time::{Duration, Instant};
+
+use ostler_kernel::port::CageRung;
+
+use crate::place::{Place, works};
+
+/// How programs leave their call, `SLEEP` being what stays.
+const WAYS: [(&str, &str); 8] = [
+    ("a child in the background", "SLEEP & "),
+    ("a session of its own", "setsid SLEEP &"),
+    ("a double fork", "(setsid SLEEP &)"),
+    ("a double fork without the environment", "(env -i setsid SLEEP &)"),
+    ("a chain of sessions", "(setsid sh -c 'setsid sh -c \"env -i setsid SLEEP &\" &' &)"),
+    ("deaf to signals", "trap '' HUP INT TERM; (nohup setsid SLEEP >/dev/null 2>&1 &)"),
+    ("another name", "(exec -a x true; env -i setsid sh -c 'exec SLEEP' </dev/null >/dev/null 2>&1 &)"),
+    (
+        "python's way",
+        "python3 -c 'import os\nif os.fork()==0:\n os.setsid()\n if os.fork()==0:\n  os.execvpe(\"sleep\",[\"sleep\",\"NUMBER\"],{\"PATH\":\"/usr/bin:/bin\"})'",
+    ),
+];
+
+fn is_alive(number: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
+    lines.any(|line| line.split(|byte| *byte == 0).any(|word| word == number.as_bytes()))
+}
+
+fn check(rung: CageRung) {
+    if !works(rung) {
+        return;
+    }
+    for (at, (name, way)) in WAYS.iter().enumerate() {
+        let number = format!("{}.{}{at}", 90_000 + rung as u32, std::process::id());
+        let way = way.replace("SLEEP", &format!("sleep {number}")).replace("NUMBER", &number);
+        let shown = Place::new(rung).call(&format!("{way}\nsleep 0.2; echo ended"), 1);
+        let begun = Instant::now();
+        while is_alive(&number) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{rung}: {name} outlived its call: {shown:?}");
+            std::thread::yield_now();
+        }
+        assert!(shown.unwrap()["stdout"].as_str().unwrap().ends_with("ended\n"), "{name}");
+    }
+}
+
+#[test]
+fn nothing_outlives_its_call_under_landlock() {
+    check(CageRung::Landlock);
+}
+
+#[test]
+fn nothing_outlives_its_call_under_bubblewrap() {
+    check(CageRung::Bubblewrap);
+}
