@@ -290,6 +290,7 @@ mod tests {
     #[test]
     fn spans_of_an_earlier_process_are_not_sent_again() {
         let run = RunId(uuid::Uuid::from_u128(1));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let journal = Arc::new(MemoryJournal::default());
         let append =
             |journal: &dyn Journal, after, event| journal.append(vec![batch(run, after, event)]).unwrap();
@@ -298,8 +299,13 @@ mod tests {
         for (after, names) in [(1, vec!["invoke_agent worker"]), (2, vec![])] {
             let seen = Mutex::new(Vec::new());
             let stream = StreamId::run(&ClientId::from("acme"), run);
-            let mut reader =
-                Reader { journal: journal.clone(), has_contents: false, runs: BTreeMap::new(), turn: 0 };
+            let mut reader = Reader {
+                journal: journal.clone(),
+                runtime: runtime.handle().clone(),
+                has_contents: false,
+                runs: BTreeMap::new(),
+                turn: 0,
+            };
             let ended = |span: Span| seen.lock().unwrap().push(span.name);
             reader.catch_up(run, &Appended { stream, after: Seq(after) }, &ended).unwrap();
             assert_eq!(seen.into_inner().unwrap(), names, "records up to {after} are of another process");

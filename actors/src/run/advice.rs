@@ -115,7 +115,7 @@ impl RunDriver {
     /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch; a
     /// call that does not fit the budget asks a person.
     pub(super) fn advised(&mut self, advice: Advice) {
-        let Advice { run, call, answer, calls: ModelCalls { ended: calls, shortfall, .. } } = advice;
+        let Advice { run, call, answer, calls: ModelCalls { ended: calls, shortfall, rung } } = advice;
         if run != self.opened.run {
             return;
         }
@@ -125,7 +125,7 @@ impl RunDriver {
         let (node, attempt) = (intent.intent.node.clone(), intent.intent.attempt);
         let view = View::of(&self.run, now).filter(|view| policy::awaited_advice(*view).contains(&call));
         let Some((view, answer)) = view.zip(answer) else {
-            let called = self.run.record_model_calls(now, &node, attempt, calls);
+            let called = self.run.record_calls(now, &node, attempt, calls, rung);
             self.apply_effects(called);
             return;
         };

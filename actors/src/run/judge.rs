@@ -96,7 +96,7 @@ impl RunDriver {
         if run == self.opened.run {
             self.judges.run = JudgeState::Said(judgement, adherence);
             let now = self.services.journal.now();
-            let called = self.run.record_model_calls(now, &RUN_JUDGE.into(), JUDGED, calls);
+            let called = self.run.record_calls(now, &RUN_JUDGE.into(), JUDGED, calls, None);
             self.apply_effects(called);
         }
     }

@@ -7,7 +7,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunRowStatus, Seq, StreamId};
 use ostler_kernel::run::{AbandonedWork, Canceller, FoldedRun, Operation, RunInput};
 
-use crate::base::attempt_end::Ended;
+use crate::base::attempt_end::{Ended, ModelCalls};
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::base::lock::lock;
@@ -143,7 +143,8 @@ fn record(
     }
     let (FoldedRun { mut run, last, .. }, mut called) = open(services, &row)?;
     let now = services.journal.now();
-    called.extend(run.record_model_calls(now, &key.node, key.attempt, ended.model_calls.ended.clone()));
+    let ModelCalls { ended: calls, rung, .. } = ended.model_calls.clone();
+    called.extend(run.record_calls(now, &key.node, key.attempt, calls, rung));
     // Nobody judges the answer of a control node here: the call is made again.
     let is_unjudged = run.goal().is_some_and(|goal| goal.role(&key.node).is_some());
     let was_stopped = !acts && (is_unjudged || matches!(ended.outcome, Outcome::Failed(_)));

@@ -22,10 +22,8 @@ static IS_HELPER: OnceLock<PathBuf> = OnceLock::new();
 /// Makes the running binary the helper of its cages. Call it first in `main`: as the helper it does not return.
 ///
 /// ```no_run
-/// fn main() {
-///     ostler_drivers::cage::enter();
-///     // the application
-/// }
+/// ostler_drivers::cage::enter();
+/// // the application
 /// ```
 pub fn enter() {
     let mut arguments = std::env::args_os().skip(1);

@@ -26,7 +26,9 @@ pub struct Reached {
 
 /// Finds the highest rung that works, by trial. The answer holds for the whole process.
 pub fn reached(config: &SandboxConfig) -> Reached {
-    static KNOWN: Mutex<BTreeMap<(Option<PathBuf>, Option<PathBuf>), Reached>> = Mutex::new(BTreeMap::new());
+    /// The helper and the program `bwrap`.
+    type Programs = (Option<PathBuf>, Option<PathBuf>);
+    static KNOWN: Mutex<BTreeMap<Programs, Reached>> = Mutex::new(BTreeMap::new());
     let key = (config.helper.clone(), config.bubblewrap.clone());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.entry(key).or_insert_with(|| tried(config)).clone()

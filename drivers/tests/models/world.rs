@@ -66,6 +66,7 @@ impl World {
             epoch: 1,
             limits: CallLimits { max_depth: 64, max_bytes: 64 << 20 },
             egress: Egress::default(),
+            ..GatePolicy::default()
         };
         let gated = GatedTool::new(tool.clone()).unwrap();
         let call = Call {

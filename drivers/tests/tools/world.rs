@@ -101,6 +101,7 @@ fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str, egress: Egress) -
         epoch: 1,
         limits: CallLimits { max_depth: 64, max_bytes: 64 << 20 },
         egress,
+        ..GatePolicy::default()
     };
     let gated = GatedTool::new(tool).unwrap();
     let call = Call {

@@ -43,7 +43,7 @@ pub use impact::{Hints, IMPACT_STEPS_MAX, ImpactTable, Level};
 pub use named_files::{NamedPaths, named_paths};
 pub use params::is_reserved;
 pub use permit::Permit;
-pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, Scopes, intersect_scopes};
+pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, Scopes, ToolRules, intersect_scopes};
 pub use provenance::{Literals, NO_LABELS, Provenance, Results, Source, Trust, is_untrusted, trace};
 pub use rules::{
     Budget, BudgetLimit, ClearanceRoute, EgressRule, GateRules, Limits, OnObserve, ParamPolicy, PathRule,

@@ -41,7 +41,8 @@ pub struct GatePolicy {
     pub routes: Vec<ClearanceRoute>,
     /// Labels of data that may not leave.
     pub forbidden_labels: BTreeSet<String>,
-    pub(super) tools: BTreeMap<String, ToolRules>,
+    /// Rules by tool; made by [`GatePolicy::with_rules`].
+    pub tools: BTreeMap<String, ToolRules>,
 }
 
 impl Default for GatePolicy {
@@ -67,7 +68,7 @@ impl Default for GatePolicy {
 
 /// The rules that concern one tool.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ToolRules {
+pub struct ToolRules {
     /// Roots by parameter; a path must stay in one of them.
     pub(super) paths: BTreeMap<String, Vec<String>>,
     pub(super) egress: BTreeMap<String, Egress>,
