@@ -22,7 +22,7 @@ fn check(rung: CageRung) {
         let Attempt { name, .. } = attempt;
         let free = Place::new(CageRung::None).make(attempt);
         if !free.got_out {
-            println!("skipped: {name}: does not work here without a cage either: {}", free.shown);
+            eprintln!("skipped: {name}: does not work here without a cage either: {}", free.shown);
             continue;
         }
         let caged = Place::new(rung).make(attempt);

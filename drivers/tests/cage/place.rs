@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use ostler_drivers::cage::{SandboxConfig, reached};
 use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
-use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Scope, Verdict, decide};
+use ostler_kernel::gate::{
+    Call, CallLimits, Egress, GatePolicy, GatedTool, Provenance, Scope, Spent, Verdict, decide,
+};
 use ostler_kernel::id::Digest;
 use ostler_kernel::port::{CageRung, CallContext, Tool, ToolResult};
 use serde_json::{Value, json};
@@ -37,7 +39,7 @@ pub(crate) fn sandbox(rung: CageRung) -> SandboxConfig {
 pub(crate) fn works(rung: CageRung) -> bool {
     let found = reached(&sandbox(rung));
     if found.rung != rung {
-        println!("skipped: {rung} does not work here: {}", found.missing);
+        eprintln!("skipped: {rung} does not work here: {}", found.missing);
     }
     found.rung == rung
 }
@@ -227,10 +229,21 @@ fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str) -> ostler_kernel:
         epoch: 1,
         limits: CallLimits { max_depth: 64, max_bytes: 64 << 20 },
         egress: Egress::default(),
+        ..GatePolicy::default()
     };
     let gated = GatedTool::new(tool).unwrap();
     let params = params.as_object().unwrap().clone().into();
-    let call = Call { tool: Some(&gated), name: &name, params, floor: 0, intent: 2, scope: "all", workspace };
+    let call = Call {
+        tool: Some(&gated),
+        name: &name,
+        params,
+        floor: 0,
+        intent: 2,
+        scope: "all".into(),
+        workspace: Some(workspace),
+        provenance: Provenance::PLAN,
+        spent: &Spent::default(),
+    };
     match decide(call, Digest([1; 32]), &policy) {
         Verdict::Allowed { permit, .. } => permit,
         Verdict::Denied(denial) => panic!("{}: {}", denial.code, denial.operator),

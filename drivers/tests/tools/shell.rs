@@ -209,7 +209,7 @@ fn is_confined() -> bool {
     let reached = reached(&config);
     let is_confined = reached.rung > CageRung::None;
     if !is_confined {
-        println!("skipped: this machine confines no programs: {}", reached.missing);
+        eprintln!("skipped: this machine confines no programs: {}", reached.missing);
     }
     is_confined
 }
@@ -399,7 +399,7 @@ async fn a_program_neither_types_at_the_terminal_of_its_holder_nor_asks_there() 
             .stdin(std::process::Stdio::null())
             .output();
         let Ok(output) = at_terminal else {
-            return println!("skipped: no program `script` makes a terminal");
+            return eprintln!("skipped: no program `script` makes a terminal");
         };
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -412,7 +412,7 @@ async fn a_program_neither_types_at_the_terminal_of_its_holder_nor_asks_there() 
     let world = World::new();
     for (line, from) in [("echo y > /dev/tty", (5, 13)), ("stty -F /dev/tty -a", (6, 10))] {
         if kernel() < from {
-            println!("skipped: {line}: the kernel is older than {from:?}");
+            eprintln!("skipped: {line}: the kernel is older than {from:?}");
             continue;
         }
         let shown = world.shown("shell.run", script(line)).await;

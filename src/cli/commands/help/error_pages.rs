@@ -8,7 +8,7 @@ macro_rules! page {
     };
 }
 
-const PAGES: [(&str, &str); 58] = [
+const PAGES: [(&str, &str); 77] = [
     page!("AUDIT_UNAVAILABLE"),
     page!("BUDGET_CUMULATIVE"),
     page!("CLEARANCE_DENIED"),
