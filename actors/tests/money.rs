@@ -592,3 +592,42 @@ async fn the_limits_of_a_plan_hold_beside_those_of_its_submission_and_not_in_a_c
         let _ = system.cancel(run).await;
     }
 }
+
+/// A program that opens a run of itself so often, and at the bottom calls the model without end.
+fn spender() -> Program {
+    Program::new("spender", "1", move |agent: ProgramContext, input: Value| async move {
+        let left = input["left"].as_u64().unwrap_or(5);
+        if left > 0 {
+            let params = serde_json::Map::from_iter([("left".to_owned(), json!(left - 1))]);
+            let end = agent.spawn("below", ChildRunSpec::call("spender", params)).await?;
+            return Ok(json!(end.outcome));
+        }
+        for at in 0.. {
+            agent.model("default").text(&format!("call {at}"), Chat::user("again")).await?;
+        }
+        Ok(json!(null))
+    })
+}
+
+#[tokio::test]
+async fn no_call_is_reserved_below_a_run_once_its_cancellation_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let mut tools = scripted(folder.path());
+    tools.push(Arc::new(spender()));
+    let system = system(journal.clone(), tools).await;
+    let source = json!({"id": "p", "nodes": [{"id": "n", "tool": "spender", "retries": 0, "patches": 0}]});
+    let run = open(&system, source, within(tokens(10_000_000), true)).await;
+    let reserved = || {
+        let rows = journal.runs(false).unwrap();
+        let logs = rows.iter().map(|row| StreamId::attempts(&row.client, row.run));
+        let records = logs.flat_map(|log| journal.read(log, Seq(0), usize::MAX).unwrap());
+        records.filter(|record| matches!(record.event, Event::CallReserved(_))).count()
+    };
+    until(async || reserved() > 3).await;
+    system.cancel(run).await.unwrap();
+    let then = reserved();
+    until(async || system.runs(true).unwrap().is_empty()).await;
+    assert_eq!(reserved(), then);
+    system.shutdown().await;
+}

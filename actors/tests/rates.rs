@@ -13,6 +13,10 @@ use ostler_drivers::model::{ModelConfig, Models, ModelsConfig, Provider};
 use ostler_kernel::event::CallTerms;
 use ostler_kernel::id::RunId;
 use ostler_kernel::ledger::CallLimits;
+use ostler_kernel::plan::{HumanDuration, PlanDraft, PolicyDraft};
+use ostler_kernel::policy::{
+    Aggregator, BaseTokens, Budgets, ContextForm, GOAL_LIMIT, GoalModels, GoalTerms, Mode, opening_plan,
+};
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::{RATE_WAITS_MAX, RunOutcome, RunStatus, WaitReason};
 use ostler_store::MemoryJournal;
@@ -337,4 +341,58 @@ async fn a_script_has_a_refusal_and_the_answer_behind_it_under_one_number() {
     assert_eq!((instance.attempts, instance.retries), (2, 1), "the faulty answer alone uses up a retry");
     let calls = view.report.models.unwrap();
     assert_eq!(calls.calls, 3);
+}
+
+/// A goal run with these budgets, in the mode that thinks before it answers.
+async fn ask(system: &System, budgets: Budgets) -> RunId {
+    let named = || Some("default".to_owned());
+    let terms = GoalTerms {
+        goal: "say hello".to_owned(),
+        mode: Mode::React,
+        aggregator: Aggregator::Executor,
+        context: ContextForm::Bounded,
+        digest_tokens: 64,
+        budgets,
+        base: BaseTokens::default(),
+        control_timeout: HumanDuration::Whole(600),
+        human_timeout: HumanDuration::Whole(60),
+        opened_at: 0,
+        models: GoalModels { planner: named(), executor: named() },
+        tools: Some(Vec::new()),
+        confirm: false,
+        on: Vec::new(),
+        templates: Vec::new(),
+    };
+    let most = Some(GOAL_LIMIT);
+    let policy =
+        PolicyDraft { max_nodes: most, max_versions: most, max_depth: most, ..PolicyDraft::default() };
+    let draft = PlanDraft { policy: Some(policy), ..opening_plan(&terms) };
+    let plan = draft.validate(&system.settings()).unwrap();
+    system.submit(Submission { goal: Some(Arc::new(terms)), ..Submission::plan(plan) }).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_a_call_waits_for_no_turn() {
+    let provider = Provided::start(&[(&refused(300), SLOW_DOWN)]).await;
+    let system = system(provider.tools(), |_| {}).await;
+    let begun = Instant::now();
+    let wall = Some(5_000);
+    let run = ask(&system, Budgets { wall, ..Budgets::of_mode(Mode::React) }).await;
+    system.outcome(run).await.unwrap();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert_eq!(provider.times().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_made_again_after_a_refusal_counts_as_another() {
+    let provider = Provided::start(&[(&refused(1), SLOW_DOWN)]).await;
+    let system = system(provider.tools(), |_| {}).await;
+    let run = ask(&system, Budgets { model_calls: 2, ..Budgets::of_mode(Mode::React) }).await;
+    system.outcome(run).await.unwrap();
+    assert_eq!(provider.times().len(), 2);
+    let view = system.view(run, None).await.unwrap();
+    let told = view.run.instances().filter_map(|(_, instance)| instance.failure_message().map(str::to_owned));
+    let told: Vec<String> = told.collect();
+    assert!(told.iter().any(|told| told.contains("2 calls of models")), "{told:?}");
 }

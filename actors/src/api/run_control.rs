@@ -113,7 +113,7 @@ impl System {
         match self.cancel_driven(run, by).await {
             // The run was suspended meanwhile with its quarantined agent; no driver will record its last attempts.
             Err(RunError::Over | RunError::Restarting) if !self.services.active_runs.has(run) => {
-                self.services.attempts.cancel_run(run);
+                self.services.attempts.cancel_runs(&[run]);
                 if self.cancel_at_rest(run, by).await? { Ok(()) } else { Err(RunError::Over) }
             }
             answer => answer,

@@ -95,6 +95,7 @@ impl System {
         } = submission;
         // A child run uses the account of the run that opened it.
         let calls = if parent.is_some() { calls } else { with_policy(calls, plan.policy.calls) };
+        let opener = parent.clone();
         let terms = RunTerms { budget, parent };
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);
@@ -126,7 +127,12 @@ impl System {
         };
         // Driving begins before the record is durable: acting attempts wait for it, and a rollback removes everything.
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
-        self.services.active_runs.add(run, false);
+        match &opener {
+            Some(parent) => {
+                self.services.active_runs.add_child(run, parent);
+            }
+            None => self.services.active_runs.add(run, false),
+        }
         self.services.active_runs.note_quiet(run, Seq(records), Some(position));
         self.drive(row, false);
         self.services.journal.durable(position).await?;

@@ -45,6 +45,8 @@ impl CallBill {
         let turns = ModelTurns::new(&executor.scheduler, owner, run, node.clone());
         let budget = CallBudget {
             accounts: Arc::clone(&executor.call_accounts),
+            active_runs: Arc::clone(&executor.active_runs),
+            run,
             journal: Arc::clone(&executor.journal),
             step_log: executor.step_logs.of(StreamId::attempts(&payer.client, run)),
             payer,

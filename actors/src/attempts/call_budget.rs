@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::event::{CallSettled, Event, Failure};
-use ostler_kernel::id::NodeId;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::ledger::{Amount, Amounts, CallLimits, Shortfall};
-use ostler_kernel::port::{CallGrant, ModelCall, PricedCall};
+use ostler_kernel::port::{CallGrant, ModelCall, PricedCall, RUN_JUDGE};
 use ostler_kernel::run::FailureCategory;
 
 use crate::base::lock::lock;
 use crate::base::paused_time::PausedTime;
+use crate::state::active_runs::{ActiveRuns, GIVEN_UP};
 use crate::state::call_accounts::{CallAccounts, Payer, Refused};
 use crate::storage::journal_client::JournalClient;
 use crate::storage::step_logs::RunStepLog;
@@ -17,6 +18,8 @@ use crate::storage::step_logs::RunStepLog;
 /// The calls of one node: who pays for them, and where they are recorded.
 pub(crate) struct CallBudget {
     pub(crate) accounts: Arc<CallAccounts>,
+    pub(crate) active_runs: Arc<ActiveRuns>,
+    pub(crate) run: RunId,
     pub(crate) journal: Arc<JournalClient>,
     pub(crate) step_log: Arc<RunStepLog>,
     pub(crate) payer: Payer,
@@ -58,13 +61,20 @@ impl CallBudget {
         call: PricedCall<'_>,
         waited: Option<&PausedTime>,
     ) -> Result<CallGrant, Failure> {
+        self.check_wanted()?;
         let reserved = {
             let _waits = waited.map(PausedTime::begin);
             self.accounts.reserve(&self.payer, &self.node, &call).await
         };
         let reserved = reserved.map_err(|refused| self.refused(refused, call.model))?;
-        let Some(record) = reserved.record else { return Ok(reserved.grant) };
         let mut unmade = Unmade { budget: self, reservation: reserved.grant.reservation, recorded: None };
+        // It may have waited for room.
+        self.check_wanted()?;
+        // The judge of a run is no part of it.
+        if self.node.as_str() != RUN_JUDGE {
+            self.active_runs.take_call(self.run).map_err(spent_calls)?;
+        }
+        let Some(record) = reserved.record else { return Ok(reserved.grant) };
         let failed = |error: String| {
             Failure::new(
                 FailureCategory::Transient,
@@ -82,6 +92,14 @@ impl CallBudget {
         }
         unmade.reservation = None;
         Ok(reserved.grant)
+    }
+
+    /// A run that is being cancelled with a run above it calls no model.
+    fn check_wanted(&self) -> Result<(), Failure> {
+        match self.active_runs.is_given_up(self.run) {
+            true => Err(Failure::new(FailureCategory::Structural, GIVEN_UP)),
+            false => Ok(()),
+        }
     }
 
     /// Settles a call. Its record comes before the room that it makes, so the records never say more than the budget.
@@ -123,6 +141,14 @@ impl CallBudget {
             ),
         }
     }
+}
+
+fn spent_calls(most: u64) -> Failure {
+    let calls = if most == 1 { "1 call" } else { &format!("{most} calls") };
+    Failure::new(
+        FailureCategory::ResourceExhaustion,
+        format!("the {calls} of models that the run may make, with all its sub-agents, are used up"),
+    )
 }
 
 /// The reason why a call was not made, for people.

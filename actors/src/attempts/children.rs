@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use ostler_kernel::event::{CallTerms, Event, Parent};
 use ostler_kernel::gate::intersect_scopes;
 use ostler_kernel::id::{ClientId, NodeId, RunId};
@@ -14,7 +15,7 @@ use ostler_kernel::policy::GoalTerms;
 use ostler_kernel::port::{
     AttemptLogError, ChildRunResult, ChildRunSpec, JournalError, RunRowStatus, StreamId,
 };
-use ostler_kernel::run::{AbandonedWork, RunOutcome};
+use ostler_kernel::run::{AbandonedWork, Run, RunOutcome};
 use serde_json::Map;
 
 use crate::attempts::attempt_journal::AttemptJournal;
@@ -23,7 +24,11 @@ use crate::attempts::executor::Executor;
 use crate::base::error::RunError;
 use crate::base::limits::CHILD_RUN_DEPTH_MAX;
 use crate::messages::submission::Submission;
+use crate::state::active_runs::{ActiveRuns, GIVEN_UP};
 use crate::storage::run_reader::{self, RunReader};
+
+/// Child runs that are cancelled at the same time.
+const CANCELLED_AT_ONCE: usize = 16;
 
 /// Credits reserved for a child run; returned on drop unless the reservation is recorded.
 struct Given<'a> {
@@ -63,6 +68,9 @@ impl AttemptJournal {
         let failed = |why: String| AttemptLogError::ChildRun { step: step.to_owned(), why };
         let opener = executor.children.get();
         let opener = opener.ok_or_else(|| failed("the system is being shut down".to_owned()))?;
+        if executor.active_runs.is_given_up(self.site.run) {
+            return Err(failed(GIVEN_UP.to_owned()));
+        }
         let waits = executor.children.enter();
         let _waits =
             waits.map_err(|waiting| AttemptLogError::TooManyWaiting { step: step.to_owned(), waiting })?;
@@ -206,22 +214,68 @@ impl AttemptJournal {
     }
 }
 
-/// True if the parent no longer wants the run: its node has ended, is draining, or was patched.
-pub(crate) fn is_unwanted(runs: &RunReader, parent: &Parent) -> Result<bool, JournalError> {
-    let Some(row) = runs.journal.run(parent.run)? else { return Ok(true) };
+/// True if the parent no longer wants the run, or a run above no longer wants the parent.
+pub(crate) fn is_unwanted(
+    runs: &RunReader,
+    active_runs: &ActiveRuns,
+    parent: &Parent,
+) -> Result<bool, JournalError> {
+    let mut parent = parent.clone();
+    loop {
+        let (is_unwanted, above) = judge_parent(runs, &parent)?;
+        match above {
+            // A parent that the process has read gives its child runs up itself.
+            Some(above) if !is_unwanted && !active_runs.is_loaded(parent.run) => parent = above,
+            _ => return Ok(is_unwanted),
+        }
+    }
+}
+
+/// Whether the parent no longer wants the run: its node has ended, is draining, or was patched; and the parent's parent.
+fn judge_parent(runs: &RunReader, parent: &Parent) -> Result<(bool, Option<Parent>), JournalError> {
+    let Some(row) = runs.journal.run(parent.run)? else { return Ok((true, None)) };
     match row.status {
-        RunRowStatus::Closed(_) => return Ok(true),
-        RunRowStatus::Quarantined(_) => return Ok(false),
+        RunRowStatus::Closed(_) => return Ok((true, None)),
+        RunRowStatus::Quarantined(_) => return Ok((false, None)),
         RunRowStatus::Open | RunRowStatus::Parked(_) => {}
     }
     // An unreadable parent decides nothing.
-    let Ok(folded) = runs.fold(&row, None, |_| {}) else { return Ok(false) };
+    let Ok(folded) = runs.fold(&row, None, |_| {}) else { return Ok((false, None)) };
     let instance = folded.run.instance(&parent.of.node);
-    Ok(instance.is_none_or(|instance| {
+    let is_unwanted = instance.is_none_or(|instance| {
         instance.state().is_terminal()
             || instance.is_draining()
             || instance.patch_count != parent.of.patch_count
-    }))
+    });
+    Ok((is_unwanted, folded.run.terms().parent.clone()))
+}
+
+/// Calls of models that a run and all runs below it made, by their records. A run that cannot be read adds nothing.
+pub(crate) fn calls_made(runs: &RunReader, id: RunId, run: &Run) -> u64 {
+    let mut calls = u64::from(run.model_usage().calls);
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        for child in opened_by(runs, id).unwrap_or_default() {
+            let row = runs.journal.run(child).ok().flatten();
+            let Some(folded) = row.and_then(|row| runs.fold(&row, None, |_| {}).ok()) else { continue };
+            calls += u64::from(folded.run.model_usage().calls);
+            open.push(child);
+        }
+    }
+    calls
+}
+
+fn opened_by(runs: &RunReader, run: RunId) -> Result<Vec<RunId>, JournalError> {
+    let Some(row) = runs.journal.run(run)? else { return Ok(Vec::new()) };
+    let mut opened = Vec::new();
+    let log = StreamId::attempts(&row.client, run);
+    run_reader::each(&**runs.journal, log, None, |record| -> Result<(), JournalError> {
+        if let Event::ChildRun { run, .. } = record.event {
+            opened.push(run);
+        }
+        Ok(())
+    })?;
+    Ok(opened)
 }
 
 impl Executor {
@@ -247,6 +301,9 @@ impl Executor {
         run: RunId,
         is_unwanted: impl Fn(&NodeId, u32) -> bool + Send + 'static,
     ) {
+        // All of them at once, before anybody is answered: level by level, new runs would be opened ahead of the cancellation.
+        let below = self.active_runs.give_up(run, &is_unwanted);
+        self.attempts.cancel_runs(&below);
         let executor = Arc::clone(self);
         let stream = StreamId::attempts(client, run);
         // The log may not be read yet after a restart, and the run may be driven again soon.
@@ -254,18 +311,25 @@ impl Executor {
             if self.active_runs.has(run) { self.step_logs.of(stream) } else { self.step_logs.peek(stream) };
         tokio::spawn(async move {
             let Some(opener) = executor.children.get() else { return };
-            let children = notes.children(is_unwanted).unwrap_or_else(|error| {
+            let mut children = notes.children(is_unwanted).unwrap_or_else(|error| {
                 tracing::warn!(%error, %run, "what a run opened cannot be read, and is not cancelled");
                 Vec::new()
             });
-            for child in children {
-                match opener.cancel(child).await {
-                    Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
+            // Others are being cancelled by who gave them up.
+            children.retain(|child| !executor.active_runs.is_given_up(*child));
+            children.extend(below);
+            let cancelled = futures::stream::iter(children).for_each_concurrent(CANCELLED_AT_ONCE, |child| {
+                let opener = Arc::clone(&opener);
+                async move {
+                    match opener.cancel(child).await {
+                        Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
+                        Err(error) => {
+                            tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
+                        }
                     }
                 }
-            }
+            });
+            cancelled.await;
         });
     }
 }

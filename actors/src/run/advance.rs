@@ -63,6 +63,7 @@ impl RunDriver {
     /// a long run blocks neither thread nor callers.
     async fn decide_turn(&mut self) -> Result<bool, ActorProcessingErr> {
         loop {
+            self.cancel_if_given_up();
             if Box::pin(self.refuse_unaffordable()).await && self.continue_later() {
                 return Ok(false);
             }

@@ -57,6 +57,17 @@ impl RunDriver {
         }
     }
 
+    /// Cancels the run if a run above no longer wants it.
+    pub(super) fn cancel_if_given_up(&mut self) {
+        let cancel = Operation::CancelPlan(Canceller::Parent);
+        if self.services.active_runs.is_given_up(self.opened.run)
+            && !self.run.is_cancelled()
+            && self.run.check_operation(&cancel, &self.services.kernel.settings()).is_ok()
+        {
+            self.decide(RunInput::Operator(cancel));
+        }
+    }
+
     /// Records the results of ended attempts, as many as fit into one append; a message brings the others back.
     pub(super) async fn results_arrived(&mut self, mut keys: Vec<AttemptKey>) {
         if keys.len() > ENDED_TOGETHER_MAX {

@@ -7,7 +7,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::json;
 use ostler_kernel::plan::{Node, model_of_tool};
-use ostler_kernel::policy::Role;
+use ostler_kernel::policy::{Role, View, may_call};
 use ostler_kernel::run::{NodeState, NodeStatus, Run};
 use ostler_scheduler::Price;
 use tokio::time::Instant;
@@ -200,6 +200,9 @@ impl RunDriver {
     /// else the parameters of the node and a usual answer. The prompt itself is made once the job has its slot.
     fn model_use(&self, node: &Node) -> Option<ModelUse> {
         let tool = node.tool.as_deref()?;
+        if !View::of(&self.run, self.services.journal.now()).is_none_or(|view| may_call(view, node)) {
+            return None;
+        }
         let model = Arc::clone(self.services.scheduler.rates().model(model_of_tool(tool)?)?);
         let role = self.control_role(&node.id).map(Role::as_str).unwrap_or_default();
         let prompt_bytes = json::measure(&node.params).unwrap_or(0);

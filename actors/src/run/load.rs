@@ -55,6 +55,11 @@ impl RunDriver {
             goal::equip(services, &mut state, &opened.scope);
         }
         let was_loaded = services.active_runs.was_loaded(run);
+        if let Some(goal) = state.goal() {
+            let most = goal.terms().budgets.model_calls;
+            let made = || children::calls_made(&services.runs, row.run, &state);
+            services.active_runs.limit_calls(run, most, made);
+        }
         // A run that continues in its process is not assigned a second time.
         let is_assigned = !was_loaded && parked.is_none() && (!state.has_started() || state.is_sent_back());
         services.active_runs.note_waits(run, false);
@@ -96,7 +101,8 @@ impl RunDriver {
             driver.tell(Telemetry::JobAssigned);
         }
         if let Some(parent) = parent
-            && children::is_unwanted(&driver.services.runs, &parent)?
+            && (services.active_runs.add_child(run, &parent)
+                || children::is_unwanted(&services.runs, &services.active_runs, &parent)?)
         {
             driver.decide(RunInput::Operator(Operation::CancelPlan(Canceller::Parent)));
         }

@@ -130,7 +130,11 @@ impl AgentState {
         match message {
             AgentMessage::Drive(..) => {}
             AgentMessage::Granted(grants) => drive.queue.granted.extend(grants),
-            AgentMessage::Ended(keys) => drive.results_arrived(keys).await,
+            AgentMessage::Ended(keys) => {
+                // A stopped attempt of a run that is given up is no failure.
+                drive.cancel_if_given_up();
+                drive.results_arrived(keys).await;
+            }
             AgentMessage::NoRoom(nodes) => drive.rejected_by_queue(nodes),
             AgentMessage::Again | AgentMessage::AskAgain(_)
                 if self.arguments.services.journal.disk.is_full() =>

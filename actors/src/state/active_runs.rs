@@ -4,11 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use ostler_kernel::id::RunId;
+use ostler_kernel::event::Parent;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{Position, Seq};
 use tokio::sync::watch;
 
 use crate::base::lock::lock;
+
+/// Why a run whose parent gave it up does nothing more.
+pub(crate) const GIVEN_UP: &str = "the run is being cancelled, because a run above it no longer wants it";
 
 #[derive(Default)]
 pub(crate) struct ActiveRuns(Mutex<BTreeMap<RunId, ActiveRun>>);
@@ -31,8 +35,21 @@ struct ActiveRun {
     /// Nothing goes on until a person answers.
     waits: bool,
     behind: Option<RunId>,
+    /// The attempt that opened the run.
+    parent: Option<Parent>,
+    /// A run above no longer wants this one, which is about to be cancelled.
+    given_up: bool,
+    /// Calls of models of a goal run; `None` for a run without a limit of its own.
+    calls: Option<CallCount>,
     /// Wakes the callers that wait for the run; `None` without callers.
     waiters: Option<watch::Sender<()>>,
+}
+
+/// Calls of models of a run and all runs below it. A call that is repeated because its provider asked to wait is another one.
+#[derive(Debug, Clone, Copy)]
+struct CallCount {
+    made: u64,
+    most: u64,
 }
 
 impl ActiveRun {
@@ -47,6 +64,73 @@ impl ActiveRuns {
     /// Adds a run, if it is not driven yet.
     pub(crate) fn add(&self, run: RunId, by_name: bool) {
         lock(&self.0).entry(run).or_default().by_name |= by_name;
+    }
+
+    /// Adds a run that an attempt opened, or notes who opened it. Returns whether it is given up with its parent.
+    pub(crate) fn add_child(&self, run: RunId, parent: &Parent) -> bool {
+        let mut driven = lock(&self.0);
+        let given_up = driven.get(&parent.run).is_some_and(|above| above.given_up);
+        let child = driven.entry(run).or_default();
+        child.parent = Some(parent.clone());
+        child.given_up |= given_up;
+        child.given_up
+    }
+
+    /// Gives up all runs below the work of a run that `is_unwanted` selects, by node and patches, and returns those that were not
+    /// given up before. A run that is opened below one of them afterwards is given up too.
+    pub(crate) fn give_up(&self, run: RunId, is_unwanted: impl Fn(&NodeId, u32) -> bool) -> Vec<RunId> {
+        let mut driven = lock(&self.0);
+        let is_below = |child: &ActiveRun| {
+            let mut above = child.parent.as_ref();
+            while let Some(parent) = above {
+                if parent.run == run {
+                    return is_unwanted(&parent.of.node, parent.of.patch_count);
+                }
+                above = driven.get(&parent.run).and_then(|above| above.parent.as_ref());
+            }
+            false
+        };
+        let below = driven.iter().filter(|(_, child)| !child.given_up && is_below(child));
+        let below: Vec<RunId> = below.map(|(run, _)| *run).collect();
+        for run in &below {
+            driven.entry(*run).or_default().given_up = true;
+        }
+        below
+    }
+
+    /// Sets the most calls of models of a run and all runs below it. `made`: the calls that the records tell of.
+    pub(crate) fn limit_calls(&self, run: RunId, most: u64, made: impl FnOnce() -> u64) {
+        if lock(&self.0).get(&run).is_some_and(|driven| driven.calls.is_none()) {
+            let made = made();
+            if let Some(driven) = lock(&self.0).get_mut(&run) {
+                driven.calls.get_or_insert(CallCount { made, most });
+            }
+        }
+    }
+
+    /// Counts a call of a run, for it and for all runs above it. The error is the limit that does not allow the call.
+    pub(crate) fn take_call(&self, run: RunId) -> Result<(), u64> {
+        let mut driven = lock(&self.0);
+        let (mut line, mut at) = (Vec::new(), Some(run));
+        while let Some(run) = at {
+            let Some(known) = driven.get(&run) else { break };
+            if let Some(CallCount { most, .. }) = known.calls.filter(|calls| calls.made >= calls.most) {
+                return Err(most);
+            }
+            line.push(run);
+            at = known.parent.as_ref().map(|parent| parent.run);
+        }
+        for run in line {
+            if let Some(calls) = driven.get_mut(&run).and_then(|driven| driven.calls.as_mut()) {
+                calls.made += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if a run above no longer wants this one: it opens nothing, starts nothing, and calls no model.
+    pub(crate) fn is_given_up(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.given_up)
     }
 
     /// True if an operator asked for the run by name, which overrides the limit of crashes.
@@ -182,5 +266,64 @@ impl ActiveRuns {
         if let Some(driven) = lock(&self.0).get(&run) {
             driven.notify_changed();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::event::AttemptRef;
+    use ostler_kernel::id::RunId;
+
+    use super::*;
+
+    fn run(number: u8) -> RunId {
+        RunId(uuid::Uuid::from_bytes([number; 16]))
+    }
+
+    fn opened_by(above: u8, node: &str, patch_count: u32) -> Parent {
+        let of = AttemptRef { node: node.into(), generation: 1, patch_count, attempt: 1 };
+        Parent { run: run(above), of, step: "step".to_owned() }
+    }
+
+    /// Run 1 opened run 2 at node `a` and run 3 at node `b`; run 2 opened run 4.
+    fn tree() -> ActiveRuns {
+        let runs = ActiveRuns::default();
+        runs.add(run(1), false);
+        runs.add_child(run(2), &opened_by(1, "a", 0));
+        runs.add_child(run(3), &opened_by(1, "b", 0));
+        runs.add_child(run(4), &opened_by(2, "n", 0));
+        runs
+    }
+
+    #[test]
+    fn a_run_is_given_up_with_all_below_it_and_nothing_else() {
+        let runs = tree();
+        assert_eq!(runs.give_up(run(1), |node, _| node.as_str() == "a"), [run(2), run(4)]);
+        assert!(runs.add_child(run(5), &opened_by(4, "n", 0)), "opened too late");
+        assert!(!runs.is_given_up(run(3)) && !runs.is_given_up(run(1)));
+        assert_eq!(runs.give_up(run(1), |_, _| true), [run(3)], "the others are given up already");
+    }
+
+    #[test]
+    fn work_behind_a_patch_keeps_its_runs() {
+        let runs = tree();
+        runs.add_child(run(6), &opened_by(1, "a", 1));
+        assert_eq!(
+            runs.give_up(run(1), |node, patches| node.as_str() == "a" && patches < 1),
+            [run(2), run(4)]
+        );
+    }
+
+    #[test]
+    fn a_call_counts_for_all_runs_above_and_none_may_exceed_its_limit() {
+        let runs = tree();
+        runs.limit_calls(run(1), 4, || 1);
+        runs.limit_calls(run(1), 9, || 0);
+        runs.limit_calls(run(2), 1, || 0);
+        assert_eq!(runs.take_call(run(4)), Ok(()));
+        assert_eq!(runs.take_call(run(4)), Err(1), "the limit of run 2");
+        assert_eq!(runs.take_call(run(3)), Ok(()));
+        assert_eq!(runs.take_call(run(1)), Ok(()));
+        assert_eq!(runs.take_call(run(3)), Err(4), "the limit at the top");
     }
 }

@@ -306,9 +306,9 @@ impl AttemptTable {
         }
     }
 
-    /// Cancels the pure attempts of a run that no actor drives.
-    pub(crate) fn cancel_run(&self, run: RunId) {
-        for entry in self.entries.iter().filter(|entry| entry.key().run == run && !entry.acts) {
+    /// Cancels the pure attempts of runs.
+    pub(crate) fn cancel_runs(&self, runs: &[RunId]) {
+        for entry in self.entries.iter().filter(|entry| !entry.acts && runs.contains(&entry.key().run)) {
             if let AttemptState::Running { cancel } = &entry.state {
                 cancel.cancel();
             }

@@ -87,7 +87,7 @@ pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
 pub use rank::{shared_words, words};
 pub use role::{ANSWER, Role};
-pub use start::{Start, start};
+pub use start::{Start, may_call, start};
 pub use step_faults::STEPS_MAX;
 pub use templates::{
     OfferedTemplate, TEMPLATE_BYTES_MAX, TEMPLATES_SHOWN_MAX, Template, TemplateRecord, UNREVIEWED_MARK,

@@ -42,6 +42,16 @@ pub fn start(view: View<'_>, node: &NodeId, read: &ReadResult<'_>) -> Option<Sta
     })
 }
 
+/// False if an attempt of the control node would call no model, whatever its prompt, so it needs no turn of the model. True for work.
+pub fn may_call(view: View<'_>, node: &Node) -> bool {
+    match view.role(&node.id) {
+        None => true,
+        Some(Role::Answer) if !view.model_answers() => false,
+        Some(Role::Interject) if is_answered_by_person(node) => false,
+        Some(_) => view.affords_call(0),
+    }
+}
+
 /// The call of an attempt; `None` if the budgets do not allow it.
 fn call(view: View<'_>, node: &Node, role: Role) -> Option<Box<CallIntent>> {
     let context = view.context(node, role);
