@@ -535,10 +535,10 @@ fn kind(event: &Event) -> u8 {
     }
 }
 
-const KINDS: u8 = 54;
+const KINDS: u8 = 55;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 6] = [117, 119, 123, 123, 143, 144];
+const KNOWN: [usize; 6] = [117, 119, 123, 123, 143, 145];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
