@@ -263,6 +263,7 @@ fn records_of_runs_have_stable_json() {
         call_settled {"call":7,"prices":null,"reserved":{"nano_usd":900,"tokens":12},"used":{"nano_usd":900,"tokens":12}}
         budget_raised {"by":{"nano_usd":900,"tokens":12},"node":"a"}
         balance_deposited {"client":"acme","nano_usd":0,"tokens":-5,"used":{"nano_usd":900,"tokens":12}}
+        caged {"attempt":1,"node":"a","rung":"landlock"}
         parked {"reason":"crashes"}
         out_of_credit {"out":true}
         run_closed {"outcome":"succeeded"}
