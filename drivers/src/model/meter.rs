@@ -13,8 +13,17 @@ use tokio::time::Instant;
 use super::models::ConfiguredModel;
 use super::tokens::{completion_bytes, estimate_tokens};
 
-/// Highest count of tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not overflow.
-pub const TOKENS_TOLD_MAX: u64 = 1 << 40;
+/// Highest count of cached tokens that is believed: more than any model takes. Sums of as many calls as a run may make do not
+/// overflow.
+const CACHED_TOKENS_MAX: u64 = 1 << 40;
+
+/// Tokens that a provider may add to a prompt, such as instructions for the use of tools.
+const ADDED_TOKENS_MAX: u64 = 64 << 10;
+
+/// Highest count of a prompt that is believed: a token has a byte, and a provider may write tools in a longer form.
+fn input_tokens_max(bytes: u64) -> u64 {
+    (2 * bytes).saturating_add(ADDED_TOKENS_MAX)
+}
 
 /// The meter of one call. A dropped meter reports the call as cancelled, with what came until then.
 pub(super) struct CallMeter {
@@ -26,6 +35,7 @@ pub(super) struct CallMeter {
     prices: Option<Digest>,
     reservation: Option<u64>,
     input_bytes: u64,
+    output_tokens_max: u64,
     output_bytes: u64,
     started: Instant,
     first_piece_ms: Option<u64>,
@@ -52,6 +62,7 @@ impl CallMeter {
             prices: model.prices,
             reservation: grant.reservation,
             input_bytes,
+            output_tokens_max: grant.max_output_tokens.into(),
             output_bytes: 0,
             started: Instant::now(),
             first_piece_ms: None,
@@ -80,9 +91,14 @@ impl CallMeter {
         let report = match called {
             Ok(completion) => {
                 let usage = completion.usage;
+                // A count of nothing for something says only that nobody counted.
+                let counted = |count: Option<u64>, bytes| match count {
+                    Some(count) if count > 0 || bytes == 0 => count,
+                    _ => estimate_tokens(bytes),
+                };
                 let tokens = Tokens {
-                    input: usage.input.unwrap_or_else(|| estimate_tokens(self.input_bytes)),
-                    output: usage.output.unwrap_or_else(|| estimate_tokens(completion_bytes(completion))),
+                    input: counted(usage.input, self.input_bytes),
+                    output: counted(usage.output, completion_bytes(completion)),
                     cache_read: usage.cache_read.unwrap_or(0),
                     cache_write: usage.cache_write.unwrap_or(0),
                 };
@@ -130,10 +146,10 @@ impl CallMeter {
 
     fn report(&self, finish: &str, tokens: Tokens) -> ModelCall {
         let tokens = Tokens {
-            input: tokens.input.min(TOKENS_TOLD_MAX),
-            output: tokens.output.min(TOKENS_TOLD_MAX),
-            cache_read: tokens.cache_read.min(TOKENS_TOLD_MAX),
-            cache_write: tokens.cache_write.min(TOKENS_TOLD_MAX),
+            input: tokens.input.min(input_tokens_max(self.input_bytes)),
+            output: tokens.output.min(self.output_tokens_max),
+            cache_read: tokens.cache_read.min(CACHED_TOKENS_MAX),
+            cache_write: tokens.cache_write.min(CACHED_TOKENS_MAX),
         };
         ModelCall {
             model: self.model.clone(),

@@ -43,7 +43,6 @@ pub use config::{
 };
 pub use config_check::{ConfigFault, FALLBACKS_MAX, MODEL_NAME_BYTES_MAX, MODELS_MAX};
 pub use key::PROVIDER_MESSAGE_BYTES_MAX;
-pub use meter::TOKENS_TOLD_MAX;
 pub use model_judge::ModelJudge;
 pub use model_tool::ModelTool;
 pub use models::{ConfiguredModel, Models, tools};

@@ -68,6 +68,26 @@ async fn a_missing_usage_is_estimated() {
 }
 
 #[tokio::test]
+async fn a_count_that_cannot_be_is_not_believed() {
+    let none = USAGE.replace('7', "0").replace('3', "0");
+    check(
+        stream(&[HELLO, STOP, &none, "[DONE]"]),
+        expect![[r#"
+        {"text":"hello"}
+        stop in 2 out 2 nano-USD 6000"#]],
+    )
+    .await;
+    let huge = USAGE.replace('7', "1000000000000").replace('3', "1000000000000");
+    check(
+        stream(&[HELLO, STOP, &huge, "[DONE]"]),
+        expect![[r#"
+        {"text":"hello"}
+        stop in 65552 out 2048 nano-USD 69648000"#]],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_status_decides_the_category() {
     let plain = |status: &str, headers: &str, body: &str| response(status, headers, body);
     check(plain("401 No", "", &error("invalid_request_error", "wrong key")), expect![[r#"
