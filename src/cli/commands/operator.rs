@@ -22,7 +22,7 @@ pub(crate) struct OperatorArgs {
 
 #[derive(Debug, Subcommand)]
 enum OperatorCommand {
-    /// Print your public key, which belongs to the secret one in ~/.config/ostler/ostler-operator.key
+    /// Print the public part of your key in ~/.config/ostler
     ///
     /// Creates the secret key if there is none.
     #[command(after_help = "Example:\n  ostler operator key")]
@@ -35,7 +35,7 @@ enum OperatorCommand {
     /// An operator whose key is accepted already decides that: run it as that user, or name that user's
     /// secret key with --with.
     #[command(
-        after_help = "Examples:\n  ostler operator add ed25519:2152f8d19b791d24453242e15f2eab6cb7cffa7b6a5ed30097960e069881db12 --name ann\n  ostler operator add \"$(ostler operator key)\" --with ostler-operator.key.old"
+        after_help = "Examples:\n  ostler operator add ed25519:2152f8d19b791d24453242e15f2eab6cb7cffa7b6a5ed30097960e069881db12 --name ann\n  ostler operator add ed25519:2152f8d19b791d24453242e15f2eab6cb7cffa7b6a5ed30097960e069881db12 --with old.key"
     )]
     Add(AddArgs),
     /// Accept an operator key no more
