@@ -188,9 +188,9 @@ fn at_a_terminal_an_interrupt_cancels_the_turn_and_not_the_chat() {
 fn an_interrupt_ends_the_wait_for_a_plan_and_cancels_the_run() {
     let world = World::new();
     let slow = TALKS.replace("text: \"Hello Ann.\"", "text: \"Hello Ann.\"\n    latency: 100s");
-    world.file("talks.yaml", &slow);
+    world.file("talks.yaml", &slow.replace("I am Ann", "I-am-Ann"));
     let asked =
-        world.start("ask 'I am Ann' --plan-only --mode react --model scripted:talks.yaml --workspace work");
+        world.start("ask I-am-Ann --plan-only --mode react --model scripted:talks.yaml --workspace work");
     until("a run is open", || world.ostler("ps --json").out.contains("running"));
     asked.signal("INT");
     asked.end().exits(130);
