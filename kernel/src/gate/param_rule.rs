@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::egress::{Destinations, Egress, HostPattern};
 
-/// A rule for the values of one parameter. A list is judged by its elements, any other value as itself.
+/// A rule for the values of one parameter. A list is judged by its elements, where null is one like any other; any other value as
+/// itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ParamRule {
     pub(super) within: Option<Vec<Value>>,
@@ -33,6 +34,7 @@ impl ParamRule {
                 items.iter().find_map(|item| self.fault_of_one(item))
             }
             Value::Null if self.takes_null() => None,
+            Value::Null => Some("null is not allowed"),
             _ if self.min_items.is_some() || self.max_items.is_some() => Some("expected a list"),
             value => self.fault_of_one(value),
         }
@@ -43,9 +45,6 @@ impl ParamRule {
     }
 
     fn fault_of_one(&self, value: &Value) -> Option<&'static str> {
-        if value.is_null() {
-            return if self.takes_null() { None } else { Some("null is not allowed") };
-        }
         if self.within.as_ref().is_some_and(|values| !values.contains(value)) {
             return Some("the value is not listed");
         }
