@@ -58,6 +58,8 @@ pub(crate) async fn list(
             before = Some(row.place());
             if status.is_none_or(|status| may_have(row, status)) {
                 let line = summary::run_line(&api.system, row).await?;
+                // A long list blocks no thread: the command may be waiting for a signal on it.
+                tokio::task::yield_now().await;
                 runs.extend(status.is_none_or(|status| line.status == status).then_some(line));
             }
             if runs.len() == limit {

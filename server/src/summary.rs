@@ -19,7 +19,12 @@ use crate::wire::{
 /// The summary of a run; the view holds its last record.
 pub(crate) fn current(system: &System, view: &RunView) -> Result<Summary, Problem> {
     let call_budget = system.call_account(view)?.map(CallBudgetView::from);
-    Ok(Summary { call_budget, ..summarize(view, system.status(view)?, system.ahead(view).as_ref()) })
+    Ok(Summary { call_budget, ..without_account(system, view)? })
+}
+
+/// Reads no account: one of a tree of runs is read from the records of all of them.
+fn without_account(system: &System, view: &RunView) -> Result<Summary, Problem> {
+    Ok(summarize(view, system.status(view)?, system.ahead(view).as_ref()))
 }
 
 /// The summary of a run as of a record that others follow.
@@ -167,7 +172,7 @@ pub(crate) async fn run_line(system: &System, row: &RunRow) -> Result<RunLine, P
 /// The line of an open run. A run with unreadable records hides no other run: its line gives the error.
 async fn open_line(system: &System, row: &RunRow) -> RunLine {
     let read = system.view(row.run, None).await.map_err(Problem::from);
-    let read = read.and_then(|view| Ok((current(system, &view)?, view)));
+    let read = read.and_then(|view| Ok((without_account(system, &view)?, view)));
     let (summary, view) = match read {
         Ok(read) => read,
         Err(problem) => {
@@ -188,6 +193,7 @@ async fn open_line(system: &System, row: &RunRow) -> RunLine {
         blocked_by: summary.blocked_by,
         out_of_credit: summary.out_of_credit,
         rate_waits: summary.rate_waits,
+        seq: Some(summary.seq),
         ..empty_line(row, summary.status)
     }
 }
@@ -213,5 +219,6 @@ fn empty_line(row: &RunRow, status: RunStatus) -> RunLine {
         out_of_credit: false,
         rate_waits: Vec::new(),
         unreadable: false,
+        seq: None,
     }
 }

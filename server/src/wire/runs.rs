@@ -211,6 +211,9 @@ pub struct RunLine {
     /// The records cannot be read; nothing goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
+    /// Number of the last record of an open run: its events can be followed from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
 }
 
 impl RunLine {

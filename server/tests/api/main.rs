@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod idempotency;
+mod lists;
 
 use std::sync::Arc;
 use std::time::Duration;
