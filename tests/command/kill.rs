@@ -184,7 +184,7 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
     let told = world
         .ostler("resume")
         .exits(0)
-        .complains("nothing to resume")
+        .complains("nothing resumes without its name: one run is suspended")
         .complains("(doubt) is suspended: the process died 3 times");
     assert!(told.err.contains("`ostler resume "), "{}", told.err);
     world

@@ -22,7 +22,9 @@ use crate::cli::output::units::plural;
 use crate::cli::session::api_client::{ApiError, path_segment};
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::signals::Signals;
-use crate::cli::session::watch_run::{Watch, WatchEnd, report_interrupt, watch, watch_one};
+use crate::cli::session::watch_run::{
+    Watch, WatchEnd, report_early_interrupt, report_interrupt, watch, watch_one,
+};
 use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
@@ -50,26 +52,41 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     let Some(run) = args.run else {
         return resume_all(session, globals, args.watch, &mut signals, &mut out).await;
     };
-    let before = match session.summary(&run).await {
-        Ok(summary) => summary,
+    let begun = match signals.during(begin_one(&mut session, &run)).await {
+        Ok(begun) => begun,
+        Err(code) => {
+            report_interrupt(session, &signals, &run).await;
+            return Ok(code);
+        }
+    };
+    let (before, is_over) = match begun {
+        Ok(begun) => begun,
         Err(failure) => return session.stop_with(failure).await,
     };
-    let mut is_over = before.status.is_over();
-    if !is_over {
-        match post(&mut session, &before.run, "resume").await {
-            Ok(_) => {}
-            // A run that is queued or waits for a person is active already; it is watched.
-            Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => {
-                is_over = problem.current.is_none_or(RunStatus::is_over);
-            }
-            Err(refused) => return session.stop_with(refused).await,
-        }
-    }
     if is_over && !globals.json {
         status_line(format!("run {} is closed, so nothing is resumed; its result:", before.run));
     }
     watch(session, &mut signals, Watch::from(&before, globals.json, args.watch), &mut out).await
 }
+
+/// Resumes a run. Returns it as it was before, and whether it is closed.
+async fn begin_one(session: &mut Session, run: &str) -> Result<(Summary, bool), Failure> {
+    let before = session.summary(run).await?;
+    if before.status.is_over() {
+        return Ok((before, true));
+    }
+    match post(session, &before.run, "resume").await {
+        Ok(_) => Ok((before, false)),
+        // A run that is queued or waits for a person is active already; it is watched.
+        Err(ApiError::Problem(problem)) if problem.code == "invalid_state" => {
+            Ok((before, problem.current.is_none_or(RunStatus::is_over)))
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// Resumed runs to watch, and the exit code so far.
+type Begun = (Vec<Watch>, u8);
 
 async fn resume_all(
     mut session: Session,
@@ -78,37 +95,21 @@ async fn resume_all(
     signals: &mut Signals,
     out: &mut Out,
 ) -> Result<u8, Failure> {
-    let list = match session.get::<RunList>("/v1/runs?open=true").await {
-        Ok(list) => list,
+    let begun = match signals.during(begin_all(&mut session, globals, options)).await {
+        Ok(begun) => begun,
+        Err(code) => {
+            report_early_interrupt(session, signals).await;
+            return Ok(code);
+        }
+    };
+    let (watched, mut worst) = match begun {
+        Ok(begun) => begun,
         Err(refused) => return session.stop_with(refused).await,
     };
-    let mut open: Vec<String> = list
-        .runs
-        .into_iter()
-        .filter(|line| !matches!(line.status, RunStatus::Suspended | RunStatus::Quarantined))
-        .map(|line| line.run)
-        .collect();
-    open.reverse();
-    let jobs = match post::resume(&mut session).await {
-        Ok(jobs) => jobs,
-        Err(refused) => return session.stop_with(refused).await,
-    };
-    let is_new = |job: &String| !open.contains(job);
-    let begun: Vec<String> = jobs.into_iter().filter(is_new).collect();
-    open.extend(begun);
-    if !globals.json
-        && let Err(refused) = print_suspended(&mut session, open.is_empty()).await
-    {
-        return session.stop_with(refused).await;
-    }
-    if open.is_empty() {
+    if watched.is_empty() && worst == code::SUCCEEDED {
         session.stop().await;
         return Ok(code::SUCCEEDED);
     }
-    let (watched, mut worst) = match resume_each(&mut session, open, globals.json, options).await {
-        Ok(resumed) => resumed,
-        Err(refused) => return session.stop_with(refused).await,
-    };
     let labelled = watched.len() > 1;
     for what in watched {
         let run = what.run.clone();
@@ -125,37 +126,50 @@ async fn resume_all(
     Ok(worst)
 }
 
-/// Resumes runs. Returns those to watch, and the exit code so far.
-async fn resume_each(
+/// Resumes all open runs and market jobs.
+async fn begin_all(
     session: &mut Session,
-    open: Vec<String>,
-    json: bool,
+    globals: &Globals,
     options: WatchOptions,
-) -> Result<(Vec<Watch>, u8), ApiError> {
-    let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
-    for run in open {
-        let resumed = match session.get::<Summary>(&format!("/v1/runs/{}", path_segment(&run))).await {
-            Ok(before) => post(session, &run, "resume?among_all=true").await.map(|_| before),
-            Err(refused) => Err(refused),
-        };
-        match resumed {
-            Ok(before) => watched.push(Watch::from(&before, json, options)),
-            // A run that cannot be resumed does not keep others from it.
-            Err(ApiError::Problem(problem)) => {
-                // Its job may have closed the run meanwhile, which is reported like any end.
-                if let Ok(now) = session.summary(&run).await
-                    && now.status.is_over()
-                {
-                    watched.push(Watch::from(&now, json, options));
-                    continue;
-                }
-                status_line(format!("run {run}: not resumed: {}", with_location(&problem.detail)));
-                worst = worst.max(code::INTERNAL);
-            }
-            Err(refused) => return Err(refused),
-        }
+) -> Result<Begun, ApiError> {
+    let list: RunList = session.get("/v1/runs?open=true").await?;
+    let is_resumed = |line: &RunLine| !matches!(line.status, RunStatus::Suspended | RunStatus::Quarantined);
+    let open: Vec<RunLine> = list.runs.into_iter().rev().filter(is_resumed).collect();
+    let jobs = post::resume(session).await?;
+    let is_new = |job: &String| open.iter().all(|line| line.run != *job);
+    let jobs: Vec<String> = jobs.into_iter().filter(is_new).collect();
+    if !globals.json {
+        print_suspended(session, open.is_empty() && jobs.is_empty()).await?;
     }
-    Ok((watched, worst))
+    let mut begun = (Vec::new(), code::SUCCEEDED);
+    for line in open {
+        let what = Watch::from_line(&line, globals.json, options);
+        resume_among_all(session, what, &mut begun).await?;
+    }
+    for job in jobs {
+        let before: Summary = session.get(&format!("/v1/runs/{}", path_segment(&job))).await?;
+        resume_among_all(session, Watch::from(&before, globals.json, options), &mut begun).await?;
+    }
+    Ok(begun)
+}
+
+/// A run that cannot be resumed does not keep others from it.
+async fn resume_among_all(session: &mut Session, what: Watch, begun: &mut Begun) -> Result<(), ApiError> {
+    let (watched, worst) = begun;
+    match post(session, &what.run, "resume?among_all=true").await {
+        Ok(_) => watched.push(what),
+        Err(ApiError::Problem(problem)) => {
+            // Its job or its parent may have closed the run meanwhile, which is reported like any end.
+            if session.summary(&what.run).await.is_ok_and(|now| now.status.is_over()) {
+                watched.push(what);
+                return Ok(());
+            }
+            status_line(format!("run {}: not resumed: {}", what.run, with_location(&problem.detail)));
+            *worst = (*worst).max(code::INTERNAL);
+        }
+        Err(refused) => return Err(refused),
+    }
+    Ok(())
 }
 
 /// Fetches suspended runs, newest first. They are resumed by id only.
@@ -175,8 +189,11 @@ pub(crate) async fn suspended_runs(session: &mut Session) -> Result<Vec<RunLine>
 async fn print_suspended(session: &mut Session, alone: bool) -> Result<(), ApiError> {
     let found = suspended_runs(session).await?;
     let shown = if alone { found.len().min(SUSPENDED_SHOWN_MAX) } else { 0 };
-    if alone {
-        status_line("nothing to resume: no run is open");
+    match found.len() {
+        _ if !alone => {}
+        0 => status_line("nothing to resume: no run is open"),
+        1 => status_line("nothing resumes without its name: one run is suspended"),
+        many => status_line(format!("nothing resumes without its name: {many} runs are suspended")),
     }
     for RunLine { run, plan, reason, .. } in &found[..shown] {
         let why = reason.as_deref().unwrap_or(CHECKPOINTED);

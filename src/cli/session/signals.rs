@@ -78,6 +78,15 @@ impl Signals {
         self.exit_actions.lock().unwrap_or_else(PoisonError::into_inner).programs = programs.cloned();
     }
 
+    /// Does work that a signal ends; the error is its exit code.
+    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, u8> {
+        tokio::select! {
+            biased;
+            code = self.next() => Err(code),
+            done = work => Ok(done),
+        }
+    }
+
     /// Waits for a signal and returns its exit code. Cancel-safe. The next SIGINT or SIGTERM ends the
     /// process at once; SIGHUP does not, because both the shell and the kernel send one.
     pub(crate) async fn next(&mut self) -> u8 {

@@ -1,6 +1,6 @@
 //! Watching a run until it settles, and reporting the result.
 
-use ostler_server::wire::Summary;
+use ostler_server::wire::{RunLine, Summary};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -46,6 +46,14 @@ impl Watch {
         let before = PriorState { seq: *seq, client: client.clone(), out_of_credit, suspended };
         Watch { run: run.clone(), before: Some(before), json, options, labelled: false, turn: None }
     }
+
+    /// The same from a line of a list, which costs no reading of the run. A line without a record shows the run from its start.
+    pub(crate) fn from_line(before: &RunLine, json: bool, options: WatchOptions) -> Watch {
+        let RunLine { run, seq, client, out_of_credit, reason, .. } = before;
+        let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
+        let before = seq.map(|seq| PriorState { seq, client: client.clone(), out_of_credit, suspended });
+        Watch { run: run.clone(), before, json, options, labelled: false, turn: None }
+    }
 }
 
 /// Watches a run until it settles, prints the report, closes the session, and returns the exit code.
@@ -80,15 +88,27 @@ pub(crate) async fn report_interrupt(session: Session, signals: &Signals, run: &
             hints::command("cancel", &[run], "")
         ));
     } else {
-        let resume = hints::resume(run);
-        signals.kill_on_exit(session.programs());
-        if let Some(stopping) = session.stopping_text() {
-            status_line(stopping);
-        }
-        signals.set_exit_message(format!("stopped at once, state is kept: `{resume}` continues"));
-        session.stop().await;
-        status_line(format!("stopped, state is kept: `{resume}` continues"));
+        stop_at_once(session, signals, &hints::resume(run)).await;
     }
+}
+
+/// Closes the session after ^C before any run is watched.
+pub(crate) async fn report_early_interrupt(session: Session, signals: &Signals) {
+    if session.client.is_remote() {
+        status_line("stopped; the runs continue in the process that holds the data folder");
+    } else {
+        stop_at_once(session, signals, &hints::command("resume", &[], "")).await;
+    }
+}
+
+async fn stop_at_once(session: Session, signals: &Signals, resume: &str) {
+    signals.kill_on_exit(session.programs());
+    if let Some(stopping) = session.stopping_text() {
+        status_line(stopping);
+    }
+    signals.set_exit_message(format!("stopped at once, state is kept: `{resume}` continues"));
+    session.stop().await;
+    status_line(format!("stopped, state is kept: `{resume}` continues"));
 }
 
 pub(crate) enum WatchEnd {
