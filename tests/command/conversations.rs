@@ -201,7 +201,7 @@ fn an_interrupt_ends_the_wait_for_a_plan_and_cancels_the_run() {
 fn a_budget_without_room_for_a_plan_is_no_plan() {
     let world = world();
     world.file("talks.yaml", READS);
-    let line = "ask 'What is to do?' --plan-only --mode reflect --model scripted:talks.yaml --workspace work";
+    let line = "ask Why? --plan-only --mode reflect --model scripted:talks.yaml --workspace work";
     world
         .ostler(&format!("{line} --budget 1tokens --over-budget ask"))
         .exits(3)

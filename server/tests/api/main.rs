@@ -540,7 +540,11 @@ async fn a_job_is_posted_and_followed_to_its_end() {
     assert_eq!((&over["stage"], &over["winner"]), (&json!("evaluation"), &json!("greeter")));
     assert_eq!((&over["proposals"][0]["score"], &over["outcome"]), (&json!(6_200), &json!("succeeded")));
     assert_eq!(value(send(&api, get("/v1/market")).await).await["jobs"].as_array().unwrap().len(), 1);
-    assert_eq!(value(send(&api, get("/v1/audit")).await).await, json!({"calls": [], "clients": []}), "nobody is metered");
+    assert_eq!(
+        value(send(&api, get("/v1/audit")).await).await,
+        json!({"calls": [], "clients": []}),
+        "nobody is metered"
+    );
     let changed = |key: &str, value: Value| {
         let mut changed = job.clone();
         changed[key] = value;
