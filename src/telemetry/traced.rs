@@ -33,6 +33,8 @@ struct Appended {
     stream: StreamId,
     /// The last record before the append.
     after: Seq,
+    /// The last record of the append. Later ones have a notice of their own, which finds the run over if they were read with this one.
+    upto: Seq,
 }
 
 enum Notice {
@@ -138,7 +140,11 @@ impl Reader {
         kept.turn = turn;
         let mut is_over = false;
         loop {
-            let records = self.journal.read(appended.stream, kept.seen, READ_AT_ONCE);
+            let wanted = appended.upto.0.saturating_sub(kept.seen.0).min(READ_AT_ONCE as u64) as usize;
+            if wanted == 0 {
+                break;
+            }
+            let records = self.journal.read(appended.stream, kept.seen, wanted);
             let records = records.map_err(|error| error.to_string())?;
             let Some(last) = records.last() else { break };
             let end = last.seq;
@@ -170,8 +176,13 @@ fn uuid_of(stream: StreamId) -> uuid::Uuid {
 impl Journal for Traced {
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let of_runs = batches.iter().filter(|batch| batch.stream.kind == StreamKind::Run);
-        let appended =
-            of_runs.map(|batch| Appended { stream: batch.stream, after: batch.expected }).collect();
+        let appended = of_runs
+            .map(|batch| Appended {
+                stream: batch.stream,
+                after: batch.expected,
+                upto: Seq(batch.expected.0 + batch.events.len() as u64),
+            })
+            .collect();
         let position = self.journal.append(batches)?;
         self.notify(appended);
         Ok(position)
@@ -307,7 +318,7 @@ mod tests {
                 turn: 0,
             };
             let ended = |span: Span| seen.lock().unwrap().push(span.name);
-            reader.catch_up(run, &Appended { stream, after: Seq(after) }, &ended).unwrap();
+            reader.catch_up(run, &Appended { stream, after: Seq(after), upto: Seq(2) }, &ended).unwrap();
             assert_eq!(seen.into_inner().unwrap(), names, "records up to {after} are of another process");
             assert!(reader.runs.is_empty(), "a run that is over is forgotten");
         }

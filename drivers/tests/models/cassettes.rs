@@ -57,7 +57,7 @@ async fn an_answer_that_spells_the_key_is_not_recorded() {
     pieces.extend([CHUNK.replace("hello", "!"), "[DONE]".to_owned()]);
     let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
     let tape = record(vec![Reply::Bytes(stream(&pieces))], &["a"]).await;
-    assert_eq!(tape.lines().count(), 1, "the header alone: {tape}");
+    assert_eq!(tape, "");
 }
 
 #[tokio::test]
