@@ -321,6 +321,7 @@ impl Config {
         GatePolicy {
             scopes,
             pins: pins.collect(),
+            ceiling: 2,
             epoch: 1,
             egress: self.tools.http.egress_allow.clone(),
             ..GatePolicy::default()
