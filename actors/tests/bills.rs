@@ -13,11 +13,10 @@ use common::{Watched, plan, until};
 use ostler_actors::{Answer, Evaluating, Submission, System, SystemConfig};
 use ostler_drivers::model::{ModelConfig, ModelJudge, Models, ModelsConfig, PriceConfig, UsdPerMillion};
 use ostler_kernel::event::{CallTerms, Event};
-use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::id::RunId;
 use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
+    BoxFuture, Journal, JournalError, JournalLayer, Position, Seq, StreamBatch, StreamId, StreamKind,
 };
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
@@ -104,7 +103,11 @@ impl Faulty {
     }
 }
 
-impl Journal for Faulty {
+impl JournalLayer for Faulty {
+    fn below(&self) -> &dyn Journal {
+        &*self.journal
+    }
+
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let any = |is: fn(&Event) -> bool| batches.iter().flat_map(|batch| &batch.events).any(is);
         if any(|event| matches!(event, Event::BudgetRaised { .. }))
@@ -127,38 +130,6 @@ impl Journal for Faulty {
             false => self.journal.durable(position),
         }
     }
-
-    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
-        self.journal.read(stream, after, limit)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,7 +139,7 @@ async fn a_raise_that_cannot_be_recorded_is_no_raise() {
     let system = system(journal.clone(), folder.path()).await;
     let run = open(&system, chain(3), tokens(600), true).await;
     let raised = || {
-        let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
+        let records = journal.below().read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
         records.iter().filter(|record| matches!(record.event, Event::BudgetRaised { .. })).count()
     };
     // The first answer is lost with its record. The agent restarts, and refuses answers until it has read the run again.

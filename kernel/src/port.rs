@@ -5,6 +5,7 @@ mod artifact;
 mod attempt;
 mod cage;
 mod journal;
+mod journal_layer;
 mod judge;
 mod model;
 mod named_file;
@@ -25,6 +26,7 @@ pub use journal::{
     AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunPlace, RunRow, RunRowStatus,
     RunsPage, Seq, StreamBatch, StreamId, StreamKind,
 };
+pub use journal_layer::JournalLayer;
 pub use judge::{Judge, JudgedRun, Opinion, RUN_JUDGE};
 pub use model::{
     AnswerForm, CallOrigin, Completion, Delta, Finish, Message, Model, ModelCall, ModelError,

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
-    StreamId, StreamKind,
+    Journal, JournalError, JournalLayer, Position, Seq, StreamBatch, StreamId, StreamKind,
 };
 
 use tokio::runtime::Handle;
@@ -173,7 +172,11 @@ fn uuid_of(stream: StreamId) -> uuid::Uuid {
     uuid::Uuid::from_bytes(stream.key)
 }
 
-impl Journal for Traced {
+impl JournalLayer for Traced {
+    fn below(&self) -> &dyn Journal {
+        &*self.journal
+    }
+
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let of_runs = batches.iter().filter(|batch| batch.stream.kind == StreamKind::Run);
         let appended = of_runs
@@ -187,54 +190,6 @@ impl Journal for Traced {
         self.notify(appended);
         Ok(position)
     }
-
-    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
-        self.journal.durable(position)
-    }
-
-    fn has_room(&self) -> bool {
-        self.journal.has_room()
-    }
-
-    fn rollbacks(&self, seen: u64) -> BoxFuture<'_, u64> {
-        self.journal.rollbacks(seen)
-    }
-
-    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
-        self.journal.read(stream, after, limit)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs_page(page)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
 }
 
 #[cfg(test)]
@@ -244,6 +199,7 @@ mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
     use ostler_actors::SharedRecorder;
     use ostler_kernel::event::{Event, RunOpened};
+    use ostler_kernel::id::ClientId;
     use ostler_kernel::json;
     use ostler_kernel::plan::{Plan, Policy};
     use ostler_kernel::run::RunOutcome;
@@ -292,7 +248,7 @@ mod tests {
             let (notices, _received) = sync_channel(1);
             let traced = Traced { journal: Arc::new(MemoryJournal::default()), notices, counts };
             for run in [1, 2].map(|id| RunId(uuid::Uuid::from_u128(id))) {
-                traced.append(vec![batch(run, 0, opened(run))]).unwrap();
+                Journal::append(&traced, vec![batch(run, 0, opened(run))]).unwrap();
             }
         });
         assert!(is_counted);

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use metrics::{Recorder, SharedString};
 use ostler_kernel::event::Event;
-use ostler_kernel::id::{AgentId, ClientId, RunId};
+
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, ModelCall, Position, Recorded, RunRow, RunsPage, Seq,
-    StreamBatch, StreamId, StreamKind,
+    Journal, JournalError, JournalLayer, ModelCall, Position, StreamBatch, StreamKind,
 };
 use ostler_kernel::run::{RunOutcome, TransitionReason};
 
@@ -101,61 +100,17 @@ fn counts(kind: StreamKind, events: &[Event]) -> Vec<Count> {
     counts
 }
 
-impl Journal for Counted {
+impl JournalLayer for Counted {
+    fn below(&self) -> &dyn Journal {
+        &*self.journal
+    }
+
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let counts: Vec<Count> =
             batches.iter().flat_map(|batch| counts(batch.stream.kind, &batch.events)).collect();
         let position = self.journal.append(batches)?;
         counts.into_iter().for_each(|count| count.add(&self.recorder));
         Ok(position)
-    }
-
-    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
-        self.journal.durable(position)
-    }
-
-    fn has_room(&self) -> bool {
-        self.journal.has_room()
-    }
-
-    fn rollbacks(&self, seen: u64) -> BoxFuture<'_, u64> {
-        self.journal.rollbacks(seen)
-    }
-
-    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
-        self.journal.read(stream, after, limit)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn runs_page(&self, page: RunsPage) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs_page(page)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
     }
 }
 

@@ -4,11 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::event::Event;
-use ostler_kernel::id::{AgentId, ClientId, RunId};
-use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
-};
+
+use ostler_kernel::port::{BoxFuture, Journal, JournalError, JournalLayer, Position, StreamBatch};
 use ostler_store::MemoryJournal;
 use tokio::sync::watch;
 
@@ -43,7 +40,11 @@ impl Late {
     }
 }
 
-impl Journal for Late {
+impl JournalLayer for Late {
+    fn below(&self) -> &dyn Journal {
+        &self.journal
+    }
+
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let is_late = batches.iter().flat_map(|batch| &batch.events).any(self.is_late);
         let mut late = self.late.lock().unwrap();
@@ -62,37 +63,5 @@ impl Journal for Late {
             drop(let_go.wait_for(|let_go| *let_go >= before).await);
             self.journal.durable(position).await
         })
-    }
-
-    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
-        self.journal.read(stream, after, limit)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
     }
 }

@@ -16,11 +16,11 @@ use std::time::Duration;
 use ostler_actors::{Evaluating, Limits, Measures, Submission, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
-use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
 use ostler_kernel::port::{
-    AccountRow, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Judge, Position, Recorded,
-    RunRow, Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
+    ArtifactStore, BoxFuture, CallContext, Journal, JournalError, JournalLayer, Judge, Position, Recorded,
+    Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput};
@@ -341,17 +341,17 @@ impl Watched {
     }
 }
 
-impl Journal for Watched {
+impl JournalLayer for Watched {
+    fn below(&self) -> &dyn Journal {
+        &*self.journal
+    }
+
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let records = batches.iter().map(|batch| batch.events.len()).sum();
         self.largest.fetch_max(records, Ordering::SeqCst);
         let position = self.journal.append(batches)?;
         self.after.get().into_iter().for_each(|act| act());
         Ok(position)
-    }
-
-    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
-        self.journal.durable(position)
     }
 
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
@@ -361,33 +361,5 @@ impl Journal for Watched {
             self.at_end.get().into_iter().for_each(|act| act(stream, after));
         }
         Ok(records)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
     }
 }

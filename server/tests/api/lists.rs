@@ -3,11 +3,8 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, RunId};
-use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
-};
+use ostler_kernel::id::{CLIENT_DEFAULT, ClientId, RunId};
+use ostler_kernel::port::{Journal, JournalError, JournalLayer, Recorded, Seq, StreamId};
 use ostler_store::MemoryJournal;
 use serde_json::json;
 
@@ -20,46 +17,14 @@ struct Noting {
     read: Arc<Mutex<Vec<StreamId>>>,
 }
 
-impl Journal for Noting {
-    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
-        self.journal.append(batches)
-    }
-
-    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
-        self.journal.durable(position)
+impl JournalLayer for Noting {
+    fn below(&self) -> &dyn Journal {
+        &*self.journal
     }
 
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
         self.read.lock().unwrap().push(stream);
         self.journal.read(stream, after, limit)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
     }
 }
 

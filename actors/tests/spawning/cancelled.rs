@@ -1,0 +1,54 @@
+//! Cancellation of a run, and what is opened below it meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ostler_actors::{Program, ProgramContext};
+use ostler_kernel::port::{ChildRunSpec, Tool};
+use ostler_store::MemoryJournal;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+
+use crate::common::{system, until};
+use crate::{child, hold, submitted, terms};
+
+/// How many runs deep the chain is.
+const CHAIN: u64 = 6;
+
+/// A program that opens a run of itself below it, and at the bottom waits for a permit, then opens a run that calls `note`.
+fn chain(may: &Arc<Semaphore>, at_bottom: &Arc<AtomicBool>) -> Program {
+    let (may, at_bottom) = (Arc::clone(may), Arc::clone(at_bottom));
+    Program::new("parent", "1", move |agent: ProgramContext, input: Value| {
+        let (may, at_bottom) = (Arc::clone(&may), Arc::clone(&at_bottom));
+        async move {
+            let left = input["left"].as_u64().unwrap_or(CHAIN);
+            let below = if left > 1 {
+                ChildRunSpec::call("parent", Map::from_iter([("left".to_owned(), json!(left - 1))]))
+            } else {
+                at_bottom.store(true, Ordering::SeqCst);
+                may.acquire().await.unwrap().forget();
+                child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]}))
+            };
+            let end = agent.spawn("below", below).await?;
+            Ok(json!(end.outcome))
+        }
+    })
+}
+
+#[tokio::test]
+async fn nothing_is_opened_below_a_run_once_its_cancellation_is_acknowledged() {
+    let (may, at_bottom, hold) = (Arc::new(Semaphore::new(0)), Arc::default(), hold());
+    let tools: Vec<Arc<dyn Tool>> = vec![hold.clone(), Arc::new(chain(&may, &at_bottom))];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let run = submitted(&system, terms(&system)).await;
+    until(async || at_bottom.load(Ordering::SeqCst)).await;
+    let opened = system.runs(false).unwrap().len();
+    assert_eq!(opened as u64, CHAIN);
+    // The cancellation has not arrived at the bottom yet when it is acknowledged.
+    system.cancel(run).await.unwrap();
+    may.add_permits(1);
+    until(async || system.runs(true).unwrap().is_empty()).await;
+    assert_eq!(system.runs(false).unwrap().len(), opened, "no run was opened");
+    assert!(!hold.has_started());
+    system.shutdown().await;
+}
