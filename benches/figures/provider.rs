@@ -12,12 +12,12 @@ impl Provider {
         Provider(TcpListener::bind("127.0.0.1:0").unwrap())
     }
 
-    /// A configuration with the provider as the default model.
+    /// A configuration with the provider as the default model, whose answers may be longer than any limit of bytes.
     pub(crate) fn config(&self) -> String {
         let port = self.0.local_addr().unwrap().port();
         format!(
             "[models.default]\nprovider = \"openai\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nmodel = \"m\"\n\
-             profile = \"generic\"\nprice = \"free\"\n"
+             profile = \"generic\"\nprice = \"free\"\nmax_output_tokens = 100000000\n"
         )
     }
 
