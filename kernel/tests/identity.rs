@@ -89,7 +89,7 @@ fn the_chain_from_an_artifact_to_its_reuse() {
 
 #[test]
 fn a_model_step_with_every_field() {
-    let (sampling, seed) = (json!({"top_p": 1.0, "temperature": 0.7}), json!(7));
+    let (sampling, seed, fresh) = (json!({"top_p": 1.0, "temperature": 0.7}), json!(7), json!(2));
     let sigma = ExecutableSpec {
         kind: "model",
         model: Some("m-large"),
@@ -98,7 +98,7 @@ fn a_model_step_with_every_field() {
         seed: Some(&seed),
         prompt: Some(lineage::prompt("Write the memo")),
         media: Some("text/markdown"),
-        fresh: 2,
+        fresh: Some(&fresh),
         ..ExecutableSpec::default()
     };
     assert_eq!(lineage::executable_digest(&sigma.document().unwrap()), vector("d019"));

@@ -3,5 +3,6 @@
 
 pub mod gate;
 pub mod graph;
+pub mod lineage;
 pub mod modes;
 pub mod queue;

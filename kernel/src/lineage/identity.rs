@@ -62,8 +62,8 @@ pub struct ExecutableSpec<'a> {
     pub prompt: Option<Digest>,
     /// Media type of the output.
     pub media: Option<&'a str>,
-    /// Freshness token: a new value forces a new execution.
-    pub fresh: u64,
+    /// Freshness token: a new value forces a new execution, a value used before finds its record. 0 is like none.
+    pub fresh: Option<&'a Value>,
 }
 
 impl ExecutableSpec<'_> {
@@ -75,8 +75,8 @@ impl ExecutableSpec<'_> {
     pub fn document(&self) -> Result<Json, JsonError> {
         let mut document = Document::new(256);
         document.text("code", self.code);
-        if self.fresh != 0 {
-            document.json("fresh", &canonical(&Value::from(self.fresh))?);
+        if let Some(fresh) = self.fresh.map(canonical).transpose()?.filter(|fresh| fresh.as_str() != "0") {
+            document.json("fresh", &fresh);
         }
         document.text("kind", Some(self.kind));
         document.text("media", self.media.filter(|&media| media != crate::port::JSON));
@@ -174,6 +174,8 @@ pub enum Edge<'a> {
 
 /// Provenance of a result, `k`: a Merkle hash over the result's `r` and the `k` of each ancestor with its edge. For audits;
 /// reuse ignores it.
+///
+/// The `k` of a result that a person replaced is [`overridden`].
 pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
     let mut edges: Vec<(String, Digest)> = edges
         .iter()
@@ -192,6 +194,11 @@ pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
     hash("aos/lineage/1", &parts)
 }
 
+/// Provenance of an artifact that a person put in the place of a result: over the `k` that the result would have.
+pub fn overridden(k: Digest, artifact: Digest, author: &str) -> Digest {
+    hash("aos/override/1", &[&k.0, &artifact.0, author.as_bytes()])
+}
+
 /// Digest that proves an effect. With a `key` (the idempotency key, for keyed and non-idempotent effects) each execution has
 /// its own receipt; without one (naturally idempotent effects) equal work has equal receipts.
 pub fn receipt(reuse: Digest, artifact: Digest, key: Option<Digest>) -> Digest {
@@ -205,7 +212,11 @@ pub fn receipt(reuse: Digest, artifact: Digest, key: Option<Digest>) -> Digest {
 /// patch increments `patch_count`.
 pub fn idempotency_key(run: RunId, node: &NodeId, generation: u64, patch_count: u64) -> Digest {
     let mut text = uuid::Uuid::encode_buffer();
-    let run = run.0.hyphenated().encode_lower(&mut text);
+    idempotency_key_of(run.0.hyphenated().encode_lower(&mut text), node, generation, patch_count)
+}
+
+/// Same as [`idempotency_key`] for a run whose id is any text, as simulations have.
+pub fn idempotency_key_of(run: &str, node: &NodeId, generation: u64, patch_count: u64) -> Digest {
     let (generation, patch_count) = (generation.to_le_bytes(), patch_count.to_le_bytes());
     hash("aos/idem/1", &[run.as_bytes(), node.as_str().as_bytes(), &generation, &patch_count])
 }

@@ -1,10 +1,25 @@
-//! Identity and provenance of results.
+//! Identity and provenance of results, and whether a recorded result may be reused.
+//!
+//! [`Manifest`] says what a node works with; its `r` finds the [`Record`] of earlier equal work, which [`judge`] tests. [`Override`] is a
+//! person's artifact in the place of a result, [`Decision`] the explanation.
 
+mod decision;
+mod edit;
 mod hash;
 mod identity;
+mod manifest;
+mod outcome;
+mod record;
+mod reuse;
 
+pub use decision::{Decision, Frontier, frontier, held_by};
+pub use edit::{EditRefusal, Edited, Override, OverrideState, Received, StalePolicy, check_edit};
 pub use hash::hash;
 pub use identity::{
-    Edge, ExecutableSpec, Inputs, artifact, executable_digest, idempotency_key, inputs_digest, lineage,
-    prompt, receipt, reuse, step_key, value,
+    Edge, ExecutableSpec, Inputs, artifact, executable_digest, idempotency_key, idempotency_key_of,
+    inputs_digest, lineage, overridden, prompt, receipt, reuse, step_key, value,
 };
+pub use manifest::{Difference, Manifest, Material, short_digest};
+pub use outcome::{Instance, Outcome};
+pub use record::{Record, Retractions};
+pub use reuse::{Evidence, Reason, Repetition, Reuse, judge};

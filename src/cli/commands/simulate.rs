@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use ostler_drivers::model::decode::decode_case;
 use ostler_drivers::regular_file::read_text;
-use ostler_sim::{gate, graph, modes, queue};
+use ostler_sim::{gate, graph, lineage, modes, queue};
 use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
@@ -82,6 +82,18 @@ enum What {
         after_help = "Examples:\n  ostler simulate gate cases.jsonl\n  ostler simulate gate cases.jsonl --check"
     )]
     Gate(FileArgs),
+    /// Decide what revisions of a plan reuse and execute, one JSON object per line
+    ///
+    /// A line is a case: an `id`, a `plan`, the functions of its nodes as `fns`, the outside world as
+    /// `sources`, and `revisions`. A revision continues a `run` or starts one, and applies operations as
+    /// `ops`: {"op": "set", "node": NODE, "field": "prompt", "value": TEXT}, and param, ref, rename, add,
+    /// remove, source, artifact_edit, unpin, answer, retract, corrupt, gate and domain. For each node it
+    /// prints identities, the decision and the reason, in the format of `expect`, which a case may contain
+    /// too; `measure` compares with the revision before.
+    #[command(
+        after_help = "Examples:\n  ostler simulate lineage cases.jsonl\n  ostler simulate lineage cases.jsonl --check"
+    )]
+    Lineage(FileArgs),
 }
 
 #[derive(Debug, Args)]
@@ -139,6 +151,7 @@ pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Fail
         What::Model(args) => cases(&args, globals.json, &mut Out::new(), model_case),
         What::Modes(args) => cases(&args, globals.json, &mut Out::new(), mode_case),
         What::Gate(args) => cases(&args, globals.json, &mut Out::new(), gate_case),
+        What::Lineage(args) => cases(&args, globals.json, &mut Out::new(), lineage_case),
     }
 }
 
@@ -168,22 +181,27 @@ struct CaseResult {
     difference: Option<String>,
 }
 
-fn graph_case(line: &str) -> Result<CaseResult, String> {
-    let result = graph::run_case(line).map_err(|error| error.to_string())?;
+/// What `sim` made of a case.
+fn simulated(result: Result<graph::CaseResult, graph::BadCase>) -> Result<CaseResult, String> {
+    let result = result.map_err(|error| error.to_string())?;
     let (has_expect, difference) = (result.expected.is_some(), result.difference());
     Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
+}
+
+fn graph_case(line: &str) -> Result<CaseResult, String> {
+    simulated(graph::run_case(line))
 }
 
 fn mode_case(line: &str) -> Result<CaseResult, String> {
-    let result = modes::run_case(line).map_err(|error| error.to_string())?;
-    let (has_expect, difference) = (result.expected.is_some(), result.difference());
-    Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
+    simulated(modes::run_case(line))
 }
 
 fn gate_case(line: &str) -> Result<CaseResult, String> {
-    let result = gate::run_case(line).map_err(|error| error.to_string())?;
-    let (has_expect, difference) = (result.expected.is_some(), result.difference());
-    Ok(CaseResult { id: result.id, actual: result.actual, has_expect, difference })
+    simulated(gate::run_case(line))
+}
+
+fn lineage_case(line: &str) -> Result<CaseResult, String> {
+    simulated(lineage::run_case(line))
 }
 
 fn model_case(line: &str) -> Result<CaseResult, String> {

@@ -1,0 +1,142 @@
+//! What became of a node in a revision, and why.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use super::manifest::short_digest;
+use super::reuse::Reason;
+use crate::id::{Digest, NodeId, RunId};
+
+/// The decision about a node. `Display` gives the explanation in full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision<R = RunId> {
+    /// This predecessor failed, was denied or is blocked itself.
+    Blocked(NodeId),
+    /// This predecessor waits for a person.
+    Waiting(NodeId),
+    /// The reference of this name leads nowhere.
+    ParamMissing(String),
+    /// The output broke the contract.
+    ContractFailed,
+    /// A person's artifact counts.
+    Pinned {
+        /// The person.
+        author: String,
+        /// The inputs changed since the edit.
+        stale: bool,
+    },
+    /// A person's artifact is stale, and the person is asked.
+    Asked,
+    /// The gate denied the node.
+    Denied,
+    /// A recorded result was bound.
+    Reused {
+        /// `r` of the work.
+        reuse: Digest,
+        /// The run that executed it.
+        from: R,
+    },
+    /// A recorded result was bound after its contract changed.
+    Revalidated {
+        /// `r` of the work.
+        reuse: Digest,
+        /// The run that executed it.
+        from: R,
+    },
+    /// The result stands, because what changed above came out equal on the way.
+    CutOff(Frontier),
+    /// The node was executed.
+    Recomputed(Reason),
+}
+
+impl<R> Decision<R> {
+    /// Name of the decision.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Decision::Blocked(_) => "blocked",
+            Decision::Waiting(_) => "waiting",
+            Decision::ParamMissing(_) | Decision::ContractFailed => "failed",
+            Decision::Pinned { .. } => "pinned",
+            Decision::Asked => "asked",
+            Decision::Denied => "denied",
+            Decision::Reused { .. } => "reused",
+            Decision::Revalidated { .. } => "revalidated",
+            Decision::CutOff(_) => "cut_off",
+            Decision::Recomputed(_) => "recomputed",
+        }
+    }
+
+    /// The decision on nodes that build on this one; `None`: they may be decided.
+    pub fn below(&self, node: &NodeId) -> Option<Decision<R>> {
+        match self {
+            Decision::Blocked(_)
+            | Decision::ParamMissing(_)
+            | Decision::ContractFailed
+            | Decision::Denied => Some(Decision::Blocked(node.clone())),
+            Decision::Waiting(_) | Decision::Asked => Some(Decision::Waiting(node.clone())),
+            Decision::Pinned { .. }
+            | Decision::Reused { .. }
+            | Decision::Revalidated { .. }
+            | Decision::CutOff(_)
+            | Decision::Recomputed(_) => None,
+        }
+    }
+}
+
+impl<R: fmt::Display> fmt::Display for Decision<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Decision::Blocked(node) | Decision::Waiting(node) => write!(f, "{name}{{{node}}}"),
+            Decision::ParamMissing(param) => write!(f, "{name}{{param_missing.{param}}}"),
+            Decision::ContractFailed => write!(f, "{name}{{contract}}"),
+            Decision::Pinned { author, .. } => write!(f, "{name}{{{author}}}"),
+            Decision::Asked => write!(f, "{name}{{stale}}"),
+            Decision::Denied => write!(f, "{name}{{}}"),
+            Decision::Reused { reuse, from } | Decision::Revalidated { reuse, from } => {
+                write!(f, "{name}{{r={},from={from}}}", short_digest(*reuse))
+            }
+            Decision::CutOff(executed) => {
+                let ids: Vec<&str> = executed.iter().map(NodeId::as_str).collect();
+                write!(f, "{name}{{{}}}", ids.join(","))
+            }
+            Decision::Recomputed(reason) => write!(f, "{name}{{{reason}}}"),
+        }
+    }
+}
+
+/// The decision on a node from those on its direct predecessors, in ascending id; `None`: the node may be decided. Failures count
+/// before questions.
+pub fn held_by<'a, R: 'a>(above: impl Iterator<Item = (&'a NodeId, &'a Decision<R>)>) -> Option<Decision<R>> {
+    let mut waiting = None;
+    for (node, decision) in above {
+        match decision.below(node) {
+            Some(blocked @ Decision::Blocked(_)) => return Some(blocked),
+            Some(other) => waiting = waiting.or(Some(other)),
+            None => {}
+        }
+    }
+    waiting
+}
+
+/// Executed ancestors of a node that are nearest to it: upward through nodes that were not executed.
+pub type Frontier = Arc<BTreeSet<NodeId>>;
+
+/// The frontier below these predecessors: an executed one itself, the frontier of any other. Shared where it is the same set, so a chain
+/// of reused nodes costs nothing.
+pub fn frontier<'a>(above: impl Iterator<Item = (&'a NodeId, bool, &'a Frontier)>) -> Frontier {
+    let mut whole: Option<Frontier> = None;
+    for (node, executed, beyond) in above {
+        if executed {
+            Arc::make_mut(whole.get_or_insert_default()).insert(node.clone());
+        } else if !beyond.is_empty() {
+            match &mut whole {
+                None => whole = Some(Arc::clone(beyond)),
+                Some(whole) if Arc::ptr_eq(whole, beyond) => {}
+                Some(whole) => Arc::make_mut(whole).extend(beyond.iter().cloned()),
+            }
+        }
+    }
+    whole.unwrap_or_default()
+}

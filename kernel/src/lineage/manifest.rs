@@ -1,0 +1,221 @@
+//! The identity manifest of work: the two documents behind its `r`, and which predecessor holds which receipt. It is kept beside
+//! the record of a result, so that a later difference needs no log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::identity::{self, ExecutableSpec, Inputs};
+use crate::id::{Digest, NodeId};
+use crate::json::{Json, JsonError, Object, utf16_order};
+
+/// What a node is about to work with.
+#[derive(Debug, Clone, Copy)]
+pub struct Material<'a> {
+    /// The executable.
+    pub sigma: &'a ExecutableSpec<'a>,
+    /// Literal parameters.
+    pub params: &'a Object,
+    /// Parameters from results: name, and digest of the value as received.
+    pub refs: &'a BTreeMap<String, Digest>,
+    /// Receipt of each direct predecessor with effect write or external.
+    pub receipts: &'a BTreeMap<NodeId, Digest>,
+    /// Freshness token of a read.
+    pub world: Option<&'a str>,
+}
+
+/// The documents `sigma` and `x`, and the holders of the receipts in `x`.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use ostler_kernel::json::Object;
+/// use ostler_kernel::lineage::{ExecutableSpec, Manifest, Material};
+///
+/// let work = |version| {
+///     let sigma = ExecutableSpec { kind: "tool", tool: Some("fs.list"), tool_version: Some(version), ..ExecutableSpec::default() };
+///     let (refs, receipts) = (BTreeMap::new(), BTreeMap::new());
+///     let params = Object::default();
+///     Manifest::new(Material { sigma: &sigma, params: &params, refs: &refs, receipts: &receipts, world: None }).unwrap()
+/// };
+/// let difference = work("3").difference(&work("2")).unwrap();
+/// assert_eq!(difference.to_string(), "sigma.tool_version");
+/// assert_eq!(difference.in_words(), "tool version changed");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    sigma: Json,
+    inputs: Json,
+    receipts: BTreeMap<NodeId, Digest>,
+}
+
+impl Manifest {
+    /// Makes the documents.
+    ///
+    /// # Errors
+    ///
+    /// A part without canonical form.
+    pub fn new(material: Material<'_>) -> Result<Manifest, JsonError> {
+        let effects = counts(material.receipts);
+        let Material { params, refs, world, .. } = material;
+        let inputs = Inputs { effects: &effects, params, refs, world }.document()?;
+        Ok(Manifest { sigma: material.sigma.document()?, inputs, receipts: material.receipts.clone() })
+    }
+
+    /// Restores a manifest from its stored documents.
+    pub fn stored(sigma: Json, inputs: Json, receipts: BTreeMap<NodeId, Digest>) -> Manifest {
+        Manifest { sigma, inputs, receipts }
+    }
+
+    /// The document of the executable.
+    pub fn sigma(&self) -> &Json {
+        &self.sigma
+    }
+
+    /// The document of the inputs.
+    pub fn inputs(&self) -> &Json {
+        &self.inputs
+    }
+
+    /// Receipt of each direct predecessor with an effect.
+    pub fn receipts(&self) -> &BTreeMap<NodeId, Digest> {
+        &self.receipts
+    }
+
+    /// Digest of the executable.
+    pub fn sigma_digest(&self) -> Digest {
+        identity::executable_digest(&self.sigma)
+    }
+
+    /// Digest of the inputs.
+    pub fn inputs_digest(&self) -> Digest {
+        identity::inputs_digest(&self.inputs)
+    }
+
+    /// Identity of the work, `r`.
+    pub fn reuse(&self) -> Digest {
+        identity::reuse(self.sigma_digest(), self.inputs_digest())
+    }
+
+    /// The first difference to an earlier manifest, in the order executable, parameters, references, effects, world, and of names
+    /// by UTF-16 code units; `None` if both have the same `r`.
+    pub fn difference(&self, before: &Manifest) -> Option<Difference> {
+        if self.sigma != before.sigma {
+            let field = first_unequal(&object(&before.sigma), &object(&self.sigma));
+            return field.map(Difference::Executable);
+        }
+        if self.inputs == before.inputs {
+            return None;
+        }
+        let (old, new) = (object(&before.inputs), object(&self.inputs));
+        let part = |of: &Map<String, Value>, name: &str| match of.get(name) {
+            Some(Value::Object(part)) => part.clone(),
+            _ => Map::new(),
+        };
+        if let Some(name) = first_unequal(&part(&old, "params"), &part(&new, "params")) {
+            return Some(Difference::Param(name));
+        }
+        let (old_refs, new_refs) = (part(&old, "refs"), part(&new, "refs"));
+        if let Some(name) = first_unequal(&old_refs, &new_refs) {
+            let digest = |refs: &Map<String, Value>| refs.get(&name).and_then(Value::as_str)?.parse().ok();
+            let (old, new) = (digest(&old_refs), digest(&new_refs));
+            return Some(Difference::Ref { name, old, new });
+        }
+        match self.changed_effect(before) {
+            Some(node) => Some(Difference::Effect(node)),
+            None => (old.get("world") != new.get("world")).then_some(Difference::World),
+        }
+    }
+
+    /// The smallest node that holds a receipt added, or counted more often; else the smallest that held one gone, or counted less.
+    fn changed_effect(&self, before: &Manifest) -> Option<NodeId> {
+        let (old, new) = (counts(&before.receipts), counts(&self.receipts));
+        let count = |of: &BTreeMap<Digest, u64>, receipt: &Digest| of.get(receipt).copied().unwrap_or(0);
+        let grew = self.receipts.iter().find(|(_, receipt)| count(&new, receipt) > count(&old, receipt));
+        let shrank =
+            || before.receipts.iter().find(|(_, receipt)| count(&new, receipt) < count(&old, receipt));
+        grew.or_else(shrank).map(|(node, _)| node.clone())
+    }
+}
+
+fn counts(receipts: &BTreeMap<NodeId, Digest>) -> BTreeMap<Digest, u64> {
+    let mut counts = BTreeMap::new();
+    for &receipt in receipts.values() {
+        *counts.entry(receipt).or_default() += 1;
+    }
+    counts
+}
+
+fn object(document: &Json) -> Map<String, Value> {
+    match document.value() {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+/// The first key, by UTF-16 code units, with unequal values or in one object only.
+fn first_unequal(old: &Map<String, Value>, new: &Map<String, Value>) -> Option<String> {
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let mut unequal: Vec<&String> = keys.into_iter().filter(|&key| old.get(key) != new.get(key)).collect();
+    unequal.sort_unstable_by(|left, right| utf16_order(left, right));
+    unequal.first().map(|&key| key.clone())
+}
+
+/// What first differs between two manifests of a node. `Display` gives the code that explanations and cases use, [`Difference::in_words`]
+/// the words for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    /// This field of the executable.
+    Executable(String),
+    /// This literal parameter.
+    Param(String),
+    /// The value behind this reference; `None` where the reference is absent.
+    Ref {
+        /// The parameter.
+        name: String,
+        /// The value before.
+        old: Option<Digest>,
+        /// The value now.
+        new: Option<Digest>,
+    },
+    /// What this predecessor did to the world.
+    Effect(NodeId),
+    /// The world that a read saw.
+    World,
+}
+
+impl Difference {
+    /// The difference in words of a closed set.
+    pub fn in_words(&self) -> String {
+        match self {
+            Difference::Executable(field) => format!("{} changed", field.replace('_', " ")),
+            Difference::Param(name) => format!("parameter `{name}` changed"),
+            Difference::Ref { name, old: None, .. } => format!("input `{name}` is new"),
+            Difference::Ref { name, new: None, .. } => format!("input `{name}` is gone"),
+            Difference::Ref { name, .. } => format!("input `{name}` changed"),
+            Difference::Effect(node) => format!("effect of {node} changed"),
+            Difference::World => "what it reads changed".to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Difference::Executable(field) => write!(f, "sigma.{field}"),
+            Difference::Param(name) => write!(f, "param.{name}"),
+            Difference::Ref { name, old, new } => {
+                let short = |digest: &Option<Digest>| digest.map_or_else(|| "-".to_owned(), short_digest);
+                write!(f, "ref.{name}({},{})", short(old), short(new))
+            }
+            Difference::Effect(node) => write!(f, "effect.{node}"),
+            Difference::World => f.write_str("world"),
+        }
+    }
+}
+
+/// The first 12 hex digits, as explanations show digests.
+pub fn short_digest(digest: Digest) -> String {
+    let mut text = digest.to_string();
+    text.truncate(12);
+    text
+}
