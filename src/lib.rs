@@ -36,6 +36,7 @@
 pub mod config;
 pub mod finding;
 pub mod job_file;
+pub mod mcp;
 mod metrics;
 mod os;
 pub mod pipeline_file;

@@ -27,6 +27,7 @@
 mod api;
 mod attempts;
 mod base;
+mod devices;
 mod evaluator;
 mod messages;
 mod metrics;

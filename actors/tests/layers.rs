@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// The layers, the lowest first: the folder in `src`, and what it holds.
-const LAYERS: [(&str, &str); 12] = [
+const LAYERS: [(&str, &str); 13] = [
     ("base", "keys, errors, limits, the clock, the status of the process"),
     ("messages", "message enums, the types they carry, and the mailboxes that deliver them"),
     ("metrics", "what is counted and timed"),
@@ -17,6 +17,7 @@ const LAYERS: [(&str, &str); 12] = [
     ("state", "caches of the journal, and the tables of what runs in this process"),
     ("scheduler", "the run queue: grants slots, charges attempts"),
     ("attempts", "executes attempts; agents written as code"),
+    ("devices", "keeps drivers running, such as servers of tools"),
     ("evaluator", "the actor that adds up scores"),
     ("pipelines", "logs of pipelines, and the actors of their stages"),
     ("run", "the actor that drives the runs of an agent"),

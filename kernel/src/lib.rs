@@ -9,6 +9,7 @@
 pub mod agent;
 pub mod client_terms;
 pub mod contract;
+pub mod device;
 pub mod evaluation;
 pub mod event;
 pub mod gate;

@@ -1,9 +1,10 @@
-//! The traits that the outside implements: journal, artifact store, tools, models, judges, logs of attempts. Only here do functions of
+//! The traits that the outside implements: journal, artifact store, tools, devices, models, judges, logs of attempts. Only here do functions of
 //! this crate wait, as boxed futures.
 
 mod artifact;
 mod attempt;
 mod cage;
+mod device;
 mod journal;
 mod journal_layer;
 mod judge;
@@ -22,6 +23,7 @@ pub use attempt::{
     TOKEN_BYTES_MAX,
 };
 pub use cage::CageRung;
+pub use device::{Device, DeviceEnd};
 pub use journal::{
     AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunPlace, RunRow, RunRowStatus,
     RunsPage, Seq, StreamBatch, StreamId, StreamKind,

@@ -45,7 +45,8 @@ fn log_filter() -> EnvFilter {
             LEVELS.join(", ")
         ));
     }
-    EnvFilter::new("error")
+    // The MCP library logs what its caller reports anyway.
+    EnvFilter::new("error,rmcp=off")
 }
 
 /// Prints help, the version or a usage error, and returns the exit code.

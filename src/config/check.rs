@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ostler_drivers::mcp::MCP_PREFIX;
 use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::{Pointer, model_of_tool};
@@ -62,6 +63,13 @@ impl Config {
         for fault in self.models_config().check() {
             let place = fault.place.split('.').fold(Pointer::root(), |place, key| place.key(key));
             wrong.push((place, format!("{}: {}", fault.place, fault.what), fault.help));
+        }
+        for (name, server) in &self.mcp {
+            for fault in server.check(name) {
+                let table = Pointer::root().key("mcp").key(name);
+                let place = fault.key.map_or_else(|| table.clone(), |key| table.clone().key(key));
+                wrong.push((place, fault.what, fault.help));
+            }
         }
         for (scope, entry) in &self.scopes {
             for (tool, cap) in &entry.caps {
@@ -127,8 +135,11 @@ impl Config {
         }
     }
 
-    fn has_model_tool(&self, tool: &str) -> bool {
+    /// True if a tool belongs to a configured model or MCP server. Which tools a server has is not written here.
+    fn has_own_tool(&self, tool: &str) -> bool {
+        let server = tool.strip_prefix(MCP_PREFIX).and_then(|rest| rest.split_once('.'));
         model_of_tool(tool).is_some_and(|model| self.models.contains_key(model))
+            || server.is_some_and(|(server, _)| self.mcp.contains_key(server))
     }
 
     /// Unknown tools in scopes, as place, problem and help.
@@ -140,7 +151,7 @@ impl Config {
                 .tools
                 .iter()
                 .enumerate()
-                .filter(|(_, tool)| !tools.contains(*tool) && !self.has_model_tool(tool));
+                .filter(|(_, tool)| !tools.contains(*tool) && !self.has_own_tool(tool));
             for (at, tool) in unknown {
                 let help = match closest_name(tool, tools.iter().map(String::as_str)) {
                     Some(meant) => format!("did you mean {meant:?}?"),

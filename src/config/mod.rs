@@ -36,12 +36,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ostler_actors::{ClientConfig, ModelRates};
 use ostler_drivers::cage::SandboxConfig;
+use ostler_drivers::mcp::McpConfig;
 use ostler_drivers::model::{ConfigFault, ModelConfig, Models, ModelsConfig};
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
@@ -52,6 +53,8 @@ use ostler_kernel::port::Tool;
 use ostler_store::RetentionPolicy;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
+
+use crate::mcp::McpServers;
 
 pub use read::{CONFIG_BYTES_MAX, CONFIG_NAME, ConfigError};
 pub use telemetry::{TelemetryConfig, Traces};
@@ -94,7 +97,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [shutdown], [tools], [sandbox], [scopes], [clients], [evaluation], [models], [roles] and [telemetry]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [sandbox], [scopes], [clients], [evaluation], [models], [roles], [mcp] and [telemetry]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -117,11 +120,16 @@ pub struct Config {
     pub models: BTreeMap<String, ModelConfig>,
     /// `[roles]`: names of models by role.
     pub roles: BTreeMap<String, String>,
+    /// `[mcp.NAME]`: servers of the Model Context Protocol.
+    pub mcp: BTreeMap<String, McpConfig>,
     /// `[telemetry]`: traces for OpenTelemetry.
     pub telemetry: TelemetryConfig,
     /// Folder of the file: files of models are found from here.
     #[serde(skip)]
     pub folder: PathBuf,
+    /// The servers of `[mcp]` with their accepted tools, once [`Config::with_servers`] has read them.
+    #[serde(skip)]
+    pub servers: McpServers,
 }
 
 /// `[evaluation]`.
@@ -326,6 +334,16 @@ impl Config {
             egress: self.tools.http.egress_allow.clone(),
             ..GatePolicy::default()
         }
+    }
+
+    /// Reads which tools of the MCP servers were accepted, from the data folder.
+    ///
+    /// # Errors
+    ///
+    /// See [`McpServers::read`].
+    pub fn with_servers(self, data: Option<&Path>) -> std::io::Result<Config> {
+        let servers = McpServers::read(&self.mcp, &self.sandbox, &self.folder, data)?;
+        Ok(Config { servers, ..self })
     }
 
     /// The tables of models.

@@ -18,6 +18,7 @@ use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Open
 
 use super::Ostler;
 use crate::config::{Config, ModelsError, StoreUrl, run_slots_default, slots_default};
+use crate::mcp::McpServers;
 use crate::metrics::Meter;
 use crate::plan_folder::PlanFolder;
 use crate::telemetry::Telemetry;
@@ -41,6 +42,7 @@ pub struct OstlerBuilder {
     slots: Option<u32>,
     metrics: Option<SocketAddr>,
     operators: Vec<(PublicKey, String)>,
+    without_new_servers: bool,
     without_resume: bool,
     without_socket: bool,
     inspect_only: bool,
@@ -88,6 +90,9 @@ pub enum StartError {
         /// Cause.
         what: String,
     },
+    /// The accepted tools of MCP servers cannot be read.
+    #[error("MCP: {0}")]
+    Mcp(std::io::Error),
     /// Traces were asked for and cannot be made. Nothing was started.
     #[error("telemetry: {0}")]
     Telemetry(String),
@@ -181,6 +186,12 @@ impl OstlerBuilder {
         self
     }
 
+    /// Starts no MCP server of which nobody accepted any tool yet. Otherwise the first list of such a server is accepted, and the
+    /// start waits for it.
+    pub fn without_new_servers(self) -> Self {
+        OstlerBuilder { without_new_servers: true, ..self }
+    }
+
     /// Leaves open runs as they are until each is resumed explicitly.
     pub fn without_resume(self) -> Self {
         OstlerBuilder { without_resume: true, ..self }
@@ -198,6 +209,24 @@ impl OstlerBuilder {
         OstlerBuilder { inspect_only: true, ..self }
     }
 
+    /// The MCP servers. A new one that does not list its tools has none.
+    async fn servers(&self, data: Option<&Path>) -> Result<McpServers, StartError> {
+        let config = &self.config;
+        let servers = match config.servers.is_empty() {
+            true => McpServers::read(&config.mcp, &config.sandbox, &config.folder, data)
+                .map_err(StartError::Mcp)?,
+            false => config.servers.clone(),
+        };
+        if !self.without_new_servers && !self.inspect_only {
+            for server in servers.new_ones() {
+                if let Err(why) = servers.accept_first(server).await {
+                    tracing::warn!(server = server.name(), %why, "the MCP server has no tools");
+                }
+            }
+        }
+        Ok(servers)
+    }
+
     /// Opens the store, kills child processes of a holder that died, starts the system, resumes open runs,
     /// and listens at `control.sock` in the data folder.
     ///
@@ -206,7 +235,7 @@ impl OstlerBuilder {
     /// See [`StartError`]: the folder is held by another process or damaged, child processes of the last
     /// holder do not end, or the metrics address is taken.
     pub async fn start(self) -> Result<Ostler, StartError> {
-        let location = self.location.or(self.config.store.url.clone());
+        let location = self.location.clone().or(self.config.store.url.clone());
         let data = match location {
             Some(StoreUrl::Memory) => None,
             Some(StoreUrl::File(path)) => Some(path),
@@ -241,8 +270,10 @@ impl OstlerBuilder {
             let (found, left) = kill_orphans(path).await?;
             (folder, ended) = (Some(found), left);
         }
+        let servers = self.servers(data.as_deref()).await?;
         let mut tools = builtin(&self.config.tool_config(), folder.as_ref());
         tools.extend(models.tools());
+        tools.extend(servers.tools());
         let judge_model = self.config.judge_model();
         let model_judge =
             || Some(Arc::new(ModelJudge::new(models.get(judge_model.as_deref()?)?)) as Arc<dyn Judge>);
@@ -269,6 +300,7 @@ impl OstlerBuilder {
             diagnoser: self.diagnoser.unwrap_or_else(|| Arc::new(RuleDiagnoser)),
         })
         .await?;
+        system.start_devices(servers.devices()).await?;
         if let Some(path) = &data {
             system.offer_templates(Arc::new(PlanFolder::of_data(path)));
         }

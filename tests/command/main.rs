@@ -21,6 +21,7 @@ mod kill;
 mod logs;
 mod long_run;
 mod market;
+mod mcp;
 mod metrics;
 mod model_text;
 mod operator;

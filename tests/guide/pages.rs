@@ -153,6 +153,7 @@ pages! {
     first_plan: "docs/guide/first-plan.md",
     install: "docs/guide/install.md",
     market: "docs/guide/market.md",
+    mcp: "docs/guide/mcp.md",
     models: "docs/guide/models.md",
     modes: "docs/guide/modes.md",
     operating: "docs/guide/operating.md",

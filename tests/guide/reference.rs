@@ -182,7 +182,7 @@ fn every_key_of_the_configuration_has_its_row() {
     for table in keys("") {
         match table.as_str() {
             // Keys below are user-defined names.
-            "scopes" | "clients" => all.push(table),
+            "scopes" | "clients" | "mcp" => all.push(table),
             "evaluation" => all.extend(keys("evaluation").into_iter().map(|key| format!("evaluation.{key}"))),
             "tools" => {
                 for tool in keys("tools") {

@@ -114,7 +114,7 @@ fn terms(tool: &dyn Tool) -> ToolTerms {
     let sensitive = properties.into_iter().flatten().filter(says_where);
     ToolTerms {
         trusted: !tool.reads_strangers(),
-        sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
+        sensitive: sensitive.map(|(name, _)| name.clone()).chain(tool.sensitive()).collect(),
         params,
         patches: STEP_PATCHES,
         step: None,

@@ -59,7 +59,7 @@ pub(super) struct Finished {
     pub stderr: String,
 }
 
-pub(super) struct Program<'a> {
+pub(crate) struct Program<'a> {
     pub argv: &'a [String],
     pub folder: &'a Folder,
     /// Added to [`ENVIRONMENT`].
@@ -73,7 +73,7 @@ pub(super) struct Program<'a> {
 
 /// A running program with its descendants. Killed on drop.
 #[derive(Debug)]
-pub(super) struct ProcessGroup {
+pub(crate) struct ProcessGroup {
     name: String,
     /// The rung of its cage, and the word with which the cage's helper reports.
     cage: Option<(CageRung, String)>,
@@ -86,7 +86,7 @@ pub(super) struct ProcessGroup {
 
 impl ProcessGroup {
     /// Starts the program; blocks meanwhile.
-    pub(super) fn start(program: Program<'_>) -> Result<ProcessGroup, Failure> {
+    pub(crate) fn start(program: Program<'_>) -> Result<ProcessGroup, Failure> {
         let name = program.argv.first().cloned().unwrap_or_default();
         let cage = program.cage.map(|cage| (cage.rung(), cage.nonce().to_owned()));
         let works_for = program.works_for.cloned();
@@ -124,6 +124,14 @@ impl ProcessGroup {
         let piped = "its output was asked for as a pipe";
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
         Ok(ProcessGroup { name, cage, leader, ended, stdin, stdout, stderr })
+    }
+
+    /// Separates a program that stays from its pipes. Must be called within a runtime.
+    pub(crate) fn into_pipes(self) -> io::Result<(RunningProgram, ChildStdin, ChildStdout, ChildStderr)> {
+        let ProcessGroup { leader, ended, stdin, stdout, stderr, .. } = self;
+        let stdin = stdin.ok_or_else(|| io::Error::other("its input was not asked for as a pipe"))?;
+        let (stdin, stdout) = (ChildStdin::from_std(stdin)?, ChildStdout::from_std(stdout)?);
+        Ok((RunningProgram { _leader: leader, ended }, stdin, stdout, ChildStderr::from_std(stderr)?))
     }
 
     /// Writes the input, reads the output, which the log keeps too, and waits for the end. Dropping the future kills the program.
@@ -265,8 +273,24 @@ impl Drop for TemporaryFolder {
     }
 }
 
+/// A program without its pipes. Killed on drop, with its descendants.
+#[derive(Debug)]
+pub(crate) struct RunningProgram {
+    _leader: KillOnDrop,
+    ended: oneshot::Receiver<io::Result<ExitStatus>>,
+}
+
+impl RunningProgram {
+    /// Waits for the end of the program; once.
+    pub(crate) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        (&mut self.ended)
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the exit status of the program is lost")))
+    }
+}
+
 /// Working directory of a program. Passed by descriptor on Linux, so that a concurrent rename of the path has no effect.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     pub dir: Dir,
     pub path: PathBuf,
 }

@@ -189,6 +189,22 @@ pub trait AttemptLog: Send + Sync + 'static {
         let _ = (step, child);
         none()
     }
+
+    /// Asks a person a question that a yes or a no answers, amid the call; open for `within_ms` milliseconds, and silence is a no.
+    /// The wait is no time of the attempt. A later attempt that asks under the same step gets the same answer.
+    ///
+    /// # Errors
+    ///
+    /// The question cannot be asked, or its answer not be waited for.
+    fn ask_person<'a>(
+        &'a self,
+        step: &'a str,
+        text: &'a str,
+        within_ms: i64,
+    ) -> BoxFuture<'a, Result<bool, AttemptLogError>> {
+        let _ = (step, text, within_ms);
+        none()
+    }
 }
 
 impl fmt::Debug for dyn AttemptLog {

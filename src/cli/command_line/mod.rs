@@ -13,7 +13,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete,
     completions, credit, doctor, evaluate, events, experiment, export, gc, help, interject, logs, man,
-    market, models, operator, pipeline, plans, ps, release, resolve, resume, run, show, simulate, skip,
+    market, mcp, models, operator, pipeline, plans, ps, release, resolve, resume, run, show, simulate, skip,
     spawn, top,
 };
 use crate::cli::exit::Failure;
@@ -82,6 +82,15 @@ enum Command {
     /// `probe`, four tiny calls to one of them tell what works: text, a stream, a schema, a tool.
     #[command(after_help = "Examples:\n  ostler models\n  ostler models probe default")]
     Models(models::ModelsArgs),
+    /// MCP servers: list them and their tools, try one, accept changes
+    ///
+    /// A server of the Model Context Protocol in [mcp.NAME] of the configuration offers tools, which plans and models call as
+    /// mcp.NAME.TOOL. The definitions of its tools are accepted once; a tool that changes afterwards, or is added, is held until
+    /// `accept` has shown the difference and you agree.
+    #[command(
+        after_help = "Examples:\n  ostler mcp ls\n  ostler mcp tools git\n  ostler mcp probe git\n  ostler mcp accept git"
+    )]
+    Mcp(mcp::McpArgs),
     /// Learn plans from runs, and list them
     ///
     /// A run that succeeded becomes a plan file with parameters: explore once, then run a fixed plan, without a model that plans. The
@@ -391,6 +400,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Ask(args) => ask::ask(&globals, args).await,
         Command::Chat(args) => chat::chat(&globals, args).await,
         Command::Models(args) => models::models(&globals, args).await,
+        Command::Mcp(args) => mcp::mcp(&globals, args).await,
         Command::Plans(args) => plans::plans(&globals, args).await,
         Command::Resume(args) => resume::resume(&globals, args).await,
         Command::Ps(args) => ps::ps(&globals, args).await,

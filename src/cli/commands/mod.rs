@@ -25,6 +25,7 @@ pub(crate) mod interject;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod market;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod operator;
 pub(crate) mod pipeline;

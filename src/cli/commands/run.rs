@@ -18,6 +18,7 @@ use crate::cli::output::findings;
 use crate::cli::output::hints::with_location;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::ApiError;
+use crate::cli::session::new_servers::accept_new_servers;
 use crate::cli::session::signals::Signals;
 use crate::cli::session::watch_run::{Watch, watch};
 use crate::cli::session::{AccessMode, Session, settings};
@@ -54,6 +55,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
         bounds::check_outside_data(&workspace, &data)?;
     }
     let file = plan::read_named(&args.plan, args.params)?;
+    accept_new_servers(&config, Some(file.source().text())).await;
     let (plan, _advice) = plan::judge(&file, &config)
         .map_err(|findings| findings::report_plan(&file, &findings, globals.json, &mut out))?;
     let draft = file.draft().expect("a valid plan was read as a whole");

@@ -5,6 +5,7 @@ pub(crate) mod api_client;
 pub(crate) mod approval_prompt;
 pub(crate) mod follow;
 pub(crate) mod holder;
+pub(crate) mod new_servers;
 pub(crate) mod open_errors;
 pub(crate) mod output_reader;
 pub(crate) mod report;
@@ -120,7 +121,8 @@ impl Session {
         };
         let Some(data) = data else {
             ensure_operator_key();
-            let builder = metrics.apply_to(Ostler::builder().config(config).memory().without_resume());
+            let builder = metrics
+                .apply_to(Ostler::builder().config(config).memory().without_resume().without_new_servers());
             let os = builder.start().await.map_err(start_failure)?;
             metrics.announce(&os);
             let client = Client::InProcess(router(os.system().clone(), os.operators().clone()));
@@ -144,8 +146,8 @@ impl Session {
                 return made(client, None);
             }
             ensure_operator_key();
-            let builder =
-                Ostler::builder().config(config.clone()).data_dir(&data).without_resume().without_socket();
+            let builder = Ostler::builder().config(config.clone()).data_dir(&data);
+            let builder = builder.without_resume().without_socket().without_new_servers();
             let builder = if mode == AccessMode::Read { builder.inspect_only() } else { builder };
             match metrics.apply_to(builder).start().await {
                 Ok(os) => {

@@ -21,9 +21,10 @@ pub(crate) fn holder_stopping(held: &OpenError, wait_ms: u64) -> Failure {
 
 pub(crate) fn start_failure(error: StartError) -> Failure {
     match error {
-        StartError::Metrics { .. } | StartError::Telemetry(_) | StartError::Models(_) => {
-            Failure::invalid(error.to_string())
-        }
+        StartError::Metrics { .. }
+        | StartError::Telemetry(_)
+        | StartError::Models(_)
+        | StartError::Mcp(_) => Failure::invalid(error.to_string()),
         StartError::System(ostler_actors::StartError::Journal(error @ JournalError::Damaged { .. })) => {
             let what = format!("{error}, in a client record, which every command reads; {TO_REPAIR}");
             Failure::store(with_location(&what))

@@ -38,6 +38,8 @@ pub(crate) fn load_settings(
         }
         (Some(_), Some(StoreUrl::File(_)) | None) | (None, None) => Some(data),
     };
+    let config =
+        config.with_servers(data.as_deref()).map_err(|error| Failure::store(format!("MCP: {error}")))?;
     Ok((config, data))
 }
 

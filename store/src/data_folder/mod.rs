@@ -26,7 +26,7 @@ pub use error::OpenError;
 pub(crate) use format_file::{check_format, is_unmarked, repair_format};
 
 /// Names allowed in a folder without a format file: opening was interrupted.
-const KNOWN_NAMES: [&str; 12] = [
+const KNOWN_NAMES: [&str; 13] = [
     "lock",
     "format",
     "format.new",
@@ -35,6 +35,7 @@ const KNOWN_NAMES: [&str; 12] = [
     "artifacts",
     "output",
     "programs",
+    "mcp",
     "operators",
     "plans",
     "control.sock",

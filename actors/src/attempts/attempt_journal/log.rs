@@ -12,12 +12,12 @@ use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
-use ostler_kernel::plan::Idempotency;
+use ostler_kernel::plan::{Idempotency, NodeDraft, PlanDraft};
 use ostler_kernel::port::{
     AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CageRung, CallGrant, ChildRunResult, ChildRunSpec,
     Delta, ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
 };
-use ostler_kernel::run::FailureCategory;
+use ostler_kernel::run::{FailureCategory, RunOutcome};
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -286,6 +286,20 @@ impl AttemptLog for AttemptJournal {
         child: ChildRunSpec,
     ) -> BoxFuture<'a, Result<ChildRunResult, AttemptLogError>> {
         Box::pin(self.open_child(step, child))
+    }
+
+    fn ask_person<'a>(
+        &'a self,
+        step: &'a str,
+        text: &'a str,
+        within_ms: i64,
+    ) -> BoxFuture<'a, Result<bool, AttemptLogError>> {
+        let question = PlanDraft::new("question").node(NodeDraft::question("question", text, within_ms));
+        Box::pin(async move {
+            let _waits = self.waited.begin();
+            let ended = self.open_child(step, ChildRunSpec::plan(question)).await?;
+            Ok(ended.outcome == RunOutcome::Succeeded)
+        })
     }
 }
 

@@ -56,6 +56,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "spawn",
             "release",
             "models",
+            "mcp",
             "doctor",
             "gc",
             "simulate",

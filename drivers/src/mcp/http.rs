@@ -1,0 +1,25 @@
+//! The transport to a server at an address: streamable HTTP.
+
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+
+use super::config::McpConfig;
+use super::connection::MCP_MESSAGE_BYTES_MAX;
+use crate::http::http_client;
+
+/// The operator named the address, so the egress list does not apply. Redirects are not followed.
+pub(super) fn http_transport(
+    url: &str,
+    config: &McpConfig,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    let client = http_client(url.starts_with("https:"))?;
+    let mut settings = StreamableHttpClientTransportConfig::with_uri(url);
+    settings.max_sse_event_size = MCP_MESSAGE_BYTES_MAX;
+    settings.max_json_response_size = MCP_MESSAGE_BYTES_MAX;
+    if let Some(variable) = &config.token_env {
+        let token =
+            std::env::var(variable).map_err(|_| format!("the environment variable {variable} is not set"))?;
+        settings.auth_header = Some(token);
+    }
+    Ok(StreamableHttpClientTransport::with_client(client, settings))
+}

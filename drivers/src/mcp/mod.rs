@@ -1,0 +1,54 @@
+//! Servers of the Model Context Protocol, whose tools plans and models call like built-in ones.
+//!
+//! The tools of a server are those that were accepted: [`Pins`] keeps their definitions, so that nothing is started to know them. A
+//! server starts with the first call ([`McpServer`] is a [`Device`](ostler_kernel::port::Device)), lists its tools again with each
+//! start, and a tool that differs from its accepted definition is held.
+
+mod class;
+mod config;
+mod connection;
+mod definition;
+mod http;
+mod pins;
+mod question;
+mod result;
+mod server;
+mod stdio;
+mod tool;
+
+use std::sync::Arc;
+
+use ostler_kernel::gate::GatedTool;
+use ostler_kernel::port::Tool;
+
+pub use class::Annotations;
+pub use config::{Confined, ImpactConfig, MCP_NAME_BYTES_MAX, MCP_START_MS_DEFAULT, McpConfig, McpFault};
+pub use connection::{Listing, MCP_LIST_BYTES_MAX, MCP_MESSAGE_BYTES_MAX, MCP_PAGES_MAX, MCP_TOOLS_MAX};
+pub use definition::{
+    Definition, Difference, MCP_DESCRIPTION_BYTES_MAX, MCP_SCHEMA_DEPTH_MAX, MCP_TOOL_NAME_BYTES_MAX,
+};
+pub use pins::{MCP_PINS_BYTES_MAX, Pins};
+pub use question::{MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX};
+pub use result::MCP_FAILURE_BYTES;
+pub use server::McpServer;
+pub use stdio::Place;
+pub use tool::MCP_PREFIX;
+
+/// The accepted tools of a server. A tool whose schema the gate cannot use is left out.
+pub fn tools(server: &Arc<McpServer>) -> Vec<Arc<dyn Tool>> {
+    let accepted = server.accepted().unwrap_or_default();
+    let usable = |definition| {
+        let tool = tool::McpTool::new(server, definition).map_err(|error| error.to_string())?;
+        let tool: Arc<dyn Tool> = Arc::new(tool);
+        GatedTool::new(Arc::clone(&tool)).map_err(|error| error.to_string())?;
+        Ok::<_, String>(tool)
+    };
+    let tools = accepted.iter().filter_map(|definition| match usable(definition) {
+        Ok(tool) => Some(tool),
+        Err(error) => {
+            tracing::warn!(tool = %definition.name, %error, "an accepted tool cannot be used");
+            None
+        }
+    });
+    tools.collect()
+}

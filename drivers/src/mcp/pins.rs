@@ -1,0 +1,99 @@
+//! The accepted definitions of each server's tools, one file for each server.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::definition::Definition;
+
+/// Name of the folder in a data folder.
+const FOLDER: &str = "mcp";
+
+/// Largest file of pins, in bytes.
+pub const MCP_PINS_BYTES_MAX: u64 = 64 << 20;
+
+/// Where the accepted definitions are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pins {
+    folder: PathBuf,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PinsFile {
+    tools: Vec<Definition>,
+}
+
+impl Pins {
+    /// The pins of a data folder, which need not exist.
+    pub fn of(data: &Path) -> Pins {
+        Pins { folder: data.join(FOLDER) }
+    }
+
+    /// The accepted tools of a server; `None`: nobody accepted any yet.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is damaged: `ostler mcp accept` writes it anew.
+    pub fn read(&self, server: &str) -> io::Result<Option<Vec<Definition>>> {
+        let path = self.path(server);
+        let length = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found?.len(),
+        };
+        let damaged = |what: String| {
+            let help = format!("remove it, and accept the tools again with `ostler mcp accept {server}`");
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}; {help}", path.display()))
+        };
+        if length > MCP_PINS_BYTES_MAX {
+            return Err(damaged(format!("larger than {MCP_PINS_BYTES_MAX} bytes")));
+        }
+        let file: PinsFile =
+            serde_json::from_slice(&fs::read(&path)?).map_err(|error| damaged(error.to_string()))?;
+        Ok(Some(file.tools))
+    }
+
+    /// Replaces the accepted tools of a server; durable on return.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; the old one stays.
+    pub fn write(&self, server: &str, tools: &[Definition]) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let (path, new) = (self.path(server), self.folder.join(format!("{server}.json.new")));
+        let mut text = serde_json::to_vec_pretty(&PinsFile { tools: tools.to_vec() })?;
+        text.push(b'\n');
+        let mut file = File::create(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    fn path(&self, server: &str) -> PathBuf {
+        self.folder.join(format!("{server}.json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_accepted_is_read_again_and_damage_is_an_error() {
+        let data = tempfile::tempdir().unwrap();
+        let pins = Pins::of(data.path());
+        assert_eq!(pins.read("time").unwrap(), None);
+        let tool: Definition =
+            serde_json::from_value(json!({"name": "now", "input": {"type": "object"}})).unwrap();
+        pins.write("time", std::slice::from_ref(&tool)).unwrap();
+        assert_eq!(pins.read("time").unwrap(), Some(vec![tool]));
+        fs::write(data.path().join("mcp/time.json"), "{\"tools\": [").unwrap();
+        let told = pins.read("time").unwrap_err().to_string();
+        assert!(told.contains("`ostler mcp accept time`"), "{told}");
+    }
+}

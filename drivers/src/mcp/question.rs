@@ -1,0 +1,106 @@
+//! A server's question to the user amid a call (elicitation) becomes a question to a person.
+
+use std::sync::Arc;
+
+use ostler_kernel::port::AttemptLog;
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
+use serde_json::{Map, Value, json};
+
+use super::result::clipped;
+
+/// How long a question stays open, in milliseconds: a day.
+pub const MCP_QUESTION_MS: i64 = 24 * 3_600 * 1_000;
+
+/// Most rounds of questions in one call.
+pub const MCP_QUESTION_ROUNDS_MAX: usize = 8;
+
+/// The call amid which a server asks.
+#[derive(Clone)]
+pub(super) struct Asking {
+    /// Name of the tool in plans.
+    pub(super) tool: String,
+    pub(super) attempt: Arc<dyn AttemptLog>,
+}
+
+/// Asks a person. A form whose values cannot be told by a yes is declined, and so is everything that no person answers.
+pub(super) async fn ask(asking: &Asking, request: ElicitRequestParams) -> ElicitResult {
+    let (message, content) = match &request {
+        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            match content_of_yes(requested_schema) {
+                Some(content) => (shown(message, &content), Some(content)),
+                None => return ElicitResult::new(ElicitationAction::Decline),
+            }
+        }
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+            (format!("{} (it wants you to open {})", clipped(message), clipped(url)), None)
+        }
+        _ => return ElicitResult::new(ElicitationAction::Decline),
+    };
+    let text = format!("The server of {} asks amid a call: {message}", asking.tool);
+    // Found again by its words: an answer never counts for another question.
+    let step = format!("question-{}", &blake3::hash(text.as_bytes()).to_hex()[..16]);
+    match asking.attempt.ask_person(&step, &text, MCP_QUESTION_MS).await {
+        Ok(true) => {
+            let accepted = ElicitResult::new(ElicitationAction::Accept);
+            match content {
+                Some(content) => accepted.with_content(Value::Object(content)),
+                None => accepted,
+            }
+        }
+        Ok(false) => ElicitResult::new(ElicitationAction::Decline),
+        Err(error) => {
+            tracing::warn!(%error, tool = %asking.tool, "a question of an MCP server is not asked");
+            ElicitResult::new(ElicitationAction::Cancel)
+        }
+    }
+}
+
+fn shown(message: &str, content: &Map<String, Value>) -> String {
+    let values = if content.is_empty() {
+        String::new()
+    } else {
+        format!(" (a yes answers {})", clipped(&Value::Object(content.clone()).to_string()))
+    };
+    format!("{}{values}", clipped(message))
+}
+
+/// The values that a yes stands for: true for a required yes-or-no, else the default; `None`: a required value has neither.
+fn content_of_yes(schema: &ElicitationSchema) -> Option<Map<String, Value>> {
+    let schema = json!(schema);
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut content = Map::new();
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let is_required = required.contains(&name.as_str());
+        let value = match property.get("default") {
+            _ if is_required && property["type"] == "boolean" => Some(json!(true)),
+            Some(default) => Some(default.clone()),
+            None if is_required => return None,
+            None => None,
+        };
+        content.extend(value.map(|value| (name.clone(), value)));
+    }
+    Some(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_yes_stands_for_values_that_are_known() {
+        let content = |schema: Value| {
+            let schema: ElicitationSchema = serde_json::from_value(schema).unwrap();
+            content_of_yes(&schema).map(Value::Object)
+        };
+        let sure = json!({"type": "object", "required": ["sure"], "properties": {
+            "sure": {"type": "boolean", "default": false}, "note": {"type": "string"},
+            "times": {"type": "integer", "default": 2},
+        }});
+        assert_eq!(content(sure), Some(json!({"sure": true, "times": 2})));
+        let named =
+            json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}});
+        assert_eq!(content(named), None, "a yes is no name");
+        assert_eq!(content(json!({"type": "object", "properties": {}})), Some(json!({})));
+    }
+}

@@ -1,0 +1,166 @@
+//! A server as a child process that talks over standard input and output.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use ostler_kernel::plan::Effect;
+use rmcp::RoleClient;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use super::config::McpConfig;
+use super::connection::MCP_MESSAGE_BYTES_MAX;
+use crate::cage::{CagedCall, Cages, SandboxConfig};
+use crate::tool::DataFolder;
+use crate::tool::{Folder, ProcessGroup, Program, RunningProgram};
+
+/// Bytes of standard error that are kept for the reason why a server ended.
+const STDERR_BYTES_KEPT: usize = 2 << 10;
+
+/// Time for a program whose output ended to end itself.
+const END: Duration = Duration::from_millis(500);
+
+/// Where programs of servers run, and for which data folder.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Working directory.
+    pub folder: PathBuf,
+    /// The data folder, whose next holder ends programs that outlived this one.
+    pub data: Option<PathBuf>,
+    /// `[sandbox]`: the cage around programs.
+    pub sandbox: SandboxConfig,
+}
+
+/// A running program of a server. Killed on drop, with everything that it started.
+pub(super) struct StdioServer {
+    program: RunningProgram,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    too_long: Arc<AtomicBool>,
+}
+
+pub(super) type StdioTransport = AsyncRwTransport<RoleClient, BoundedLines<ChildStdout>, ChildStdin>;
+
+impl StdioServer {
+    /// Starts the program of a server.
+    pub(super) async fn start(
+        name: &str,
+        config: &McpConfig,
+        place: &Place,
+    ) -> Result<(StdioServer, StdioTransport), String> {
+        let mut argv = config.command.clone();
+        if let Some(program) = argv.first_mut().filter(|program| program.contains('/')) {
+            *program = place.folder.join(&*program).to_string_lossy().into_owned();
+        }
+        let environment = config.env.iter().map(|variable| {
+            let value = std::env::var(variable);
+            value.map(|value| (variable.clone(), value)).map_err(|_| {
+                format!("the environment variable {variable}, which [mcp.{name}] names, is not set")
+            })
+        });
+        let environment: Vec<(String, String)> = environment.collect::<Result<_, _>>()?;
+        let (write, is_caged, read) = (config.write.clone(), config.sandbox.0, config.read.clone());
+        let Place { folder: path, data, mut sandbox } = place.clone();
+        sandbox.read.extend(read);
+        let started = tokio::task::spawn_blocking(move || {
+            let folder = open(&path)?;
+            let data = data.and_then(|data| DataFolder::of(&data).ok());
+            let cages = Cages::new(&sandbox, &write, is_caged, data.as_ref());
+            let call = CagedCall { workspace: &path, impact: 1, effect: Effect::External };
+            let cage = if is_caged { cages.cage(call).map_err(|failure| failure.message)? } else { None };
+            let program = Program {
+                argv: &argv,
+                folder: &folder,
+                environment: &environment,
+                stdin: true,
+                works_for: data.as_ref(),
+                cage: cage.as_ref(),
+            };
+            ProcessGroup::start(program).map_err(|failure| failure.message)
+        });
+        let started = started.await.map_err(|error| error.to_string())??;
+        let (program, stdin, stdout, stderr) =
+            started.into_pipes().map_err(|error| format!("cannot open the pipes of the program: {error}"))?;
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        tokio::spawn(keep_tail(stderr, Arc::clone(&kept)));
+        let too_long = Arc::new(AtomicBool::new(false));
+        let lines = BoundedLines { inner: stdout, length: 0, too_long: Arc::clone(&too_long) };
+        let transport = AsyncRwTransport::new(lines, stdin).with_max_line_length(usize::MAX);
+        Ok((StdioServer { program, stderr: kept, too_long }, transport))
+    }
+
+    /// Why the program ended, or `plain` if it does not say.
+    pub(super) async fn why(&mut self, plain: &str) -> String {
+        if self.too_long.load(Ordering::Relaxed) {
+            return format!("it sent a message of more than {MCP_MESSAGE_BYTES_MAX} bytes");
+        }
+        let status = tokio::time::timeout(END, self.program.ended()).await;
+        let ended = match status {
+            Ok(Ok(status)) => format!("its program ended ({status})"),
+            Ok(Err(_)) | Err(_) => plain.to_owned(),
+        };
+        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&stderr);
+        let last: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        match last.last() {
+            Some(line) => format!("{ended}: {}", super::result::clipped(line)),
+            None => ended,
+        }
+    }
+
+    /// Waits for the program to end by itself, as far as it does so in time.
+    pub(super) async fn end_within(&mut self, time: Duration) {
+        let _ = tokio::time::timeout(time, self.program.ended()).await;
+    }
+}
+
+fn open(path: &Path) -> Result<Folder, String> {
+    let dir = Dir::open_ambient_dir(path, ambient_authority());
+    let dir = dir.map_err(|error| format!("folder {}: cannot be opened: {error}", path.display()))?;
+    Ok(Folder { dir, path: path.to_owned() })
+}
+
+async fn keep_tail(mut stderr: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>) {
+    let mut piece = vec![0; 4 << 10];
+    while let Ok(length @ 1..) = stderr.read(&mut piece).await {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(&piece[..length]);
+        let over = kept.len().saturating_sub(STDERR_BYTES_KEPT);
+        kept.drain(..over);
+    }
+}
+
+/// Ends at a line of more than [`MCP_MESSAGE_BYTES_MAX`] bytes: what waits for that answer would wait in vain.
+pub(super) struct BoundedLines<R> {
+    inner: R,
+    length: usize,
+    too_long: Arc<AtomicBool>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        let read = &buffer.filled()[before..];
+        self.length = match memchr::memrchr(b'\n', read) {
+            Some(at) => read.len() - at - 1,
+            None => self.length + read.len(),
+        };
+        if self.length > MCP_MESSAGE_BYTES_MAX {
+            self.too_long.store(true, Ordering::Relaxed);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long")));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

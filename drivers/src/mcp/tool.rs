@@ -1,0 +1,198 @@
+//! A tool of a server, as plans and models call it.
+
+use std::sync::Arc;
+
+use ostler_kernel::contract::{Contract, ContractError};
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::plan::Rule;
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::run::FailureCategory;
+use serde_json::{Map, Value, json};
+
+use super::class::class;
+use super::connection::CallError;
+use super::definition::Definition;
+use super::question::Asking;
+use super::result;
+use super::server::McpServer;
+use crate::tool::tool_spec::{crash, structural};
+
+/// Prefix of the tools of MCP servers.
+pub const MCP_PREFIX: &str = "mcp.";
+
+/// Share of an attempt's time that a call waits for its server to start, in percent: beyond it nothing was called, and the failure
+/// says so before the time-out of the attempt would leave that open.
+const START_SHARE_PERCENT: u64 = 90;
+
+/// A tool of a server.
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    name: String,
+    server: Arc<McpServer>,
+    class: CallClass,
+    sensitive: Vec<String>,
+    output: Option<Contract>,
+}
+
+impl McpTool {
+    /// The tool of an accepted definition.
+    pub(super) fn new(server: &Arc<McpServer>, definition: &Definition) -> Result<McpTool, ContractError> {
+        let Definition { name, description, input, output, annotations } = definition;
+        let output = output.as_ref().map(|schema| Contract::compile(&[schema_rule(schema)])).transpose()?;
+        let spec = ToolSpec {
+            name: format!("{MCP_PREFIX}{}.{name}", server.name()),
+            version: definition.digest().to_string(),
+            description: description.clone(),
+            params: open_free_objects(input),
+            result: result::result_schema(),
+        };
+        let class = class(server.config.impact.of(name), server.config.trust, *annotations);
+        let sensitive = server.config.sensitive_of(name, input);
+        Ok(McpTool { spec, name: name.clone(), server: Arc::clone(server), class, sensitive, output })
+    }
+
+    fn breaks_schema(&self, structured: &Value) -> Option<String> {
+        let judgement = self.output.as_ref()?.judge(structured);
+        judgement.broken.first().map(|broken| broken.to_string())
+    }
+
+    async fn call_server(&self, permit: Permit, context: CallContext) -> ToolResult {
+        let (server, tool) = (&self.server, &self.spec.name);
+        let wait_ms = context.timeout_ms / 100 * START_SHARE_PERCENT;
+        let up = server.up(wait_ms.max(1)).await?;
+        if let Some(why) = up.held(&self.name) {
+            let help = format!("`ostler mcp accept {} {}` shows the difference", server.name(), self.name);
+            return Err(Failure::new(
+                FailureCategory::GateDenied,
+                format!("tool {tool} is held: it {why} since it was accepted; {help}"),
+            ));
+        }
+        let asking = Asking { tool: tool.clone(), attempt: context.attempt };
+        match up.caller.call(&self.name, permit.into_params(), asking).await {
+            Ok(answer) => {
+                server.worked();
+                result::value(server.name(), answer, |structured| self.breaks_schema(structured))
+            }
+            Err(CallError::Refused(why)) => {
+                server.worked();
+                Err(structural(format!("server {}: {why}", server.name())))
+            }
+            // It may have done a part of what was asked for.
+            Err(CallError::Broken(why)) => {
+                server.worked();
+                Err(crash(format!("server {}: {why}", server.name())))
+            }
+            Err(CallError::Lost(why)) => {
+                up.lost();
+                Err(crash(format!("server {}: the answer to {tool} is lost: {why}", server.name())))
+            }
+        }
+    }
+}
+
+/// Keywords whose values are schemas, one or a list of them.
+const SCHEMAS: [&str; 9] =
+    ["items", "prefixItems", "additionalProperties", "allOf", "anyOf", "oneOf", "if", "then", "else"];
+/// Keywords whose values are schemas by name.
+const NAMED_SCHEMAS: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+/// Keywords that say something about the members of an object.
+const OF_MEMBERS: [&str; 8] = [
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "required",
+    "$ref",
+    "allOf",
+    "oneOf",
+];
+
+/// The schema of the parameters for the gate, which closes objects. A value that is an object of any members says so; the parameters
+/// themselves are never open.
+fn open_free_objects(input: &Map<String, Value>) -> Value {
+    let mut schema = Value::Object(input.clone());
+    each_schema_within(&mut schema, &mut |inner| {
+        let is_object = |kind: &Value| {
+            kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&json!("object")))
+        };
+        let is_free = inner.get("type").is_some_and(is_object)
+            && !OF_MEMBERS.iter().any(|word| inner.contains_key(*word));
+        if is_free {
+            inner.insert("additionalProperties".to_owned(), Value::Bool(true));
+        }
+    });
+    schema
+}
+
+/// Visits the schemas within a schema; their nesting is bounded.
+fn each_schema_within(schema: &mut Value, done: &mut dyn FnMut(&mut Map<String, Value>)) {
+    let mut visit = |inner: &mut Value| {
+        each_schema_within(inner, done);
+        if let Some(members) = inner.as_object_mut() {
+            done(members);
+        }
+    };
+    for (word, inner) in schema.as_object_mut().into_iter().flatten() {
+        match inner {
+            Value::Object(named) if NAMED_SCHEMAS.contains(&word.as_str()) => {
+                named.values_mut().for_each(&mut visit);
+            }
+            Value::Array(listed) if SCHEMAS.contains(&word.as_str()) => {
+                listed.iter_mut().for_each(&mut visit);
+            }
+            inner if SCHEMAS.contains(&word.as_str()) => visit(inner),
+            _ => {}
+        }
+    }
+}
+
+fn schema_rule(schema: &Map<String, Value>) -> Rule {
+    serde_json::from_value(json!({"method": "schema", "spec": schema})).expect("it has the form of a rule")
+}
+
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _params: &Map<String, Value>) -> CallClass {
+        self.class
+    }
+
+    fn reads_strangers(&self) -> bool {
+        true
+    }
+
+    fn sensitive(&self) -> Vec<String> {
+        self.sensitive.clone()
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(self.call_server(permit, context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_any_members_stays_open_within_closed_parameters() {
+        let input = json!({"type": "object", "properties": {
+            "any": {"type": "object"},
+            "maybe": {"type": ["string", "object"]},
+            "list": {"type": "array", "items": {"type": "object"}},
+            "known": {"type": "object", "properties": {"a": {"type": "string"}}},
+        }});
+        let opened = open_free_objects(input.as_object().expect("it is an object"));
+        let free = json!({"type": "object", "additionalProperties": true});
+        assert_eq!(opened["properties"]["any"], free);
+        assert_eq!(opened["properties"]["list"]["items"], free);
+        assert_eq!(opened["properties"]["maybe"]["additionalProperties"], true);
+        assert_eq!(opened["properties"]["known"], input["properties"]["known"]);
+        assert!(opened.get("additionalProperties").is_none());
+        assert_eq!(open_free_objects(&Map::new()), json!({}));
+    }
+}

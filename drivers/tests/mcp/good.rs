@@ -1,0 +1,48 @@
+//! A server that does as it says, and one whose definitions change.
+
+use ostler_kernel::run::FailureCategory;
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn a_tool_is_called_with_its_class_and_its_identity() {
+    let world = World::started("well", "impact = {say = 0}").await;
+    assert_eq!(world.call("say", json!({"text": "hello"})).await.unwrap(), json!({"text": "hello"}));
+    let (say, note) = (world.tool("say"), world.tool("note"));
+    let none = serde_json::Map::new();
+    assert_eq!([say.class(&none).impact, note.class(&none).impact], [0, 2], "nobody vouches for note");
+    assert!(say.reads_strangers());
+    assert_ne!(say.spec().version, note.spec().version);
+    world.call("note", json!({"text": "a"})).await.unwrap();
+    world.call("note", json!({"text": "b"})).await.unwrap();
+    assert_eq!(std::fs::read_to_string(world.path().join("notes")).unwrap(), "a\nb\n");
+}
+
+#[tokio::test]
+async fn a_question_amid_a_call_is_asked_of_a_person() {
+    let world = World::started("asks", "impact = 1").await;
+    let answer = world.call("say", json!({"text": "x"})).await.unwrap();
+    assert_eq!(answer["text"], r#"{"action":"accept","content":{"sure":true}}"#);
+    let asked = world.asked.lock().unwrap();
+    assert_eq!(
+        *asked,
+        [r#"The server of mcp.x.say asks amid a call: Really? (a yes answers {"sure":true})"#]
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_differs_from_its_accepted_definition_is_held_until_it_is_accepted() {
+    let world = World::started("well", "impact = 1").await;
+    std::fs::write(world.path().join("changed"), "").unwrap();
+    std::fs::write(world.path().join("added"), "").unwrap();
+    let held = world.failure("say", json!({"text": "x"})).await;
+    assert_eq!(held.category, FailureCategory::GateDenied);
+    assert!(held.message.contains("is held: it is described differently by its server"), "{}", held.message);
+    assert!(held.message.contains("`ostler mcp accept x say`"), "{}", held.message);
+    assert_eq!(world.call("note", json!({"text": "y"})).await.unwrap()["text"], "y", "others go on");
+    let again = World::started("well", "impact = 1").await;
+    std::fs::write(again.path().join("changed"), "").unwrap();
+    again.accept().await;
+    assert_eq!(again.call("say", json!({"text": "x"})).await.unwrap()["text"], "x");
+}

@@ -1,0 +1,130 @@
+//! A server in a folder of its own, kept like in a system, and calls through the gate.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use ostler_drivers::cage::SandboxConfig;
+use ostler_drivers::mcp::{Confined, Listing, McpConfig, McpServer, Place, tools};
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{
+    Call, GatePolicy, GatedTool, Provenance, SCOPE_DEFAULT, Scope, Spent, Verdict, decide,
+};
+use ostler_kernel::id::Digest;
+use ostler_kernel::port::{AttemptLog, AttemptLogError, BoxFuture, CallContext, Device, Tool, ToolResult};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use crate::misbehaving::command;
+
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
+    pub(crate) server: Arc<McpServer>,
+    /// Questions to a person, who says yes.
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+struct Person(Arc<Mutex<Vec<String>>>);
+
+impl AttemptLog for Person {
+    fn ask_person<'a>(
+        &'a self,
+        step: &'a str,
+        text: &'a str,
+        _: i64,
+    ) -> BoxFuture<'a, Result<bool, AttemptLogError>> {
+        assert!(step.starts_with("question-"));
+        self.0.lock().unwrap().push(text.to_owned());
+        Box::pin(async { Ok(true) })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.abort();
+        }
+    }
+}
+
+impl World {
+    /// A server of [`crate::misbehaving`], with more lines for its table.
+    pub(crate) fn new(kind: &str, more: &str) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config: McpConfig = toml::from_str(more).unwrap();
+        // This test binary makes no cage.
+        config.sandbox = Confined(false);
+        config.command = command("misbehaving", kind);
+        let place = Place { folder: folder.path().to_owned(), data: None, sandbox: SandboxConfig::default() };
+        let server = Arc::new(McpServer::new("x", config, place, None));
+        World { folder, server, asked: Arc::default(), keeper: None }
+    }
+
+    /// Accepts what the server lists, and keeps it running while calls want it.
+    pub(crate) async fn started(kind: &str, more: &str) -> World {
+        let mut world = World::new(kind, more);
+        world.accept().await;
+        let device = Arc::clone(&world.server);
+        world.keeper = Some(tokio::spawn(async move {
+            loop {
+                device.wanted().await;
+                device.serve().await;
+            }
+        }));
+        world
+    }
+
+    pub(crate) async fn accept(&self) -> Listing {
+        let listing = self.server.look().await.unwrap();
+        self.server.accept(listing.tools.clone());
+        listing
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let name = format!("mcp.x.{name}");
+        tools(&self.server).into_iter().find(|tool| tool.spec().name == name).unwrap()
+    }
+
+    pub(crate) async fn call(&self, name: &str, params: Value) -> ToolResult {
+        self.call_within(name, params, 60_000).await
+    }
+
+    pub(crate) async fn call_within(&self, name: &str, params: Value, timeout_ms: u64) -> ToolResult {
+        let tool = self.tool(name);
+        let gated = GatedTool::new(Arc::clone(&tool)).unwrap();
+        let granted = [(tool.spec().name.clone(), None)].into();
+        let policy = GatePolicy {
+            scopes: [(SCOPE_DEFAULT.to_owned(), Scope { tools: granted })].into(),
+            ceiling: 2,
+            ..GatePolicy::default()
+        };
+        let call = Call {
+            tool: Some(&gated),
+            name: gated.name(),
+            params: params.as_object().unwrap().clone().into(),
+            floor: 0,
+            intent: 2,
+            scope: SCOPE_DEFAULT.into(),
+            workspace: Some("/"),
+            provenance: Provenance::PLAN,
+            spent: Spent::NOTHING,
+        };
+        match decide(call, Digest([0; 32]), &policy) {
+            Verdict::Allowed { permit, .. } => {
+                let attempt = Arc::new(Person(Arc::clone(&self.asked)));
+                let context = CallContext::without_log(Path::new("/").into(), timeout_ms);
+                tool.call(permit, CallContext { attempt, ..context }).await
+            }
+            Verdict::Denied(denial) => panic!("denied: {}", denial.operator),
+        }
+    }
+
+    pub(crate) async fn failure(&self, name: &str, params: Value) -> Failure {
+        self.call(name, params).await.unwrap_err()
+    }
+}

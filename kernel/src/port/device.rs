@@ -1,0 +1,38 @@
+//! Devices: drivers that stay, such as servers of tools, and the trait [`Device`].
+
+use std::fmt;
+
+use super::BoxFuture;
+
+/// A driver that stays between calls. The tree of devices starts it when a call wants it, and again after it ended.
+pub trait Device: Send + Sync + 'static {
+    /// Name of the device, such as `mcp.time`.
+    fn name(&self) -> &str;
+
+    /// Waits until a call wants the device.
+    fn wanted(&self) -> BoxFuture<'_, ()>;
+
+    /// Starts the device and serves calls until it ends. Dropping the future ends it.
+    fn serve(&self) -> BoxFuture<'_, DeviceEnd>;
+
+    /// Refuses calls at once, for the reason why the device ended, until [`Device::allow`].
+    fn refuse(&self, why: &str, wait_ms: u64);
+
+    /// Lets calls want the device again.
+    fn allow(&self);
+}
+
+/// The end of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceEnd {
+    /// True if it did some work.
+    pub served: bool,
+    /// Why it ended, as a sentence without a full stop.
+    pub why: String,
+}
+
+impl fmt::Debug for dyn Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}

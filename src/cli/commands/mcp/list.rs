@@ -1,0 +1,111 @@
+//! `ostler mcp ls` and `ostler mcp tools`.
+
+use clap::Args;
+use ostler::config::Config;
+use ostler_kernel::port::Tool;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::cli::arguments::Globals;
+use crate::cli::commands::mcp::server;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::harmless_line;
+use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::output::terminal::{Out, status_line, tagged};
+
+#[derive(Debug, Args)]
+pub(super) struct ToolsArgs {
+    /// Name of a server [default: all]
+    name: Option<String>,
+}
+
+/// A configured server, as JSON.
+#[derive(Debug, Serialize)]
+struct ServerLine {
+    name: String,
+    /// The program, or scheme and host of the address.
+    place: String,
+    /// Number of accepted tools; `null`: nobody accepted any yet.
+    tools: Option<usize>,
+}
+
+pub(super) fn servers(globals: &Globals, config: &Config) -> u8 {
+    let line = |server: &std::sync::Arc<ostler_drivers::mcp::McpServer>| ServerLine {
+        name: server.name().to_owned(),
+        place: server.config().place(),
+        tools: server.accepted().map(|tools| tools.len()),
+    };
+    let (lines, mut out): (Vec<ServerLine>, Out) = (config.servers.iter().map(line).collect(), Out::new());
+    if globals.json {
+        lines.iter().for_each(|line| out.json(&tagged("server", line)));
+    } else if lines.is_empty() {
+        status_line("no MCP server is configured: add [mcp.NAME] to ostler.toml");
+    } else {
+        let row = |line: &ServerLine| -> [Cell; 3] {
+            let tools = line.tools.map_or_else(|| "none accepted yet".to_owned(), |tools| tools.to_string());
+            [line.name.as_str().into(), tools.as_str().into(), harmless_line(&line.place).as_str().into()]
+        };
+        print(
+            &mut out,
+            [Column::name("SERVER"), Column::text("TOOLS"), Column::text("PROGRAM OR ADDRESS")],
+            lines.iter().map(row).collect(),
+        );
+    }
+    code::SUCCEEDED
+}
+
+fn print<const N: usize>(out: &mut Out, columns: [Column; N], rows: Vec<[Cell; N]>) {
+    let table = Table::new(columns, &rows, out.columns());
+    out.line(table.head());
+    for row in &rows {
+        let line = table.row(row, out);
+        out.line(line);
+    }
+}
+
+/// An accepted tool, as JSON.
+#[derive(Debug, Serialize)]
+struct ToolLine {
+    name: String,
+    impact: u8,
+    /// Digest of the accepted definition.
+    digest: String,
+    description: String,
+    params: Value,
+}
+
+pub(super) fn tools(globals: &Globals, config: &Config, args: &ToolsArgs) -> Result<u8, Failure> {
+    let prefix = match &args.name {
+        Some(name) => format!("mcp.{}.", server(config, name)?.name()),
+        None => String::new(),
+    };
+    let tools = config.servers.tools();
+    let lines: Vec<ToolLine> =
+        tools.iter().filter(|tool| tool.spec().name.starts_with(&prefix)).map(|tool| line(&**tool)).collect();
+    let mut out = Out::new();
+    if globals.json {
+        lines.iter().for_each(|line| out.json(&tagged("tool", line)));
+    } else if lines.is_empty() {
+        status_line("no tool of an MCP server was accepted yet: `ostler mcp ls` lists the servers");
+    } else {
+        let row = |line: &ToolLine| -> [Cell; 3] {
+            let described = harmless_line(line.description.trim().lines().next().unwrap_or_default());
+            [line.name.as_str().into(), line.impact.to_string().into(), described.as_str().into()]
+        };
+        let columns =
+            [Column::name("TOOL"), Column::number("IMPACT"), Column::text("DESCRIPTION").at_least(12)];
+        print(&mut out, columns, lines.iter().map(row).collect());
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn line(tool: &dyn Tool) -> ToolLine {
+    let spec = tool.spec();
+    ToolLine {
+        name: spec.name.clone(),
+        impact: tool.class(&Map::new()).impact,
+        digest: spec.version.clone(),
+        description: spec.description.clone(),
+        params: spec.params.clone(),
+    }
+}

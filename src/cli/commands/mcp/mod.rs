@@ -1,0 +1,126 @@
+//! `ostler mcp`.
+
+mod accept;
+mod list;
+mod serve;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use ostler::config::Config;
+use ostler_drivers::mcp::{Difference, Listing, McpServer};
+use serde_json::json;
+
+use crate::cli::arguments::Globals;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::{harmless_line, harmless_lines};
+use crate::cli::output::terminal::Out;
+use crate::cli::output::units::{elapsed, plural};
+use crate::cli::session::settings::load_settings;
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the configured servers
+    #[command(after_help = "Example:\n  ostler mcp ls")]
+    Ls,
+    /// List the accepted tools, with their impact
+    #[command(after_help = "Examples:\n  ostler mcp tools\n  ostler mcp tools git --json")]
+    Tools(list::ToolsArgs),
+    /// Start a server for a moment, and say what it offers and what differs from the accepted tools
+    #[command(after_help = "Example:\n  ostler mcp probe git")]
+    Probe(ProbeArgs),
+    /// Accept the tools of a server as they are now, after showing what differs
+    #[command(
+        after_help = "Examples:\n  ostler mcp accept git\n  ostler mcp accept git git_log git_status\n  ostler mcp accept git --yes"
+    )]
+    Accept(accept::AcceptArgs),
+    /// Be a server for other programs: submit and follow runs, list approvals, read results
+    #[command(
+        after_help = "Examples:\n  ostler mcp serve\n  ostler mcp serve --intent 0 --workspace ../project"
+    )]
+    Serve(serve::ServeArgs),
+}
+
+#[derive(Debug, Args)]
+struct ProbeArgs {
+    /// Name of the server in the configuration
+    name: String,
+}
+
+pub(crate) async fn mcp(globals: &Globals, args: McpArgs) -> Result<u8, Failure> {
+    let (config, _) = load_settings(globals, Path::new("."))?;
+    match args.what {
+        What::Ls => Ok(list::servers(globals, &config)),
+        What::Tools(args) => list::tools(globals, &config, &args),
+        What::Probe(args) => probe(globals, &config, &args.name).await,
+        What::Accept(args) => accept::accept(globals, &config, args).await,
+        What::Serve(args) => serve::serve(globals, args).await,
+    }
+}
+
+fn server<'a>(config: &'a Config, name: &str) -> Result<&'a Arc<McpServer>, Failure> {
+    config.servers.get(name).ok_or_else(|| {
+        let known: Vec<&str> = config.servers.iter().map(|server| server.name()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Failure::invalid(format!("no MCP server {name:?} is configured; there is {known}"))
+    })
+}
+
+async fn probe(globals: &Globals, config: &Config, name: &str) -> Result<u8, Failure> {
+    let (server, mut out, since) = (server(config, name)?, Out::new(), Instant::now());
+    let looked = server.look().await;
+    let ms = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
+    let listing = match looked {
+        Ok(listing) => listing,
+        Err(why) => {
+            if globals.json {
+                out.json(&json!({"type": "probe", "server": name, "works": false, "told": why, "ms": ms}));
+            } else {
+                out.line(format!("fails  {}  {}", elapsed(ms), harmless_line(&why)));
+            }
+            return Ok(code::FAILED);
+        }
+    };
+    let differences = differences(server, &listing);
+    if globals.json {
+        let differ: Vec<&str> = differences.iter().map(Difference::tool).collect();
+        out.json(&json!({
+            "type": "probe", "server": name, "works": true, "told": listing.server, "protocol": listing.protocol,
+            "ms": ms, "tools": listing.tools.len(), "refused": listing.refused, "differ": differ,
+        }));
+        return Ok(code::SUCCEEDED);
+    }
+    let (told, tools) = (harmless_line(&listing.server), plural(listing.tools.len(), "tool"));
+    out.line(format!("works  {}  {told}, protocol {}, {tools}", elapsed(ms), listing.protocol));
+    show_refused(&listing, &mut out);
+    show(&differences, &mut out);
+    if !differences.is_empty() {
+        out.line(format!("`ostler mcp accept {name}` accepts them as they are now"));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+/// What differs between the accepted tools of a server and those that it lists.
+fn differences(server: &McpServer, listing: &Listing) -> Vec<Difference> {
+    Difference::between(&server.accepted().unwrap_or_default(), &listing.tools)
+}
+
+fn show_refused(listing: &Listing, out: &mut Out) {
+    for (tool, why) in &listing.refused {
+        out.line(format!("cannot be offered: {}: {}", harmless_line(tool), harmless_line(why)));
+    }
+}
+
+fn show(differences: &[Difference], out: &mut Out) {
+    for difference in differences {
+        out.line(harmless_lines(&difference.to_string()));
+    }
+}

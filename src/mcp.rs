@@ -1,0 +1,96 @@
+//! The MCP servers of a configuration, and the definitions of their tools that were accepted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_drivers::cage::SandboxConfig;
+use ostler_drivers::mcp::{Definition, Listing, McpConfig, McpServer, Pins, Place, tools};
+use ostler_kernel::port::{Device, Tool};
+
+/// The configured MCP servers. None runs until a call of one of its tools.
+#[derive(Debug, Clone, Default)]
+pub struct McpServers {
+    servers: Vec<Arc<McpServer>>,
+    pins: Option<Pins>,
+}
+
+impl McpServers {
+    /// The servers of a configuration in `folder`. The accepted tools are kept in the data folder; without one, as long as this
+    /// value.
+    ///
+    /// # Errors
+    ///
+    /// The accepted tools of a server cannot be read.
+    pub fn read(
+        tables: &BTreeMap<String, McpConfig>,
+        sandbox: &SandboxConfig,
+        folder: &Path,
+        data: Option<&Path>,
+    ) -> io::Result<McpServers> {
+        let pins = data.map(Pins::of);
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let (folder, data) = (std::path::absolute(folder)?, data.map(Path::to_owned));
+        let place = Place { folder, data, sandbox: sandbox.clone() };
+        let server = |(name, config): (&String, &McpConfig)| {
+            let accepted = pins.as_ref().map_or(Ok(None), |pins| pins.read(name))?;
+            Ok(Arc::new(McpServer::new(name, config.clone(), place.clone(), accepted)))
+        };
+        Ok(McpServers { servers: tables.iter().map(server).collect::<io::Result<_>>()?, pins })
+    }
+
+    /// All servers, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<McpServer>> {
+        self.servers.iter()
+    }
+
+    /// True if no server is configured.
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// A server by name.
+    pub fn get(&self, name: &str) -> Option<&Arc<McpServer>> {
+        self.servers.iter().find(|server| server.name() == name)
+    }
+
+    /// The accepted tools of all servers.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.servers.iter().flat_map(tools).collect()
+    }
+
+    /// The servers as devices.
+    pub fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.servers.iter().map(|server| Arc::clone(server) as Arc<dyn Device>).collect()
+    }
+
+    /// Servers of which nobody accepted any tool yet.
+    pub fn new_ones(&self) -> impl Iterator<Item = &Arc<McpServer>> {
+        self.servers.iter().filter(|server| server.accepted().is_none())
+    }
+
+    /// Replaces the accepted tools of a server; durable on return if there is a data folder.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written; nothing is changed.
+    pub fn accept(&self, server: &McpServer, tools: Vec<Definition>) -> io::Result<()> {
+        if let Some(pins) = &self.pins {
+            pins.write(server.name(), &tools)?;
+        }
+        server.accept(tools);
+        Ok(())
+    }
+
+    /// Starts a server that is new, and accepts the tools that it lists: its first list is what the operator configured.
+    ///
+    /// # Errors
+    ///
+    /// Why the server has no tools.
+    pub async fn accept_first(&self, server: &McpServer) -> Result<Listing, String> {
+        let listing = server.look().await?;
+        self.accept(server, listing.tools.clone()).map_err(|error| error.to_string())?;
+        Ok(listing)
+    }
+}

@@ -1,0 +1,145 @@
+//! MCP servers, good and bad, through the command.
+
+#[path = "../../drivers/tests/mcp/misbehaving.rs"]
+mod misbehaving;
+
+use std::path::Path;
+
+use super::world::{World, until};
+
+/// A world with a server of [`misbehaving`] and a plan that calls one of its tools.
+fn world(kind: &str, table: &str, tool: &str) -> World {
+    let world = World::new();
+    let command = misbehaving::command("mcp::misbehaving", kind);
+    world.file("ostler.toml", &format!("[mcp.x]\nsandbox = false\ncommand = {command:?}\n{table}\n"));
+    world.file(
+        "plan.yaml",
+        &format!("id: p\nnodes:\n  - {{id: n, tool: mcp.x.{tool}, params: {{text: hello}}, timeout: 20s}}\n"),
+    );
+    world
+}
+
+const RUN: &str = "run plan.yaml --config ostler.toml --workspace work";
+
+fn notes(world: &World) -> String {
+    std::fs::read_to_string(world.path().join("notes")).unwrap_or_default()
+}
+
+#[test]
+fn a_plan_calls_a_tool_of_a_new_server_and_finds_it_accepted() {
+    let world = world("well", "impact = {say = 0}", "say");
+    let ran = world.ostler(RUN).exits(0).says("succeeded");
+    ran.complains("MCP server x (misbehaving 1) is new: accepted 2 tools");
+    world.ostler("artifact @last/n --path text --config ostler.toml").exits(0).says("hello");
+    assert_eq!(world.ostler(RUN).exits(0).err, "", "it is not new any more");
+    world.ostler("mcp tools x --config ostler.toml").exits(0).says("mcp.x.note       2  Notes it");
+    // Nobody vouches for the other tool.
+    world.file("plan.yaml", "id: p\nnodes:\n  - {id: n, tool: mcp.x.note, params: {text: hello}}\n");
+    world.ostler(RUN).exits(1).says("IMPACT_OVER_INTENT");
+    world.ostler(&format!("{RUN} --intent 2")).exits(0);
+    assert_eq!(notes(&world), "hello\n");
+}
+
+#[test]
+fn a_lost_answer_of_a_call_that_acts_is_in_doubt() {
+    let world = world("dies_in_a_call", "impact = 1", "note");
+    world.ostler(RUN).exits(3).says("in doubt");
+    assert_eq!(notes(&world), "hello\n", "it was not repeated");
+    world.ostler("resolve @last n --fail --config ostler.toml").exits(1);
+}
+
+#[test]
+fn a_server_that_is_down_is_a_typed_failure_at_once() {
+    let world = world("well", "impact = 0", "say");
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let command = misbehaving::command("mcp::misbehaving", "dies_at_once");
+    world.file("ostler.toml", &format!("[mcp.x]\nsandbox = false\ncommand = {command:?}\nimpact = 0\n"));
+    world.ostler(RUN).exits(1).says("server x is down").says("no licence");
+    world.ostler("mcp probe x --config ostler.toml").exits(1).says("no licence");
+    world.file("ostler.toml", "[mcp.x]\nsandbox = false\ncommand = [\"no-such-server\"]\nimpact = 0\n");
+    world.ostler("mcp probe x --config ostler.toml").exits(1).says("there is no program no-such-server");
+}
+
+#[test]
+fn a_changed_tool_is_held_until_its_difference_is_accepted() {
+    let world = world("well", "impact = 0", "say");
+    world.ostler(RUN).exits(0);
+    world.file("changed", "");
+    world.ostler(RUN).exits(1).says("is held: it is described differently by its server");
+    let asked = world.ostler("mcp accept x --config ostler.toml").exits(3);
+    asked.says("say (changed)\n  - description: Says it\n  + description: Says it, and tells others");
+    world.ostler("mcp accept x note --yes --config ostler.toml").exits(2).complains("does not differ");
+    world.ostler("mcp accept x say --yes --config ostler.toml").exits(0).says("accepted: 1 tool");
+    world.ostler(RUN).exits(0);
+    world.ostler("mcp accept x --config ostler.toml").exits(0).says("nothing differs");
+}
+
+#[test]
+fn a_question_of_a_server_waits_for_a_person() {
+    let world = world("asks", "impact = 0", "say");
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let run = world.start(RUN);
+    until("the question is listed", || world.ostler("approvals").out.contains("Really?"));
+    let approvals = world.ostler("approvals").exits(0).out;
+    let approve = approvals.lines().find(|line| line.contains("ostler approve ")).unwrap();
+    world.ostler(approve.split_once("ostler ").unwrap().1).exits(0);
+    run.end().exits(0);
+    let answered = world.ostler("artifact @last/n --path text --config ostler.toml").exits(0);
+    answered.says(r#"{"action":"accept","content":{"sure":true}}"#);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_ends_with_its_run_also_after_a_kill() {
+    let world = world("never_answers_a_call", "impact = 0", "say");
+    world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
+    let folder = world.path().canonicalize().unwrap();
+    let servers = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes.filter(|process| lives_in(&process.path(), &folder)).count()
+    };
+    let run = world.start(RUN);
+    until("the server runs", || servers() == 1);
+    run.signal("KILL");
+    run.end();
+    world.ostler("ps").exits(0);
+    until("the next command has ended it", || servers() == 0);
+}
+
+/// True for a server process whose working directory is `folder`.
+fn lives_in(process: &Path, folder: &Path) -> bool {
+    let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&command).contains("misbehaving")
+        && std::fs::read_link(process.join("cwd")).is_ok_and(|place| place == folder)
+}
+
+#[test]
+fn a_faulty_table_is_refused_with_its_place() {
+    let world = World::new();
+    world.file("ostler.toml", "[mcp.x]\ncommand = [\"a\"]\nurl = \"http://127.0.0.1/\"\nimpact = 7\n");
+    let refused = world.ostler("mcp ls --config ostler.toml").exits(2);
+    assert!(
+        refused.err.contains("ostler.toml has 2 faults") || refused.out.contains("impact is above 2"),
+        "{refused:?}"
+    );
+}
+
+/// Ostler as a server of Ostler.
+#[test]
+fn the_server_runs_plans_of_its_clients() {
+    let world = World::new();
+    let inner = format!("[{:?}, \"mcp\", \"serve\", \"--data\", \"inner\"]", env!("CARGO_BIN_EXE_ostler"));
+    world.file("ostler.toml", &format!("[mcp.inner]\nsandbox = false\ncommand = {inner}\nimpact = 1\n"));
+    world.file(
+        "plan.yaml",
+        "id: p\nnodes:\n\
+         - {id: submit, tool: mcp.inner.submit_plan, params: {plan: {id: q, nodes: [{id: m, tool: text.render, params: {template: 'six', values: {}}}]}}}\n\
+         - {id: wait, tool: mcp.inner.wait_for_run, param_refs: {run: {from: submit, path: structured.run}}}\n\
+         - {id: read, tool: mcp.inner.read_artifact, params: {node: m}, param_refs: {run: {from: submit, path: structured.run}}, deps: [wait]}\n",
+    );
+    world.ostler(RUN).exits(0);
+    world.ostler("artifact @last/read --path structured.text --config ostler.toml").exits(0).says("six");
+    world.ostler("show @last --data inner").exits(0).says("succeeded");
+    // Without --approvals nobody decides in a person's place.
+    assert!(!world.ostler("mcp tools inner --config ostler.toml").exits(0).out.contains("answer_approval"));
+}
