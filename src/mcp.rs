@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler_drivers::cage::SandboxConfig;
-use ostler_drivers::mcp::{Definition, Listing, McpConfig, McpServer, Pins, Place, tools};
+use ostler_drivers::mcp::{Acceptance, Listing, McpConfig, McpServer, Pins, Place, tools};
 use ostler_kernel::port::{Device, Tool};
 
 /// The configured MCP servers. None runs until a call of one of its tools.
 #[derive(Debug, Clone, Default)]
 pub struct McpServers {
     servers: Vec<Arc<McpServer>>,
-    pins: Option<Pins>,
 }
 
 impl McpServers {
@@ -34,10 +33,9 @@ impl McpServers {
         let (folder, data) = (std::path::absolute(folder)?, data.map(Path::to_owned));
         let place = Place { folder, data, sandbox: sandbox.clone() };
         let server = |(name, config): (&String, &McpConfig)| {
-            let accepted = pins.as_ref().map_or(Ok(None), |pins| pins.read(name))?;
-            Ok(Arc::new(McpServer::new(name, config.clone(), place.clone(), accepted)))
+            McpServer::new(name, config.clone(), place.clone(), pins.clone()).map(Arc::new)
         };
-        Ok(McpServers { servers: tables.iter().map(server).collect::<io::Result<_>>()?, pins })
+        Ok(McpServers { servers: tables.iter().map(server).collect::<io::Result<_>>()? })
     }
 
     /// All servers, by name.
@@ -70,19 +68,6 @@ impl McpServers {
         self.servers.iter().filter(|server| server.accepted().is_none())
     }
 
-    /// Replaces the accepted tools of a server; durable on return if there is a data folder.
-    ///
-    /// # Errors
-    ///
-    /// They cannot be written; nothing is changed.
-    pub fn accept(&self, server: &McpServer, tools: Vec<Definition>) -> io::Result<()> {
-        if let Some(pins) = &self.pins {
-            pins.write(server.name(), &tools)?;
-        }
-        server.accept(tools);
-        Ok(())
-    }
-
     /// Starts a server that is new, and accepts the tools that it lists: its first list is what the operator configured.
     ///
     /// # Errors
@@ -90,7 +75,8 @@ impl McpServers {
     /// Why the server has no tools.
     pub async fn accept_first(&self, server: &McpServer) -> Result<Listing, String> {
         let listing = server.look().await?;
-        self.accept(server, listing.tools.clone()).map_err(|error| error.to_string())?;
+        let first = Acceptance { tools: listing.tools.clone(), removed: Vec::new() };
+        server.accept_tools(first, None).map_err(|error| error.to_string())?;
         Ok(listing)
     }
 }

@@ -44,6 +44,7 @@ pub use crate::metrics::{Measures, SharedRecorder, metric};
 pub use api::approval::{Approval, ApprovalId, ApprovalIdError, ApprovalPage};
 pub use api::call_audit::{CallAudit, CallViolation};
 pub use api::clients::{BalanceRow, ClientRow, ClientTier};
+pub use api::devices::DeviceError;
 pub use api::earlier::Earlier;
 pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
 pub use api::exchanges::{ModelExchange, ModelExchanges};

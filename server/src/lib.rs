@@ -13,6 +13,7 @@
 //! | `output`, `text` | following what the programs of a run print, and what its models write |
 //! | `operator`, `operators` | proofs that an operator decides; the accepted keys |
 //! | `approvals`, `file_changes` | approval requests and their answers; what changed in the files of a question |
+//! | `devices` | what operators accept of the tools of MCP servers |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
 //! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
 //! | `pipelines` | pipelines, their events, and stages that another process consumes |
@@ -23,6 +24,7 @@
 mod agents;
 mod approvals;
 mod clients;
+mod devices;
 mod evaluations;
 mod event_json;
 mod events;

@@ -15,8 +15,8 @@ use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
-    agents, approvals, clients, evaluations, goals, market, operators, output, pipelines, runs, submit,
-    templates, text,
+    agents, approvals, clients, devices, evaluations, goals, market, operators, output, pipelines, runs,
+    submit, templates, text,
 };
 
 #[derive(Clone)]
@@ -91,6 +91,7 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/pipelines/{pipeline}/stages/{stage}/catch-up", post(pipelines::catch_up))
         .route("/v1/pipelines/{pipeline}/stages/{stage}/release", post(pipelines::release))
         .route("/v1/pipelines/{pipeline}/stages/{stage}/end", post(pipelines::end))
+        .route("/v1/devices/{device}/accept", post(devices::accept))
         .route("/v1/operators", get(operators::list).post(operators::add))
         .route("/v1/operators/{key}/remove", post(operators::remove))
         .route("/healthz", get(health))

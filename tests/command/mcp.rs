@@ -68,10 +68,16 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
     world.ostler(RUN).exits(1).says("is held: it is described differently by its server");
     let asked = world.ostler("mcp accept x --config ostler.toml").exits(3);
     asked.says("say (changed)\n  - description: Says it\n  + description: Says it, and tells others");
+    // Whoever is no operator accepts nothing, as at approvals.
+    let mut eve = world.command("mcp accept x --yes --config ostler.toml");
+    let eve = eve.env("XDG_CONFIG_HOME", world.path().join("eve")).output().unwrap();
+    assert_eq!(eve.status.code(), Some(6), "{eve:?}");
+    world.ostler(RUN).exits(1).says("is held");
     world.ostler("mcp accept x note --yes --config ostler.toml").exits(2).complains("does not differ");
     world.ostler("mcp accept x say --yes --config ostler.toml").exits(0).says("accepted: 1 tool");
     world.ostler(RUN).exits(0);
     world.ostler("mcp accept x --config ostler.toml").exits(0).says("nothing differs");
+    world.ostler("mcp ls --json --config ostler.toml").exits(0).says(r#""by":""#);
 }
 
 #[test]

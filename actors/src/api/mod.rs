@@ -6,6 +6,7 @@ pub(crate) mod call_account;
 pub(crate) mod call_audit;
 pub(crate) mod child_runs;
 pub(crate) mod clients;
+pub(crate) mod devices;
 pub(crate) mod earlier;
 pub(crate) mod evaluations;
 pub(crate) mod exchanges;

@@ -8,7 +8,7 @@ use metrics::Recorder;
 use ostler_kernel::gate::{CallClass, GatePolicy};
 use ostler_kernel::id::{AgentId, ClientId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
-use ostler_kernel::port::{ArtifactStore, Device, Journal, JournalError, OutputStore, TemplateStore, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, TemplateStore, Tool};
 use ostler_kernel::run::{Diagnoser, Planner};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
@@ -20,7 +20,7 @@ use crate::api::assembly::Parts;
 use crate::api::tree;
 use crate::base::limits::{Limits, PLANS_JUDGED_AT_ONCE_MAX};
 use crate::base::paused_time::SPACE_RETRY;
-use crate::devices;
+use crate::devices::Devices;
 use crate::messages::registry::{AgentRow, RegistryMessage};
 use crate::metrics::{Measures, StageLook};
 use crate::pipelines::pipeline_map::PipelineMap;
@@ -92,8 +92,8 @@ pub struct System {
     /// Learnt plans; none without a store.
     pub(crate) templates: Arc<OnceLock<Arc<dyn TemplateStore>>>,
     pub(crate) root: SupervisorRef,
-    /// The tree of devices; none without a device.
-    pub(crate) devices: Arc<OnceLock<SupervisorRef>>,
+    /// None without a device.
+    pub(crate) devices: Arc<OnceLock<Devices>>,
     pub(crate) drain: Duration,
 }
 
@@ -161,18 +161,6 @@ impl System {
         };
         system.services.executor.children.set(Some(Arc::new(system.clone())));
         Ok(system)
-    }
-
-    /// Starts the tree of devices, once; each device runs while calls want it, until [`System::shutdown`].
-    ///
-    /// # Errors
-    ///
-    /// The tree did not start.
-    pub async fn start_devices(&self, devices: Vec<Arc<dyn Device>>) -> Result<(), StartError> {
-        if !devices.is_empty() && self.devices.get().is_none() {
-            let _ = self.devices.set(devices::start(devices).await?);
-        }
-        Ok(())
     }
 
     /// The tools.
@@ -320,7 +308,7 @@ impl System {
         let _ = tokio::time::timeout(self.drain, self.services.attempts.drained()).await;
         self.root.stop().await;
         if let Some(devices) = self.devices.get() {
-            devices.stop().await;
+            devices.tree.stop().await;
         }
         // Without drivers, these attempts end without a record.
         let in_doubt: Vec<InDoubt> = self.services.attempts.stop_acting();

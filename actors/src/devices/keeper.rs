@@ -78,6 +78,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use ostler_kernel::port::{BoxFuture, DeviceEnd};
+    use serde_json::Value;
     use tokio::sync::Notify;
 
     use super::*;
@@ -112,6 +113,10 @@ mod tests {
 
         fn allow(&self) {
             self.allowed.notify_one();
+        }
+
+        fn accept(&self, _: Value, _: &str) -> Result<(), String> {
+            Err("it offers nothing".to_owned())
         }
     }
 

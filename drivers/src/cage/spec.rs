@@ -28,6 +28,8 @@ pub(crate) struct Cages {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CagedCall<'a> {
     pub workspace: &'a Path,
+    /// The program may change the workspace.
+    pub writes: bool,
     pub impact: u8,
     pub effect: Effect,
 }
@@ -96,9 +98,13 @@ impl Cages {
     }
 
     fn spec(&self, call: CagedCall<'_>, rung: CageRung, helper: PathBuf, bubblewrap: PathBuf) -> CageSpec {
-        let CagedCall { workspace, impact, effect } = call;
+        let CagedCall { workspace, writes, impact, effect } = call;
         let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-        let write = if impact == 0 { Vec::new() } else { paths::writable(&workspace, &self.write) };
+        let write = match (impact, writes) {
+            (0, _) => Vec::new(),
+            (_, false) => self.write.clone(),
+            (_, true) => paths::writable(&workspace, &self.write),
+        };
         let search_path = std::env::var_os("PATH").unwrap_or_default();
         let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
         read.extend(paths::of_user(&search_path));

@@ -41,14 +41,16 @@ pub struct McpConfig {
     pub trust: bool,
     /// Sensitive parameters, as `PARAMETER` or `TOOL.PARAMETER`.
     pub sensitive: BTreeSet<String>,
-    /// Starts the program in the cage of `[sandbox]`: it reads the system and the folder of the configuration, writes there, in a
-    /// temporary folder and in `write`, and reaches the network.
+    /// Starts the program in the cage of `[sandbox]`: it reads the system, the folder of the configuration and `read`, writes in a
+    /// temporary folder and in `write`, and reaches the network if `network` says so.
     #[serde(deserialize_with = "confined")]
     pub sandbox: Confined,
-    /// Additional readable folders and files, as absolute paths.
+    /// Readable folders and files: absolute, below `~/`, or in the folder of the configuration.
     pub read: Vec<PathBuf>,
-    /// Additional writable folders, as absolute paths.
+    /// Writable folders, likewise.
     pub write: Vec<PathBuf>,
+    /// The program reaches the network.
+    pub network: bool,
     /// Time to start and to list the tools, in milliseconds; default [`MCP_START_MS_DEFAULT`].
     pub start_ms: Option<u64>,
 }
@@ -144,10 +146,9 @@ impl McpConfig {
         if self.impact.values().iter().any(|impact| *impact > 2) {
             fault(Some("impact"), "an impact is above 2".into(), "use 0, 1 or 2");
         }
-        for (key, paths) in [("read", &self.read), ("write", &self.write)] {
-            if paths.iter().any(|path| !path.is_absolute()) {
-                fault(Some(key), "a path is not absolute".into(), "use absolute paths");
-            }
+        if self.url.is_some() && (self.network || !self.read.is_empty() || !self.write.is_empty()) {
+            let help = "remove `read`, `write` and `network`: they are for a command";
+            fault(Some("url"), "a server at an address has no cage".into(), help);
         }
         if self.start_ms == Some(0) {
             fault(Some("start_ms"), "no server starts in 0 ms".into(), "use at least 1");
@@ -229,25 +230,25 @@ mod tests {
         );
         check(
             "both",
-            "command = [\"x\"]\nurl = \"http://h/\"\nimpact = {a = 3}\nwrite = [\"cache\"]",
+            "command = [\"x\"]\nurl = \"http://h/\"\nimpact = {a = 3}",
             expect![[r#"
                 url: a server has either a command or a url; remove one of the two
                 impact: an impact is above 2; use 0, 1 or 2
-                write: a path is not absolute; use absolute paths
             "#]],
         );
         check(
             "web",
-            "url = \"ftp://u:p@h/\"",
+            "url = \"ftp://u:p@h/\"\nnetwork = true",
             expect![[r#"
                 url: "ftp://u:p@h/" is no address of a server; use an address such as "https://mcp.example.com/mcp", without user and password
+                url: a server at an address has no cage; remove `read`, `write` and `network`: they are for a command
             "#]],
         );
         check(
             "x",
             "comand = []",
             expect![
-                "unknown field `comand`, expected one of `command`, `url`, `env`, `token_env`, `impact`, `trust`, `sensitive`, `sandbox`, `read`, `write`, `start_ms`"
+                "unknown field `comand`, expected one of `command`, `url`, `env`, `token_env`, `impact`, `trust`, `sensitive`, `sandbox`, `read`, `write`, `network`, `start_ms`"
             ],
         );
         check("x", "impact = \"low\"", expect!["an impact from 0 to 2, or a table such as {git_log = 0}"]);

@@ -39,7 +39,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Checks the bounds of a listed tool.
+    /// A listed tool, if it is within the bounds.
     ///
     /// # Errors
     ///
@@ -47,26 +47,37 @@ impl Definition {
     pub(super) fn of(tool: Tool) -> Result<Definition, String> {
         let Tool { name, description, input_schema: input, output_schema: output, annotations, .. } = tool;
         let description = description.unwrap_or_default().into_owned();
-        if !is_tool_name(&name) {
-            return Err(format!(
-                "a name has 1 to {MCP_TOOL_NAME_BYTES_MAX} letters, digits and characters of _-./"
-            ));
-        }
-        if description.len() > MCP_DESCRIPTION_BYTES_MAX {
-            return Err(format!("its description has more than {MCP_DESCRIPTION_BYTES_MAX} bytes"));
-        }
-        check_bounds("input schema", &input)?;
-        output.as_ref().map_or(Ok(()), |output| check_bounds("output schema", output))?;
-        if input.get("type").is_some_and(|kind| kind != "object") {
-            return Err("its input schema describes no object".to_owned());
-        }
         let annotations = annotations.map_or(Annotations::default(), |said| Annotations {
             read_only_hint: said.read_only_hint,
             destructive_hint: said.destructive_hint,
             idempotent_hint: said.idempotent_hint,
             open_world_hint: said.open_world_hint,
         });
-        Ok(Definition { name: name.into_owned(), description, input, output, annotations })
+        let definition = Definition { name: name.into_owned(), description, input, output, annotations };
+        definition.check()?;
+        Ok(definition)
+    }
+
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    ///
+    /// Why the tool cannot be offered, as a sentence without a full stop.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !is_tool_name(&self.name) {
+            return Err(format!(
+                "a name has 1 to {MCP_TOOL_NAME_BYTES_MAX} letters, digits and characters of _-./"
+            ));
+        }
+        if self.description.len() > MCP_DESCRIPTION_BYTES_MAX {
+            return Err(format!("its description has more than {MCP_DESCRIPTION_BYTES_MAX} bytes"));
+        }
+        check_bounds("input schema", &self.input)?;
+        self.output.as_ref().map_or(Ok(()), |output| check_bounds("output schema", output))?;
+        match self.input.get("type") {
+            Some(kind) if kind != "object" => Err("its input schema describes no object".to_owned()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Digest over name, description, schemas and annotations.

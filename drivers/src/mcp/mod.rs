@@ -27,7 +27,7 @@ pub use connection::{Listing, MCP_LIST_BYTES_MAX, MCP_MESSAGE_BYTES_MAX, MCP_PAG
 pub use definition::{
     Definition, Difference, MCP_DESCRIPTION_BYTES_MAX, MCP_SCHEMA_DEPTH_MAX, MCP_TOOL_NAME_BYTES_MAX,
 };
-pub use pins::{MCP_PINS_BYTES_MAX, Pins};
+pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
 pub use question::{MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX};
 pub use result::MCP_FAILURE_BYTES;
 pub use server::McpServer;
@@ -36,7 +36,7 @@ pub use tool::MCP_PREFIX;
 
 /// The accepted tools of a server. A tool whose schema the gate cannot use is left out.
 pub fn tools(server: &Arc<McpServer>) -> Vec<Arc<dyn Tool>> {
-    let accepted = server.accepted().unwrap_or_default();
+    let accepted = server.accepted().unwrap_or_default().tools;
     let usable = |definition| {
         let tool = tool::McpTool::new(server, definition).map_err(|error| error.to_string())?;
         let tool: Arc<dyn Tool> = Arc::new(tool);

@@ -20,10 +20,37 @@ pub struct Pins {
     folder: PathBuf,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// The accepted tools of a server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PinsFile {
-    tools: Vec<Definition>,
+pub struct Accepted {
+    /// The operator who accepted last; `None`: nobody was asked, because the server was new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The tools, by name.
+    pub tools: Vec<Definition>,
+}
+
+/// What an operator accepts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acceptance {
+    /// Tools as they are now.
+    pub tools: Vec<Definition>,
+    /// Names of tools that are gone.
+    pub removed: Vec<String>,
+}
+
+impl Accepted {
+    /// The accepted tools after one more acceptance.
+    pub fn with(mut self, acceptance: Acceptance, by: Option<&str>) -> Accepted {
+        let Acceptance { tools, removed } = acceptance;
+        let is_named = |name: &String| removed.contains(name) || tools.iter().any(|tool| tool.name == *name);
+        self.tools.retain(|tool| !is_named(&tool.name));
+        self.tools.extend(tools);
+        self.tools.sort_by(|one, other| one.name.cmp(&other.name));
+        Accepted { by: by.map(str::to_owned), tools: self.tools }
+    }
 }
 
 impl Pins {
@@ -32,12 +59,12 @@ impl Pins {
         Pins { folder: data.join(FOLDER) }
     }
 
-    /// The accepted tools of a server; `None`: nobody accepted any yet.
+    /// The accepted tools of a server, and who accepted them; `None`: nobody accepted any yet.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or is damaged: `ostler mcp accept` writes it anew.
-    pub fn read(&self, server: &str) -> io::Result<Option<Vec<Definition>>> {
+    pub fn read(&self, server: &str) -> io::Result<Option<Accepted>> {
         let path = self.path(server);
         let length = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -50,9 +77,7 @@ impl Pins {
         if length > MCP_PINS_BYTES_MAX {
             return Err(damaged(format!("larger than {MCP_PINS_BYTES_MAX} bytes")));
         }
-        let file: PinsFile =
-            serde_json::from_slice(&fs::read(&path)?).map_err(|error| damaged(error.to_string()))?;
-        Ok(Some(file.tools))
+        serde_json::from_slice(&fs::read(&path)?).map(Some).map_err(|error| damaged(error.to_string()))
     }
 
     /// Replaces the accepted tools of a server; durable on return.
@@ -60,10 +85,10 @@ impl Pins {
     /// # Errors
     ///
     /// The file cannot be written; the old one stays.
-    pub fn write(&self, server: &str, tools: &[Definition]) -> io::Result<()> {
+    pub fn write(&self, server: &str, accepted: &Accepted) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let (path, new) = (self.path(server), self.folder.join(format!("{server}.json.new")));
-        let mut text = serde_json::to_vec_pretty(&PinsFile { tools: tools.to_vec() })?;
+        let mut text = serde_json::to_vec_pretty(accepted)?;
         text.push(b'\n');
         let mut file = File::create(&new)?;
         file.write_all(&text)?;
@@ -90,8 +115,12 @@ mod tests {
         assert_eq!(pins.read("time").unwrap(), None);
         let tool: Definition =
             serde_json::from_value(json!({"name": "now", "input": {"type": "object"}})).unwrap();
-        pins.write("time", std::slice::from_ref(&tool)).unwrap();
-        assert_eq!(pins.read("time").unwrap(), Some(vec![tool]));
+        let first = Acceptance { tools: vec![tool.clone()], removed: Vec::new() };
+        let accepted = Accepted::default().with(first, Some("ann"));
+        pins.write("time", &accepted).unwrap();
+        assert_eq!(pins.read("time").unwrap(), Some(Accepted { by: Some("ann".into()), tools: vec![tool] }));
+        let gone = Acceptance { tools: Vec::new(), removed: vec!["now".into()] };
+        assert_eq!(accepted.with(gone, None), Accepted::default());
         fs::write(data.path().join("mcp/time.json"), "{\"tools\": [").unwrap();
         let told = pins.read("time").unwrap_err().to_string();
         assert!(told.contains("`ostler mcp accept time`"), "{told}");

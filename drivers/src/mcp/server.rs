@@ -1,17 +1,21 @@
 //! A configured server: its accepted tools, and its connection while there is one.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ostler_kernel::event::Failure;
+use ostler_kernel::id::Digest;
 use ostler_kernel::port::{BoxFuture, Device, DeviceEnd};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use super::config::{MCP_START_MS_DEFAULT, McpConfig};
 use super::connection::{Caller, Connection, Listing};
-use super::definition::{Definition, Difference};
+use super::definition::Difference;
+use super::pins::{Acceptance, Accepted, Pins};
 use super::stdio::Place;
 use crate::tool::tool_spec::transient;
 
@@ -22,7 +26,9 @@ pub struct McpServer {
     pub(super) config: McpConfig,
     device: String,
     place: Place,
-    accepted: Mutex<Option<Vec<Definition>>>,
+    /// Where the accepted tools are kept; `None`: in memory alone.
+    pins: Option<Pins>,
+    accepted: Mutex<Option<Accepted>>,
     link: watch::Sender<Link>,
     wanted: Notify,
     served: AtomicBool,
@@ -41,8 +47,8 @@ enum Link {
 
 pub(super) struct Up {
     pub(super) caller: Caller,
-    /// Tools whose definition is not the accepted one, and the difference.
-    held: BTreeMap<String, &'static str>,
+    /// Digests of the definitions that the server lists.
+    listed: BTreeMap<String, Digest>,
     broken: Notify,
 }
 
@@ -52,9 +58,13 @@ impl Up {
         self.broken.notify_one();
     }
 
-    /// Why a tool is held, if it is.
-    pub(super) fn held(&self, tool: &str) -> Option<&'static str> {
-        self.held.get(tool).copied()
+    /// Why a tool of this accepted definition is held, if it is.
+    pub(super) fn held(&self, tool: &str, accepted: Digest) -> Option<&'static str> {
+        match self.listed.get(tool) {
+            None => Some("is gone from its server"),
+            Some(listed) if *listed != accepted => Some("is described differently by its server"),
+            Some(_) => None,
+        }
     }
 }
 
@@ -65,18 +75,24 @@ impl std::fmt::Debug for McpServer {
 }
 
 impl McpServer {
-    /// A server whose tools were accepted as `accepted`; `None`: nobody accepted any yet.
-    pub fn new(name: &str, config: McpConfig, place: Place, accepted: Option<Vec<Definition>>) -> McpServer {
-        McpServer {
+    /// A server whose accepted tools are kept in `pins`, or else as long as this value.
+    ///
+    /// # Errors
+    ///
+    /// The accepted tools cannot be read.
+    pub fn new(name: &str, config: McpConfig, place: Place, pins: Option<Pins>) -> io::Result<McpServer> {
+        let accepted = pins.as_ref().map_or(Ok(None), |pins| pins.read(name))?;
+        Ok(McpServer {
             table: name.to_owned(),
             config,
             device: format!("mcp.{name}"),
             place,
+            pins,
             accepted: Mutex::new(accepted),
             link: watch::Sender::new(Link::Down),
             wanted: Notify::new(),
             served: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Name in the configuration.
@@ -89,13 +105,24 @@ impl McpServer {
         &self.config
     }
 
-    /// Replaces the accepted tools. A running connection goes on with those that it began with.
-    pub fn accept(&self, tools: Vec<Definition>) {
-        *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) = Some(tools);
+    /// Accepts tools, in the name of `by`. What was made of the earlier definitions stays as it is. Durable on return if there are
+    /// pins; may block.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be kept; nothing is changed.
+    pub fn accept_tools(&self, acceptance: Acceptance, by: Option<&str>) -> io::Result<()> {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = accepted.clone().unwrap_or_default().with(acceptance, by);
+        if let Some(pins) = &self.pins {
+            pins.write(&self.table, &changed)?;
+        }
+        *accepted = Some(changed);
+        Ok(())
     }
 
     /// The accepted tools; `None`: nobody accepted any yet.
-    pub fn accepted(&self) -> Option<Vec<Definition>> {
+    pub fn accepted(&self) -> Option<Accepted> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -163,32 +190,23 @@ impl McpServer {
             Ok(opened) => opened,
             Err(why) => return why,
         };
-        let held = held(&self.accepted().unwrap_or_default(), &listing);
-        if !held.is_empty() {
-            let tools: Vec<&str> = held.keys().map(String::as_str).collect();
+        let accepted = self.accepted().unwrap_or_default().tools;
+        let differences = Difference::between(&accepted, &listing.tools);
+        if !differences.is_empty() {
+            let tools: Vec<&str> = differences.iter().map(Difference::tool).collect();
             tracing::warn!(
                 server = %self.table, tools = tools.join(", "),
                 "tools differ from the accepted definitions: `ostler mcp accept` shows how"
             );
         }
-        let up = Arc::new(Up { caller: connection.caller(), held, broken: Notify::new() });
+        let listed = listing.tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
+        let up = Arc::new(Up { caller: connection.caller(), listed, broken: Notify::new() });
         self.link.send_replace(Link::Up(Arc::clone(&up)));
         tokio::select! {
             why = connection.ended() => why,
             () = up.broken.notified() => "the answer to a call was lost".to_owned(),
         }
     }
-}
-
-/// Tools of which calls are held: changed, added since, or gone.
-fn held(accepted: &[Definition], listing: &Listing) -> BTreeMap<String, &'static str> {
-    let differences = Difference::between(accepted, &listing.tools);
-    let why = |difference: &Difference| match difference {
-        Difference::Added(_) => "was added to the server",
-        Difference::Changed { .. } => "is described differently by its server",
-        Difference::Removed(_) => "is gone from its server",
-    };
-    differences.iter().map(|difference| (difference.tool().to_owned(), why(difference))).collect()
 }
 
 impl Device for McpServer {
@@ -217,6 +235,15 @@ impl Device for McpServer {
 
     fn allow(&self) {
         self.link.send_replace(Link::Down);
+    }
+
+    fn accept(&self, accepted: Value, by: &str) -> Result<(), String> {
+        let acceptance: Acceptance =
+            serde_json::from_value(accepted).map_err(|error| format!("no list of tools: {error}"))?;
+        for tool in &acceptance.tools {
+            tool.check().map_err(|why| format!("tool {}: {why}", tool.name))?;
+        }
+        self.accept_tools(acceptance, Some(by)).map_err(|error| error.to_string())
     }
 }
 

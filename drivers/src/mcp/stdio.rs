@@ -66,14 +66,17 @@ impl StdioServer {
             })
         });
         let environment: Vec<(String, String)> = environment.collect::<Result<_, _>>()?;
-        let (write, is_caged, read) = (config.write.clone(), config.sandbox.0, config.read.clone());
         let Place { folder: path, data, mut sandbox } = place.clone();
+        let rooted = |paths: &[PathBuf]| paths.iter().map(|given| rooted(&path, given)).collect();
+        let (read, write): (Vec<PathBuf>, Vec<PathBuf>) = (rooted(&config.read), rooted(&config.write));
         sandbox.read.extend(read);
+        let (is_caged, effect) =
+            (config.sandbox.0, if config.network { Effect::External } else { Effect::Write });
         let started = tokio::task::spawn_blocking(move || {
             let folder = open(&path)?;
             let data = data.and_then(|data| DataFolder::of(&data).ok());
             let cages = Cages::new(&sandbox, &write, is_caged, data.as_ref());
-            let call = CagedCall { workspace: &path, impact: 1, effect: Effect::External };
+            let call = CagedCall { workspace: &path, writes: false, impact: 1, effect };
             let cage = if is_caged { cages.cage(call).map_err(|failure| failure.message)? } else { None };
             let program = Program {
                 argv: &argv,
@@ -119,6 +122,16 @@ impl StdioServer {
     pub(super) async fn end_within(&mut self, time: Duration) {
         let _ = tokio::time::timeout(time, self.program.ended()).await;
     }
+}
+
+/// A path of the configuration: absolute, below `~/`, or within its folder.
+fn rooted(folder: &Path, given: &Path) -> PathBuf {
+    let path = match (given.strip_prefix("~"), std::env::home_dir()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => folder.join(given),
+    };
+    // A cage shows what is there, by its real name.
+    path.canonicalize().unwrap_or(path)
 }
 
 fn open(path: &Path) -> Result<Folder, String> {

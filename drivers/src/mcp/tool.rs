@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::id::Digest;
 use ostler_kernel::plan::Rule;
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::FailureCategory;
@@ -32,6 +33,7 @@ pub(super) struct McpTool {
     server: Arc<McpServer>,
     class: CallClass,
     sensitive: Vec<String>,
+    accepted: Digest,
     output: Option<Contract>,
 }
 
@@ -40,16 +42,25 @@ impl McpTool {
     pub(super) fn new(server: &Arc<McpServer>, definition: &Definition) -> Result<McpTool, ContractError> {
         let Definition { name, description, input, output, annotations } = definition;
         let output = output.as_ref().map(|schema| Contract::compile(&[schema_rule(schema)])).transpose()?;
+        let accepted = definition.digest();
         let spec = ToolSpec {
             name: format!("{MCP_PREFIX}{}.{name}", server.name()),
-            version: definition.digest().to_string(),
+            version: accepted.to_string(),
             description: description.clone(),
             params: open_free_objects(input),
             result: result::result_schema(),
         };
         let class = class(server.config.impact.of(name), server.config.trust, *annotations);
         let sensitive = server.config.sensitive_of(name, input);
-        Ok(McpTool { spec, name: name.clone(), server: Arc::clone(server), class, sensitive, output })
+        Ok(McpTool {
+            spec,
+            name: name.clone(),
+            server: Arc::clone(server),
+            class,
+            sensitive,
+            accepted,
+            output,
+        })
     }
 
     fn breaks_schema(&self, structured: &Value) -> Option<String> {
@@ -61,7 +72,7 @@ impl McpTool {
         let (server, tool) = (&self.server, &self.spec.name);
         let wait_ms = context.timeout_ms / 100 * START_SHARE_PERCENT;
         let up = server.up(wait_ms.max(1)).await?;
-        if let Some(why) = up.held(&self.name) {
+        if let Some(why) = up.held(&self.name, self.accepted) {
             let help = format!("`ostler mcp accept {} {}` shows the difference", server.name(), self.name);
             return Err(Failure::new(
                 FailureCategory::GateDenied,

@@ -123,7 +123,9 @@ impl Tool for ShellRun {
             // From the table, not from the permit: a plan may have raised the impact.
             let CallClass { impact, effect, .. } = self.class(permit.params());
             let (cages, workspace) = (self.cages.clone(), context.workspace.clone());
-            let caged = move |_: &CancelFlag| cages.cage(CagedCall { workspace: &workspace, impact, effect });
+            let caged = move |_: &CancelFlag| {
+                cages.cage(CagedCall { workspace: &workspace, writes: impact > 0, impact, effect })
+            };
             let supervision = Supervision { cage: off_runtime(caged).await?, works_for: self.data.clone() };
             let rung = supervision.cage.as_ref().map_or(CageRung::None, CageSpec::rung);
             context.attempt.caged(rung);

@@ -46,3 +46,33 @@ async fn a_tool_that_differs_from_its_accepted_definition_is_held_until_it_is_ac
     again.accept().await;
     assert_eq!(again.call("say", json!({"text": "x"})).await.unwrap()["text"], "x");
 }
+
+#[tokio::test]
+async fn a_server_reads_writes_and_reaches_what_its_table_says() {
+    let outside = tempfile::tempdir().unwrap();
+    let file = |name: &str| outside.path().join(name).to_string_lossy().into_owned();
+    std::fs::write(file("secret"), "s").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let told = [
+        format!("read {}", file("secret")),
+        format!("write {}", file("new")),
+        "write here".to_owned(),
+        format!("connect {address}"),
+    ];
+    let tries = async |world: &World| {
+        let mut done = Vec::new();
+        for line in &told {
+            let said = world.call("say", json!({"text": line})).await.unwrap();
+            done.push(said["text"] == "done");
+        }
+        done
+    };
+    let Some(world) = World::caged("prowls", "impact = 1").await else { return };
+    std::fs::write(world.path().join("mine"), "m").unwrap();
+    assert_eq!(world.call("say", json!({"text": "read mine"})).await.unwrap()["text"], "done");
+    assert_eq!(tries(&world).await, [false; 4]);
+    let more = format!("impact = 1\nnetwork = true\nwrite = [{:?}, \".\"]", outside.path());
+    let world = World::caged("prowls", &more).await.unwrap();
+    assert_eq!(tries(&world).await, [true; 4]);
+}

@@ -163,6 +163,22 @@ fn fails_and_refuses() {
     serve(&Server { tools, call: fails })
 }
 
+/// Does what it is told, `read PATH`, `write PATH` or `connect ADDRESS`, and says whether it could.
+#[test]
+#[ignore = "a server"]
+fn prowls() {
+    let prowls: Call = |_, arguments| {
+        let (what, place) = arguments["text"].as_str().unwrap_or_default().split_once(' ').unwrap();
+        let done = match what {
+            "read" => std::fs::read(place).map(drop),
+            "write" => std::fs::write(place, "x"),
+            _ => std::net::TcpStream::connect(place).map(drop),
+        };
+        Some(text(&done.map_or_else(|error| error.to_string(), |()| "done".to_owned())))
+    };
+    serve(&Server { tools, call: prowls })
+}
+
 /// Asks whether it may, in the middle of a call, and says what it was answered.
 #[test]
 #[ignore = "a server"]

@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use ostler_drivers::cage::SandboxConfig;
-use ostler_drivers::mcp::{Confined, Listing, McpConfig, McpServer, Place, tools};
+use ostler_drivers::cage::{SandboxConfig, reached};
+use ostler_drivers::mcp::{Acceptance, Confined, Listing, McpConfig, McpServer, Place, tools};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{
     Call, GatePolicy, GatedTool, Provenance, SCOPE_DEFAULT, Scope, Spent, Verdict, decide,
 };
 use ostler_kernel::id::Digest;
-use ostler_kernel::port::{AttemptLog, AttemptLogError, BoxFuture, CallContext, Device, Tool, ToolResult};
+use ostler_kernel::port::{
+    AttemptLog, AttemptLogError, BoxFuture, CageRung, CallContext, Device, Tool, ToolResult,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -23,6 +25,12 @@ pub(crate) struct World {
     /// Questions to a person, who says yes.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
     keeper: Option<JoinHandle<()>>,
+}
+
+/// What makes the cages of these tests.
+fn sandbox() -> SandboxConfig {
+    let helper = Some(env!("CARGO_BIN_EXE_ostler-sandbox").into());
+    SandboxConfig { helper, ..SandboxConfig::default() }
 }
 
 struct Person(Arc<Mutex<Vec<String>>>);
@@ -49,22 +57,41 @@ impl Drop for World {
 }
 
 impl World {
-    /// A server of [`crate::misbehaving`], with more lines for its table.
+    /// A server of [`crate::misbehaving`] without a cage, with more lines for its table.
     pub(crate) fn new(kind: &str, more: &str) -> World {
-        let folder = tempfile::tempdir().unwrap();
         let mut config: McpConfig = toml::from_str(more).unwrap();
-        // This test binary makes no cage.
         config.sandbox = Confined(false);
+        World::of(kind, config)
+    }
+
+    fn of(kind: &str, mut config: McpConfig) -> World {
+        let folder = tempfile::tempdir().unwrap();
         config.command = command("misbehaving", kind);
-        let place = Place { folder: folder.path().to_owned(), data: None, sandbox: SandboxConfig::default() };
-        let server = Arc::new(McpServer::new("x", config, place, None));
+        let place = Place { folder: folder.path().to_owned(), data: None, sandbox: sandbox() };
+        let server = Arc::new(McpServer::new("x", config, place, None).unwrap());
         World { folder, server, asked: Arc::default(), keeper: None }
     }
 
     /// Accepts what the server lists, and keeps it running while calls want it.
     pub(crate) async fn started(kind: &str, more: &str) -> World {
-        let mut world = World::new(kind, more);
-        world.accept().await;
+        World::new(kind, more).start().await
+    }
+
+    /// The same in a cage; `None`, which is said, where there is none.
+    pub(crate) async fn caged(kind: &str, more: &str) -> Option<World> {
+        let found = reached(&sandbox());
+        if found.rung == CageRung::None {
+            eprintln!("skipped: no cage works here: {}", found.missing);
+            return None;
+        }
+        let mut config: McpConfig = toml::from_str(more).unwrap();
+        config.read.push(std::env::current_exe().unwrap());
+        Some(World::of(kind, config).start().await)
+    }
+
+    async fn start(mut self) -> World {
+        self.accept().await;
+        let world = &mut self;
         let device = Arc::clone(&world.server);
         world.keeper = Some(tokio::spawn(async move {
             loop {
@@ -72,12 +99,13 @@ impl World {
                 device.serve().await;
             }
         }));
-        world
+        self
     }
 
     pub(crate) async fn accept(&self) -> Listing {
         let listing = self.server.look().await.unwrap();
-        self.server.accept(listing.tools.clone());
+        let all = Acceptance { tools: listing.tools.clone(), removed: Vec::new() };
+        self.server.accept_tools(all, None).unwrap();
         listing
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 use super::BoxFuture;
 
 /// A driver that stays between calls. The tree of devices starts it when a call wants it, and again after it ended.
@@ -20,6 +22,13 @@ pub trait Device: Send + Sync + 'static {
 
     /// Lets calls want the device again.
     fn allow(&self);
+
+    /// Takes what the operator `by` accepted of what the device offers. Durable on return; may block.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not taken, as a sentence without a full stop; nothing is changed.
+    fn accept(&self, accepted: Value, by: &str) -> Result<(), String>;
 }
 
 /// The end of a device.

@@ -1,17 +1,20 @@
 //! `ostler mcp accept`.
 
 use std::io::{BufRead, IsTerminal, stdin};
+use std::path::Path;
 
 use clap::Args;
 use ostler::config::Config;
-use ostler_drivers::mcp::{Definition, Difference, McpServer};
-use serde_json::json;
+use ostler_drivers::mcp::{Acceptance, Difference, MCP_PREFIX};
+use serde_json::{Value, json};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::mcp::{differences, server, show, show_refused};
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::output::units::plural;
+use crate::cli::session::api_client::path_segment;
+use crate::cli::session::{AccessMode, Session};
 
 #[derive(Debug, Args)]
 pub(super) struct AcceptArgs {
@@ -48,8 +51,11 @@ pub(super) async fn accept(globals: &Globals, config: &Config, args: AcceptArgs)
         said(globals, &mut out, &name, &[], "nothing was accepted");
         return Ok(code::WAITS);
     }
-    let tools = accepted(server, &found);
-    config.servers.accept(server, tools).map_err(|error| Failure::store(format!("MCP: {error}")))?;
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Create).await?;
+    let path = format!("/v1/devices/{}/accept", path_segment(&format!("{MCP_PREFIX}{name}")));
+    let taken: Result<Value, _> = session.post_idempotent(&path, &acceptance(&found)).await;
+    session.stop().await;
+    taken?;
     let told = format!(
         "accepted: {}; a process that holds the data folder knows them when it starts again",
         plural(found.len(), "tool")
@@ -67,18 +73,15 @@ fn said(globals: &Globals, out: &mut Out, name: &str, accepted: &[Difference], t
     }
 }
 
-/// The accepted tools with these differences accepted too.
-fn accepted(server: &McpServer, found: &[Difference]) -> Vec<Definition> {
-    let mut tools = server.accepted().unwrap_or_default();
+fn acceptance(found: &[Difference]) -> Acceptance {
+    let mut acceptance = Acceptance::default();
     for difference in found {
-        tools.retain(|tool| tool.name != difference.tool());
         match difference {
-            Difference::Added(now) | Difference::Changed { now, .. } => tools.push(now.clone()),
-            Difference::Removed(_) => {}
+            Difference::Added(now) | Difference::Changed { now, .. } => acceptance.tools.push(now.clone()),
+            Difference::Removed(tool) => acceptance.removed.push(tool.name.clone()),
         }
     }
-    tools.sort_by(|one, other| one.name.cmp(&other.name));
-    tools
+    acceptance
 }
 
 /// Asks at the terminal.

@@ -1,7 +1,10 @@
 //! `ostler mcp ls` and `ostler mcp tools`.
 
+use std::sync::Arc;
+
 use clap::Args;
 use ostler::config::Config;
+use ostler_drivers::mcp::McpServer;
 use ostler_kernel::port::Tool;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -27,13 +30,15 @@ struct ServerLine {
     place: String,
     /// Number of accepted tools; `null`: nobody accepted any yet.
     tools: Option<usize>,
+    /// The operator who accepted them; `null`: nobody was asked, because the server was new.
+    by: Option<String>,
 }
 
 pub(super) fn servers(globals: &Globals, config: &Config) -> u8 {
-    let line = |server: &std::sync::Arc<ostler_drivers::mcp::McpServer>| ServerLine {
-        name: server.name().to_owned(),
-        place: server.config().place(),
-        tools: server.accepted().map(|tools| tools.len()),
+    let line = |server: &Arc<McpServer>| {
+        let (name, place) = (server.name().to_owned(), server.config().place());
+        let (tools, by) = server.accepted().map(|now| (now.tools.len(), now.by)).unzip();
+        ServerLine { name, place, tools, by: by.flatten() }
     };
     let (lines, mut out): (Vec<ServerLine>, Out) = (config.servers.iter().map(line).collect(), Out::new());
     if globals.json {
@@ -41,13 +46,24 @@ pub(super) fn servers(globals: &Globals, config: &Config) -> u8 {
     } else if lines.is_empty() {
         status_line("no MCP server is configured: add [mcp.NAME] to ostler.toml");
     } else {
-        let row = |line: &ServerLine| -> [Cell; 3] {
-            let tools = line.tools.map_or_else(|| "none accepted yet".to_owned(), |tools| tools.to_string());
-            [line.name.as_str().into(), tools.as_str().into(), harmless_line(&line.place).as_str().into()]
+        let row = |line: &ServerLine| -> [Cell; 4] {
+            let tools = line.tools.map_or_else(|| "-".to_owned(), |tools| tools.to_string());
+            let by = match (&line.by, line.tools) {
+                (Some(by), _) => harmless_line(by),
+                (None, Some(_)) => "(first start)".to_owned(),
+                (None, None) => "(nobody yet)".to_owned(),
+            };
+            let place = harmless_line(&line.place);
+            [line.name.as_str().into(), tools.as_str().into(), by.as_str().into(), place.as_str().into()]
         };
         print(
             &mut out,
-            [Column::name("SERVER"), Column::text("TOOLS"), Column::text("PROGRAM OR ADDRESS")],
+            [
+                Column::name("SERVER"),
+                Column::number("TOOLS"),
+                Column::text("ACCEPTED BY"),
+                Column::text("PROGRAM OR ADDRESS"),
+            ],
             lines.iter().map(row).collect(),
         );
     }

@@ -38,6 +38,8 @@ enum What {
     #[command(after_help = "Example:\n  ostler mcp probe git")]
     Probe(ProbeArgs),
     /// Accept the tools of a server as they are now, after showing what differs
+    ///
+    /// Only an operator can: it needs your operator key, as an approval does.
     #[command(
         after_help = "Examples:\n  ostler mcp accept git\n  ostler mcp accept git git_log git_status\n  ostler mcp accept git --yes"
     )]
@@ -110,7 +112,7 @@ async fn probe(globals: &Globals, config: &Config, name: &str) -> Result<u8, Fai
 
 /// What differs between the accepted tools of a server and those that it lists.
 fn differences(server: &McpServer, listing: &Listing) -> Vec<Difference> {
-    Difference::between(&server.accepted().unwrap_or_default(), &listing.tools)
+    Difference::between(&server.accepted().unwrap_or_default().tools, &listing.tools)
 }
 
 fn show_refused(listing: &Listing, out: &mut Out) {
