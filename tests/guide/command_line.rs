@@ -284,7 +284,7 @@ fn bash_offers_plans_and_no_options_until_one_is_begun() {
         ("ostler --json run --intent 2 plan", &["plan.yaml", "plans"]),
         ("ostler run pi", &[""]), // bash completes files
         ("ostler run --int", &["--intent"]),
-        ("ostler simulate ", &["gate", "graph", "model", "modes", "queue"]),
+        ("ostler simulate ", &["gate", "graph", "lineage", "model", "modes", "queue"]),
         ("ostler simulate graph ", &[""]),
     ] {
         let mut offered = offered_at_the_end_of(line, folder.path());

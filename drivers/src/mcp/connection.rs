@@ -1,27 +1,16 @@
-//! A connection to a server: the handshake, the list of its tools, and calls.
+//! A connection to a server: the handshake, the list of its tools, and the end.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientCapabilities,
-    ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-    ErrorCode, FormElicitationCapability, Implementation, InputRequest, InputRequests, InputRequiredResult,
-    InputResponses, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-    ServerResult, UrlElicitationCapability,
-};
+use rmcp::model::{PaginatedRequestParams, ProtocolVersion};
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
-    PeerRequestOptions, RequestContext, RequestHandle, RoleClient, RunningService, ServiceError,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, RunningService,
 };
-use rmcp::{ClientHandler, ErrorData};
-use serde_json::{Map, Value, json};
 
+use super::caller::{Caller, Host};
 use super::config::McpConfig;
 use super::definition::Definition;
 use super::http::http_transport;
-use super::question::{self, Asking, MCP_QUESTION_ROUNDS_MAX};
 use super::stdio::{Place, StdioServer};
 
 /// Most tools of a server.
@@ -53,66 +42,6 @@ pub struct Listing {
     pub tools: Vec<Definition>,
     /// Tools that cannot be offered, and why.
     pub refused: Vec<(String, String)>,
-}
-
-/// Why a call has no result.
-#[derive(Debug)]
-pub(super) enum CallError {
-    /// The server answered with an error: it did not do what was asked for.
-    Refused(String),
-    /// The server answered with an error of its own, or with something else than a result.
-    Broken(String),
-    /// The answer is lost.
-    Lost(String),
-}
-
-/// Calls of a connection, for their progress and the questions amid them.
-#[derive(Clone, Default)]
-struct Host {
-    calls: Arc<Mutex<HashMap<ProgressToken, Asking>>>,
-}
-
-impl Host {
-    fn calls(&self) -> MutexGuard<'_, HashMap<ProgressToken, Asking>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The only running call. Before 2026-07-28 a question does not say which call it belongs to.
-    fn only_call(&self) -> Option<Asking> {
-        let calls = self.calls();
-        let mut running = calls.values();
-        running.next().filter(|_| running.next().is_none()).cloned()
-    }
-}
-
-impl ClientHandler for Host {
-    fn get_info(&self) -> ClientConfig {
-        let implementation = Implementation::new("ostler", env!("CARGO_PKG_VERSION"));
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = Some(
-            ElicitationCapability::new()
-                .with_form(FormElicitationCapability::default())
-                .with_url(UrlElicitationCapability::default()),
-        );
-        ClientConfig::new(capabilities, implementation)
-    }
-
-    async fn create_elicitation(
-        &self,
-        request: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        match self.only_call() {
-            Some(asking) => Ok(question::ask(&asking, request).await),
-            None => Ok(ElicitResult::new(ElicitationAction::Decline)),
-        }
-    }
-
-    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        if let Some(asking) = self.calls().get(&progress.progress_token) {
-            asking.attempt.heartbeat();
-        }
-    }
 }
 
 impl Connection {
@@ -162,56 +91,12 @@ impl Connection {
     ///
     /// The server does not list them, or the list exceeds a limit.
     pub(super) async fn list(&self) -> Result<Listing, String> {
-        let mut listing = self.listing();
-        let (mut cursor, mut bytes) = (None, 0);
-        for _ in 0..MCP_PAGES_MAX {
-            let asked = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.running.list_tools(Some(asked)).await;
-            let page = page.map_err(|error| format!("its tools are not listed: {error}"))?;
-            for tool in page.tools {
-                let name: String = tool.name.chars().take(super::MCP_TOOL_NAME_BYTES_MAX).collect();
-                match Definition::of(tool) {
-                    Ok(tool) => {
-                        bytes += serde_json::to_string(&tool).map_or(0, |text| text.len());
-                        listing.tools.push(tool);
-                    }
-                    Err(why) => listing.refused.push((name, why)),
-                }
-                if listing.tools.len() + listing.refused.len() > MCP_TOOLS_MAX || bytes > MCP_LIST_BYTES_MAX {
-                    return Err(format!(
-                        "it lists more than {MCP_TOOLS_MAX} tools or {MCP_LIST_BYTES_MAX} bytes of them"
-                    ));
-                }
-            }
-            cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(without_twins(listing));
-            }
-        }
-        Err(format!("its list of tools has more than {MCP_PAGES_MAX} pages"))
-    }
-
-    fn listing(&self) -> Listing {
-        let info = self.running.peer_info();
-        let server = info.as_ref().map(|info| {
-            info.server_info.as_ref().map(|server| format!("{} {}", server.name, server.version))
-        });
-        Listing {
-            server: server
-                .flatten()
-                .unwrap_or_default()
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(200)
-                .collect(),
-            protocol: info.map(|info| info.protocol_version.to_string()).unwrap_or_default(),
-            ..Listing::default()
-        }
+        list(self.running.peer()).await
     }
 
     /// The side of the connection that calls tools.
     pub(super) fn caller(&self) -> Caller {
-        Caller { peer: self.running.peer().clone(), host: self.running.service().clone() }
+        Caller::new(self.running.peer().clone(), self.running.service().clone())
     }
 
     /// Waits for the end of the connection, and says why it ended.
@@ -273,6 +158,53 @@ fn either_handshake() -> ClientLifecycleMode {
     }
 }
 
+/// Lists the tools of the server at the other end.
+///
+/// # Errors
+///
+/// The server does not list them, or the list exceeds a limit.
+pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, String> {
+    let mut listing = listing(peer);
+    let (mut cursor, mut bytes) = (None, 0);
+    for _ in 0..MCP_PAGES_MAX {
+        let asked = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = peer.list_tools(Some(asked)).await;
+        let page = page.map_err(|error| format!("its tools are not listed: {error}"))?;
+        for tool in page.tools {
+            let name: String = tool.name.chars().take(super::MCP_TOOL_NAME_BYTES_MAX).collect();
+            match Definition::of(tool) {
+                Ok(tool) => {
+                    bytes += serde_json::to_string(&tool).map_or(0, |text| text.len());
+                    listing.tools.push(tool);
+                }
+                Err(why) => listing.refused.push((name, why)),
+            }
+            if listing.tools.len() + listing.refused.len() > MCP_TOOLS_MAX || bytes > MCP_LIST_BYTES_MAX {
+                return Err(format!(
+                    "it lists more than {MCP_TOOLS_MAX} tools or {MCP_LIST_BYTES_MAX} bytes of them"
+                ));
+            }
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(without_twins(listing));
+        }
+    }
+    Err(format!("its list of tools has more than {MCP_PAGES_MAX} pages"))
+}
+
+fn listing(peer: &Peer<RoleClient>) -> Listing {
+    let info = peer.peer_info();
+    let server = info
+        .as_ref()
+        .map(|info| info.server_info.as_ref().map(|server| format!("{} {}", server.name, server.version)));
+    Listing {
+        server: server.flatten().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect(),
+        protocol: info.map(|info| info.protocol_version.to_string()).unwrap_or_default(),
+        ..Listing::default()
+    }
+}
+
 /// Refuses every tool of a name that is listed twice: a call could mean either.
 fn without_twins(mut listing: Listing) -> Listing {
     listing.tools.sort_by(|one, other| one.name.cmp(&other.name));
@@ -288,120 +220,4 @@ fn without_twins(mut listing: Listing) -> Listing {
     listing.refused.sort();
     listing.refused.dedup();
     listing
-}
-
-/// Calls tools over a connection.
-#[derive(Clone)]
-pub(super) struct Caller {
-    peer: Peer<RoleClient>,
-    host: Host,
-}
-
-impl Caller {
-    pub(super) fn is_closed(&self) -> bool {
-        self.peer.is_transport_closed()
-    }
-
-    /// Calls a tool, and answers the questions that the server asks instead of a result. Dropping the future tells the server that the
-    /// call is cancelled.
-    pub(super) async fn call(
-        &self,
-        tool: &str,
-        arguments: Map<String, Value>,
-        asking: Asking,
-    ) -> Result<CallToolResult, CallError> {
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        for _ in 0..MCP_QUESTION_ROUNDS_MAX {
-            match self.call_once(params.clone(), &asking).await? {
-                Answered::Result(result) => return Ok(*result),
-                Answered::Questions(questions) => {
-                    let InputRequiredResult { input_requests, request_state, .. } = *questions;
-                    params.input_responses =
-                        Some(answers(&asking, input_requests.unwrap_or_default()).await?);
-                    params.request_state = request_state;
-                }
-            }
-        }
-        Err(CallError::Broken(format!("it asks more than {MCP_QUESTION_ROUNDS_MAX} times in one call")))
-    }
-
-    async fn call_once(&self, params: CallToolRequestParams, asking: &Asking) -> Result<Answered, CallError> {
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| CallError::Lost(error.to_string()))?;
-        let mut call = RunningCall::new(self, handle, asking.clone());
-        let answered = match call.handle.as_mut() {
-            Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
-            None => Err(ServiceError::TransportClosed),
-        };
-        call.done = true;
-        result(answered)
-    }
-}
-
-/// What a server answers to a call.
-enum Answered {
-    Result(Box<CallToolResult>),
-    /// It asks something first.
-    Questions(Box<InputRequiredResult>),
-}
-
-/// Answers to the questions of a server. It may ask people, and nothing else.
-async fn answers(asking: &Asking, requests: InputRequests) -> Result<InputResponses, CallError> {
-    let mut answers = InputResponses::new();
-    for (key, request) in requests {
-        let InputRequest::Elicitation(request) = request else {
-            return Err(CallError::Refused("it asks for something else than a person's answer".to_owned()));
-        };
-        answers.insert(key, json!(question::ask(asking, request.params).await));
-    }
-    Ok(answers)
-}
-
-/// A call that was sent. Cancels it on drop unless it is done.
-struct RunningCall<'a> {
-    caller: &'a Caller,
-    handle: Option<RequestHandle<RoleClient>>,
-    token: ProgressToken,
-    done: bool,
-}
-
-impl RunningCall<'_> {
-    fn new(caller: &Caller, handle: RequestHandle<RoleClient>, asking: Asking) -> RunningCall<'_> {
-        let token = handle.progress_token.clone();
-        caller.host.calls().insert(token.clone(), asking);
-        RunningCall { caller, handle: Some(handle), token, done: false }
-    }
-}
-
-impl Drop for RunningCall<'_> {
-    fn drop(&mut self) {
-        self.caller.host.calls().remove(&self.token);
-        let Some(handle) = self.handle.take().filter(|_| !self.done) else { return };
-        let (peer, id) = (handle.peer.clone(), handle.id.clone());
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let cancelled = CancelledNotificationParam::new(Some(id), None);
-                let _ = peer.notify_cancelled(cancelled).await;
-            });
-        }
-    }
-}
-
-fn result(answered: Result<ServerResult, ServiceError>) -> Result<Answered, CallError> {
-    match answered {
-        Ok(ServerResult::CallToolResult(result)) => Ok(Answered::Result(Box::new(result))),
-        Ok(ServerResult::InputRequiredResult(asked)) => Ok(Answered::Questions(Box::new(asked))),
-        Ok(_) => Err(CallError::Broken("it answered with something that is no result of a tool".to_owned())),
-        Err(ServiceError::McpError(error)) => {
-            let told = super::result::clipped(&error.message);
-            match error.code {
-                ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_REQUEST => {
-                    Err(CallError::Refused(told))
-                }
-                _ => Err(CallError::Broken(told)),
-            }
-        }
-        Err(error) => Err(CallError::Lost(error.to_string())),
-    }
 }

@@ -4,6 +4,7 @@
 //! server starts with the first call ([`McpServer`] is a [`Device`](ostler_kernel::port::Device)), lists its tools again with each
 //! start, and a tool that differs from its accepted definition is held.
 
+mod caller;
 mod class;
 mod config;
 mod connection;

@@ -12,8 +12,9 @@ use ostler_kernel::port::{BoxFuture, Device, DeviceEnd};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
+use super::caller::Caller;
 use super::config::{MCP_START_MS_DEFAULT, McpConfig};
-use super::connection::{Caller, Connection, Listing};
+use super::connection::{Connection, Listing};
 use super::definition::Difference;
 use super::pins::{Acceptance, Accepted, Pins};
 use super::stdio::Place;
@@ -48,7 +49,7 @@ enum Link {
 pub(super) struct Up {
     pub(super) caller: Caller,
     /// Digests of the definitions that the server lists.
-    listed: BTreeMap<String, Digest>,
+    listed: Mutex<BTreeMap<String, Digest>>,
     broken: Notify,
 }
 
@@ -60,7 +61,7 @@ impl Up {
 
     /// Why a tool of this accepted definition is held, if it is.
     pub(super) fn held(&self, tool: &str, accepted: Digest) -> Option<&'static str> {
-        match self.listed.get(tool) {
+        match self.listed.lock().unwrap_or_else(PoisonError::into_inner).get(tool) {
             None => Some("is gone from its server"),
             Some(listed) if *listed != accepted => Some("is described differently by its server"),
             Some(_) => None,
@@ -190,6 +191,26 @@ impl McpServer {
             Ok(opened) => opened,
             Err(why) => return why,
         };
+        let up =
+            Arc::new(Up { caller: connection.caller(), listed: Mutex::default(), broken: Notify::new() });
+        self.hold(&up, &listing);
+        self.link.send_replace(Link::Up(Arc::clone(&up)));
+        let mut ended = std::pin::pin!(connection.ended());
+        loop {
+            let listed = tokio::select! {
+                why = &mut ended => return why,
+                () = up.broken.notified() => return "the answer to a call was lost".to_owned(),
+                listed = up.caller.changed(Duration::from_millis(self.start_ms())) => listed,
+            };
+            match listed {
+                Ok(listing) => self.hold(&up, &listing),
+                Err(why) => return why,
+            }
+        }
+    }
+
+    /// Holds the tools whose listed definition is not the accepted one.
+    fn hold(&self, up: &Up, listing: &Listing) {
         let accepted = self.accepted().unwrap_or_default().tools;
         let differences = Difference::between(&accepted, &listing.tools);
         if !differences.is_empty() {
@@ -200,12 +221,7 @@ impl McpServer {
             );
         }
         let listed = listing.tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
-        let up = Arc::new(Up { caller: connection.caller(), listed, broken: Notify::new() });
-        self.link.send_replace(Link::Up(Arc::clone(&up)));
-        tokio::select! {
-            why = connection.ended() => why,
-            () = up.broken.notified() => "the answer to a call was lost".to_owned(),
-        }
+        *up.listed.lock().unwrap_or_else(PoisonError::into_inner) = listed;
     }
 }
 

@@ -11,8 +11,8 @@ use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::FailureCategory;
 use serde_json::{Map, Value, json};
 
+use super::caller::CallError;
 use super::class::class;
-use super::connection::CallError;
 use super::definition::Definition;
 use super::question::Asking;
 use super::result;

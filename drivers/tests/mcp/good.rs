@@ -76,3 +76,26 @@ async fn a_server_reads_writes_and_reaches_what_its_table_says() {
     let world = World::caged("prowls", &more).await.unwrap();
     assert_eq!(tries(&world).await, [true; 4]);
 }
+
+#[tokio::test]
+async fn a_tool_that_changes_while_the_server_runs_is_held() {
+    let world = World::started("turns", "impact = 1").await;
+    world.call("say", json!({"text": "x"})).await.unwrap();
+    world.call("note", json!({"text": "y"})).await.unwrap();
+    // The list is asked for meanwhile; each call is a round trip of the same connection.
+    let mut held = None;
+    for _ in 0..100 {
+        held = world.call("say", json!({"text": "x"})).await.err();
+        if held.is_some() {
+            break;
+        }
+    }
+    assert!(held.unwrap().message.contains("is held: it is described differently"));
+}
+
+#[tokio::test]
+async fn progress_is_a_sign_of_life_and_a_line_for_people() {
+    let world = World::started("tells_progress", "impact = 0").await;
+    world.call("say", json!({"text": "x"})).await.unwrap();
+    assert_eq!(world.told.lock().unwrap().join(""), "progress 1 of 2: half done\n♥");
+}

@@ -1,6 +1,7 @@
 //! Servers of the Model Context Protocol, good and bad, as programs that these tests start.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod address;
 mod bad;
 mod good;
 mod misbehaving;

@@ -51,6 +51,10 @@ fn serve(server: &Server) -> ! {
             "tools/call" => {
                 Ok((server.call)(params["name"].as_str().unwrap_or_default(), &params["arguments"]))
             }
+            "notifications/cancelled" => {
+                std::fs::write("cancelled", "").unwrap();
+                continue;
+            }
             _ if message.get("id").is_none() => continue,
             _ => Err(json!({"code": -32601, "message": "no such method"})),
         };
@@ -116,6 +120,44 @@ fn dies_at_once() {
 #[ignore = "a server"]
 fn never_answers_a_call() {
     serve(&Server { tools, call: |_, _| None })
+}
+
+/// Never answers `say`.
+#[test]
+#[ignore = "a server"]
+fn answers_after_a_cancel() {
+    serve(&Server {
+        tools,
+        call: |tool, arguments| if tool == "note" { call(tool, arguments) } else { None },
+    })
+}
+
+/// Says that its tools changed, amid a call of `note`.
+#[test]
+#[ignore = "a server"]
+fn turns() {
+    let turns: Call = |tool, arguments| {
+        if tool == "note" {
+            std::fs::write("changed", "").unwrap();
+            say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        }
+        call(tool, arguments)
+    };
+    serve(&Server { tools, call: turns })
+}
+
+/// Tells of its progress: the token is a small number, so it tells each of the first ones.
+#[test]
+#[ignore = "a server"]
+fn tells_progress() {
+    let tells: Call = |_, _| {
+        for token in 0..20 {
+            let params = json!({"progressToken": token, "progress": 1, "total": 2, "message": "half\tdone"});
+            say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+        }
+        Some(text("all"))
+    };
+    serve(&Server { tools, call: tells })
 }
 
 #[test]

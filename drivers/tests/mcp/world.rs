@@ -11,7 +11,7 @@ use ostler_kernel::gate::{
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::port::{
-    AttemptLog, AttemptLogError, BoxFuture, CageRung, CallContext, Device, Tool, ToolResult,
+    AttemptLog, AttemptLogError, BoxFuture, CageRung, CallContext, Device, OutputStream, Tool, ToolResult,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) server: Arc<McpServer>,
     /// Questions to a person, who says yes.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
+    /// What attempts kept for people, and `♥` for a sign of life.
+    pub(crate) told: Arc<Mutex<Vec<String>>>,
     keeper: Option<JoinHandle<()>>,
 }
 
@@ -33,9 +35,20 @@ fn sandbox() -> SandboxConfig {
     SandboxConfig { helper, ..SandboxConfig::default() }
 }
 
-struct Person(Arc<Mutex<Vec<String>>>);
+struct Person {
+    asked: Arc<Mutex<Vec<String>>>,
+    told: Arc<Mutex<Vec<String>>>,
+}
 
 impl AttemptLog for Person {
+    fn heartbeat(&self) {
+        self.told.lock().unwrap().push("♥".to_owned());
+    }
+
+    fn output(&self, _: OutputStream, bytes: &[u8]) {
+        self.told.lock().unwrap().insert(0, String::from_utf8(bytes.to_vec()).unwrap());
+    }
+
     fn ask_person<'a>(
         &'a self,
         step: &'a str,
@@ -43,7 +56,7 @@ impl AttemptLog for Person {
         _: i64,
     ) -> BoxFuture<'a, Result<bool, AttemptLogError>> {
         assert!(step.starts_with("question-"));
-        self.0.lock().unwrap().push(text.to_owned());
+        self.asked.lock().unwrap().push(text.to_owned());
         Box::pin(async { Ok(true) })
     }
 }
@@ -64,12 +77,25 @@ impl World {
         World::of(kind, config)
     }
 
-    fn of(kind: &str, mut config: McpConfig) -> World {
+    /// A server at an address.
+    pub(crate) fn of_address(table: &str) -> World {
+        World::with(toml::from_str(table).unwrap())
+    }
+
+    /// The same, kept running.
+    pub(crate) async fn at(table: &str) -> World {
+        World::of_address(table).start().await
+    }
+
+    fn of(kind: &str, config: McpConfig) -> World {
+        World::with(McpConfig { command: command("misbehaving", kind), ..config })
+    }
+
+    fn with(config: McpConfig) -> World {
         let folder = tempfile::tempdir().unwrap();
-        config.command = command("misbehaving", kind);
         let place = Place { folder: folder.path().to_owned(), data: None, sandbox: sandbox() };
         let server = Arc::new(McpServer::new("x", config, place, None).unwrap());
-        World { folder, server, asked: Arc::default(), keeper: None }
+        World { folder, server, asked: Arc::default(), told: Arc::default(), keeper: None }
     }
 
     /// Accepts what the server lists, and keeps it running while calls want it.
@@ -144,7 +170,8 @@ impl World {
         };
         match decide(call, Digest([0; 32]), &policy) {
             Verdict::Allowed { permit, .. } => {
-                let attempt = Arc::new(Person(Arc::clone(&self.asked)));
+                let attempt =
+                    Arc::new(Person { asked: Arc::clone(&self.asked), told: Arc::clone(&self.told) });
                 let context = CallContext::without_log(Path::new("/").into(), timeout_ms);
                 tool.call(permit, CallContext { attempt, ..context }).await
             }

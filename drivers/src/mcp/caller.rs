@@ -1,0 +1,230 @@
+//! Calls over a connection: their progress, their cancellation, and the questions amid them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ostler_kernel::port::OutputStream;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientCapabilities,
+    ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    ErrorCode, FormElicitationCapability, Implementation, InputRequest, InputRequests, InputRequiredResult,
+    InputResponses, ProgressNotificationParam, ProgressToken, ServerResult, UrlElicitationCapability,
+};
+use rmcp::service::{
+    NotificationContext, Peer, PeerRequestOptions, RequestContext, RequestHandle, RoleClient, ServiceError,
+};
+use rmcp::{ClientHandler, ErrorData};
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+
+use super::connection::{self, Listing};
+use super::question::{self, Asking, MCP_QUESTION_ROUNDS_MAX};
+use super::result::clipped;
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The server answered with an error: it did not do what was asked for.
+    Refused(String),
+    /// The server answered with an error of its own, or with something else than a result.
+    Broken(String),
+    /// The answer is lost.
+    Lost(String),
+}
+
+/// What a connection has to know when the server speaks by itself: the running calls.
+#[derive(Clone, Default)]
+pub(super) struct Host {
+    /// The tools of the server changed.
+    changed: Arc<Notify>,
+    calls: Arc<Mutex<HashMap<ProgressToken, Asking>>>,
+}
+
+impl Host {
+    fn calls(&self) -> MutexGuard<'_, HashMap<ProgressToken, Asking>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The only running call. Before 2026-07-28 a question does not say which call it belongs to.
+    fn only_call(&self) -> Option<Asking> {
+        let calls = self.calls();
+        let mut running = calls.values();
+        running.next().filter(|_| running.next().is_none()).cloned()
+    }
+}
+
+impl ClientHandler for Host {
+    fn get_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("ostler", env!("CARGO_PKG_VERSION"));
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(
+            ElicitationCapability::new()
+                .with_form(FormElicitationCapability::default())
+                .with_url(UrlElicitationCapability::default()),
+        );
+        ClientConfig::new(capabilities, implementation)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        match self.only_call() {
+            Some(asking) => Ok(question::ask(&asking, request).await),
+            None => Ok(ElicitResult::new(ElicitationAction::Decline)),
+        }
+    }
+
+    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let asking = self.calls().get(&progress.progress_token).cloned();
+        if let Some(asking) = asking {
+            asking.attempt.heartbeat();
+            asking.attempt.output(OutputStream::Stderr, told(&progress).as_bytes());
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}
+
+/// A line that tells people of progress.
+fn told(progress: &ProgressNotificationParam) -> String {
+    let ProgressNotificationParam { progress: done, total, message, .. } = progress;
+    let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+    let message = message.as_deref().map(|message| format!(": {}", clipped(message))).unwrap_or_default();
+    format!("progress {done}{total}{message}\n")
+}
+
+/// Calls tools over a connection.
+#[derive(Clone)]
+pub(super) struct Caller {
+    peer: Peer<RoleClient>,
+    host: Host,
+}
+
+impl Caller {
+    pub(super) fn new(peer: Peer<RoleClient>, host: Host) -> Caller {
+        Caller { peer, host }
+    }
+
+    /// Waits until the server says that its tools have changed, and lists them again.
+    ///
+    /// # Errors
+    ///
+    /// They are not listed in time.
+    pub(super) async fn changed(&self, within: Duration) -> Result<Listing, String> {
+        self.host.changed.notified().await;
+        let listed = tokio::time::timeout(within, connection::list(&self.peer)).await;
+        listed.unwrap_or_else(|_| Err("its tools changed, and are not listed in time".to_owned()))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.peer.is_transport_closed()
+    }
+
+    /// Calls a tool, and answers the questions that the server asks instead of a result. Dropping the future tells the server that the
+    /// call is cancelled.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        asking: Asking,
+    ) -> Result<CallToolResult, CallError> {
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        for _ in 0..MCP_QUESTION_ROUNDS_MAX {
+            match self.call_once(params.clone(), &asking).await? {
+                Answered::Result(result) => return Ok(*result),
+                Answered::Questions(questions) => {
+                    let InputRequiredResult { input_requests, request_state, .. } = *questions;
+                    params.input_responses =
+                        Some(answers(&asking, input_requests.unwrap_or_default()).await?);
+                    params.request_state = request_state;
+                }
+            }
+        }
+        Err(CallError::Broken(format!("it asks more than {MCP_QUESTION_ROUNDS_MAX} times in one call")))
+    }
+
+    async fn call_once(&self, params: CallToolRequestParams, asking: &Asking) -> Result<Answered, CallError> {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let handle = sent.map_err(|error| CallError::Lost(error.to_string()))?;
+        let mut call = RunningCall::new(self, handle, asking.clone());
+        let answered = match call.handle.as_mut() {
+            Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
+            None => Err(ServiceError::TransportClosed),
+        };
+        call.done = true;
+        result(answered)
+    }
+}
+
+/// What a server answers to a call.
+enum Answered {
+    Result(Box<CallToolResult>),
+    /// It asks something first.
+    Questions(Box<InputRequiredResult>),
+}
+
+/// Answers to the questions of a server. It may ask people, and nothing else.
+async fn answers(asking: &Asking, requests: InputRequests) -> Result<InputResponses, CallError> {
+    let mut answers = InputResponses::new();
+    for (key, request) in requests {
+        let InputRequest::Elicitation(request) = request else {
+            return Err(CallError::Refused("it asks for something else than a person's answer".to_owned()));
+        };
+        answers.insert(key, json!(question::ask(asking, request.params).await));
+    }
+    Ok(answers)
+}
+
+/// A call that was sent. Cancels it on drop unless it is done.
+struct RunningCall<'a> {
+    caller: &'a Caller,
+    handle: Option<RequestHandle<RoleClient>>,
+    token: ProgressToken,
+    done: bool,
+}
+
+impl RunningCall<'_> {
+    fn new(caller: &Caller, handle: RequestHandle<RoleClient>, asking: Asking) -> RunningCall<'_> {
+        let token = handle.progress_token.clone();
+        caller.host.calls().insert(token.clone(), asking);
+        RunningCall { caller, handle: Some(handle), token, done: false }
+    }
+}
+
+impl Drop for RunningCall<'_> {
+    fn drop(&mut self) {
+        self.caller.host.calls().remove(&self.token);
+        let Some(handle) = self.handle.take().filter(|_| !self.done) else { return };
+        let (peer, id) = (handle.peer.clone(), handle.id.clone());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let cancelled = CancelledNotificationParam::new(Some(id), None);
+                let _ = peer.notify_cancelled(cancelled).await;
+            });
+        }
+    }
+}
+
+fn result(answered: Result<ServerResult, ServiceError>) -> Result<Answered, CallError> {
+    match answered {
+        Ok(ServerResult::CallToolResult(result)) => Ok(Answered::Result(Box::new(result))),
+        Ok(ServerResult::InputRequiredResult(asked)) => Ok(Answered::Questions(Box::new(asked))),
+        Ok(_) => Err(CallError::Broken("it answered with something that is no result of a tool".to_owned())),
+        Err(ServiceError::McpError(error)) => {
+            let told = clipped(&error.message);
+            match error.code {
+                ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_REQUEST => {
+                    Err(CallError::Refused(told))
+                }
+                _ => Err(CallError::Broken(told)),
+            }
+        }
+        Err(error) => Err(CallError::Lost(error.to_string())),
+    }
+}

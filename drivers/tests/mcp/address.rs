@@ -1,0 +1,146 @@
+//! Servers at an address, which answer by HTTP: well, with too much, with a redirect, or only to who has a token.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use ostler_kernel::run::FailureCategory;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// Longer than anything here takes, and shorter than any time-out.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer that is too large.
+const FLOOD: usize = 100 << 20;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Well,
+    /// Answers a call with a JSON document of [`FLOOD`] bytes.
+    Floods,
+    /// Answers a call with an event of [`FLOOD`] bytes.
+    FloodsEvents,
+    /// Sends everybody elsewhere.
+    Redirects(SocketAddr),
+}
+
+/// Starts a server; it ends with the process of the test.
+fn serve(kind: Kind) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || drop(answer(stream, kind)));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream, kind: Kind) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let lower = line.to_ascii_lowercase();
+        if let Some(value) = lower.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            break;
+        }
+        head += &lower;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    if let Kind::Redirects(elsewhere) = kind {
+        let there =
+            format!("Location: http://{elsewhere}/mcp\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        return stream.write_all(format!("HTTP/1.1 307 Temporary Redirect\r\n{there}").as_bytes());
+    }
+    let Ok(message) = serde_json::from_slice::<Value>(&body) else {
+        let none = "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        return stream.write_all(none.as_bytes());
+    };
+    let (id, method) = (&message["id"], message["method"].as_str().unwrap_or_default());
+    let result = match method {
+        _ if id.is_null() => {
+            let taken = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            return stream.write_all(taken.as_bytes());
+        }
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "address", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "say", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => match kind {
+            Kind::Floods => return flood(stream, "application/json", "{\"a\": \""),
+            Kind::FloodsEvents => return flood(stream, "text/event-stream", "data: "),
+            Kind::Well | Kind::Redirects(_) => json!({"content": [{"type": "text", "text": head}]}),
+        },
+        _ => {
+            let error = json!({"code": -32601, "message": "no such method"});
+            return document(stream, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        }
+    };
+    document(stream, &json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+fn document(mut stream: TcpStream, document: &Value) -> std::io::Result<()> {
+    let text = document.to_string();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes())
+}
+
+fn flood(mut stream: TcpStream, kind: &str, begin: &str) -> std::io::Result<()> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n{begin}");
+    stream.write_all(head.as_bytes())?;
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..FLOOD >> 20 {
+        stream.write_all(&piece)?;
+    }
+    Ok(())
+}
+
+fn table(address: SocketAddr) -> String {
+    format!("url = \"http://{address}/mcp\"\nimpact = 1\n")
+}
+
+#[tokio::test]
+async fn a_server_at_an_address_gets_the_token_that_its_table_names() {
+    // Cargo sets this variable for every test.
+    let more = format!("{}token_env = \"CARGO_PKG_NAME\"", table(serve(Kind::Well)));
+    let world = World::at(&more).await;
+    let heard = world.call("say", json!({})).await.unwrap();
+    assert!(heard["text"].as_str().unwrap().contains("authorization: bearer ostler-drivers"), "{heard}");
+    let missing = World::of_address(&format!("{}token_env = \"NO_SUCH_VARIABLE\"", table(serve(Kind::Well))));
+    let why = missing.server.look().await.unwrap_err();
+    assert_eq!(why, "the environment variable NO_SUCH_VARIABLE is not set");
+}
+
+#[tokio::test]
+async fn an_answer_of_100_mb_over_http_is_lost_at_its_limit() {
+    for kind in [Kind::Floods, Kind::FloodsEvents] {
+        let (world, since) = (World::at(&table(serve(kind))).await, Instant::now());
+        let failure = world.failure("say", json!({})).await;
+        assert_eq!(failure.category, FailureCategory::Crash, "it may have acted: {}", failure.message);
+        assert!(since.elapsed() < SOON);
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (send, reached) = mpsc::channel();
+    let address = elsewhere.local_addr().unwrap();
+    std::thread::spawn(move || elsewhere.accept().map(|_| send.send(())));
+    let world = World::of_address(&table(serve(Kind::Redirects(address))));
+    let why = world.server.look().await.unwrap_err();
+    assert!(why.contains("307"), "{why}");
+    assert!(reached.try_recv().is_err(), "somebody came");
+}
