@@ -3,11 +3,17 @@
 
 use std::process::Command;
 
+use std::time::Duration;
+
+use ostler::kernel::event::Failure;
 use ostler::kernel::plan::{Plan, PlanDraft};
 use ostler::kernel::port::Seq;
 use ostler::kernel::run::AnswerError;
 use ostler::kernel::run::RunStatus;
-use ostler::{AgentProfile, Answer, Approval, Ostler, RunError, Settled, StartError, Submission};
+use ostler::{
+    AgentProfile, Answer, Approval, Ostler, Program, ProgramContext, RunError, Settled, StartError,
+    Submission,
+};
 use serde_json::json;
 
 fn plan(os: &Ostler, ms: u64) -> Plan {
@@ -103,5 +109,53 @@ async fn a_program_shows_questions_and_answers_them_once() {
     os.answer(&asked[1], Answer::approve().note("yes")).await.unwrap();
     assert!(run.outcome().await.unwrap().is_success());
     assert_eq!(os.approvals().await.unwrap(), []);
+    os.shutdown().await;
+}
+
+/// Asks a person after a step.
+async fn asker(agent: ProgramContext, _: serde_json::Value) -> Result<bool, Failure> {
+    agent.step("count", async || Ok(7_u32)).await?;
+    Ok(agent.request_approval("publish", "may I?", Duration::from_secs(3_600)).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_without_the_program_of_a_run_leaves_the_run_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let program = Program::new("asker", "1", asker);
+        Ostler::builder().data_dir(folder.path()).program(program).start()
+    };
+    let os = start().await.unwrap();
+    let run = os.submit(os.call("asker", json!(null)).unwrap()).await.unwrap();
+    let mut changes = os.system().watch_changes();
+    while os.approvals().await.unwrap().is_empty() {
+        changes.changed().await.unwrap();
+    }
+    let id = run.id();
+    os.shutdown().await;
+    drop((os, run, changes));
+
+    let ostler = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+        let output = command.arg("--data").arg(folder.path()).args(arguments).output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let missing = "program or tool asker is not in this process: start the program that has it";
+    for arguments in [&["resume", &id.to_string()][..], &["resume"]] {
+        let said = ostler(arguments);
+        assert!(said.contains(missing), "{said}");
+    }
+    let listed = ostler(&["ps"]);
+    assert!(listed.contains("opened by step \"publish\" of call of run"), "{listed}");
+    assert!(!listed.contains("failed") && !listed.contains("suspended"), "{listed}");
+    assert!(ostler(&["approvals"]).contains("opened by step \"publish\" of call of run"));
+
+    let os = start().await.unwrap();
+    // The question is a run of its own, and newer.
+    let open: Vec<_> = os.open_runs().unwrap().iter().map(|run| run.id()).collect();
+    assert_eq!((open.len(), open[1]), (2, id));
+    let asked = os.approvals().await.unwrap();
+    os.answer(&asked[0], Answer::approve()).await.unwrap();
+    assert!(os.run(id).outcome().await.unwrap().is_success());
     os.shutdown().await;
 }

@@ -438,6 +438,7 @@ async fn goal(system: &System, folder: &Path, calls: Option<CallTerms>) -> RunId
         human_timeout: HumanDuration::Whole(60),
         opened_at: 0,
         models: GoalModels { planner: named(), executor: named() },
+        model_file: None,
         tools: Some(vec!["fs.list".to_owned()]),
         confirm: false,
         on: Vec::new(),

@@ -15,6 +15,7 @@ use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::routes::Api;
 use crate::run_lookup;
+use crate::summary::parent_view;
 use crate::wire::{
     AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, ShortfallView, StepView, TestView,
     UnreadableRun, word,
@@ -115,6 +116,8 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         id,
         plan,
         client,
+        parent,
+        model_file,
         digest,
         shown,
         files_before,
@@ -145,6 +148,8 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         run: run.to_string(),
         plan,
         client: client.to_string(),
+        parent: parent.as_ref().map(parent_view),
+        model_file,
         node,
         ask: word(&shown.ask),
         kind: word(&shown.kind),

@@ -134,6 +134,7 @@ fn terms(
         budgets,
         control_timeout: request.answer_timeout_ms.map_or(terms.control_timeout, millis),
         models: GoalModels { planner: Some(planner), executor: Some(executor) },
+        model_file: request.model_file.clone(),
         tools: request.tools.clone(),
         confirm: request.confirm,
         ..terms

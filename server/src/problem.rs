@@ -118,6 +118,7 @@ impl From<RunError> for Problem {
                 return Problem { states: Some(states), ..problem };
             }
             RunError::Quarantined(_) => (StatusCode::CONFLICT, "run_quarantined"),
+            RunError::Missing(_) => (StatusCode::CONFLICT, "run_needs_more"),
             RunError::Resolution(error) => match error {
                 ResolutionError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
                 ResolutionError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),

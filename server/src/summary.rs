@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ostler_actors::{ApprovalId, RateWait, RecoveryPreview, RunStatusView, RunView, System};
 use ostler_kernel::contract::{precision, reliability};
-use ostler_kernel::event::HumanRequestKind;
+use ostler_kernel::event::{HumanRequestKind, Parent};
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::policy::{FinalAnswer, View};
 use ostler_kernel::port::{RunRow, RunRowStatus};
@@ -47,11 +47,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         message: cause.message.clone(),
         lost: cause.lost.iter().map(ToString::to_string).collect(),
     });
-    let parent = view.run.terms().parent.as_ref().map(|parent| ParentView {
-        run: parent.run.to_string(),
-        node: parent.of.node.to_string(),
-        step: parent.step.clone(),
-    });
+    let parent = view.run.terms().parent.as_ref().map(parent_view);
     let on = view.run.goal().map(|goal| &goal.terms().on).into_iter().flatten();
     Summary {
         kind: "summary".to_owned(),
@@ -78,6 +74,7 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
         cost: report.cost,
         models: report.models,
         goal: view.run.goal().map(|goal| goal.terms().goal.clone()),
+        model_file: view.run.goal().and_then(|goal| goal.terms().model_file.clone()),
         on: on.map(|earlier| earlier.run.to_string()).collect(),
         answer: answer_of(&view.run),
         diagnoses: diagnoses_of(&view.run),
@@ -100,6 +97,10 @@ fn summarize(view: &RunView, status: RunStatusView, ahead: Option<&RecoveryPrevi
     }
 }
 
+pub(crate) fn parent_view(parent: &Parent) -> ParentView {
+    ParentView { run: parent.run.to_string(), node: parent.of.node.to_string(), step: parent.step.clone() }
+}
+
 fn diagnoses_of(run: &Run) -> BTreeMap<FailureCategory, DiagnosisView> {
     let view = |score: DiagnosisScore| {
         let DiagnosisScore { made, tried, mended, .. } = score;
@@ -117,7 +118,7 @@ fn answer_of(run: &Run) -> Option<AnswerView> {
     let view = View::of(run, 0)?;
     let FinalAnswer { source, answer, citations, .. } = view.final_answer()?;
     let citations = citations.iter().map(ToString::to_string).collect();
-    Some(AnswerView { text: answer, source, citations, labels: view.labels() })
+    Some(AnswerView { text: answer, source, citations, labels: view.labels(), reasons: view.reasons() })
 }
 
 /// Bounds over the executed nodes; `None` if no node is executed or a contract states no precision.
@@ -189,6 +190,8 @@ async fn open_line(system: &System, row: &RunRow) -> RunLine {
         active: summary.active,
         nodes_over: Some(nodes_over),
         nodes: Some(summary.nodes.len()),
+        model_file: summary.model_file,
+        parent: summary.parent,
         waiting: summary.waiting,
         blocked_by: summary.blocked_by,
         out_of_credit: summary.out_of_credit,
@@ -214,6 +217,8 @@ fn empty_line(row: &RunRow, status: RunStatus) -> RunLine {
         nodes_over: None,
         nodes: None,
         failed: row.failed,
+        model_file: None,
+        parent: None,
         waiting: Vec::new(),
         blocked_by: None,
         out_of_credit: false,

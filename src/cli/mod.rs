@@ -75,8 +75,10 @@ pub(crate) fn main() -> ExitCode {
     }
     let parsed =
         parse().inspect(hints::remember_location).and_then(|matches| Cli::from_arg_matches(&matches));
+    let mut only_reads = true;
     let ended = match parsed {
         Ok(cli) => {
+            only_reads = cli.only_reads();
             tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(|| StatusWriter).init();
             raise_open_file_limit();
             match units::refused_time(units::now_ms()) {
@@ -90,8 +92,8 @@ pub(crate) fn main() -> ExitCode {
     runtime.shutdown_timeout(THREAD_TIMEOUT);
     let ended = match (ended, terminal::write_error()) {
         (Ok(_), Some(error)) => Err(Failure::internal(format!(
-            "standard output: cannot be written: {error}; the output is lost but changes were made, so check before \
-             repeating the command"
+            "standard output: cannot be written: {error}; the output is lost{}",
+            if only_reads { "" } else { " but changes were made, so check before repeating the command" }
         ))),
         (ended, _) => ended,
     };

@@ -113,6 +113,16 @@ impl Ostler {
         Run { id, system: self.system.clone() }
     }
 
+    /// Returns the runs that are not closed and not suspended, newest first; a program finds its runs by it after a restart.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub fn open_runs(&self) -> Result<Vec<Run>, RunError> {
+        let rows = self.system.runs(true)?;
+        Ok(rows.into_iter().map(|row| self.run(row.run)).collect())
+    }
+
     /// Returns the pending approvals of all readable open runs; [`Run::approvals`] reports why a run cannot
     /// be read.
     ///

@@ -347,8 +347,14 @@ fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
     world.ostler("checkpoint @last").exits(0).says("is suspended; `ostler resume");
     run.end().exits(3);
     world.ostler("approvals").exits(0).complains("no approval is pending");
-    let shown = world.ostler("show @last").exits(0).says("resumes it");
-    assert!(!shown.out.contains("ostler reject"), "{}", shown.out);
+    for command in ["show @last", "ps"] {
+        let shown = world.ostler(command).exits(0).says("ostler resume");
+        assert!(
+            !shown.out.contains("ostler reject") && !shown.out.contains("ostler approve"),
+            "{}",
+            shown.out
+        );
+    }
     world.ostler("reject @last ok").exits(2).complains("suspended; `ostler resume ");
     let resumed = world.start("resume @last");
     until("the process drives it", || summary(&world)["active"] == true);
@@ -397,7 +403,7 @@ fn an_interjection_holds_a_run_until_somebody_has_answered() {
     let mut run = world.start("run two.yaml --workspace work");
     run.until("opened: two");
     world.ostler("interject @last hold --within 0s").exits(2).complains("must be above 0; give a time");
-    let held = world.ostler("interject @last hold --within 30m").exits(0);
+    let held = world.ostler("interject @last hold --within 30m").exits(0).says(" --digest b3:");
     held.says("is held by node interjection-1; `ostler approve ").says("continues in the process that holds");
     let asked = question(&world);
     assert_eq!((&asked["node"], &asked["params"]), (&json!("interjection-1"), &json!({"text": "hold"})));

@@ -25,7 +25,9 @@ fn when_the_time_is_up_what_is_there_is_the_answer() {
     let world = World::new();
     world.file("slow.yaml", SLOW);
     let ended = world.ostler(&ask("--wall 1s")).exits(0);
-    ended.says("nap        skipped").says("answer (grounded, incomplete, unreviewed; rests on files):");
+    let ended =
+        ended.says("nap        skipped").says("answer (grounded, incomplete, unreviewed; rests on files):");
+    ended.says("incomplete: the time is up (--wall 1s)");
     world.ostler(&ask("--wall 0s")).exits(2).complains("must be above 0; give a time such as 10m");
     let terms = world.ostler("events @last --json").exits(0).lines();
     let of = |line: &Value| line["type"] == "event" && line["body"]["budgets"]["wall"] == 1_000;
@@ -86,4 +88,49 @@ fn the_printed_answer_to_a_doubt_continues_a_goal_that_was_asked_with_a_script()
     let redo = redo.trim().strip_prefix("ostler ").expect(redo);
     assert!(redo.contains(" --model scripted:act.yaml"), "{redo}");
     world.ostler(redo).exits(0).says("it-was-done");
+}
+
+/// A plan of one step, and the verdict on it.
+const LOOK: &str = "roles:
+  planner:
+    - answer:
+        answer: null
+        missing: null
+        steps: [{id: files, tool: fs.list, params: {path: .}, refs: [], after: [], why: null}]
+  reflect:
+    - answer: {decision: conclude, verdict: all-is-seen, next: null, cancel: []}
+";
+
+#[test]
+fn what_is_printed_about_a_goal_names_its_script_and_nothing_changes_without_it() {
+    let world = World::new();
+    world.file("look.yaml", LOOK);
+    let asked = "ask look --model scripted:look.yaml --mode reflect --workspace work --answer off";
+    world.ostler(asked).exits(3).says("waits plan.1: approval of the plan");
+    let listed = world.ostler("approvals").exits(0);
+    let digest =
+        listed.out.split("--digest ").nth(1).and_then(|rest| rest.split(' ').next()).expect(&listed.out);
+    let approve = format!("approve @last plan.1 --digest {digest}");
+    for command in ["ps", "show @last", "approvals"] {
+        world.ostler(command).exits(0).says(" --model scripted:look.yaml");
+    }
+    let missing = "its model \"scripted\" is not configured here";
+    world.ostler(&approve).exits(2).complains(missing);
+    world.ostler("resume @last").exits(2).complains(missing);
+    world.ostler("resume").exits(5).complains("not resumed: its model \"scripted\"");
+    world.ostler("ps --state suspended").exits(0).complains("no run is suspended");
+    world.ostler(&format!("{approve} --model scripted:look.yaml")).exits(0).says("all-is-seen");
+}
+
+#[test]
+fn a_budget_that_ends_a_goal_says_what_it_needs() {
+    let world = World::new();
+    world.file("look.yaml", LOOK);
+    let ask = "ask look --model scripted:look.yaml --mode reflect --workspace work --yes";
+    let short = world.ostler(&format!("{ask} --budget 100tokens")).exits(1);
+    short.says("; 100 of 100 are left; ask again with more, such as --budget ");
+    let quiet = world.ostler(&format!("{ask} -q --answer off")).exits(0);
+    assert_eq!(quiet.out, "all-is-seen\n");
+    let few = world.ostler(&format!("{ask} --calls 1")).exits(0);
+    few.says("incomplete: the model calls of the run are used up (--calls 1)");
 }

@@ -56,6 +56,8 @@ fn a_goal_beside_a_holder_without_its_model_is_told_that_the_holder_has_to_end()
     let ask = "ask hello --yes --workspace work --mode reflect --model scripted:script.yaml";
     let told = world.ostler(ask).exits(2).complains("knows no model \"scripted\"");
     told.complains("it read its configuration when it started; ask again when it has ended");
+    let other = format!("{ask} --config other.toml");
+    world.file("other.toml", "").ostler(&other).complains("note: other.toml is not used: process");
     world.ostler(&format!("cancel {run}")).exits(0);
     holder.end().exits(1);
     world.ostler(ask).exits(0).says("hi");

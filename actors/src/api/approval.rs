@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ostler_kernel::agent::LifecycleMessage;
-use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
+use ostler_kernel::event::{HumanRequestKind, Output, Parent, RunOpened};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::ledger::{CallLimits, Shortfall};
 use ostler_kernel::port::{JournalError, NamedFile};
@@ -64,6 +64,10 @@ pub struct Approval {
     pub plan: String,
     /// The client that pays for the run.
     pub client: ClientId,
+    /// The attempt that opened the run.
+    pub parent: Option<Parent>,
+    /// The model of a goal run as a command named it by a file.
+    pub model_file: Option<String>,
     /// Digest of what the question showed when it was asked; an answer holds for the digest alone.
     pub digest: Option<Digest>,
     /// The shown call; after an action also the result.
@@ -120,6 +124,8 @@ async fn open(services: &RunServices, view: &RunView) -> Result<Vec<Approval>, J
             id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
             plan: view.run.plan().id.clone(),
             client: view.opened.client.clone(),
+            parent: view.run.terms().parent.clone(),
+            model_file: view.run.goal().and_then(|goal| goal.terms().model_file.clone()),
             digest: instance.asked_digest(),
             workspace: workspace(services, &view.opened, &shown),
             shown,
@@ -213,6 +219,7 @@ impl System {
         // A refused answer must not start a run that rests.
         let (view, now) = (self.view(run, None).await?, self.services.journal.now());
         self.lifecycle_by(&view).accepts(message)?;
+        self.check_has_all(&view)?;
         view.run.check_answer(&node, request, shown, now)?;
         let left = self.call_account(&view)?.map_or(CallLimits::NONE, |account| account.left());
         view.run.check_raise(&node, answer.approve, answer.raise, left)?;

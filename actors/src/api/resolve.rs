@@ -58,6 +58,7 @@ impl System {
         if attempt.is_none() {
             taken?;
         }
+        self.check_has_all(&view)?;
         let how = match how {
             ResolveHow::Done(value) => {
                 let contract = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;

@@ -15,6 +15,7 @@ use crate::base::error::RunError;
 use crate::messages::agent::{PlannedChange, Request};
 use crate::messages::answer::NOTE_BYTES_MAX;
 use crate::messages::registry::RegistryMessage;
+use crate::run::missing::missing;
 use crate::run::suspended_runs;
 
 /// Times a request is sent while its agent fails: more than an agent may fail.
@@ -25,12 +26,15 @@ impl System {
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] if the run is over, or is driven and waits for its turn or a person.
+    /// [`RunError::InvalidState`] if the run is over, or is driven and waits for its turn or a person. [`RunError::Missing`] if
+    /// the process lacks a model or a tool of it.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
         if let RunRowStatus::Quarantined(why) = self.row(run)?.status {
             return Err(RunError::Quarantined(why));
         }
-        self.lifecycle(run).await?.accepts(LifecycleMessage::ExecuteStep)?;
+        let view = self.view(run, None).await?;
+        self.lifecycle_by(&view).accepts(LifecycleMessage::ExecuteStep)?;
+        self.check_has_all(&view)?;
         // Asked first: the run may settle before the request arrives.
         let comes_to_rest = self.services.active_runs.is_resting(run);
         self.or_refused(run, LifecycleMessage::ExecuteStep, self.take_up(run, true)).await?;
@@ -50,8 +54,31 @@ impl System {
     }
 
     /// Resumes an open run that was not named; a run with too many crashes is suspended instead.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Missing`]: the run stays as it is, for a process that has its models and tools.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
+        if matches!(self.row(run)?.status, RunRowStatus::Open | RunRowStatus::Parked(_)) {
+            self.check_has_all(&self.view(run, None).await?)?;
+        }
         self.or_refused(run, LifecycleMessage::ExecuteStep, self.take_up(run, false)).await
+    }
+
+    /// Refuses to change a run that this process could not continue.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Missing`]: a model or a tool of a run that is not driven is not here.
+    pub(crate) fn check_has_all(&self, view: &RunView) -> Result<(), RunError> {
+        let run = view.opened.run;
+        if self.services.active_runs.has(run) {
+            return Ok(());
+        }
+        match missing(&self.services.gatekeeper, run, &view.run) {
+            Some(missing) => Err(RunError::Missing(missing)),
+            None => Ok(()),
+        }
     }
 
     fn take_up(&self, run: RunId, by_name: bool) -> Result<(), RunError> {
@@ -331,6 +358,7 @@ impl System {
         let view = self.view(run, None).await?;
         view.run.check_operation(&operation, &self.services.kernel.settings_of(&view.run))?;
         self.lifecycle_by(&view).accepts_operation()?;
+        self.check_has_all(&view)?;
         if self.rests(run) {
             // Recorded before the run is loaded, which would start the node otherwise.
             let position = suspended_runs::operate(&self.services, &self.row(run)?, &operation)?;

@@ -24,6 +24,9 @@ pub enum RunError {
     /// The run is quarantined because of damage.
     #[error("the run is quarantined and never goes on: {0}")]
     Quarantined(String),
+    /// The process lacks a model or a tool of the run; the text says which, and what to do.
+    #[error("{0}")]
+    Missing(String),
     /// The node is not in doubt.
     #[error(transparent)]
     Resolution(#[from] ResolutionError),

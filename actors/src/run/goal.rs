@@ -75,8 +75,7 @@ impl RunDriver {
         let work = match policy::start(view, &node.id, &read) {
             None => return Ok(None),
             Some(Start::Result(known)) => Work::Known(known.value()),
-            Some(Start::Exhausted) => {
-                let what = "the run's budget of model calls or tokens is used up".to_owned();
+            Some(Start::Exhausted(what)) => {
                 return Err(Refusal::Failed(FailureCategory::ResourceExhaustion, what));
             }
             Some(Start::Call(intent)) => {

@@ -18,6 +18,7 @@ use crate::base::error::RunError;
 use crate::messages::agent::AgentMessage;
 use crate::messages::registry::RegistryMessage;
 use crate::run::arguments::AgentArguments;
+use crate::run::missing::missing;
 use crate::state::attempt_table::Found;
 use crate::storage::step_logs;
 
@@ -46,12 +47,11 @@ impl RunDriver {
         };
         let (services, run) = (&arguments.services, row.run);
         let FoldedRun { opened, run: mut state, last, position, parked, out_of_credit, .. } = folded;
-        if let Some(goal) = state.goal() {
-            if let Some(model) = goal.terms().models.missing(|model| services.gatekeeper.has_model(model)) {
-                // Failing instead would end the run for want of a line in a file.
-                set_aside(arguments, &row.run, no_model(model, row.run));
-                return Ok(None);
-            }
+        if let Some(missing) = missing(&services.gatekeeper, run, &state) {
+            leave(arguments, run, missing);
+            return Ok(None);
+        }
+        if state.goal().is_some() {
             goal::equip(services, &mut state, &opened.scope);
         }
         let was_loaded = services.active_runs.was_loaded(run);
@@ -200,11 +200,15 @@ fn read(arguments: &AgentArguments, row: &RunRow) -> Result<Option<Loaded>, Acto
     Ok(Some(Loaded { folded, recovered_at, is_ours, calls }))
 }
 
-fn no_model(model: &str, run: RunId) -> String {
-    format!(
-        "its model {model:?} is not configured here: add [models.{model}] to ostler.toml, or name its script with \
-         `ostler resume {run} --model scripted:FILE`"
-    )
+/// Stops driving a run that lacks something in this process. Only a person who asked for it by name is told by a suspension:
+/// else it stays as it is, for the process that has what it needs.
+fn leave(arguments: &AgentArguments, run: RunId, missing: String) {
+    if arguments.services.active_runs.asked_for(run) {
+        set_aside(arguments, &run, missing);
+    } else {
+        let agent = arguments.owner.agent.clone();
+        arguments.services.mailboxes.tell_registry(RegistryMessage::Done { agent, run });
+    }
 }
 
 fn set_aside(arguments: &AgentArguments, run: &RunId, reason: String) {

@@ -21,6 +21,7 @@ mod judge_state;
 mod launch;
 mod load;
 mod lost_calls;
+pub(crate) mod missing;
 mod record;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;

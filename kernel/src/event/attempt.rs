@@ -1,5 +1,7 @@
 //! Records of attempts and their steps.
 
+use std::io::{self, ErrorKind};
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Digest, NodeId};
@@ -150,6 +152,30 @@ impl Failure {
     /// A failure of this category with a description for people.
     pub fn new(category: FailureCategory, message: impl Into<String>) -> Failure {
         Failure { category, message: message.into() }
+    }
+}
+
+/// A file that is missing or may not be touched is a structural failure, anything else may pass.
+///
+/// ```
+/// use ostler_kernel::event::Failure;
+/// use ostler_kernel::run::FailureCategory;
+/// use std::io::{Error, ErrorKind};
+/// assert_eq!(Failure::from(Error::from(ErrorKind::NotFound)).category, FailureCategory::Structural);
+/// assert_eq!(Failure::from(Error::from(ErrorKind::TimedOut)).category, FailureCategory::Transient);
+/// ```
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        let category = match error.kind() {
+            ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::AlreadyExists
+            | ErrorKind::InvalidInput
+            | ErrorKind::InvalidData
+            | ErrorKind::Unsupported => FailureCategory::Structural,
+            _ => FailureCategory::Transient,
+        };
+        Failure { category, message: error.to_string() }
     }
 }
 

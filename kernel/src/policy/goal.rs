@@ -130,6 +130,15 @@ impl Goal {
         self.faulty.get(&self.calls.iter().rposition(is_it)?)
     }
 
+    /// Failed nodes that the micro-planner was asked about, with the faults of an answer that became no patch.
+    pub(super) fn refused_repairs(&self) -> impl Iterator<Item = (&NodeId, &str)> {
+        self.faulty.iter().filter_map(|(number, faulty)| {
+            let call = self.calls.get(*number)?;
+            let is_refused = call.intent.role == Role::Micro && !call.became_patch;
+            is_refused.then_some((&call.intent.node, faulty.faults.as_str()))
+        })
+    }
+
     /// Number of the call that an attempt has begun and not ended; `None` without one. An attempt that is repeated after a
     /// crash makes this call again instead of a new one.
     pub fn call_of(&self, node: &NodeId, attempt: u32) -> Option<u32> {

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 use super::goal::Conclusion;
+use super::role::ANSWER;
 use super::undone::{has_conclusion, is_undone};
 use super::{Role, View};
+use crate::id::NodeId;
 use crate::run::{NodeInstance, NodeState, TransitionReason};
 
 /// A label of an answer, in the order of names.
@@ -62,6 +64,44 @@ impl View<'_> {
             (Label::Unreviewed, self.is_unreviewed()),
         ];
         held.into_iter().filter(|(_, holds)| *holds).map(|(label, _)| label).collect()
+    }
+
+    /// Why the answer is incomplete although no node says so, each reason as a sentence for people; empty without an answer.
+    pub fn reasons(&self) -> Vec<String> {
+        let Some(answer) = self.final_answer() else { return Vec::new() };
+        let mut reasons = Vec::new();
+        if self.goal.is_out_of_budget() {
+            reasons.push("the budget was not raised".to_owned());
+        } else if let Some(wall) = self.goal.terms.budgets.wall
+            && (self.goal.conclusion == Some(Conclusion::Wall) || self.goal.answer_is_late)
+        {
+            let wall = if wall % 1_000 == 0 { format!("{}s", wall / 1_000) } else { format!("{wall}ms") };
+            reasons.push(format!("the time is up (--wall {wall})"));
+        }
+        let is_incomplete = answer.stands_in || self.is_incomplete();
+        if is_incomplete && !self.has_calls() {
+            reasons.push(self.calls_used_up());
+        }
+        if answer.stands_in {
+            reasons.push(self.why_no_model_answered());
+        }
+        reasons.extend(self.goal.refused_repairs().map(|(node, faults)| {
+            format!("the model was asked to repair {node}, and its answer was not usable: {faults}")
+        }));
+        reasons
+    }
+
+    fn why_no_model_answered(&self) -> String {
+        let id = NodeId::from(ANSWER);
+        let instance = self.run.instance(&id);
+        let attempts = instance.map_or(0, |instance| instance.attempts);
+        let faulty = (0..=attempts).rev().find_map(|attempt| self.goal.faulty_answer(&id, attempt));
+        let cause =
+            instance.and_then(NodeInstance::failure_message).or(faulty.map(|faulty| faulty.faults.as_str()));
+        match cause {
+            Some(cause) => format!("no model wrote the answer: {cause}"),
+            None => "no model wrote the answer: its call failed or did not fit the budget".to_owned(),
+        }
     }
 
     fn has_gap(&self) -> bool {

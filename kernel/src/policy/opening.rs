@@ -51,6 +51,7 @@ impl GoalTerms {
             human_timeout: HUMAN_TIMEOUT,
             opened_at: 0,
             models: GoalModels { planner: named(), executor: named() },
+            model_file: None,
             tools: None,
             confirm: false,
             on: Vec::new(),

@@ -10,6 +10,9 @@ use crate::run::{NodeState, Run};
 /// One node, version and path step are kept back for the node that holds the answer.
 const RESERVE: u32 = 1;
 
+/// Calls of the refused size that the suggested budget has room for: the call, its answer, and the answer of the run.
+const TRIES_SUGGESTED: u64 = 4;
+
 /// Room for control nodes in one change of the plan.
 pub(super) struct Room<'a> {
     view: View<'a>,
@@ -122,8 +125,36 @@ impl View<'_> {
     pub(super) fn affords_call(self, input_tokens: u64) -> bool {
         let calls = &self.goal.calls;
         let used = used_tokens(calls);
-        made(calls) < self.goal.terms.budgets.model_calls
-            && self.token_budget().is_none_or(|most| used.saturating_add(input_tokens) <= most)
+        self.has_calls() && self.token_budget().is_none_or(|most| used.saturating_add(input_tokens) <= most)
+    }
+
+    /// True if the budget of calls allows another one.
+    pub(super) fn has_calls(self) -> bool {
+        made(&self.goal.calls) < self.goal.terms.budgets.model_calls
+    }
+
+    /// Why a call with so many tokens of input is not within the budgets, for people; `None` if it is.
+    pub(super) fn shortage(self, input_tokens: u64) -> Option<String> {
+        if self.affords_call(input_tokens) {
+            return None;
+        }
+        if !self.has_calls() {
+            return Some(self.calls_used_up());
+        }
+        let most = self.token_budget().unwrap_or(u64::MAX);
+        let left = most.saturating_sub(used_tokens(&self.goal.calls));
+        let enough = most.saturating_add(input_tokens.saturating_mul(TRIES_SUGGESTED)).div_ceil(1000);
+        Some(format!(
+            "its call needs at least {input_tokens} tokens; {left} of {most} are left; ask again with more, such as \
+             --budget {}tokens",
+            enough.saturating_mul(1000)
+        ))
+    }
+
+    /// For people, that no call is left.
+    pub(super) fn calls_used_up(self) -> String {
+        let most = self.goal.terms.budgets.model_calls;
+        format!("the model calls of the run are used up (--calls {most})")
     }
 }
 

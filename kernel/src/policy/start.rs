@@ -14,8 +14,8 @@ pub enum Start {
     Call(Box<CallIntent>),
     /// The result needs no call: end the attempt with it at once.
     Result(Json),
-    /// The budgets do not allow the call: end the attempt at once as `resource_exhaustion`.
-    Exhausted,
+    /// The budgets do not allow the call: end the attempt at once as `resource_exhaustion`, with this message.
+    Exhausted(String),
 }
 
 /// Decides what the attempt does that a control node has just started; `None` for work.
@@ -33,11 +33,11 @@ pub fn start(view: View<'_>, node: &NodeId, read: &ReadResult<'_>) -> Option<Sta
             Start::Result(FinalAnswer { stands_in, ..view.template(read) }.to_json())
         }
         Role::Answer => call(view, known, role).map_or_else(
-            || Start::Result(FinalAnswer { stands_in: true, ..view.template(read) }.to_json()),
+            |_| Start::Result(FinalAnswer { stands_in: true, ..view.template(read) }.to_json()),
             Start::Call,
         ),
         Role::Planner | Role::Reflect | Role::Observe | Role::Micro | Role::Think | Role::Interject => {
-            call(view, known, role).map_or(Start::Exhausted, Start::Call)
+            call(view, known, role).map_or_else(Start::Exhausted, Start::Call)
         }
     })
 }
@@ -52,8 +52,12 @@ pub fn may_call(view: View<'_>, node: &Node) -> bool {
     }
 }
 
-/// The call of an attempt; `None` if the budgets do not allow it.
-fn call(view: View<'_>, node: &Node, role: Role) -> Option<Box<CallIntent>> {
+/// The call of an attempt.
+///
+/// # Errors
+///
+/// The budgets do not allow it: what it needs, and what is left.
+fn call(view: View<'_>, node: &Node, role: Role) -> Result<Box<CallIntent>, String> {
     let context = view.context(node, role);
     let asks_tainted =
         role == Role::Planner && view.asker(node).is_some_and(|asker| view.is_author_tainted(asker));
@@ -61,8 +65,10 @@ fn call(view: View<'_>, node: &Node, role: Role) -> Option<Box<CallIntent>> {
         || view.is_told_tainted()
         || context.shown.iter().any(|shown| view.is_tainted(&shown.node));
     let input_tokens = view.tokens(role, &context);
+    if let Some(shortage) = view.shortage(input_tokens) {
+        return Err(shortage);
+    }
     let attempt = view.run.instance(&node.id).map_or(0, |instance| instance.attempts);
     let (node, signature) = (node.id.clone(), None);
-    let intent = CallIntent { role, node, attempt, context, input_tokens, is_tainted, signature };
-    view.affords_call(input_tokens).then(|| Box::new(intent))
+    Ok(Box::new(CallIntent { role, node, attempt, context, input_tokens, is_tainted, signature }))
 }

@@ -190,6 +190,9 @@ pub struct GoalTerms {
     /// Names of the configured models that think; none in a simulation.
     #[serde(default)]
     pub models: GoalModels,
+    /// The model as a command named it by a file, such as `scripted:/work/a.yaml`: whoever continues the run names it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_file: Option<String>,
     /// Names of the tools that models are offered; `None`: all of the scope.
     #[serde(default)]
     pub tools: Option<Vec<String>>,

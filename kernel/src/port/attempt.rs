@@ -394,6 +394,12 @@ impl AttemptLogError {
     }
 }
 
+impl From<AttemptLogError> for Failure {
+    fn from(error: AttemptLogError) -> Failure {
+        Failure { category: error.category(), message: error.to_string() }
+    }
+}
+
 /// The log of a call outside of any attempt: it keeps nothing and refuses steps.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLog;

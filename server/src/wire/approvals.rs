@@ -4,7 +4,7 @@ use ostler_kernel::ledger::Shortfall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Raise, Usd};
+use super::{ParentView, Raise, Usd};
 
 /// The answer to `GET /v1/approvals`: a page of open questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,12 @@ pub struct ApprovalView {
     pub plan: String,
     /// The client that pays.
     pub client: String,
+    /// The attempt that opened the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentView>,
+    /// The model of a goal run as the command named it by a file, such as `scripted:/work/a.yaml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_file: Option<String>,
     /// The node.
     pub node: String,
     /// `before` an action, `after` it (may the result be published?), `node` for a question of its own, or `budget` if a call

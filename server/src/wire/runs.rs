@@ -196,6 +196,12 @@ pub struct RunLine {
     /// Nodes that failed.
     #[serde(default, skip_serializing_if = "ostler_kernel::json::is_zero")]
     pub failed: u32,
+    /// The model of a goal run as the command named it by a file, such as `scripted:/work/a.yaml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_file: Option<String>,
+    /// The attempt that opened the run, while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentView>,
     /// Nodes that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
@@ -304,6 +310,9 @@ pub struct Summary {
     /// The goal of a goal run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
+    /// The model of a goal run as the command named it by a file, such as `scripted:/work/a.yaml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_file: Option<String>,
     /// Earlier runs that the goal may use, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<String>,

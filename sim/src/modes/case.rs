@@ -125,6 +125,7 @@ impl TermsScript {
             human_timeout: HumanDuration::Whole(self.human_timeout),
             opened_at: 0,
             models: GoalModels::default(),
+            model_file: None,
             tools: None,
             on: Vec::new(),
             templates: Vec::new(),

@@ -26,7 +26,7 @@ impl SimulatedGoal<'_> {
                 let entry = ended(good(value));
                 self.schedule(self.now, Rank::Result, node, entry);
             }
-            Some(Start::Exhausted) => {
+            Some(Start::Exhausted(_)) => {
                 let entry = ended(failed(FailureCategory::ResourceExhaustion, ""));
                 self.schedule(self.now, Rank::Result, node, entry);
             }

@@ -82,13 +82,15 @@ pub(crate) fn amount(text: &str) -> Result<Amount, String> {
     text.parse().map_err(|error: ostler_kernel::ledger::AmountError| error.to_string())
 }
 
-/// Parses the amount that a budget of tokens or money grows by, with or without a plus.
+/// Parses the amount that a budget of tokens or money grows by. The plus says that it is no new total.
 pub(crate) fn raise(text: &str) -> Result<Amount, String> {
-    match amount(text.strip_prefix('+').unwrap_or(text))? {
+    let (sign, more) = text.strip_prefix('+').map_or(("", text), |more| ("+", more));
+    match amount(more)? {
         Amount::Credits(_) => {
             Err("a budget of credits is not raised; give usd or tokens, such as +1usd or +100000tokens"
                 .to_owned())
         }
+        _ if sign.is_empty() => Err(format!("the budget grows by this amount; write +{text}")),
         amount => Ok(amount),
     }
 }
@@ -113,10 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn a_raise_is_of_tokens_or_money_and_may_have_a_plus() {
+    fn a_raise_is_of_tokens_or_money_and_has_a_plus() {
         assert_eq!(raise("+1usd"), Ok(Amount::NanoUsd(1_000_000_000)));
-        assert_eq!(raise("500tokens"), Ok(Amount::Tokens(500)));
-        for wrong in ["+5credits", "-1usd", "++1usd", "+", "yes"] {
+        assert_eq!(raise("+500tokens"), Ok(Amount::Tokens(500)));
+        assert_eq!(raise("0.01usd"), Err("the budget grows by this amount; write +0.01usd".to_owned()));
+        for wrong in ["+5credits", "500tokens", "-1usd", "++1usd", "+", "yes"] {
             assert!(raise(wrong).is_err(), "{wrong}");
         }
     }

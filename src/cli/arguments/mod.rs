@@ -37,6 +37,8 @@ pub(crate) struct Globals {
 #[derive(Debug, Clone)]
 pub(crate) struct ExtraModel {
     pub(crate) name: String,
+    /// As another command names it, such as `scripted:/work/a.yaml`; none for a model of the configuration.
+    pub(crate) file: Option<String>,
     pub(crate) config: ModelConfig,
 }
 
@@ -45,12 +47,13 @@ impl Globals {
     /// of the configuration.
     pub(crate) fn with_model(&self, model: Option<&str>) -> Result<Globals, Failure> {
         let Some((provider, file)) = model.and_then(model_file) else { return Ok(self.clone()) };
-        hints::remember_model(model.unwrap_or_default());
         // Files of the configuration are found from its folder, and this file is named on the command line.
         let file = std::path::absolute(file)
             .map_err(|error| Failure::invalid(format!("--model {}: {error}", model.unwrap_or_default())))?;
+        let named = format!("{}:{}", provider.as_str(), file.display());
+        hints::remember_model(&named);
         let config = ModelConfig { file: Some(file), ..ModelConfig::of(provider) };
-        let extra = ExtraModel { name: provider.as_str().to_owned(), config };
+        let extra = ExtraModel { name: provider.as_str().to_owned(), file: Some(named), config };
         Ok(Globals { extra_model: Some(extra), ..self.clone() })
     }
 

@@ -392,6 +392,28 @@ fn without_variables(mut command: clap::Command, ignores: impl Fn(&OsStr) -> boo
     command
 }
 
+impl Cli {
+    /// Returns whether the command only reads: nothing has changed if its output is lost.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(
+            self.command,
+            Command::Check(_)
+                | Command::Ps(_)
+                | Command::Show(_)
+                | Command::Events(_)
+                | Command::Logs(_)
+                | Command::Artifact(_)
+                | Command::Approvals
+                | Command::Top(_)
+                | Command::Simulate(_)
+                | Command::Complete(_)
+                | Command::Completions(_)
+                | Command::Man(_)
+                | Command::Help(_)
+        )
+    }
+}
+
 pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
     let Cli { globals, command } = cli;
     match command {

@@ -40,6 +40,7 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
         }
         for question in &page.approvals {
             printed += 1;
+            hints::know_model(&question.run, question.model_file.as_deref());
             if globals.json {
                 // JSON output contains the whole request, however large.
                 let whole: ApprovalView =

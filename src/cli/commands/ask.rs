@@ -42,6 +42,9 @@ pub(crate) struct AskArgs {
     /// Print the plan, and run nothing of it
     #[arg(long, conflicts_with = "yes")]
     plan_only: bool,
+    /// Print nothing but the answer on stdout
+    #[arg(long, short, conflicts_with = "plan_only")]
+    quiet: bool,
     #[command(flatten)]
     options: GoalOptions,
 }
@@ -141,6 +144,7 @@ impl GoalOptions {
             aggregator,
             planner: Some(planner),
             executor: Some(executor),
+            model_file: globals.extra_model.as_ref().and_then(|extra| extra.file.clone()),
             tools: self.tools.clone(),
             on: Vec::new(),
             confirm: !self.yes,
@@ -199,6 +203,9 @@ impl GoalOpening {
 
 pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
+    if args.quiet && globals.json {
+        return Err(Failure::invalid("--quiet: conflicts with --json; omit one of them"));
+    }
     let opening = args.options.open(globals)?;
     let globals = &opening.globals;
     let goal = match args.goal.as_str() {
@@ -225,6 +232,7 @@ pub(crate) async fn ask(globals: &Globals, args: AskArgs) -> Result<u8, Failure>
         json: globals.json,
         options: args.options.watch,
         labelled: false,
+        quiet: args.quiet,
         turn: None,
     };
     watch(session, &mut signals, what, &mut out).await

@@ -164,6 +164,7 @@ impl Chat {
             json: self.opening.globals.json,
             options: self.options.watch,
             labelled: false,
+            quiet: false,
             turn: Some(Turn { lines_typed: self.input.lines_typed() }),
         };
         match watch_one(session, signals, watch, out).await? {

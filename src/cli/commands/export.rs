@@ -14,6 +14,7 @@ use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::run_name;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::units::plural;
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::{AccessMode, Session};
 
@@ -56,7 +57,7 @@ pub(crate) async fn export(globals: &Globals, args: ExportArgs) -> Result<u8, Fa
         Some(file) if globals.json => {
             out.json(&json!({"type": "export", "file": file, "calls": calls, "left_out": left_out}));
         }
-        Some(file) => out.line(format!("{calls} calls of models written to {}", file.display())),
+        Some(file) => out.line(format!("{} of models written to {}", plural(calls, "call"), file.display())),
         None => {}
     }
     Ok(code::SUCCEEDED)

@@ -12,7 +12,9 @@ use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::arguments::values::{node_name, positive_time, run_name};
 use crate::cli::arguments::{Globals, ModelOption};
 use crate::cli::exit::Failure;
+use crate::cli::output::approval::short_digest;
 use crate::cli::output::hints;
+use crate::cli::output::hints::DigestSource;
 use crate::cli::output::terminal::Out;
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::signals::Signals;
@@ -86,10 +88,19 @@ pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<
         Err(refused) => return session.stop_with(refused).await,
     };
     let (run, of) = (&before.run, [before.run.as_str(), &node]);
+    let now = session.summary(run).await.ok();
+    let digest = now
+        .as_ref()
+        .and_then(|now| now.waiting.iter().find(|waiting| waiting.node == node)?.digest.as_deref());
+    let approve = match DigestSource::on(&out, digest) {
+        DigestSource::Shown(digest) => {
+            hints::command("approve", &of, &format!("--digest {}", short_digest(digest)))
+        }
+        DigestSource::AtTerminal | DigestSource::Unseen => hints::command("approve", &of, ""),
+    };
     let considered = format!("run {run} considers it in node {node}: nothing more starts until then");
     let held = format!(
-        "run {run} is held by node {node}; `{}` continues it, `{}` cancels it",
-        hints::command("approve", &of, ""),
+        "run {run} is held by node {node}; `{approve}` continues it, `{}` cancels it",
         hints::command("reject", &of, "")
     );
     let decided = format!("run {run} goes on as decided in node {node}");

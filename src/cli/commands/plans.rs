@@ -16,6 +16,7 @@ use crate::cli::exit::{Failure, code};
 use crate::cli::output::cells::harmless_line;
 use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::units::plural;
 use crate::cli::output::{findings, hints};
 use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::{data_folder_exists, load_settings};
@@ -213,7 +214,7 @@ async fn learn(
     }
     let steps = learnt.plan["nodes"].as_array().map_or(0, Vec::len);
     let shown = harmless_line(&path.display().to_string());
-    out.line(format!("{shown}: {steps} nodes, {}", params_text(&learnt.params)));
+    out.line(format!("{shown}: {}, {}", plural(steps, "node"), params_text(&learnt.params)));
     if learnt.tainted {
         status_line(
             "texts of strangers may have steered its steps: read it, then remove the line that says so",

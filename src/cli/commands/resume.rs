@@ -177,6 +177,7 @@ pub(crate) async fn suspended_runs(session: &mut Session) -> Result<Vec<RunLine>
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
         let list: RunList = session.get(&format!("/v1/runs?status=suspended{after}")).await?;
+        list.runs.iter().for_each(|line| hints::know_model(&line.run, line.model_file.as_deref()));
         found.extend(list.runs);
         match list.next {
             Some(next) => after = format!("&after={next}"),

@@ -105,7 +105,14 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
             });
         }
     };
-    let what =
-        Watch { run, before: None, json: globals.json, options: args.watch, labelled: false, turn: None };
+    let what = Watch {
+        run,
+        before: None,
+        json: globals.json,
+        options: args.watch,
+        labelled: false,
+        quiet: false,
+        turn: None,
+    };
     watch(session, &mut signals, what, &mut out).await
 }

@@ -9,6 +9,7 @@ use ostler_server::wire::{GraphView, Summary};
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::{positive_integer, run_name};
 use crate::cli::exit::{Failure, code};
+use crate::cli::output::hints;
 use crate::cli::output::summary;
 use crate::cli::output::summary::{Page, figures, root_causes, waiting};
 use crate::cli::output::terminal::Out;
@@ -57,6 +58,7 @@ async fn print(session: &mut Session, args: ShowArgs, format: Format, out: &mut 
     let path = format!("/v1/runs/{}", path_segment(&args.run));
     if format == Format::Json {
         let summary: Summary = session.get(&format!("{path}{at}")).await?;
+        hints::know_model(&summary.run, summary.model_file.as_deref());
         out.json(&summary);
         return Ok(());
     }
@@ -66,6 +68,7 @@ async fn print(session: &mut Session, args: ShowArgs, format: Format, out: &mut 
         Format::Mermaid => out.raw(mermaid(&graph).as_bytes()),
         Format::Text | Format::Json => {
             let summary: Summary = session.get(&format!("{path}{at}")).await?;
+            hints::know_model(&summary.run, summary.model_file.as_deref());
             let short = report::short(&session.client, &summary).await;
             let page = Page::of(out);
             let lines = [

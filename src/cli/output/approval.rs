@@ -1,7 +1,7 @@
 //! Approval requests as text.
 
 use ostler_kernel::ledger::Amount;
-use ostler_server::wire::{ApprovalView, FileView, ShortfallView, StepView};
+use ostler_server::wire::{ApprovalView, FileView, ParentView, ShortfallView, StepView};
 use serde_json::{Value, json};
 
 use crate::cli::output::cells::{fit, fit_name, harmless};
@@ -65,6 +65,9 @@ pub(crate) fn approval_lines(question: &ApprovalView, detail: Detail) -> Vec<Str
     };
     let plan = fit_name(&question.plan, usize::MAX);
     let mut lines = vec![format!("{}  {plan}/{}  {asked}  {what}", question.run, question.node)];
+    if let Some(parent) = &question.parent {
+        lines.push(format!("    {}", detail.line(&opened_by(parent))));
+    }
     if let Some(short) = &question.over_budget {
         lines.extend(shortfall_lines(&question.run, &question.node, short));
         let silence = question.deadline_ms.map(budget_deadline).unwrap_or_default();
@@ -144,6 +147,11 @@ fn file_lines(files: &[FileView], detail: Detail, lines: &mut Vec<String>) {
         let changed = file.difference.iter().flatten().take(detail.lines());
         lines.extend(changed.map(|line| format!("    │ {}", detail.line(line))));
     }
+}
+
+/// What opened a child run.
+pub(crate) fn opened_by(parent: &ParentView) -> String {
+    format!("opened by step {:?} of {} of run {}", parent.step, parent.node, short_id(&parent.run))
 }
 
 /// What a call needs, what is left, and the three answers.

@@ -2,9 +2,10 @@
 //!
 //! Each names the data folder and the configuration as this command line does; else it would act on another folder.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -22,9 +23,34 @@ static MODEL: OnceLock<String> = OnceLock::new();
 /// Commands that take `--model scripted:FILE`.
 const WITH_MODEL: [&str; 6] = ["resume", "approve", "reject", "resolve", "interject", "skip"];
 
+/// The model of each listed run that was asked with the name of a file, by the short id of the run.
+static RUN_MODELS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Most runs whose model is kept for the commands about them. Further ones are printed without it.
+const RUN_MODELS_MAX: usize = 10_000;
+
+/// Stores the model that a run was asked with by the name of a file: the commands that continue the run name it again.
+pub(crate) fn know_model(run: &str, file: Option<&str>) {
+    let Some(file) = file else { return };
+    let mut models = RUN_MODELS.lock().unwrap_or_else(PoisonError::into_inner);
+    if models.len() < RUN_MODELS_MAX {
+        models.insert(short_id(run).to_owned(), model_option(file));
+    }
+}
+
+/// A file of this folder is named as from here.
+fn model_option(model: &str) -> String {
+    let here = std::env::current_dir().ok();
+    let near = model.split_once(':').and_then(|(provider, file)| {
+        let file = Path::new(file).strip_prefix(here?).ok()?.to_str()?;
+        Some(format!("{provider}:{file}"))
+    });
+    format!(" --model {}", quoted(near.as_deref().unwrap_or(model).as_bytes()))
+}
+
 /// Stores the model that this command line names by its file.
 pub(crate) fn remember_model(model: &str) {
-    let _ = MODEL.set(format!(" --model {}", quoted(model.as_bytes())));
+    let _ = MODEL.set(model_option(model));
 }
 
 const LOCATION_OPTIONS: [&str; 2] = ["data", "config"];
@@ -75,8 +101,17 @@ fn quoted(word: &[u8]) -> String {
 
 /// Formats a command. Names that start with a dash follow all options, behind `--`.
 pub(crate) fn command(words: &str, names: &[&str], options: &str) -> String {
-    let model = MODEL.get().map(String::as_str).filter(|_| WITH_MODEL.contains(&words));
-    command_at(words, names, options, &format!("{}{}", model.unwrap_or_default(), location()))
+    let model = if WITH_MODEL.contains(&words) { model_of(names) } else { String::new() };
+    command_at(words, names, options, &format!("{model}{}", location()))
+}
+
+/// The model of this command line, else the one that the run was asked with.
+fn model_of(names: &[&str]) -> String {
+    if let Some(model) = MODEL.get() {
+        return model.clone();
+    }
+    let models = RUN_MODELS.lock().unwrap_or_else(PoisonError::into_inner);
+    names.first().and_then(|run| models.get(short_id(run))).cloned().unwrap_or_default()
 }
 
 fn command_at(words: &str, names: &[&str], options: &str, place: &str) -> String {

@@ -68,6 +68,7 @@ pub(crate) async fn follow_until(
             FollowMode::Observe if session.client.is_remote() => {}
             FollowMode::Observe => {
                 let summary: Summary = session.client.get(&path).await?;
+                hints::know_model(&summary.run, summary.model_file.as_deref());
                 let could_go_on =
                     matches!(summary.status, RunStatus::Queued | RunStatus::Running | RunStatus::Waiting);
                 return match could_go_on && !summary.waits_for_person() {

@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::metrics::MetricsOption;
 use crate::cli::exit::Failure;
+use crate::cli::output::hints;
 use crate::cli::output::terminal::status_line;
 use crate::cli::output::units::plural;
 use crate::cli::session::api_client::{ApiError, Client, path_segment};
@@ -73,6 +74,14 @@ pub(crate) struct Session {
     globals: Globals,
     workspace: PathBuf,
     mode: AccessMode,
+}
+
+/// Text for a configuration that this command line or the environment names in vain.
+fn config_unused_text(file: &Path, pid: u32) -> String {
+    format!(
+        "note: {} is not used: process {pid} holds the data folder, and read its configuration when it started",
+        file.display()
+    )
 }
 
 /// Opens a session with a data folder that may have things of a kind; fails if there is no folder.
@@ -141,6 +150,9 @@ impl Session {
             if let Some((client, health)) = answer.filter(|_| starts_nothing || leaving.is_none()) {
                 if let Some(why) = health.disk_full {
                     status_line(disk_full_text(&why));
+                }
+                if let (Some(file), false) = (&globals.config, starts_nothing) {
+                    status_line(config_unused_text(file, health.pid));
                 }
                 metrics.require_in_process(&data)?;
                 return made(client, None);
@@ -238,7 +250,9 @@ impl Session {
     }
 
     pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {
-        Ok(self.get(&format!("/v1/runs/{}", path_segment(run))).await?)
+        let summary: Summary = self.get(&format!("/v1/runs/{}", path_segment(run))).await?;
+        hints::know_model(&summary.run, summary.model_file.as_deref());
+        Ok(summary)
     }
 
     /// Waits until runs of other terminals in this process settle, then shuts down.

@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::cli::output::approval::text_of;
 use crate::cli::output::cells::{fit_name, harmless_line};
 use crate::cli::output::credits::is_short;
+use crate::cli::output::hints;
 use crate::cli::output::labels::short_id;
 use crate::cli::output::summary::figures::model_text;
 use crate::cli::output::summary::outputs::{OUTPUT_BYTES_MAX, OUTPUTS_MAX, Output};
 use crate::cli::output::summary::{Page, ReportParts, layout};
-use crate::cli::output::terminal::Out;
+use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::{Client, path_segment, read_body};
 
 pub(crate) async fn print_report(client: &Client, summary: &Summary, parts: ReportParts, out: &mut Out) {
@@ -37,6 +38,20 @@ pub(crate) fn print_answer(summary: &Summary, out: &mut Out) {
     }
 }
 
+/// Prints the text of the answer and nothing else; how far it carries, or how the run ended without one, goes to stderr.
+pub(crate) fn print_answer_alone(summary: &Summary, out: &mut Out) {
+    let Some(answer) = &summary.answer else {
+        let how = match summary.waits_for_person() {
+            true => format!("waits for a person: `{}`", hints::command("approvals", &[], "")),
+            false => format!("is {}: `{}`", summary.status, hints::show(short_id(&summary.run))),
+        };
+        status_line(format!("run {} {how}", summary.run));
+        return;
+    };
+    answer.reasons.iter().for_each(|reason| status_line(format!("incomplete: {}", harmless_line(reason))));
+    answer.text.lines().for_each(|line| out.line(harmless_line(line)));
+}
+
 /// Prints the answer of a turn, and a line about its run.
 pub(crate) fn print_turn(summary: &Summary, out: &mut Out) {
     print_answer(summary, out);
@@ -56,7 +71,9 @@ fn answer_lines(answer: &AnswerView) -> Vec<String> {
             cited.iter().map(|node| fit_name(node, usize::MAX)).collect::<Vec<_>>().join(", ")
         ),
     };
-    let mut lines = vec![String::new(), format!("answer ({}{rests}):", labels.join(", "))];
+    let mut lines = vec![String::new()];
+    lines.extend(answer.reasons.iter().map(|reason| format!("incomplete: {}", harmless_line(reason))));
+    lines.push(format!("answer ({}{rests}):", labels.join(", ")));
     if answer.text.trim().is_empty() {
         lines.push("(nothing: no model wrote an answer, and there is no result)".to_owned());
     }

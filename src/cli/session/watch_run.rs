@@ -9,7 +9,7 @@ use crate::cli::arguments::watch::WatchOptions;
 use crate::cli::exit::{Failure, code};
 use crate::cli::output::hints;
 use crate::cli::output::live::plain::{Plain, PriorState};
-use crate::cli::output::live::{Live, View};
+use crate::cli::output::live::{Live, NoView, View};
 use crate::cli::output::summary::ReportParts;
 use crate::cli::output::terminal::{Out, status_line};
 use crate::cli::session::api_client::ApiError;
@@ -29,6 +29,8 @@ pub(crate) struct Watch {
     pub(crate) options: WatchOptions,
     /// Several runs are watched; each line names its run.
     pub(crate) labelled: bool,
+    /// Only the answer of a goal is printed; everything else goes to stderr.
+    pub(crate) quiet: bool,
     /// A turn of a conversation: its report is the answer, and its approvals read these lines.
     pub(crate) turn: Option<Turn>,
 }
@@ -44,7 +46,15 @@ impl Watch {
         let Summary { run, seq, client, out_of_credit, reason, .. } = before;
         let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
         let before = PriorState { seq: *seq, client: client.clone(), out_of_credit, suspended };
-        Watch { run: run.clone(), before: Some(before), json, options, labelled: false, turn: None }
+        Watch {
+            run: run.clone(),
+            before: Some(before),
+            json,
+            options,
+            labelled: false,
+            quiet: false,
+            turn: None,
+        }
     }
 
     /// The same from a line of a list, which costs no reading of the run. A line without a record shows the run from its start.
@@ -122,10 +132,11 @@ pub(crate) async fn watch_one(
     watch: Watch,
     out: &mut Out,
 ) -> Result<WatchEnd, Failure> {
-    let Watch { run, before, json, options, labelled, turn } = watch;
+    let Watch { run, before, json, options, labelled, quiet, turn } = watch;
     let after = before.as_ref().map_or(0, |before| before.seq);
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(JsonLines), after),
+        _ if quiet => (Box::new(NoView), after),
         // The tree shows all nodes, so it needs all records.
         (false, true) => (Box::new(Live::new()), 0),
         (false, false) => {
@@ -174,6 +185,8 @@ pub(crate) async fn watch_one(
     let summary = session.summary(&run).await?;
     if json {
         out.json(&summary);
+    } else if quiet {
+        report::print_answer_alone(&summary, out);
     } else if turn.is_some() && summary.answer.is_some() {
         report::print_turn(&summary, out);
     } else {

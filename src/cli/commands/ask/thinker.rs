@@ -81,12 +81,13 @@ pub(crate) fn taped(
     let thinkers = Thinkers::of(globals, config, model);
     let table = thinkers.as_ref().ok().and_then(|found| config.models.get(&found.planner));
     if file.exists() {
-        hints::remember_model(&format!("cassette:{shown}"));
+        let named = format!("cassette:{}", file.display());
+        hints::remember_model(&named);
         let played = ModelConfig { file: Some(file), ..ModelConfig::of(Provider::Cassette) };
         // The limit of an answer is part of each request, so it must be that of the recording.
         let limit = table.map_or(played.max_output_tokens, |table| table.max_output_tokens);
         let config = ModelConfig { max_output_tokens: limit, ..played };
-        let extra = ExtraModel { name: Provider::Cassette.as_str().to_owned(), config };
+        let extra = ExtraModel { name: Provider::Cassette.as_str().to_owned(), file: Some(named), config };
         return Ok(Globals { extra_model: Some(extra), ..globals.clone() });
     }
     let Thinkers { planner, executor } = thinkers?;
@@ -109,5 +110,5 @@ pub(crate) fn taped(
     };
     status_line(format!("recording the exchanges with model {planner} in {shown}"));
     // The name stays, so that the run can be resumed without the cassette.
-    Ok(Globals { extra_model: Some(ExtraModel { name: planner, config }), ..globals.clone() })
+    Ok(Globals { extra_model: Some(ExtraModel { name: planner, file: None, config }), ..globals.clone() })
 }

@@ -316,6 +316,7 @@ fn terms(trial: &Trial, model: String) -> GoalTerms {
         human_timeout: timeout,
         opened_at: 0,
         models: GoalModels { planner: Some(model.clone()), executor: Some(model) },
+        model_file: None,
         tools: Some(vec![TOOL.to_owned()]),
         confirm: false,
         on: Vec::new(),

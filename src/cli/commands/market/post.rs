@@ -188,6 +188,7 @@ async fn finish(
         json: globals.json,
         options: WatchOptions::default(),
         labelled: false,
+        quiet: false,
         turn: None,
     };
     let code = match watch_one(&mut session, signals, watch, out).await {

@@ -5,7 +5,7 @@ use ostler_server::wire::{ClientList, ClientRow, RunLine, RunList, Waiting};
 
 use crate::cli::arguments::Globals;
 use crate::cli::exit::Failure;
-use crate::cli::output::approval::{deadline_text, dependents, is_expired};
+use crate::cli::output::approval::{deadline_text, dependents, is_expired, opened_by};
 use crate::cli::output::cells::fit;
 use crate::cli::output::hints::{DigestSource, answer_commands};
 use crate::cli::output::labels::short_id;
@@ -40,6 +40,7 @@ pub(crate) async fn runs(
         let limit = left.min(PAGE);
         let list: RunList = session.get(&format!("/v1/runs?limit={limit}{status}{after}")).await?;
         left = left.saturating_sub(list.runs.len());
+        list.runs.iter().for_each(|line| hints::know_model(&line.run, line.model_file.as_deref()));
         if globals.json {
             list.runs.iter().for_each(|line| out.json(&tagged("run", line)));
         } else {
@@ -116,6 +117,7 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> 
     let mut lines = vec![table.head()];
     for (row, line) in rows.iter().zip(runs) {
         lines.push(table.row(row, out));
+        lines.extend(line.parent.as_ref().map(|parent| fit(&format!("  {}", opened_by(parent)), columns)));
         lines.extend(suspended_lines(line, columns));
         let short = |client: &&ClientRow| client.client.as_str() == line.client && credits::is_short(client);
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
@@ -124,7 +126,9 @@ pub(crate) fn format_runs(runs: &[RunLine], parked: &[ClientRow], out: &Out) -> 
         lines.extend(rate_wait_lines(&line.rate_waits, columns));
         lines.extend(line.blocked_by.as_deref().map(blocked_by_text));
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
-        lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, out)));
+        // A suspended run takes no answer before it is resumed.
+        let takes_answers = line.status != RunStatus::Suspended;
+        lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, takes_answers, out)));
     }
     lines
 }
@@ -146,13 +150,13 @@ fn suspended_lines(line: &RunLine, columns: usize) -> Vec<String> {
 }
 
 /// Formats a waiting node, and the commands that answer it.
-fn waiting_lines(run: &str, waiting: &Waiting, out: &Out) -> Vec<String> {
+fn waiting_lines(run: &str, waiting: &Waiting, takes_answers: bool, out: &Out) -> Vec<String> {
     let (columns, seen) = (out.columns(), DigestSource::on(out, waiting.digest.as_deref()));
     let node = &waiting.node;
     let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
     let silence = waiting.deadline_ms.map(deadline_text).unwrap_or_default();
     let text = format!("  {node} {waits}{silence}{}", dependents(&waiting.blocks));
-    let answers = match is_expired(waiting.deadline_ms) {
+    let answers = match !takes_answers || is_expired(waiting.deadline_ms) {
         true => Vec::new(),
         false => answer_commands(run, node, &waiting.ask, seen),
     };

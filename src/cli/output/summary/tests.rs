@@ -68,6 +68,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         call_budget: None,
         models: None,
         on: Vec::new(),
+        model_file: None,
         goal: None,
         answer: None,
         cost: 77,

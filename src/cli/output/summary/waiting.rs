@@ -78,7 +78,10 @@ pub(crate) fn waiting_lines(
             let doubt = page.out.styled(Style::Warning, "in doubt");
             format!("  {doubt}{}", fit(&rest, page.columns.saturating_sub(10)))
         } else {
-            let what = labels::request(&waiting.ask);
+            let what = match waiting.ask == "after" && summary.goal.is_some() {
+                true => "approval of the plan",
+                false => labels::request(&waiting.ask),
+            };
             let (silence, listed) = match waiting.deadline_ms {
                 _ if summary.past => (String::new(), String::new()),
                 deadline => {
