@@ -50,6 +50,7 @@ use ostler_kernel::gate::{GatePolicy, Scope};
 use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use ostler_kernel::port::Tool;
+use ostler_server::user_folder;
 use ostler_store::RetentionPolicy;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -313,7 +314,9 @@ fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HumanD
 impl Config {
     /// The configuration of the built-in tools, with the cage of their programs.
     pub(crate) fn tool_config(&self) -> ToolConfig {
-        ToolConfig { sandbox: self.sandbox.clone(), ..self.tools.clone() }
+        let hide = user_folder().into_iter().collect();
+        let sandbox = SandboxConfig { hide, ..self.sandbox.clone() };
+        ToolConfig { sandbox, ..self.tools.clone() }
     }
 
     /// Gate policy for these tools.

@@ -171,8 +171,33 @@ fn attack(world: &World, config: &Path) -> String {
 fn a_step_that_slips_away_cannot_approve_its_own_run() {
     let world = World::new();
     let own = tempfile::tempdir().unwrap();
-    let told = attack(&world, own.path());
-    // In a cage the step does not even find the command.
-    assert!(!told.is_empty() && !told.contains("exit 0"), "{told}");
-    assert_eq!(answers(&world), Vec::<Value>::new());
+    // With a key of its own, and where the user's key is.
+    for config in [own.path(), world.config()] {
+        let told = attack(&world, config);
+        assert!(!told.is_empty() && !told.contains("exit 0"), "{told}");
+        assert_eq!(answers(&world), Vec::<Value>::new());
+        std::fs::remove_dir_all(world.path().join("work")).unwrap();
+        std::fs::create_dir(world.path().join("work")).unwrap();
+    }
+}
+
+#[test]
+fn no_program_and_no_tool_reads_the_key() {
+    let world = world();
+    waiting(&world, "write");
+    let key = world.config().join("ostler/ostler-operator.key");
+    world.file("own.toml", &format!("[sandbox]\nread = [{:?}]\n", world.config()));
+    let plan = |node: Value| json!({"id": "peek", "nodes": [node]}).to_string();
+    world.file(
+        "cat.json",
+        &plan(json!({"id": "a", "tool": "shell.run", "params": {"argv": ["cat", key]}, "retries": 0})),
+    );
+    world.ostler("run cat.json --workspace work --config own.toml").exits(1).says("No such file");
+    let path = "ostler/ostler-operator.key";
+    world.file(
+        "read.json",
+        &plan(json!({"id": "a", "tool": "fs.read", "params": {"path": path}, "retries": 0})),
+    );
+    let read = format!("run read.json --workspace {}", world.config().display());
+    world.ostler(&read).exits(1).says("the folder of an operator key");
 }

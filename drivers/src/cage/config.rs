@@ -32,6 +32,9 @@ pub struct SandboxConfig {
     /// [`enter`](super::enter).
     #[serde(deserialize_with = "rooted_one")]
     pub helper: Option<PathBuf>,
+    /// Folders that are not there for any program, whatever `read` says: where the user's operator key is. Not from a file.
+    #[serde(skip)]
+    pub hide: Vec<PathBuf>,
     /// `[sandbox.limits]`.
     pub limits: CallLimits,
 }
@@ -43,6 +46,7 @@ impl Default for SandboxConfig {
             read: Vec::new(),
             bubblewrap: None,
             helper: None,
+            hide: Vec::new(),
             limits: CallLimits::default(),
         }
     }

@@ -113,6 +113,7 @@ impl Cages {
         read.retain(|path| path.exists());
         let is_shown = |path: &PathBuf| read.iter().chain(&write).any(|shown| path.starts_with(shown));
         let data = self.data.iter().cloned().chain([workspace.join(".ostler")]);
+        let data = data.chain(self.config.hide.iter().filter_map(|path| path.canonicalize().ok()));
         let mut hide: Vec<PathBuf> = data.filter(|data| data.is_dir()).filter(is_shown).collect();
         hide.dedup();
         let frozen = [workspace.join("ostler.toml"), workspace.join(".git/hooks")].into_iter();
