@@ -70,6 +70,7 @@ pub use base::limits::{
 };
 pub use messages::answer::{Answer, BY_BYTES_MAX, NOTE_BYTES_MAX};
 pub use messages::client_change::{ClientChange, ClientError, Weight};
+pub use messages::grant::GrantError;
 pub use messages::market::{MarketError, OfferRefused};
 pub use messages::registry::{AgentRow, RegisterError, ReleaseError};
 pub use messages::submission::{Submission, SubmitError, Term};

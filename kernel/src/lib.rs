@@ -13,6 +13,7 @@ pub mod device;
 pub mod evaluation;
 pub mod event;
 pub mod gate;
+pub mod grant;
 pub mod id;
 pub mod json;
 pub mod ledger;

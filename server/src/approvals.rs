@@ -90,7 +90,7 @@ pub(crate) async fn answer(
     JsonBody(request): JsonBody<AnswerRequest>,
 ) -> Result<Json<RunRef>, Problem> {
     let id = id(&name)?;
-    let AnswerRequest { decision, digest, note, raise } = request;
+    let AnswerRequest { decision, digest, note, raise, also } = request;
     let digest: Digest = digest.parse().map_err(|_| {
         Problem::bad("digest", "`digest` is not b3: and 64 hex digits: give the one that is shown")
     })?;
@@ -99,6 +99,10 @@ pub(crate) async fn answer(
         Decision::Reject => Answer::reject(),
     };
     let answer = answer.note(note).raise(raise.unwrap_or_default().amounts()).by(operator.by);
+    if let Some(also) = also.filter(|_| decision == Decision::Approve) {
+        api.system.check_answer(&id, digest).await?;
+        api.system.grant(&id, &also.pattern, also.valid_ms.get().into(), &answer).await?;
+    }
     api.system.answer(&id, digest, answer).await?;
     Ok(Json(RunRef { run: id.run.to_string() }))
 }

@@ -57,6 +57,8 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::BalanceDeposited { client, tokens, nano_usd, used } => {
             ("balance_deposited", body!(client, tokens, nano_usd, used))
         }
+        E::Granted(grant) => ("granted", json!(grant)),
+        E::GrantRevoked { client, grant, by } => ("grant_revoked", body!(client, grant, by)),
         E::NodeTransition(moved) => (
             "node_transition",
             body!(moved: node, version, from, to, attempt; "reason": moved.reason.to_string()),

@@ -12,6 +12,7 @@
 //! | `event_json`, `events`, `streaming` | journal records as JSON; following a run; JSON lines and server-sent events |
 //! | `output`, `text` | following what the programs of a run print, and what its models write |
 //! | `operator`, `operators` | proofs that an operator decides; the accepted keys |
+//! | `grants` | what operators allow without a question each |
 //! | `approvals`, `file_changes` | approval requests and their answers; what changed in the files of a question |
 //! | `devices` | what operators accept of the tools of MCP servers |
 //! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
@@ -31,6 +32,7 @@ mod events;
 mod extract;
 mod file_changes;
 mod goals;
+mod grants;
 mod graph;
 mod idempotency;
 mod market;

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
-    agents, approvals, clients, devices, evaluations, goals, market, operators, output, pipelines, runs,
+    agents, approvals, clients, devices, evaluations, goals, grants, market, operators, output, pipelines, runs,
     submit, templates, text,
 };
 
@@ -92,6 +92,8 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/pipelines/{pipeline}/stages/{stage}/release", post(pipelines::release))
         .route("/v1/pipelines/{pipeline}/stages/{stage}/end", post(pipelines::end))
         .route("/v1/devices/{device}/accept", post(devices::accept))
+        .route("/v1/grants", get(grants::list))
+        .route("/v1/grants/{id}/revoke", post(grants::revoke))
         .route("/v1/operators", get(operators::list).post(operators::add))
         .route("/v1/operators/{key}/remove", post(operators::remove))
         .route("/healthz", get(health))

@@ -16,6 +16,7 @@ mod escapes;
 mod experiment;
 mod exports;
 mod goals;
+mod grants;
 mod heartbeats;
 mod kill;
 mod logs;

@@ -228,6 +228,17 @@ impl System {
         self.or_refused(run, message, answered).await
     }
 
+    /// Checks that an answer with the digest `shown` would be accepted now.
+    ///
+    /// # Errors
+    ///
+    /// See [`System::answer`].
+    pub async fn check_answer(&self, id: &ApprovalId, shown: Digest) -> Result<(), RunError> {
+        let view = self.view(id.run, None).await?;
+        self.lifecycle_by(&view).accepts(LifecycleMessage::Approve)?;
+        Ok(view.run.check_answer(&id.node, id.request, shown, self.services.journal.now())?)
+    }
+
     /// Loads the value of a result.
     pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
         Ok(self.services.results.load(output).await?)

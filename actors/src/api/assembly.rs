@@ -20,6 +20,7 @@ use crate::state::call_accounts::CallAccounts;
 use crate::state::estimates::Estimates;
 use crate::state::evaluation::{Evaluating, Evaluation};
 use crate::state::gatekeeper::Gatekeeper;
+use crate::state::grants::Grants;
 use crate::state::kernel_context::KernelContext;
 use crate::state::ledger::Ledger;
 use crate::state::live_text::LiveTexts;
@@ -127,6 +128,7 @@ impl Parts {
             call_accounts,
             estimates: Estimates::new(&toolbox),
             ledger,
+            grants: Grants::default(),
             market,
             evaluation: Arc::new(evaluation),
             gatekeeper,

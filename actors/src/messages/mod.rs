@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod answer;
 pub(crate) mod client_change;
 pub(crate) mod evaluator;
+pub(crate) mod grant;
 pub(crate) mod mailboxes;
 pub(crate) mod market;
 pub(crate) mod registry;

@@ -15,10 +15,13 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use tokio::time::Instant;
 
+use ostler_kernel::grant::Grant;
+
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::messages::agent::{AgentMessage, AskReply, Request};
 use crate::messages::client_change::{ClientChange, ClientError};
+use crate::messages::grant::GrantError;
 use crate::messages::market::{MarketError, OfferRefused};
 use crate::messages::verdict::{EvaluationError, Said};
 
@@ -144,6 +147,17 @@ pub(crate) enum RegistryMessage {
     RemoveClient {
         client: ClientId,
         reply: RpcReplyPort<Result<Position, ClientError>>,
+    },
+    /// Record a grant under an id of its own; the reply is the grant and the position of the record.
+    Grant {
+        grant: Grant,
+        reply: RpcReplyPort<Result<(Grant, Position), GrantError>>,
+    },
+    /// Revoke a grant; the reply is the grant and the position of the record.
+    RevokeGrant {
+        id: String,
+        by: String,
+        reply: RpcReplyPort<Result<(Grant, Position), GrantError>>,
     },
     /// Record a verdict; the reply is the position of the record.
     Judge {

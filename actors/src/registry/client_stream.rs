@@ -32,6 +32,7 @@ impl RegistryState {
     pub(super) fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
+        self.services.grants.forget();
         let unrecorded = self.services.attempts.unrecorded();
         self.services.ledger.recount(&journal.accounts()?, &unrecorded);
         self.services.active_runs.forget_records();
@@ -40,6 +41,7 @@ impl RegistryState {
         for stream in journal.clients()? {
             run_reader::each(&**journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
+                self.services.grants.record(&record.event, record.at_ms);
                 book.record(&record.event, record.at_ms, record.position);
                 self.heads.insert(stream, record.seq);
                 self.remember(&record.event, record.position);
@@ -102,6 +104,7 @@ impl RegistryState {
         self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
         for event in &events {
             self.services.ledger.record(event, at_ms);
+            self.services.grants.record(event, at_ms);
             self.services.market.record(event, at_ms, position);
             if matches!(event, Event::Market { .. }) {
                 // The step may have reserved credits, or freed them.

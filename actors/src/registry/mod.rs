@@ -6,6 +6,7 @@
 //! | `client_stream` | the streams of the clients: appended here, and read when the registry starts |
 //! | `entry`, `agent_lifecycle` | an agent, and the state machine of its actor |
 //! | `drive` | which run an agent drives; requests to runs |
+//! | `grants` | what operators allow without a question each |
 //! | `failures` | actors that end, quarantined agents, runs that are suspended for that |
 //! | `admission`, `admission_queue` | starts actors; agents that wait for a place |
 //! | `credit_wait`, `credit_wait_queue` | resumes runs whose client has credits again; runs that wait for credits |
@@ -20,6 +21,7 @@ mod credit_wait_queue;
 mod drive;
 mod entry;
 mod failures;
+mod grants;
 mod pending_requests;
 
 use std::collections::BTreeMap;
@@ -121,6 +123,12 @@ impl Actor for Registry {
             }
             RegistryMessage::RemoveClient { client, reply } => {
                 let _ = reply.send(state.remove_client(&client));
+            }
+            RegistryMessage::Grant { grant, reply } => {
+                let _ = reply.send(state.grant(grant));
+            }
+            RegistryMessage::RevokeGrant { id, by, reply } => {
+                let _ = reply.send(state.revoke_grant(id, by));
             }
             RegistryMessage::Judge { row, said, reply } => {
                 let _ = reply.send(state.judge(&row, *said));

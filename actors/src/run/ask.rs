@@ -4,7 +4,7 @@ use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::gate::Denial;
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::ledger::CallLimits;
+use ostler_kernel::ledger::{Amounts, CallLimits};
 use ostler_kernel::run::{ApprovalRequest, NodeStatus, Operation, RunInput};
 
 use super::driver::RunDriver;
@@ -103,6 +103,9 @@ impl RunDriver {
         let events = self.within(|run, cx| run.ask(cx, id, Some(digest)));
         let asked = !events.is_empty();
         self.apply_effects(events);
+        if asked && ask == HumanRequestKind::Before {
+            self.answer_by_grant(id, &shown.request);
+        }
         asked
     }
 
@@ -113,6 +116,27 @@ impl RunDriver {
             let _ = self.services.results.artifacts.put(document).await;
         }
         request.digest()
+    }
+
+    /// Answers the question about a call that an operator has granted before, in the name of the grant. The question stays in the
+    /// records.
+    fn answer_by_grant(&mut self, id: &NodeId, shown: &ApprovalRequest) {
+        let Some(tool) = shown.tool.as_deref().filter(|_| shown.refusal.is_none() && shown.tests.is_empty())
+        else {
+            return;
+        };
+        let (client, now) = (&self.opened.client, self.services.journal.now());
+        let Some(grant) = self.services.grants.covering(client, tool, &shown.params, now) else { return };
+        let request = self.run.instance(id).map_or(0, |instance| instance.requests);
+        let (node, by, raise) = (id.clone(), grant.answers_as(), Amounts::default());
+        self.decide(RunInput::HumanAnswer {
+            node,
+            request,
+            approve: true,
+            by,
+            note: grant.to_string(),
+            raise,
+        });
     }
 
     /// Ends the attempt of a ready node with a denial. Returns whether the node was still ready.

@@ -17,6 +17,7 @@ use crate::state::call_accounts::CallAccounts;
 use crate::state::estimates::Estimates;
 use crate::state::evaluation::Evaluation;
 use crate::state::gatekeeper::Gatekeeper;
+use crate::state::grants::Grants;
 use crate::state::kernel_context::KernelContext;
 use crate::state::ledger::Ledger;
 use crate::state::market::Market;
@@ -38,6 +39,7 @@ pub(crate) struct RunServices {
     pub(crate) call_accounts: Arc<CallAccounts>,
     pub(crate) estimates: Estimates,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) grants: Grants,
     pub(crate) market: Arc<Market>,
     pub(crate) evaluation: Arc<Evaluation>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,

@@ -10,6 +10,7 @@ pub(crate) mod estimates;
 pub(crate) mod evaluation;
 pub(crate) mod gatekeeper;
 pub(crate) mod goal_tools;
+pub(crate) mod grants;
 pub(crate) mod kernel_context;
 pub(crate) mod ledger;
 pub(crate) mod live_text;

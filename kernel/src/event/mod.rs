@@ -12,6 +12,7 @@ mod run;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluation::{Appraised, Verdict};
+use crate::grant::Grant;
 use crate::id::{AgentId, ClientId, NodeId, RunId};
 use crate::json::Json;
 use crate::ledger::{Amounts, Shortfall};
@@ -320,5 +321,16 @@ pub enum Event {
         attempt: u32,
         /// The rung; of several programs the lowest.
         rung: CageRung,
+    },
+    /// An operator granted calls without a question each. In the stream of the client.
+    Granted(Box<Grant>),
+    /// An operator ended a grant before its time. In the stream of the client.
+    GrantRevoked {
+        /// The client.
+        client: ClientId,
+        /// Id of the grant.
+        grant: String,
+        /// The operator.
+        by: String,
     },
 }

@@ -148,6 +148,8 @@ impl Run {
             | Event::BalanceDeposited { .. }
             | Event::ModelExchanged(_)
             | Event::Caged { .. }
+            | Event::Granted(_)
+            | Event::GrantRevoked { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

@@ -4,7 +4,7 @@ use ostler_kernel::ledger::Shortfall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ParentView, Raise, Usd};
+use super::{GrantRequest, ParentView, Raise, Usd};
 
 /// The answer to `GET /v1/approvals`: a page of open questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -221,6 +221,9 @@ pub struct AnswerRequest {
     /// By how much the budget grows; required to approve a call over the budget of its run, refused for anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<Raise>,
+    /// Further calls that an approval of a call grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also: Option<GrantRequest>,
 }
 
 /// A person's decision.

@@ -167,8 +167,12 @@ enum Command {
     /// List the approvals that wait for a person, in all runs
     ///
     /// Each approval is listed with its content, its deadline, and the commands that answer it.
-    #[command(after_help = "Examples:\n  ostler approvals\n  ostler approvals --json")]
-    Approvals,
+    /// With --grants: what `ostler approve --also` allows without a question each.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  ostler approvals\n  ostler approvals --grants\n  ostler approvals revoke g1"
+    )]
+    Approvals(approvals::ApprovalsArgs),
     /// Approve a node, and continue the run
     ///
     /// The approval holds for exactly the content shown: if the content changes, the node asks again. At a
@@ -431,7 +435,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Export(args) => export::export(&globals, args).await,
         Command::Logs(args) => logs::logs(&globals, args).await,
         Command::Artifact(args) => artifact::artifact(&globals, args).await,
-        Command::Approvals => approvals::approvals(&globals).await,
+        Command::Approvals(args) => approvals::approvals(&globals, args).await,
         Command::Approve(args) => approve::approve(&globals, args).await,
         Command::Reject(args) => approve::reject(&globals, args).await,
         Command::Client(args) => client::client(&globals, args).await,

@@ -1,7 +1,10 @@
 //! `ostler approvals`.
 
+mod grants;
+
 use std::path::Path;
 
+use clap::{Args, Subcommand};
 use ostler_server::wire::{ApprovalList, ApprovalView, UnreadableRun};
 use serde_json::json;
 
@@ -17,7 +20,32 @@ use crate::cli::session::api_client::path_segment;
 use crate::cli::session::settings::has_no_data_folder;
 use crate::cli::session::{AccessMode, Session};
 
-pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsArgs {
+    /// List the grants in force instead: what `ostler approve --also` allows without a question each
+    #[arg(long)]
+    grants: bool,
+    #[command(subcommand)]
+    command: Option<ApprovalsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ApprovalsCommand {
+    /// End a grant before its time
+    #[command(after_help = "Example:\n  ostler approvals revoke g1")]
+    Revoke {
+        /// Id of the grant, as `ostler approvals --grants` lists it
+        id: String,
+    },
+}
+
+pub(crate) async fn approvals(globals: &Globals, args: ApprovalsArgs) -> Result<u8, Failure> {
+    if let Some(ApprovalsCommand::Revoke { id }) = args.command {
+        return grants::revoke(globals, &id).await;
+    }
+    if args.grants {
+        return grants::list(globals).await;
+    }
     let mut out = Out::new();
     if has_no_data_folder("run", globals)? {
         return Ok(code::SUCCEEDED);

@@ -2,13 +2,16 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use clap::Args;
+use ostler_kernel::grant::{GRANT_MS_MAX, pattern};
 use ostler_kernel::ledger::Amount;
+use ostler_kernel::plan::HumanDuration;
 use ostler_kernel::run::RunStatus;
 use ostler_server::wire::{
-    AnswerRequest, ApprovalView, Decision, ProblemDetails, Raise, RunRef, Summary, Waiting,
+    AnswerRequest, ApprovalView, Decision, GrantRequest, ProblemDetails, Raise, RunRef, Summary, Waiting,
 };
 
 use crate::cli::arguments::metrics::MetricsOption;
@@ -64,29 +67,53 @@ pub(crate) struct ApproveArgs {
     /// By how much the budget grows, if the node asks about its budget: +1usd or +100000tokens; repeatable
     #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = budget::raise)]
     budget: Vec<Amount>,
+    /// Also approve further calls of the same client and tool with these words, such as "git push *"; a last
+    /// * stands for any further words
+    #[arg(long, value_name = "PATTERN", requires = "valid", value_parser = granted)]
+    also: Option<String>,
+    /// How long --also holds, at most 24h
+    #[arg(id = "valid", long = "for", value_name = "TIME", requires = "also", value_parser = validity)]
+    valid: Option<NonZeroU32>,
+}
+
+fn granted(text: &str) -> Result<String, String> {
+    pattern(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn validity(text: &str) -> Result<NonZeroU32, String> {
+    let ms = match HumanDuration::with_unit(text) {
+        Some(HumanDuration::Millis(ms)) if (1..=GRANT_MS_MAX).contains(&ms) => u32::try_from(ms).ok(),
+        _ => None,
+    };
+    ms.and_then(NonZeroU32::new).ok_or_else(|| "give a duration of at most 24h, such as 30m or 1h".to_owned())
 }
 
 pub(crate) async fn approve(globals: &Globals, args: ApproveArgs) -> Result<u8, Failure> {
-    answer(globals, args.answer, Decision::Approve, budget::raise_of(&args.budget)).await
+    let also = args.also.zip(args.valid).map(|(pattern, valid_ms)| GrantRequest { pattern, valid_ms });
+    let given = Given { decision: Decision::Approve, raise: budget::raise_of(&args.budget), also };
+    answer(globals, args.answer, given).await
 }
 
 pub(crate) async fn reject(globals: &Globals, args: AnswerArgs) -> Result<u8, Failure> {
-    answer(globals, args, Decision::Reject, None).await
+    answer(globals, args, Given { decision: Decision::Reject, raise: None, also: None }).await
 }
 
-async fn answer(
-    globals: &Globals,
-    args: AnswerArgs,
+/// The decision, and what comes with it.
+struct Given {
     decision: Decision,
     raise: Option<Raise>,
-) -> Result<u8, Failure> {
+    also: Option<GrantRequest>,
+}
+
+async fn answer(globals: &Globals, args: AnswerArgs, given: Given) -> Result<u8, Failure> {
+    let decision = given.decision;
     let mut out = Out::new();
     let globals = &args.model.add_to(globals)?;
     let mut signals = Signals::listen()?;
     let mut session =
         Session::open_with_metrics(globals, Path::new("."), AccessMode::Execute, args.metrics).await?;
     let person = approval_prompt::is_interactive() && !globals.json;
-    let before = match send(&mut session, &mut signals, &args, (decision, raise), person).await {
+    let before = match send(&mut session, &mut signals, &args, given, person).await {
         Ok(Ok(before)) => before,
         Ok(Err(code)) => {
             let reject = hints::command("reject", &[&args.run, &args.node], "--note WHY");
@@ -113,7 +140,7 @@ async fn send(
     session: &mut Session,
     signals: &mut Signals,
     args: &AnswerArgs,
-    (decision, raise): (Decision, Option<Raise>),
+    Given { decision, raise, also }: Given,
     person: bool,
 ) -> Result<Result<Summary, u8>, Failure> {
     let before = session.summary(&args.run).await?;
@@ -142,7 +169,7 @@ async fn send(
             ))));
         }
     }
-    let request = AnswerRequest { decision, digest, note, raise };
+    let request = AnswerRequest { decision, digest, note, raise, also };
     let lost = Cell::new(false);
     let answered = session.with_retry(true, async |client| {
         match client.post::<RunRef>(&path, &request).await {

@@ -259,7 +259,7 @@ impl ApprovalPrompt {
     ) -> Result<(), ApiError> {
         let Some(question) = self.shown.take() else { return Ok(()) };
         let digest = question.digest.clone().unwrap_or_default();
-        let request = AnswerRequest { decision, digest, note, raise };
+        let request = AnswerRequest { decision, digest, note, raise, also: None };
         let path = format!("/v1/approvals/{}", path_segment(&question.id));
         match client.post::<RunRef>(&path, &request).await {
             Ok(_) => self.pending.retain(|pending| *pending != question.node),

@@ -95,8 +95,10 @@ fn client_of(event: &Event) -> Option<ClientId> {
         | Event::ClientSet { client, .. }
         | Event::CreditDeposited { client, .. }
         | Event::ClientRemoved { client }
+        | Event::GrantRevoked { client, .. }
         | Event::AgentProfiled { client, .. }
         | Event::AgentOffered { client, .. } => Some(client.clone()),
+        Event::Granted(grant) => Some(grant.client.clone()),
         Event::Market { step, .. } => match &**step {
             MarketStep::Posted(job) => Some(job.client.clone()),
             _ => None,

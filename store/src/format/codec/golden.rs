@@ -9,6 +9,7 @@ use expect_test::expect_file;
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::evaluation::{Appraised, Domains, Judgement, Scores, Standard, Target, Verdict};
 use ostler_kernel::event::*;
+use ostler_kernel::grant::Grant;
 use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::ledger::{Amounts, CallLimits, Shortfall};
@@ -197,6 +198,17 @@ pub(crate) fn samples() -> Vec<Event> {
     let exchanged = ModelExchanged { node: node(), attempt: 1, params, answer, call };
     samples.push(Event::ModelExchanged(Box::new(exchanged)));
     samples.push(Event::Caged { node: node(), attempt: 1, rung: CageRung::Landlock });
+    let grant = Grant {
+        id: "g1".into(),
+        client: ClientId::from("acme"),
+        tool: "shell.run".into(),
+        argv: vec!["git".into(), "push".into(), "*".into()],
+        until: 1 << 40,
+        by: "ann".into(),
+    };
+    samples.push(Event::Granted(Box::new(grant)));
+    let (client, by) = (ClientId::from("acme"), "ann".to_owned());
+    samples.push(Event::GrantRevoked { client, grant: "g1".into(), by });
     samples
 }
 
@@ -532,13 +544,15 @@ fn kind(event: &Event) -> u8 {
         Event::BalanceDeposited { .. } => 52,
         Event::ModelExchanged(_) => 53,
         Event::Caged { .. } => 54,
+        Event::Granted(_) => 55,
+        Event::GrantRevoked { .. } => 56,
     }
 }
 
-const KINDS: u8 = 55;
+const KINDS: u8 = 57;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 6] = [117, 119, 123, 123, 143, 145];
+const KNOWN: [usize; 7] = [117, 119, 123, 123, 143, 145, 147];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,0 +1,69 @@
+//! Grants: an operator's standing yes to calls of a kind.
+
+use ostler_kernel::event::HumanRequestKind;
+use ostler_kernel::grant::{GRANT_MS_MAX, Grant, pattern};
+use ostler_kernel::id::Ticks;
+
+use crate::api::approval::ApprovalId;
+use crate::api::system::System;
+use crate::messages::answer::Answer;
+use crate::messages::grant::GrantError;
+use crate::messages::registry::RegistryMessage;
+
+impl System {
+    /// Grants further calls like the one of an open question, by runs of its client, for `valid_ms`: their questions are answered
+    /// with yes in the name of `answer`'s person. `text`: words of the argument list, such as `git push *`. The question itself
+    /// stays open. Durable on return; dropping the future may or may not have granted.
+    ///
+    /// # Errors
+    ///
+    /// See [`GrantError`].
+    pub async fn grant(
+        &self,
+        id: &ApprovalId,
+        text: &str,
+        valid_ms: i64,
+        answer: &Answer,
+    ) -> Result<Grant, GrantError> {
+        answer.check()?;
+        let argv = pattern(text)?;
+        if !(1..=GRANT_MS_MAX).contains(&valid_ms) {
+            return Err(GrantError::Validity(valid_ms));
+        }
+        let question = self.approvals(id.run).await?.into_iter().find(|question| question.id == *id);
+        let question = question.filter(|question| question.shown.ask == HumanRequestKind::Before);
+        let call = question.as_ref().and_then(|question| Some((question, question.shown.tool.clone()?)));
+        let Some((question, tool)) = call.filter(|(question, _)| question.shown.params.contains_key("argv"))
+        else {
+            return Err(GrantError::NoCall(id.node.clone()));
+        };
+        let until: Ticks = self.services.journal.now().saturating_add(valid_ms);
+        let client = question.client.clone();
+        let grant = Grant { id: String::new(), client, tool, argv, until, by: answer.by.clone() };
+        if !grant.fits(&question.shown.params) {
+            return Err(GrantError::OtherCall(question.shown.params["argv"].to_string()));
+        }
+        let given = self.ask_registry(|reply| RegistryMessage::Grant { grant, reply }).await;
+        let (grant, position) = given.ok_or(GrantError::Restarting)??;
+        self.services.journal.durable(position).await?;
+        Ok(grant)
+    }
+
+    /// Ends a grant before its time, in the name of `by`. Durable on return; dropping the future may or may not have revoked it.
+    ///
+    /// # Errors
+    ///
+    /// See [`GrantError`].
+    pub async fn revoke_grant(&self, id: &str, by: &str) -> Result<Grant, GrantError> {
+        let (id, by) = (id.to_owned(), by.to_owned());
+        let revoked = self.ask_registry(|reply| RegistryMessage::RevokeGrant { id, by, reply }).await;
+        let (grant, position) = revoked.ok_or(GrantError::Restarting)??;
+        self.services.journal.durable(position).await?;
+        Ok(grant)
+    }
+
+    /// The grants in force, by their end.
+    pub fn grants(&self) -> Vec<Grant> {
+        self.services.grants.in_force(self.services.journal.now())
+    }
+}

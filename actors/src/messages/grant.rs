@@ -1,0 +1,41 @@
+//! Giving and revoking grants.
+
+use ostler_kernel::grant::{GRANTS_MAX, PatternError};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::port::JournalError;
+
+use crate::base::error::RunError;
+
+/// Why a grant was not given or revoked. Nothing has changed then.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum GrantError {
+    /// The pattern is malformed.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The validity is out of range.
+    #[error("a grant holds for 1 ms to a day, not {0} ms")]
+    Validity(i64),
+    /// A grant is given with the approval of an action.
+    #[error(
+        "node {0}: its question is not about the start of a call with an argument list, so there is nothing to grant further"
+    )]
+    NoCall(NodeId),
+    /// The pattern does not fit the approved call.
+    #[error("the pattern does not fit the call that is approved, {0}")]
+    OtherCall(String),
+    /// There are [`GRANTS_MAX`] grants in force.
+    #[error("there are {GRANTS_MAX} grants in force: revoke one first, with `ostler approvals revoke ID`")]
+    TooMany,
+    /// No such grant is in force.
+    #[error("no grant {0} is in force; `ostler approvals --grants` lists them")]
+    Unknown(String),
+    /// The question cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The journal refused the record.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The registry is restarting; repeat the request.
+    #[error("the system is restarting: try again")]
+    Restarting,
+}

@@ -1,0 +1,74 @@
+//! Grants: further calls that an approval allows, for a while.
+
+use serde_json::{Value, json};
+
+use super::approvals::{question, world};
+use super::world::World;
+
+fn touching(world: &World, plan: &str, file: &str) {
+    let nodes = format!(
+        "id: {plan}\nnodes:\n  - {{id: go, tool: shell.run, params: {{argv: [touch, {file}]}}, approval: before, human_timeout: 1h}}\n"
+    );
+    world.file(&format!("{plan}.yaml"), &nodes);
+}
+
+/// Runs a plan that touches a file up to its question, and approves it with a grant.
+fn granting(world: &World, also: &[&str]) -> (Option<i32>, String) {
+    touching(world, "first", "one");
+    world.ostler("run first.yaml --workspace work --intent 2").exits(3);
+    let digest = question(world)["digest"].as_str().unwrap().to_owned();
+    let output = world.command("approve @last go --digest").arg(digest).args(also).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn answer(world: &World) -> Value {
+    let lines = world.ostler("events @last --json").exits(0).lines();
+    lines.into_iter().find(|line| line["kind"] == "human_answer").unwrap()["body"].clone()
+}
+
+#[test]
+fn a_grant_answers_further_calls_until_it_is_revoked() {
+    let world = world();
+    assert_eq!(granting(&world, &["--also", "touch *", "--for", "1h"]).0, Some(0));
+    let listed = world.ostler("approvals --grants --json").exits(0).lines();
+    assert_eq!((&listed[0]["id"], &listed[0]["pattern"]), (&json!("g1"), &json!("touch *")));
+    touching(&world, "second", "two");
+    world.ostler("run second.yaml --workspace work --intent 2").exits(0).says("succeeded");
+    let by = answer(&world);
+    assert!(by["by"].as_str().unwrap().starts_with("grant g1 of "), "{by}");
+    assert_eq!(by["note"], "touch *");
+    // Of another client, it is asked about.
+    world.ostler("run second.yaml --workspace work --intent 2 --client acme").exits(3);
+    world.ostler("approvals revoke g1").exits(0).says("revoked");
+    world.ostler("approvals --grants").exits(0).complains("no grant is in force");
+    world.ostler("approvals revoke g1").exits(2).complains("no grant g1 is in force");
+    world.ostler("run second.yaml --workspace work --intent 2").exits(3);
+    world.ostler("doctor").exits(0);
+}
+
+#[test]
+fn a_grant_needs_a_time_and_fits_the_call_that_is_approved() {
+    let world = world();
+    for (also, says) in [
+        (&["--also", "touch *"][..], "--for"),
+        (&["--also", "* x", "--for", "1h"], "begins with the name of a program"),
+        (&["--also", "touch *", "--for", "25h"], "at most 24h"),
+        (&["--also", "git push *", "--for", "1h"], "does not fit the call that is approved"),
+    ] {
+        let (code, said) = granting(&world, also);
+        assert_eq!((code, said.contains(says)), (Some(2), true), "{also:?}: {said}");
+        assert_eq!(world.work("one"), "");
+        world.ostler("reject @last go").exits(1);
+    }
+    assert_eq!(world.ostler("approvals --grants --json").exits(0).lines(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_step_with_another_key_grants_and_revokes_nothing() {
+    let world = world();
+    assert_eq!(granting(&world, &["--also", "touch *", "--for", "1h"]).0, Some(0));
+    let other = tempfile::tempdir().unwrap();
+    let output = world.command("approvals revoke g1").env("XDG_CONFIG_HOME", other.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    assert_eq!(world.ostler("approvals --grants --json").exits(0).lines().len(), 1);
+}
