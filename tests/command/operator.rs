@@ -146,7 +146,7 @@ fn attack(world: &World, config: &Path) -> String {
     let ask = format!("{ostler} --data {}", data.display());
     let script = format!(
         "export XDG_CONFIG_HOME={config}\n\
-         digest=$({ask} approvals --json | sed 's/.*\"digest\":\"\\([^\"]*\\)\".*/\\1/')\n\
+         digest=$({ask} approvals --json | tail -n 1 | sed 's/.*\"digest\":\"\\([^\"]*\\)\".*/\\1/')\n\
          {ask} approve @last ok --digest $digest > said 2>&1\necho exit $? >> said\nmv said told\n"
     );
     let makefile =
@@ -159,10 +159,10 @@ fn attack(world: &World, config: &Path) -> String {
         {"id": "check", "tool": "shell.run", "params": {"argv": ["make", "check"]}, "deps": ["makefile", "script"]},
     ]});
     world.file("escape.json", &plan.to_string());
-    world.file(
-        "own.toml",
-        "[[tools.shell.allow]]\nargv = [\"make\", \"*\"]\nimpact = 1\neffect = \"write\"\n",
-    );
+    // Even where the operator shows programs the folder of the key.
+    let shown = [Path::new(ostler).parent().unwrap(), world.config()];
+    let allow = "[[tools.shell.allow]]\nargv = [\"make\", \"*\"]\nimpact = 1\neffect = \"write\"\n";
+    world.file("own.toml", &format!("{allow}[sandbox]\nread = {shown:?}\n"));
     world.ostler("run escape.json --workspace work --config own.toml").exits(3).says("check     executed");
     world.work("told")
 }
@@ -192,7 +192,9 @@ fn no_program_and_no_tool_reads_the_key() {
         "cat.json",
         &plan(json!({"id": "a", "tool": "shell.run", "params": {"argv": ["cat", key]}, "retries": 0})),
     );
-    world.ostler("run cat.json --workspace work --config own.toml").exits(1).says("No such file");
+    let secret = std::fs::read_to_string(&key).unwrap();
+    let ended = world.ostler("run cat.json --workspace work --config own.toml").exits(1);
+    assert!(!ended.out.contains(secret.trim()), "{}", ended.out);
     let path = "ostler/ostler-operator.key";
     world.file(
         "read.json",
