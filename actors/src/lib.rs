@@ -49,6 +49,7 @@ pub use api::earlier::Earlier;
 pub use api::evaluations::{AgentEvaluation, RunEvaluation, like};
 pub use api::exchanges::{ModelExchange, ModelExchanges};
 pub use api::market::{ClientAudit, JobRequest, JobRow, ProposalRow, Violation};
+pub use api::operator::OperatorError;
 pub use api::outcome::Settled;
 pub use api::pipeline_handle::{Heard, PipelineEnd, PipelineHandle};
 pub use api::publisher::Publisher;

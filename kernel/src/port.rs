@@ -10,6 +10,7 @@ mod journal_layer;
 mod judge;
 mod model;
 mod named_file;
+mod operator;
 mod output;
 mod templates;
 mod tool;
@@ -35,6 +36,7 @@ pub use model::{
     ModelErrorClass, ModelRequest, ModelTurn, ModelTurnEnd, Sampling, ToolCall, ToolChoice, ToolOffer, Usage,
 };
 pub use named_file::{NAMED_TEXT_BYTES_MAX, NamedFile};
+pub use operator::{LockdownStore, PolicySource};
 pub use output::{
     OUTPUT_CHUNK_BYTES_MAX, OUTPUT_RUN_BYTES_MAX, OUTPUT_RUN_NOTES_BYTES_MAX, OutputChunk, OutputStore,
     OutputStream,

@@ -73,6 +73,7 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
             ("recovery_level_exhausted", body!(node, level, reason))
         }
         E::GateDecision(decision) => ("gate_decision", body!(decision: node, attempt, code, detail)),
+        E::GateVerdict(verdict) => ("gate_verdict", json!(verdict)),
         E::HumanRequest(request) => {
             ("human_request", body!(request: node, kind, shown; "deadline_ms": request.deadline))
         }

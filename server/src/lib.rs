@@ -31,6 +31,7 @@ mod event_json;
 mod events;
 mod extract;
 mod file_changes;
+mod gate_controls;
 mod goals;
 mod grants;
 mod graph;

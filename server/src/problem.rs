@@ -170,6 +170,9 @@ impl From<SubmitError> for Problem {
             SubmitError::Client(_) => return Problem::bad("client_name", told),
             SubmitError::TooManyClients(_) => "too_many_clients",
             SubmitError::Intent(_) => "intent_out_of_range",
+            SubmitError::AboveToken(_) => {
+                return Problem::new(StatusCode::FORBIDDEN, "intent_above_token", told);
+            }
             SubmitError::Scope { .. } => "scope_unknown",
             SubmitError::Input { .. } => "input_invalid",
             SubmitError::Workspace { .. } => "workspace_unusable",

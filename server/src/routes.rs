@@ -15,8 +15,8 @@ use crate::problem::Problem;
 use crate::socket::ShuttingDown;
 use crate::wire::Health;
 use crate::{
-    agents, approvals, clients, devices, evaluations, goals, grants, market, operators, output, pipelines, runs,
-    submit, templates, text,
+    agents, approvals, clients, devices, evaluations, gate_controls, goals, grants, market, operators,
+    output, pipelines, runs, submit, templates, text,
 };
 
 #[derive(Clone)]
@@ -76,6 +76,8 @@ pub fn router(system: System, operators: OperatorKeys) -> Router {
         .route("/v1/market", get(market::list).post(market::post))
         .route("/v1/market/{job}", get(market::one))
         .route("/v1/market/{job}/resume", post(market::resume))
+        .route("/v1/lockdown", get(gate_controls::lockdown).post(gate_controls::set_lockdown))
+        .route("/v1/policy/reload", post(gate_controls::reload))
         .route("/v1/audit", get(market::audit))
         .route("/v1/tree", get(agents::tree))
         .route("/v1/clients", get(clients::list))

@@ -51,6 +51,16 @@ impl Config {
                 ));
             }
         }
+        if !self.policy.clearance_routes.is_empty() {
+            wrong.push((
+                Pointer::root().key("policy").key("clearance_routes"),
+                "runs ask no clearance authority yet: every call of these routes would be denied".to_owned(),
+                "remove the routes; people clear held calls".to_owned(),
+            ));
+        }
+        for fault in self.policy.faults() {
+            wrong.push((policy_pointer(&fault.place), fault.what, fault.help.to_owned()));
+        }
         self.check_weights(&mut wrong);
         self.telemetry.check(&mut wrong);
         for role in self.roles.keys().filter(|role| !ROLES.contains(&role.as_str())) {

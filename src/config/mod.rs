@@ -131,6 +131,9 @@ pub struct Config {
     /// The servers of `[mcp]` with their accepted tools, once [`Config::with_servers`] has read them.
     #[serde(skip)]
     pub servers: McpServers,
+    /// The file; `None`: the configuration was not read from one.
+    #[serde(skip)]
+    pub path: Option<PathBuf>,
 }
 
 /// `[evaluation]`.

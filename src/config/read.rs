@@ -100,7 +100,7 @@ impl Config {
     /// The file cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let config = Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)?;
-        Ok(Config { folder: folder_of(path), ..config })
+        Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), ..config })
     }
 
     /// Reads a file and rejects scopes with tools outside `tools`.
@@ -111,7 +111,7 @@ impl Config {
     pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
         let config =
             Config::parse_for(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?, tools)?;
-        Ok(Config { folder: folder_of(path), ..config })
+        Ok(Config { folder: folder_of(path), path: Some(path.to_owned()), ..config })
     }
 
     /// The effective file: the named one, else the data folder's, else the workspace's; `None` without any. A

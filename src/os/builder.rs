@@ -17,6 +17,7 @@ use ostler_server::{
 use ostler_store::{MemoryArtifacts, MemoryJournal, MemoryOutput, OpenError, Opened, Options, Store};
 
 use super::Ostler;
+use super::operator_files::{ConfiguredPolicy, LockdownFile};
 use crate::config::{Config, ModelsError, StoreUrl, run_slots_default, slots_default};
 use crate::mcp::McpServers;
 use crate::metrics::Meter;
@@ -283,6 +284,8 @@ impl OstlerBuilder {
             judge_model: judge_model.clone(),
         };
         tools.extend(self.tools);
+        let path = self.config.path.clone().filter(|_| self.gate.is_none());
+        let policy_source = path.map(|path| ConfiguredPolicy { path, tools: tools.clone() });
         let system = System::start(SystemConfig {
             journal: traced.journal,
             artifacts,
@@ -303,6 +306,12 @@ impl OstlerBuilder {
         system.start_devices(servers.devices()).await?;
         if let Some(path) = &data {
             system.offer_templates(Arc::new(PlanFolder::of_data(path)));
+        }
+        if let Some(path) = &data {
+            system.keep_lockdown(Arc::new(LockdownFile::of_data(path)));
+        }
+        if let Some(source) = policy_source {
+            system.read_policy_from(Arc::new(source));
         }
         if !self.without_resume {
             system.resume_all().await?;

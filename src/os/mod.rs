@@ -1,6 +1,7 @@
 //! The facade of the library: a running system.
 
 mod builder;
+mod operator_files;
 mod run;
 
 use std::fmt;

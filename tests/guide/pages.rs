@@ -151,6 +151,7 @@ pages! {
     embedding: "docs/guide/embedding.md",
     evaluation: "docs/guide/evaluation.md",
     first_plan: "docs/guide/first-plan.md",
+    gate: "docs/guide/gate.md",
     install: "docs/guide/install.md",
     market: "docs/guide/market.md",
     mcp: "docs/guide/mcp.md",

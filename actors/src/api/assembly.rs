@@ -87,6 +87,7 @@ impl Parts {
         let run_budgets = Arc::new(RunBudgets::new(Arc::clone(&active_runs)));
         let calls = CallAccounts::new(Arc::clone(&journal), Arc::clone(&ledger), accounts);
         let call_accounts = Arc::new(calls);
+        let denials_max = gate.deny_budget;
         let gatekeeper = Gatekeeper::new(Arc::clone(&toolbox), gate, measures.clone(), limits);
         let gatekeeper = Arc::new(gatekeeper);
         let market = Arc::new(Market::new(Arc::clone(&ledger), Arc::clone(&call_accounts)));
@@ -132,7 +133,7 @@ impl Parts {
             market,
             evaluation: Arc::new(evaluation),
             gatekeeper,
-            kernel: KernelContext { toolbox, domains, run_slots, clock, planner, diagnoser },
+            kernel: KernelContext { toolbox, domains, run_slots, denials_max, clock, planner, diagnoser },
             scheduler,
             executor,
             mailboxes,

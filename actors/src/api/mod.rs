@@ -12,6 +12,7 @@ pub(crate) mod evaluations;
 pub(crate) mod exchanges;
 pub(crate) mod grants;
 pub(crate) mod market;
+pub(crate) mod operator;
 pub(crate) mod outcome;
 pub(crate) mod pipeline_handle;
 pub(crate) mod pipelines;

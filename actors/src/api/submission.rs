@@ -115,7 +115,7 @@ impl System {
             intent,
             scope,
             workspace: workspace.to_string_lossy().into_owned(),
-            policy_epoch: self.services.gatekeeper.policy.epoch,
+            policy_epoch: self.services.gatekeeper.policy().epoch,
             seed: rand::random(),
         };
         let at_ms = self.services.journal.now();
@@ -157,7 +157,8 @@ impl System {
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }
-        let gate = &self.services.gatekeeper.policy;
+        let gate = self.services.gatekeeper.policy();
+        gate.admit(Some(intent)).map_err(|denial| SubmitError::AboveToken(denial.operator))?;
         if !gate.has_scope(scope) {
             let known: Vec<&str> = gate.scopes.keys().map(String::as_str).collect();
             return Err(SubmitError::Scope { scope: scope.to_owned(), known: known.join(", ") });

@@ -8,7 +8,9 @@ use metrics::Recorder;
 use ostler_kernel::gate::{CallClass, GatePolicy};
 use ostler_kernel::id::{AgentId, ClientId, NodeId};
 use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, JournalError, OutputStore, TemplateStore, Tool};
+use ostler_kernel::port::{
+    ArtifactStore, Journal, JournalError, LockdownStore, OutputStore, PolicySource, TemplateStore, Tool,
+};
 use ostler_kernel::run::{Diagnoser, Planner};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
@@ -91,6 +93,10 @@ pub struct System {
     pub(crate) opening: Arc<Mutex<()>>,
     /// Learnt plans; none without a store.
     pub(crate) templates: Arc<OnceLock<Arc<dyn TemplateStore>>>,
+    /// Keeps lockdowns; none without a store.
+    pub(crate) lockdown: Arc<OnceLock<Arc<dyn LockdownStore>>>,
+    /// Where the policy is read again.
+    pub(crate) policy_source: Arc<OnceLock<Arc<dyn PolicySource>>>,
     pub(crate) root: SupervisorRef,
     /// None without a device.
     pub(crate) devices: Arc<OnceLock<Devices>>,
@@ -155,6 +161,8 @@ impl System {
             pipelines,
             opening: Arc::default(),
             templates: Arc::default(),
+            lockdown: Arc::default(),
+            policy_source: Arc::default(),
             root,
             devices: Arc::default(),
             drain: config.drain,

@@ -107,7 +107,7 @@ fn as_planned(
             | HumanRequestKind::InDoubt
             | HumanRequestKind::Budget => Vec::new(),
         },
-        policy_epoch: gatekeeper.policy.epoch,
+        policy_epoch: gatekeeper.policy().epoch,
         files: Vec::new(),
         refusal: None,
     };

@@ -125,6 +125,9 @@ pub enum SubmitError {
     /// The intent is not 0, 1 or 2.
     #[error("intent {0} is not 0, 1 or 2")]
     Intent(u8),
+    /// The intent exceeds what a caller may ask for.
+    #[error("{0}")]
+    AboveToken(String),
     /// The scope does not exist.
     #[error("no scope {scope:?}: there is {known}")]
     Scope {

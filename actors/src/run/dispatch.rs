@@ -153,6 +153,7 @@ impl RunDriver {
         }
         let (plan, mut jobs) = (Arc::clone(self.run.plan()), Vec::new());
         while let Some(id) = self.queue.next_ready(self.run.free_slots()) {
+            self.hold_if_tainted(&id);
             if self.ask_person(&id).await {
                 continue;
             }

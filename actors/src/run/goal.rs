@@ -53,7 +53,7 @@ pub(crate) fn read(evidence: &Evidence) -> impl Fn(&NodeId) -> Json {
 pub(crate) fn equip(services: &RunServices, run: &mut Run, scope: &str) {
     let gatekeeper = &services.gatekeeper;
     if let Some(goal) = run.goal() {
-        let tools = RunTools::new(&gatekeeper.toolbox, &gatekeeper.policy, scope, goal.terms());
+        let tools = RunTools::new(&gatekeeper.toolbox, &gatekeeper.policy(), scope, goal.terms());
         run.set_goal_tools(Arc::new(tools));
     }
 }

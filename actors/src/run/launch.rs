@@ -181,6 +181,7 @@ impl RunDriver {
             Refusal::Failed(category, message) => (category, message),
             Refusal::Denied(denial) => {
                 let seen = denial.for_model().to_owned();
+                self.record_denial(id, attempt, &denial);
                 self.writer.pending.push(Event::GateDecision(GateDecision {
                     node: id.clone(),
                     attempt,
@@ -222,8 +223,8 @@ impl RunDriver {
         params: Object,
         key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
-        let name = node.tool.as_deref().unwrap_or_default();
-        self.services.gatekeeper.gate(&self.caller, name, params, node.impact, key).map_err(Refusal::Denied)
+        let gated = self.services.gatekeeper.gate_node(&self.caller, &self.run, node, params, key);
+        gated.map_err(Refusal::Denied)
     }
 
     fn record_intent(&mut self, node: &Node, prepared: &Prepared, accounts: Option<Accounts>) {
@@ -231,8 +232,16 @@ impl RunDriver {
         let sigma = services.gatekeeper.toolbox.executable_digest(node);
         let Prepared { refs, key, .. } = prepared;
         let intended = IntentContext { opened: &self.opened, refs, sigma, idempotency_key: *key, accounts };
-        let intent = self.run.record_intent(services.journal.now(), &node.id, intended);
-        self.apply_effects(intent.into_iter().collect());
+        let now = services.journal.now();
+        let verdict = match &prepared.work {
+            Work::Tool { permit, .. } => {
+                let verdict = self.allowed(node, permit);
+                self.run.record_verdict(now, verdict)
+            }
+            Work::Known(_) | Work::Render { .. } => None,
+        };
+        let intent = self.run.record_intent(now, &node.id, intended);
+        self.apply_effects(verdict.into_iter().chain(intent).collect());
     }
 
     /// The address of an attempt in the step log.

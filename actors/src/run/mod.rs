@@ -26,6 +26,7 @@ mod record;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;
 mod timers;
+mod verdicts;
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{JournalError, RunRow};

@@ -1,26 +1,41 @@
 //! The gate of the system: tools, policy and compiled contracts.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
 
 use ostler_kernel::contract::{Contract, ContractError};
-use ostler_kernel::gate::{Denial, GatePolicy, Permit, Preview};
+use ostler_kernel::gate::{self, Denial, GatePolicy, Permit, Preview, Provenance, Spent, Standing};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::{Rule, model_tool};
+use ostler_kernel::plan::{Node, Rule, model_tool};
+use ostler_kernel::policy::{ResultTerms, provenance};
 use ostler_kernel::port::Tool;
+use ostler_kernel::run::{NodeStatus, Run};
 
 use crate::base::limits::Limits;
 use crate::metrics::Measures;
 use crate::state::caller::Caller;
 use crate::state::contracts::Contracts;
-use crate::state::toolbox::Toolbox;
+use crate::state::toolbox::{AskedCall, Toolbox};
+
+/// Label of private data: a run that has read it and texts of strangers sends nothing out unseen.
+const PRIVATE: &str = "private";
 
 pub(crate) struct Gatekeeper {
     pub(crate) toolbox: Arc<Toolbox>,
-    pub(crate) policy: GatePolicy,
+    policy: RwLock<Arc<GatePolicy>>,
+    /// An operator stopped all calls.
+    lockdown: AtomicBool,
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
+}
+
+/// Why a person has to allow a call.
+pub(crate) struct NodeHold {
+    pub(crate) code: String,
+    pub(crate) params: Vec<String>,
 }
 
 impl Gatekeeper {
@@ -30,10 +45,43 @@ impl Gatekeeper {
         measures: Measures,
         limits: Limits,
     ) -> Gatekeeper {
-        Gatekeeper { toolbox, policy, contracts: Contracts::default(), measures, limits }
+        Gatekeeper {
+            toolbox,
+            policy: RwLock::new(Arc::new(policy)),
+            lockdown: AtomicBool::new(false),
+            contracts: Contracts::default(),
+            measures,
+            limits,
+        }
     }
 
-    /// The tool and a permit for a call, or the denial.
+    /// The policy of this moment.
+    pub(crate) fn policy(&self) -> Arc<GatePolicy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// Replaces the policy for all later verdicts; returns its epoch.
+    pub(crate) fn replace_policy(&self, policy: GatePolicy) -> u64 {
+        let mut current = self.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let epoch = current.epoch + 1;
+        *current = Arc::new(GatePolicy { epoch, ..policy });
+        epoch
+    }
+
+    pub(crate) fn is_locked_down(&self) -> bool {
+        self.lockdown.load(Ordering::SeqCst)
+    }
+
+    /// Stops or releases all later calls.
+    pub(crate) fn set_lockdown(&self, on: bool) {
+        self.lockdown.store(on, Ordering::SeqCst);
+    }
+
+    fn standing(&self) -> Standing<'_> {
+        Standing { lockdown: self.is_locked_down(), ..Standing::default() }
+    }
+
+    /// The tool and a permit for a call that is no node's, or the denial.
     pub(crate) fn gate(
         &self,
         caller: &Caller,
@@ -42,10 +90,75 @@ impl Gatekeeper {
         floor: u8,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        self.gate_call(caller, AskedCall::plain(name, params, floor), idempotency_key)
+    }
+
+    /// The tool and a permit for the call of a node, or the denial.
+    pub(crate) fn gate_node(
+        &self,
+        caller: &Caller,
+        run: &Run,
+        node: &Node,
+        params: Object,
+        idempotency_key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        let name = node.tool.as_deref().unwrap_or_default();
+        let provenance = self.provenance(run, node);
+        let instance = run.instance(&node.id);
+        let spent = if self.policy().has_budgets(name) {
+            Cow::Owned(run.spent_without(&node.id, instance.map_or(0, |instance| instance.attempts), name))
+        } else {
+            Cow::Borrowed(Spent::NOTHING)
+        };
+        let asked = AskedCall {
+            name,
+            params,
+            floor: node.impact,
+            provenance: &provenance,
+            spent: &spent,
+            cleared: instance.is_some_and(|instance| instance.approved),
+        };
+        self.gate_call(caller, asked, idempotency_key)
+    }
+
+    fn gate_call(
+        &self,
+        caller: &Caller,
+        asked: AskedCall<'_>,
+        idempotency_key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
         let since = self.measures.now();
-        let verdict = self.toolbox.gate(&self.policy, caller, name, params, floor, idempotency_key);
+        let policy = self.policy();
+        let verdict = self.toolbox.gate(&policy, self.standing(), caller, asked, idempotency_key);
         self.measures.gated(since, verdict.as_ref());
         verdict
+    }
+
+    /// Provenance of the parameters of a node, as far as a rule asks for it.
+    fn provenance(&self, run: &Run, node: &Node) -> Cow<'static, Provenance> {
+        let policy = self.policy();
+        let name = node.tool.as_deref().unwrap_or_default();
+        let Some(tool) = self.toolbox.gated(name) else { return Cow::Borrowed(Provenance::PLAN) };
+        let reaches_out = tool.tool().sends_out() && policy.has_labels();
+        if tool.sensitive().is_empty() && !policy.has_sensitive(name) && !reaches_out {
+            return Cow::Borrowed(Provenance::PLAN);
+        }
+        Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy: &policy }))
+    }
+
+    /// Why a person has to allow the call of a node: a sensitive parameter is tainted, or the call sends something out after the
+    /// run has read both texts of strangers and private data.
+    pub(crate) fn hold(&self, run: &Run, node: &Node) -> Option<NodeHold> {
+        let policy = self.policy();
+        let tool = self.toolbox.gated(node.tool.as_deref()?)?;
+        let provenance = self.provenance(run, node);
+        let names = node.params.keys().chain(node.param_refs.keys()).map(String::as_str);
+        if let Some(hold) = gate::taint_of(tool, names, &|_| false, &provenance, &policy) {
+            return Some(NodeHold { code: hold.code.as_str().to_owned(), params: hold.params });
+        }
+        let terms = Terms { toolbox: &self.toolbox, policy: &policy };
+        let has_both = tool.tool().sends_out() && policy.has_labels() && terms.has_read_both(run);
+        has_both.then(|| NodeHold { code: RULE_OF_TWO.to_owned(), params: Vec::new() })
     }
 
     /// True if a model of this name is configured.
@@ -61,10 +174,39 @@ impl Gatekeeper {
         params: Object,
         floor: u8,
     ) -> Result<Preview, Denial> {
-        self.toolbox.preview(&self.policy, caller, name, params, floor)
+        let policy = self.policy();
+        self.toolbox.preview(&policy, caller, AskedCall::plain(name, params, floor))
     }
 
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         self.contracts.compiled(rules, self.limits.contracts_kept, self.limits.contracts_kept_bytes)
+    }
+}
+
+/// Code of a hold for a run that has read texts of strangers and private data.
+pub(crate) const RULE_OF_TWO: &str = "RULE_OF_TWO";
+
+struct Terms<'a> {
+    toolbox: &'a Toolbox,
+    policy: &'a GatePolicy,
+}
+
+impl Terms<'_> {
+    fn has_read_both(&self, run: &Run) -> bool {
+        let read = || {
+            let executed = run.instances().filter(|(_, instance)| instance.status == NodeStatus::Executed);
+            executed.filter_map(|(node, _)| node.tool.as_deref())
+        };
+        read().any(|tool| !self.trusts(tool)) && read().any(|tool| self.labels(tool).contains(&PRIVATE))
+    }
+}
+
+impl ResultTerms for Terms<'_> {
+    fn trusts(&self, tool: &str) -> bool {
+        self.policy.trusts(tool, self.toolbox.is_trusted(tool))
+    }
+
+    fn labels(&self, tool: &str) -> Vec<&str> {
+        self.policy.labels_of(tool).collect()
     }
 }

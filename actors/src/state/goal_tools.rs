@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::gate::{GatePolicy, GatedTool};
 use ostler_kernel::plan::{ParamRef, SUB_AGENT_TOOL, model_of_tool};
 use ostler_kernel::policy::{GoalTerms, GoalTools, Reach, ToolTerms, shared_words, text_tokens, words};
 use ostler_kernel::port::{Tool, ToolOffer};
@@ -16,9 +16,6 @@ pub(crate) const OFFERED_TOOLS_MAX: usize = 50;
 
 /// Patches of a step that the micro-planner may write.
 const STEP_PATCHES: i64 = 1;
-
-/// Parameter of the tool that starts programs.
-const ARGV: &str = "argv";
 
 /// The tools of a run's scope. Models are none of them: a plan of steps does not call the model that writes it.
 #[derive(Debug)]
@@ -45,7 +42,8 @@ impl RunTools {
             |name: &str| model_of_tool(name).is_none() && is_plain(name) && in_scope(name) && wanted(name);
         let tools: Vec<&Arc<dyn Tool>> =
             toolbox.iter().filter(|tool| is_offered(&tool.spec().name)).collect();
-        let terms = tools.iter().map(|tool| (tool.spec().name.clone(), terms(&***tool))).collect();
+        let gated = tools.iter().filter_map(|tool| toolbox.gated(&tool.spec().name));
+        let terms = gated.map(|gated| (gated.name().to_owned(), terms(gated, policy))).collect();
         let offers = best_offers(tools, &goal.goal);
         RunTools { toolbox: Arc::clone(toolbox), terms, offers }
     }
@@ -96,7 +94,8 @@ fn best_offers(mut tools: Vec<&Arc<dyn Tool>>, goal: &str) -> Vec<ToolOffer> {
     tools.into_iter().map(offer).collect()
 }
 
-fn terms(tool: &dyn Tool) -> ToolTerms {
+fn terms(gated: &GatedTool, policy: &GatePolicy) -> ToolTerms {
+    let tool = gated.tool();
     let schema = &tool.spec().params;
     let properties = schema["properties"].as_object();
     let is_required = |name: &str| {
@@ -104,17 +103,9 @@ fn terms(tool: &dyn Tool) -> ToolTerms {
     };
     let params = properties
         .map(|properties| properties.keys().map(|name| (name.clone(), is_required(name))).collect());
-    let acts = tool.class(&Map::new()).effect.acts();
-    // A request sends its address and its words away, even if it changes nothing.
-    let says_where = |(name, schema): &(&String, &Value)| match schema["format"].as_str() {
-        Some("uri") => true,
-        Some("path") => acts,
-        _ => acts && name.as_str() == ARGV || tool.reads_strangers() && schema["type"] == "string",
-    };
-    let sensitive = properties.into_iter().flatten().filter(says_where);
     ToolTerms {
-        trusted: !tool.reads_strangers(),
-        sensitive: sensitive.map(|(name, _)| name.clone()).chain(tool.sensitive()).collect(),
+        trusted: policy.trusts(gated.name(), !tool.reads_strangers()),
+        sensitive: gated.sensitive().iter().cloned().collect(),
         params,
         patches: STEP_PATCHES,
         step: None,

@@ -15,6 +15,8 @@ pub(crate) struct KernelContext {
     pub(crate) domains: Arc<Domains>,
     /// Slots of a run without a limit in its plan.
     pub(crate) run_slots: u32,
+    /// Denials after which a run is stopped.
+    pub(crate) denials_max: Option<u32>,
     pub(crate) clock: Clock,
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) diagnoser: Arc<dyn Diagnoser>,
@@ -22,7 +24,8 @@ pub(crate) struct KernelContext {
 
 impl KernelContext {
     pub(crate) fn settings(&self) -> Settings<'_> {
-        Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &*self.toolbox) }
+        let (domains, denials_max) = (Some(&*self.domains), self.denials_max);
+        Settings { domains, denials_max, ..Settings::real(self.run_slots, &*self.toolbox) }
     }
 
     /// Settings of decisions about a run. The mode of a goal run adds kinds of nodes that no plan file may have.

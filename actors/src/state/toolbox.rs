@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{
-    self, Call, CallClass, Denial, GatePolicy, GatedTool, Permit, Preview, Provenance, Spent, Verdict,
+    self, AtConnection, Call, CallClass, Cleared, Denial, DenialCode, GatePolicy, GatedTool, Permit, Preview,
+    Provenance, Spent, Standing,
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
@@ -15,6 +16,27 @@ use ostler_kernel::run::executable_digest;
 use serde_json::{Map, Value};
 
 use crate::state::caller::Caller;
+
+/// A call of a tool for which somebody asks.
+pub(crate) struct AskedCall<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) params: Object,
+    /// Lower bound on the impact.
+    pub(crate) floor: u8,
+    pub(crate) provenance: &'a Provenance,
+    /// What the calls of the run add up to.
+    pub(crate) spent: &'a Spent,
+    /// A person has allowed the call.
+    pub(crate) cleared: bool,
+}
+
+impl<'a> AskedCall<'a> {
+    /// A call that nobody but the system or a program itself wrote.
+    pub(crate) fn plain(name: &'a str, params: Object, floor: u8) -> AskedCall<'a> {
+        let (provenance, spent) = (Provenance::PLAN, Spent::NOTHING);
+        AskedCall { name, params, floor, provenance, spent, cleared: false }
+    }
+}
 
 /// Tools by name.
 #[derive(Debug)]
@@ -59,6 +81,7 @@ impl Toolbox {
             }
             let gated =
                 GatedTool::new(tool).map_err(|error| ToolboxError::Schema { tool: name.clone(), error })?;
+            let gated = gated.with_reach();
             if named.insert(name.clone(), gated).is_some() {
                 return Err(ToolboxError::Twice(name));
             }
@@ -77,23 +100,34 @@ impl Toolbox {
         self.tools.values().map(GatedTool::tool)
     }
 
+    /// A tool with its compiled schema.
+    pub fn gated(&self, name: &str) -> Option<&GatedTool> {
+        self.tools.get(name)
+    }
+
     /// Returns the tool and a permit for a call, or the denial.
     pub(crate) fn gate(
         &self,
         policy: &GatePolicy,
+        standing: Standing<'_>,
         caller: &Caller,
-        name: &str,
-        params: Object,
-        floor: u8,
+        asked: AskedCall<'_>,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
-        let call = self.call(caller, name, params, floor);
+        let cleared = asked.cleared;
+        let call = self.call(caller, asked);
         let tool = call.tool;
-        match (gate::decide(call, idempotency_key, policy), tool) {
-            (Verdict::Allowed { permit, .. }, Some(tool)) => Ok((Arc::clone(tool.tool()), permit)),
-            (Verdict::Allowed { .. }, None) => unreachable!("the gate allows no tool that does not exist"),
-            (Verdict::Denied(denial), _) => Err(denial),
+        let judged = gate::judge(call, policy, standing, &mut AtConnection)?;
+        if judged.route().is_some() {
+            return Err(
+                judged.denial(DenialCode::ClearanceUnreachable, "no clearance authority is configured")
+            );
         }
+        // What a person approved is compared with the permit before the call starts.
+        let cleared = if cleared { Some(Cleared::new(judged.seal()?)) } else { None };
+        let permit = judged.permit(idempotency_key, cleared)?;
+        let tool = tool.expect("the gate allows no tool that does not exist");
+        Ok((Arc::clone(tool.tool()), permit))
     }
 
     /// Returns the class of a call, or the denial, without permitting it.
@@ -101,14 +135,13 @@ impl Toolbox {
         &self,
         policy: &GatePolicy,
         caller: &Caller,
-        name: &str,
-        params: Object,
-        floor: u8,
+        asked: AskedCall<'_>,
     ) -> Result<Preview, Denial> {
-        gate::preview(self.call(caller, name, params, floor), policy)
+        gate::preview(self.call(caller, asked), policy)
     }
 
-    fn call<'a>(&'a self, caller: &'a Caller, name: &'a str, params: Object, floor: u8) -> Call<'a> {
+    fn call<'a>(&'a self, caller: &'a Caller, asked: AskedCall<'a>) -> Call<'a> {
+        let AskedCall { name, params, floor, provenance, spent, .. } = asked;
         Call {
             tool: self.tools.get(name),
             name,
@@ -117,8 +150,8 @@ impl Toolbox {
             intent: caller.intent,
             scope: caller.scope.as_str().into(),
             workspace: Some(caller.workspace.to_str().unwrap_or_default()),
-            provenance: Provenance::PLAN,
-            spent: Spent::NOTHING,
+            provenance,
+            spent,
         }
     }
 

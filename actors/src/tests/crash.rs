@@ -469,7 +469,7 @@ async fn a_run_of_which_the_registry_could_not_be_told_is_driven_when_the_pool_i
         intent: 2,
         scope: "default".to_owned(),
         workspace: "/".to_owned(),
-        policy_epoch: services.gatekeeper.policy.epoch,
+        policy_epoch: services.gatekeeper.policy().epoch,
         seed: 7,
     };
     let stream = StreamId::run(&opened.client, run);

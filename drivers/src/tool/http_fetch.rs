@@ -148,6 +148,10 @@ impl Tool for HttpFetch {
         true
     }
 
+    fn sends_out(&self) -> bool {
+        true
+    }
+
     fn class(&self, _params: &Map<String, Value>) -> CallClass {
         READ
     }

@@ -162,6 +162,10 @@ impl Tool for HttpRequest {
         true
     }
 
+    fn sends_out(&self) -> bool {
+        true
+    }
+
     fn class(&self, params: &Map<String, Value>) -> CallClass {
         let Some(verb) = params.get("method").and_then(|method| Verb::deserialize(method).ok()) else {
             return WORST;

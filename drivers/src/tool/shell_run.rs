@@ -118,6 +118,10 @@ impl Tool for ShellRun {
         Box::pin(named_files(argv, cwd, workspace))
     }
 
+    fn sends_out(&self) -> bool {
+        true
+    }
+
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             // From the table, not from the permit: a plan may have raised the impact.

@@ -142,6 +142,10 @@ impl Tool for WebSearch {
         true
     }
 
+    fn sends_out(&self) -> bool {
+        true
+    }
+
     fn class(&self, _params: &Map<String, Value>) -> CallClass {
         READ
     }

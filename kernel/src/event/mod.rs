@@ -4,6 +4,7 @@
 //! text ([`Json`]), which the codec copies as it is.
 
 mod attempt;
+mod audit;
 mod call;
 mod person;
 mod pipeline;
@@ -25,6 +26,7 @@ pub use attempt::{
     Accounts, AttemptIntent, AttemptProgress, AttemptRef, AttemptResult, Directive, Failure, GateDecision,
     Outcome, Output, StepIntent, StepKey, StepResult,
 };
+pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
 pub use pipeline::{PipelineRecord, Published};
@@ -333,4 +335,7 @@ pub enum Event {
         /// The operator.
         by: String,
     },
+    /// The gate's verdict on the call of a node. Of an allowed call it is appended with the intent, so it is durable before
+    /// the attempt acts on the world.
+    GateVerdict(Box<GateVerdict>),
 }

@@ -12,13 +12,16 @@ use super::egress::{AtConnection, Lookup, Pinned};
 use super::params::{RESERVED, is_reserved};
 use super::permit::Permit;
 use super::policy::{GatePolicy, Grant, ScopeFault};
+use super::provenance::Provenance;
 use super::resources;
 use super::rules::{ClearanceRoute, OnObserve};
 use super::seal::Seal;
+use super::strict_numbers::has_whole_double;
 use super::strict_values::ambiguous_member;
 use super::tool::GatedTool;
 use crate::id::Digest;
 use crate::json::{Object, measure_within};
+use crate::lineage;
 
 /// The gate's answer.
 #[derive(Debug)]
@@ -142,8 +145,7 @@ impl<'a> Judged<'a> {
     ///
     /// The parameters have no canonical form.
     pub fn seal(&self) -> Result<Seal, Denial> {
-        let digest = self.params.digest();
-        let params = digest.map_err(|error| Denial::new(DenialCode::ParamSchema, error))?;
+        let params = sealed_digest(&self.params)?;
         let tool = self.tool.version().to_owned();
         Ok(Seal { tool, params, epoch: self.epoch, held: self.hold.as_ref().map(|hold| hold.code) })
     }
@@ -163,7 +165,7 @@ impl<'a> Judged<'a> {
         let sealed = self.seal()?;
         let now = tool.zip(given).and_then(|(tool, mut params)| {
             tool.fill_defaults(&mut params);
-            let params = params.digest().ok()?;
+            let params = sealed_digest(&params).ok()?;
             Some(Seal { tool: tool.version().to_owned(), params, epoch, held: sealed.held })
         });
         let checked = sealed.check(now.as_ref());
@@ -212,8 +214,18 @@ impl<'a> Judged<'a> {
         }
         let digest = self.params.digest().map_err(|error| Denial::new(DenialCode::ParamSchema, error))?;
         let name = self.tool.name().to_owned();
-        Ok(Permit::new(name, self.params, self.class, digest, idempotency_key))
+        let measured = (self.measured, self.hold);
+        Ok(Permit::new(name, self.params, self.class, digest, idempotency_key, measured))
     }
+}
+
+/// Digest of parameters under a seal. The canonical form writes 1.0 like 1; a seal tells them apart.
+fn sealed_digest(params: &Object) -> Result<Digest, Denial> {
+    let digest = params.digest().map_err(|error| Denial::new(DenialCode::ParamSchema, error))?;
+    if has_whole_double(params.as_value()) {
+        return Ok(lineage::hash("ostler.seal.1", &[params.as_value().to_string().as_bytes()]));
+    }
+    Ok(digest)
 }
 
 /// Decides on a call that needs no clearance; one that does is denied. See [`judge`].
@@ -477,15 +489,31 @@ fn check_impact(
     Err(Denial::new(code, what).measured(measured))
 }
 
-/// The taint of the sensitive parameters: an untrusted value comes before an untrusted author.
+/// The taint of the sensitive parameters of a call.
 fn taint(call: &Call<'_>, tool: &GatedTool, params: &Object, policy: &GatePolicy) -> Option<Hold> {
-    let of_policy = policy.tools.get(call.name).map(|rules| &rules.sensitive);
+    let filled = |name: &str| !call.params.contains_key(name);
+    taint_of(tool, params.keys().map(String::as_str), &filled, call.provenance, policy)
+}
+
+/// The taint of the sensitive parameters among `names`: an untrusted value comes before an untrusted author. `filled` tells the
+/// parameters that hold the tool's default.
+pub fn taint_of<'a>(
+    tool: &GatedTool,
+    names: impl Iterator<Item = &'a str> + Clone,
+    filled: &dyn Fn(&str) -> bool,
+    provenance: &Provenance,
+    policy: &GatePolicy,
+) -> Option<Hold> {
+    let of_policy = policy.tools.get(tool.name()).map(|rules| &rules.sensitive);
     let is_sensitive =
-        |name: &String| tool.is_sensitive(name) || of_policy.is_some_and(|names| names.contains(name));
-    let tainted = |name: &String| call.provenance.taint(name, !call.params.contains_key(name));
-    let codes =
-        || params.keys().filter(|name| is_sensitive(name)).filter_map(|name| Some((name, tainted(name)?)));
+        |name: &str| tool.is_sensitive(name) || of_policy.is_some_and(|names| names.contains(name));
+    let codes = || {
+        let sensitive = names.clone().filter(|name| is_sensitive(name));
+        sensitive.filter_map(|name| Some((name, provenance.taint(name, filled(name))?)))
+    };
     let code = codes().map(|(_, code)| code).min()?;
-    let params = codes().filter(|(_, of)| *of == code).map(|(name, _)| name.clone()).collect();
+    let mut params: Vec<String> =
+        codes().filter(|(_, of)| *of == code).map(|(name, _)| name.to_owned()).collect();
+    params.sort();
     Some(Hold { code, params })
 }

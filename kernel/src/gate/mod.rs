@@ -24,6 +24,7 @@ mod resources;
 mod rules;
 mod seal;
 mod spent;
+mod strict_numbers;
 mod strict_values;
 mod tool;
 
@@ -35,7 +36,9 @@ pub use clearance::{
     ClearanceCache, ClearanceRequest, Reply,
 };
 pub use code::{Denial, DenialCode, Measured, REFUSAL, REMEDY};
-pub use decide::{Cleared, Hold, Judged, Standing, Verdict, decide, judge, preflight, preview, screen};
+pub use decide::{
+    Cleared, Hold, Judged, Standing, Verdict, decide, judge, preflight, preview, screen, taint_of,
+};
 pub use egress::{
     Addresses, AtConnection, Destination, Egress, EgressEntryError, EgressFault, Lookup, Pinned, is_public,
 };
@@ -50,7 +53,7 @@ pub use rules::{
     Place, RuleFault, SECRET,
 };
 pub use seal::Seal;
-pub use spent::Spent;
+pub use spent::{Spent, amounts};
 pub use tool::GatedTool;
 
 /// Denied calls after which the gate cancels a run, so a model cannot probe the policy by trial.

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::call::CallClass;
+use super::code::Measured;
+use super::decide::Hold;
 use crate::id::Digest;
 use crate::json::Object;
 
@@ -45,6 +47,8 @@ pub struct Permit {
     class: CallClass,
     digest: Digest,
     idempotency_key: Digest,
+    measured: Measured,
+    hold: Option<Hold>,
 }
 
 impl Permit {
@@ -54,8 +58,19 @@ impl Permit {
         class: CallClass,
         digest: Digest,
         idempotency_key: Digest,
+        (measured, hold): (Measured, Option<Hold>),
     ) -> Permit {
-        Permit { tool, params, class, digest, idempotency_key }
+        Permit { tool, params, class, digest, idempotency_key, measured, hold }
+    }
+
+    /// Impact and its limit.
+    pub fn measured(&self) -> Measured {
+        self.measured
+    }
+
+    /// The sensitive parameters for which the call was held until it was cleared.
+    pub fn tainted(&self) -> &[String] {
+        self.hold.as_ref().map_or(&[], |hold| &hold.params)
     }
 
     /// Name of the permitted tool.

@@ -241,6 +241,21 @@ impl GatePolicy {
         self.tools.get(tool).and_then(|rules| rules.trusted).unwrap_or(says)
     }
 
+    /// True if a cumulative budget limits calls of a tool.
+    pub fn has_budgets(&self, tool: &str) -> bool {
+        self.tools.get(tool).is_some_and(|rules| !rules.budgets.is_empty())
+    }
+
+    /// True if the operator calls parameters of a tool sensitive.
+    pub fn has_sensitive(&self, tool: &str) -> bool {
+        self.tools.get(tool).is_some_and(|rules| !rules.sensitive.is_empty())
+    }
+
+    /// True if results of any tool have labels.
+    pub fn has_labels(&self) -> bool {
+        self.tools.values().any(|rules| !rules.labels.is_empty())
+    }
+
     /// Labels of the results of a tool.
     pub fn labels_of(&self, tool: &str) -> impl Iterator<Item = &str> {
         self.tools.get(tool).into_iter().flat_map(|rules| rules.labels.iter().map(String::as_str))

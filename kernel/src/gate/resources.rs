@@ -135,10 +135,7 @@ fn check_budgets(call: &Call<'_>, params: &Object, rules: &ToolRules) -> Result<
         match budget {
             BudgetLimit::Calls(most) => {
                 if call.spent.calls(call.name) >= *most {
-                    return over(format_args!(
-                        "the run has made {most} calls of {}, which is all",
-                        call.name
-                    ));
+                    return over(format_args!("calls of {} in this run: {most} at most", call.name));
                 }
             }
             BudgetLimit::Sum { param, max } => {

@@ -1,6 +1,6 @@
 //! What the allowed calls of a run add up to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ pub struct Spent {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 struct ToolSpent {
-    calls: u64,
+    calls: BTreeSet<u64>,
     /// Numbers by parameter, in the order of the calls.
     amounts: BTreeMap<String, Vec<(u64, f64)>>,
 }
@@ -24,7 +24,7 @@ impl Spent {
 
     /// Calls of the tool.
     pub fn calls(&self, tool: &str) -> u64 {
-        self.tools.get(tool).map_or(0, |spent| spent.calls)
+        self.tools.get(tool).map_or(0, |spent| spent.calls.len() as u64)
     }
 
     /// Sum of a parameter over the calls of the tool, added in the order of the calls.
@@ -35,23 +35,33 @@ impl Spent {
 
     /// Charges a call. `number` identifies the call within the run.
     pub fn charge(&mut self, number: u64, tool: &str, params: &Map<String, Value>) {
+        self.charge_amounts(number, tool, &amounts(params));
+    }
+
+    /// Charges a call with these numbers among its parameters. A call that is charged again was lost before it reached its tool.
+    pub fn charge_amounts(&mut self, number: u64, tool: &str, amounts: &[(String, f64)]) {
+        self.refund(number, tool);
         let spent = self.tools.entry(tool.to_owned()).or_default();
-        spent.calls += 1;
-        for (name, value) in params {
-            if let Some(amount) = value.as_f64() {
-                spent.amounts.entry(name.clone()).or_default().push((number, amount));
-            }
+        spent.calls.insert(number);
+        for (name, amount) in amounts {
+            spent.amounts.entry(name.clone()).or_default().push((number, *amount));
         }
     }
 
     /// Takes the charge of a call out again: it never reached its tool.
     pub fn refund(&mut self, number: u64, tool: &str) {
         let Some(spent) = self.tools.get_mut(tool) else { return };
-        spent.calls = spent.calls.saturating_sub(1);
-        for amounts in spent.amounts.values_mut() {
-            amounts.retain(|(of, _)| *of != number);
+        if spent.calls.remove(&number) {
+            for amounts in spent.amounts.values_mut() {
+                amounts.retain(|(of, _)| *of != number);
+            }
         }
     }
+}
+
+/// The numbers among parameters.
+pub fn amounts(params: &Map<String, Value>) -> Vec<(String, f64)> {
+    params.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
 }
 
 #[cfg(test)]
@@ -69,6 +79,8 @@ mod tests {
         assert_eq!((spent.calls("pay"), spent.calls("get")), (4, 0));
         spent.refund(2, "pay");
         assert_eq!((spent.calls("pay"), spent.sum("pay", "amount")), (3, 0.1 + 0.2));
+        spent.charge(4, "pay", json!({}).as_object().unwrap());
+        assert_eq!(spent.calls("pay"), 3, "a repetition is the same call");
         spent.refund(2, "get");
         assert_eq!(Spent::NOTHING.sum("pay", "amount"), 0.0);
     }

@@ -11,12 +11,16 @@ use serde_json::{Map, Value};
 use super::call::CallClass;
 use super::close_schema::close_objects;
 use super::path_params::{Format, FormatParams, SchemaGraph};
+use super::strict_numbers::{fits, has_whole_double};
 use crate::contract::{SchemaError, compile_schema, excerpt};
 use crate::id::Digest;
 use crate::json::Object;
 use crate::lineage::{self, ExecutableSpec};
 use crate::plan::{Effect, Idempotency};
 use crate::port::{Tool, ToolSpec};
+
+/// Parameter of the tool that starts programs.
+const ARGV: &str = "argv";
 
 /// A tool with its compiled schema. Built once per tool and shared by all calls.
 pub struct GatedTool {
@@ -27,6 +31,8 @@ pub struct GatedTool {
     paths: FormatParams,
     uris: FormatParams,
     sensitive: BTreeSet<String>,
+    /// The schema lists doubles without a fraction.
+    lists_whole_doubles: bool,
     executable_digest: Digest,
 }
 
@@ -74,7 +80,36 @@ impl GatedTool {
             lineage::executable_digest(&executable_digest.document().expect("texts are canonical"));
         let validator = compile_schema(&schema)?.validator;
         let sensitive = tool.sensitive().into_iter().collect();
-        Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, sensitive, executable_digest })
+        let lists_whole_doubles = has_whole_double(&tool.spec().params);
+        Ok(GatedTool {
+            lists_whole_doubles,
+            validator,
+            tool,
+            defaults,
+            result_schema,
+            paths,
+            uris,
+            sensitive,
+            executable_digest,
+        })
+    }
+
+    /// Adds the sensitive parameters that follow from schema and class: URLs; of tools that act, paths and the arguments of
+    /// programs; of tools that read strangers, every text, because a request sends its words away even if it changes nothing.
+    #[must_use]
+    pub fn with_reach(mut self) -> GatedTool {
+        let acts = self.class(&Map::new()).effect.acts();
+        let reads_strangers = self.tool.reads_strangers();
+        let says_where = |(name, schema): &(&String, &Value)| match schema["format"].as_str() {
+            Some("uri") => true,
+            Some("path") => acts,
+            _ => acts && name.as_str() == ARGV || reads_strangers && schema["type"] == "string",
+        };
+        let properties = self.tool.spec().params.get("properties").and_then(Value::as_object);
+        let names = properties.into_iter().flatten().filter(says_where).map(|(name, _)| name.clone());
+        let names: Vec<String> = names.collect();
+        self.sensitive.extend(names);
+        self
     }
 
     /// The tool, for the executor of the call.
@@ -118,6 +153,12 @@ impl GatedTool {
 
     /// Checks parameters against the closed schema. The error names the fault and its place, in bounded length.
     pub(super) fn check(&self, params: &Value) -> Result<(), String> {
+        let schema = &self.tool.spec().params;
+        if (self.lists_whole_doubles || has_whole_double(params)) && !fits(schema, params) {
+            return Err(
+                "an integer is written with a fraction or an exponent, or a number is not listed".to_owned()
+            );
+        }
         if self.validator.is_valid(params) {
             return Ok(());
         }

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::context::beginning;
+use super::provenance::{ResultTerms, is_result_untrusted};
 use super::{Goal, GoalTerms, View, text_tokens};
 use crate::event::Output;
 use crate::id::{Digest, NAME_BYTES_MAX, NodeId, RunId};
 use crate::json::Json;
-use crate::plan::{Effect, Idempotency, Impact, Kind, Node, NodeDraft, model_of_tool};
+use crate::plan::{Effect, Idempotency, Impact, Kind, Node, NodeDraft};
 use crate::run::{NodeState, Run};
 
 /// Earlier runs of one goal.
@@ -220,27 +221,18 @@ impl Taint<'_> {
         told || showed || self.run.instances().any(read)
     }
 
-    /// True if a value is tainted: its tool is not trusted, its author is tainted, or a source is. Templates and models read all
-    /// that they depend on.
+    /// True if a value is tainted.
     fn of(&self, node: &NodeId) -> bool {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
-        while let Some(id) = open.pop() {
-            let Some(known) = self.run.node(id).filter(|known| seen.insert(&known.id)) else {
-                continue;
-            };
-            let handed_on = self.run.goal().and_then(|goal| goal.earlier(id));
-            let tool = known.tool.as_deref().filter(|tool| model_of_tool(tool).is_none());
-            if handed_on.is_some_and(|result| result.is_tainted)
-                || tool.is_some_and(|tool| !(self.trusts)(tool))
-                || self.is_steered(id)
-            {
-                return true;
-            }
-            open.extend(known.param_refs.values().map(|reference| &reference.from));
-            if matches!(known.kind, Kind::Model | Kind::Aggregator) {
-                open.extend(known.deps.iter().map(|dep| &dep.n));
-            }
-        }
-        false
+        is_result_untrusted(self.run, node, self)
+    }
+}
+
+impl ResultTerms for Taint<'_> {
+    fn trusts(&self, tool: &str) -> bool {
+        (self.trusts)(tool)
+    }
+
+    fn labels(&self, _: &str) -> Vec<&str> {
+        Vec::new()
     }
 }

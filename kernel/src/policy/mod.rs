@@ -47,6 +47,7 @@ mod nreflect;
 mod opening;
 mod orchestrator;
 mod prompt;
+mod provenance;
 mod rank;
 mod react;
 mod reflect;
@@ -85,6 +86,7 @@ pub use micro::{
 };
 pub use opening::{GOAL_BYTES_MAX, goal_plan};
 pub use prompt::{FaultyAnswer, ReadFaulty, prompt};
+pub use provenance::{ResultTerms, provenance};
 pub use rank::{shared_words, words};
 pub use role::{ANSWER, Role};
 pub use start::{Start, may_call, start};

@@ -99,6 +99,7 @@ impl Run {
             Event::CallTerms(terms) => self.call_budget.terms = Some(*terms),
             Event::BudgetShort { node, shortfall } => return self.apply_shortfall(node, shortfall),
             Event::BudgetRaised { by, .. } => self.call_budget.raise(*by),
+            Event::GateVerdict(verdict) => return self.apply_verdict(verdict),
             Event::ContractChecked { version, holds } => {
                 self.contract = Some((*version, *holds));
                 self.tally.count_contract(*holds);

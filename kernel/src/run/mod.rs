@@ -63,6 +63,7 @@ mod static_planner;
 mod status;
 mod strategy;
 mod transition;
+mod verdicts;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -107,6 +108,7 @@ use diagnosis::Diagnoses;
 use dirty::DirtySet;
 use joins::JoinCount;
 use ordered_joins::OrderedJoins;
+use verdicts::Verdicts;
 
 /// The state of one run. Holds no clock and no handle: time, ids and the planner arrive with each input.
 ///
@@ -138,6 +140,7 @@ pub struct Run {
     diagnoses: Diagnoses,
     terms: RunTerms,
     call_budget: CallBudget,
+    verdicts: Verdicts,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
@@ -204,6 +207,7 @@ impl Run {
             diagnoses: Diagnoses::default(),
             terms: RunTerms::default(),
             call_budget: CallBudget::default(),
+            verdicts: Verdicts::default(),
             goal: None,
             last_lookup: LastLookup::default(),
             plan,

@@ -156,6 +156,8 @@ pub struct NodeInstance {
     pub requests: u32,
     /// A person approved the next attempt.
     pub approved: bool,
+    /// The gate held the call until a person allows it.
+    pub held_by_gate: bool,
     /// Digest of the document in the last question. A question about an attempt in doubt has no document and keeps the
     /// digest.
     pub shown: Option<Box<Digest>>,
@@ -192,6 +194,7 @@ impl NodeInstance {
             patch_count: 0,
             requests: 0,
             approved: false,
+            held_by_gate: false,
             shown: None,
             shown_before: None,
             answered: None,

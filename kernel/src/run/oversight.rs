@@ -11,12 +11,12 @@ use crate::plan::{Approval, Kind};
 const CONTROLS: u8 = 2;
 
 impl Run {
-    /// True if a person has to approve a node before it acts: the plan asks for an approval, or the run has an oversight mode and
-    /// the node's impact escalates.
+    /// True if a person has to approve a node before it acts: the plan asks for an approval, the run has an oversight mode and
+    /// the node's impact escalates, or the gate held the call.
     pub(super) fn asks_before(&self, at: usize) -> bool {
         let node = &self.plan.nodes[at];
         let escalates = self.plan.policy.oversight.is_some() && node.reach().impact >= CONTROLS;
-        node.approval == Approval::Before || escalates
+        node.approval == Approval::Before || escalates || self.instances[at].held_by_gate
     }
 }
 

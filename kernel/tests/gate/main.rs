@@ -6,6 +6,8 @@
     reason = "a test may panic, say that it skips, and look for the shared cases"
 )]
 
+mod domain;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@ use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
     AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
-    Evaluated, Failure, GateDecision, HumanAnswer, HumanRequest, HumanRequestKind, NodeTransition, Output,
-    Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RunOpened, RunTerms, StepIntent, StepKey,
-    StepResult, Timer, TimerKind,
+    Evaluated, Failure, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest, HumanRequestKind,
+    NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RunOpened, RunTerms,
+    StepIntent, StepKey, StepResult, Timer, TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
@@ -136,6 +136,23 @@ fn node_records() -> Vec<Event> {
             code: "scope".to_owned(),
             detail: "no".to_owned(),
         }),
+        Event::GateVerdict(Box::new(GateVerdict {
+            node: "a".into(),
+            attempt: 1,
+            tool: "fs.write".to_owned(),
+            version: "1".to_owned(),
+            answer: GateAnswer::Hold,
+            code: "TAINT_AUTHOR".to_owned(),
+            scope: "default".to_owned(),
+            intent: 1,
+            measured: Some((1, 2)),
+            policy_epoch: 3,
+            params: Some(Digest([7; 32])),
+            tainted: vec!["path".to_owned()],
+            amounts: vec![("count".to_owned(), 1.5)],
+            previous: Digest([0; 32]),
+            hash: Digest([9; 32]),
+        })),
         Event::HumanRequest(HumanRequest {
             node: "a".into(),
             kind: HumanRequestKind::Before,
@@ -289,6 +306,7 @@ fn records_of_nodes_have_stable_json() {
         diagnosis {"category":"timeout","diagnosis":{"cause":"slow","confidence":50,"level":1},"level":1,"node":"a"}
         recovery_level_exhausted {"level":1,"node":"a","reason":"attempts"}
         gate_decision {"attempt":1,"code":"scope","detail":"no","node":"a"}
+        gate_verdict {"amounts":[["count",1.5]],"answer":"hold","attempt":1,"code":"TAINT_AUTHOR","hash":"0909090909090909090909090909090909090909090909090909090909090909","intent":1,"measured":[1,2],"node":"a","params":"0707070707070707070707070707070707070707070707070707070707070707","policy_epoch":3,"previous":"0000000000000000000000000000000000000000000000000000000000000000","scope":"default","tainted":["path"],"tool":"fs.write","version":"1"}
         human_request {"deadline_ms":8,"kind":"before","node":"a","shown":"0707070707070707070707070707070707070707070707070707070707070707"}
         human_answer {"approve":true,"by":"ann","node":"a","note":"fine","redo":false}
         operator {"act":"cancel_plan"}

@@ -11,10 +11,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
-    agents, approvals, approve, artifact, ask, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, doctor, evaluate, events, experiment, export, gc, help, interject, logs, man,
-    market, mcp, models, operator, pipeline, plans, ps, release, resolve, resume, run, show, simulate, skip,
-    spawn, top,
+    agents, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client, complete,
+    completions, credit, doctor, evaluate, events, experiment, export, gc, help, interject, lockdown, logs,
+    man, market, mcp, models, operator, pipeline, plans, policy, ps, release, resolve, resume, run, show,
+    simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -235,6 +235,25 @@ enum Command {
         after_help = "Examples:\n  ostler spawn auditor\n  ostler spawn lawyer --client acme --domain legal --oversight supervised --can review"
     )]
     Spawn(spawn::SpawnArgs),
+    /// Show the verdicts of the gate, or verify that none was changed
+    ///
+    /// One line for each call of a tool: allowed, denied, or held for a person. The verdicts of a run are a
+    /// chain of hashes; --verify checks every chain, and exits with 4 if one is broken.
+    #[command(
+        after_help = "Examples:\n  ostler audit @last\n  ostler audit --follow\n  ostler audit --verify"
+    )]
+    Audit(audit::AuditArgs),
+    /// Stop all new calls of tools, or let them go on
+    ///
+    /// A lockdown holds until it is ended, also after a restart. Calls that run already end as usual; nodes
+    /// whose call is stopped fail.
+    #[command(after_help = "Examples:\n  ostler lockdown on\n  ostler lockdown off")]
+    Lockdown(lockdown::LockdownArgs),
+    /// Check, explain and test the policy of the gate
+    #[command(
+        after_help = "Examples:\n  ostler policy check\n  ostler policy explain fs.read '{\"path\": \"README.md\"}'"
+    )]
+    Policy(policy::PolicyArgs),
     /// Release a quarantined agent
     ///
     /// An agent is quarantined after too many failures of its actor, and its runs are suspended; `ostler ps
@@ -448,6 +467,9 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Checkpoint(args) => checkpoint::checkpoint(&globals, args).await,
         Command::Interject(args) => interject::interject(&globals, args).await,
         Command::Spawn(args) => spawn::spawn(&globals, args).await,
+        Command::Audit(args) => audit::audit(&globals, args).await,
+        Command::Lockdown(args) => lockdown::lockdown(&globals, args).await,
+        Command::Policy(args) => policy::policy(&globals, args).await,
         Command::Release(args) => release::release(&globals, args).await,
         Command::Pipeline(args) => pipeline::pipeline(&globals, args).await,
         Command::Evaluate(args) => evaluate::evaluate(&globals, args).await,

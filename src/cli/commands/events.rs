@@ -117,6 +117,10 @@ impl View for Table {
                 let executors = self.executors.get(node).map(|executors| format!(", {executors}"));
                 format!("attempt {}{}", line.body["attempt"], executors.unwrap_or_default())
             }
+            "gate_verdict" => {
+                let word = |key: &str| line.body[key].as_str().unwrap_or_default();
+                format!("{} {}, {}", word("answer"), word("code"), word("tool"))
+            }
             "attempt_result" | "late_result" => {
                 let outcome = &line.body["outcome"];
                 match outcome["failed"]["message"].as_str() {

@@ -39,6 +39,7 @@ const KNOWN_NAMES: [&str; 13] = [
     "operators",
     "plans",
     "control.sock",
+    "lockdown",
     "ostler.toml",
 ];
 

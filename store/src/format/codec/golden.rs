@@ -209,7 +209,28 @@ pub(crate) fn samples() -> Vec<Event> {
     samples.push(Event::Granted(Box::new(grant)));
     let (client, by) = (ClientId::from("acme"), "ann".to_owned());
     samples.push(Event::GrantRevoked { client, grant: "g1".into(), by });
+    samples.push(gate_verdict());
     samples
+}
+
+fn gate_verdict() -> Event {
+    Event::GateVerdict(Box::new(GateVerdict {
+        node: node(),
+        attempt: 1,
+        tool: "fs.write".to_owned(),
+        version: "1".to_owned(),
+        answer: GateAnswer::Hold,
+        code: "TAINT_AUTHOR".to_owned(),
+        scope: "default".to_owned(),
+        intent: 1,
+        measured: Some((1, 2)),
+        policy_epoch: 3,
+        params: Some(Digest([7; 32])),
+        tainted: vec!["path".to_owned()],
+        amounts: vec![("count".to_owned(), 1.5)],
+        previous: Digest([0; 32]),
+        hash: Digest([9; 32]),
+    }))
 }
 
 fn notes() -> Vec<Event> {
@@ -546,13 +567,14 @@ fn kind(event: &Event) -> u8 {
         Event::Caged { .. } => 54,
         Event::Granted(_) => 55,
         Event::GrantRevoked { .. } => 56,
+        Event::GateVerdict(_) => 57,
     }
 }
 
-const KINDS: u8 = 57;
+const KINDS: u8 = 58;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 7] = [117, 119, 123, 123, 143, 145, 147];
+const KNOWN: [usize; 7] = [117, 119, 123, 123, 143, 145, 148];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,0 +1,197 @@
+//! The gate around real calls: holds for people, budgets over a run, lockdown, and the chain of verdicts.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{config, plan, states, until};
+use ostler_actors::{Answer, Submission, System, SystemConfig};
+use ostler_kernel::event::{Event, GateVerdict, verify_verdicts};
+use ostler_kernel::gate::{CallClass, GatePolicy, GateRules, Permit};
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, Journal, LockdownStore, Seq, StreamId, Tool, ToolResult, ToolSpec,
+};
+use ostler_kernel::run::RunStatus;
+use ostler_store::MemoryJournal;
+use serde_json::{Map, Value, json};
+
+/// A tool that counts its calls.
+struct Told {
+    spec: ToolSpec,
+    reads_strangers: bool,
+    calls: Mutex<Vec<Value>>,
+}
+
+impl Told {
+    fn new(name: &str, reads_strangers: bool) -> Arc<Told> {
+        let text = json!({"type": "string"});
+        let params = json!({"type": "object", "properties": {
+            "path": {"type": "string", "format": "path"}, "text": text, "amount": {"type": "number"},
+        }});
+        let (name, description) = (name.to_owned(), "told".to_owned());
+        let spec = ToolSpec { name, version: "1".to_owned(), description, params, result: json!({}) };
+        Arc::new(Told { spec, reads_strangers, calls: Mutex::default() })
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.lock().unwrap().len()
+    }
+}
+
+impl Tool for Told {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        let (impact, effect) = if self.reads_strangers { (0, Effect::Read) } else { (1, Effect::Write) };
+        CallClass { impact, effect, idem: Idempotency::Natural }
+    }
+
+    fn reads_strangers(&self) -> bool {
+        self.reads_strangers
+    }
+
+    fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        self.calls.lock().unwrap().push(Value::Object(permit.into_params()));
+        Box::pin(async { Ok(json!({"name": "a.txt"})) })
+    }
+}
+
+struct World {
+    system: System,
+    journal: Arc<MemoryJournal>,
+    page: Arc<Told>,
+    put: Arc<Told>,
+}
+
+impl World {
+    async fn new(rules: &str) -> World {
+        let rules: GateRules = serde_json::from_str(rules).unwrap();
+        let journal = Arc::new(MemoryJournal::default());
+        let (page, put) = (Told::new("page", true), Told::new("put", false));
+        let tools: Vec<Arc<dyn Tool>> = vec![page.clone(), put.clone()];
+        let usual = config(journal.clone(), tools);
+        let gate = GatePolicy { epoch: 1, ..usual.gate.clone() }.with_rules(&rules);
+        let system = System::start(SystemConfig { gate, ..usual }).await.unwrap();
+        World { system, journal, page, put }
+    }
+
+    async fn run(&self, nodes: Value) -> RunId {
+        let plan = plan(&self.system, json!({"id": "p", "nodes": nodes}));
+        self.system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap()
+    }
+
+    fn verdicts(&self, run: RunId) -> Vec<GateVerdict> {
+        let row = self.journal.run(run).unwrap().unwrap();
+        let records = self.journal.read(StreamId::run(&row.client, run), Seq(0), usize::MAX).unwrap();
+        let verdicts = records.into_iter().filter_map(|record| match record.event {
+            Event::GateVerdict(verdict) => Some(*verdict),
+            _ => None,
+        });
+        verdicts.collect()
+    }
+
+    /// Node, answer and code of each verdict.
+    fn answers(&self, run: RunId) -> Vec<String> {
+        let verdicts = self.verdicts(run);
+        assert_eq!(verify_verdicts(&verdicts), Ok(verdicts.len()));
+        let told = verdicts.iter().map(|it| format!("{} {} {}", it.node, it.answer.as_str(), it.code));
+        told.collect()
+    }
+}
+
+fn stranger_into_path() -> Value {
+    json!([
+        {"id": "read", "tool": "page"},
+        {"id": "store", "tool": "put", "params": {"text": "x"}, "param_refs": {"path": {"from": "read", "path": "name"}}},
+    ])
+}
+
+#[tokio::test]
+async fn a_sensitive_value_of_a_stranger_waits_for_a_person_who_sees_it() {
+    let world = World::new("{}").await;
+    let run = world.run(stranger_into_path()).await;
+    until(async || world.system.approvals(run).await.unwrap().len() == 1).await;
+    assert_eq!((world.page.calls(), world.put.calls()), (1, 0));
+    assert_eq!(world.answers(run), ["read allow OK", "store hold TAINT_SENSITIVE_PARAM"]);
+    assert_eq!(world.verdicts(run)[1].tainted, ["path"]);
+    let asked = world.system.approvals(run).await.unwrap().remove(0);
+    world.system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!(*world.put.calls.lock().unwrap(), [json!({"text": "x", "path": "a.txt"})]);
+    assert_eq!(world.answers(run).last().unwrap(), "store allow OK");
+    world.system.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_sensitive_and_one_that_the_operator_trusts_pass() {
+    let world = World::new(r#"{"trusted": ["page"]}"#).await;
+    let run = world.run(stranger_into_path()).await;
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    world.system.shutdown().await;
+    let world = World::new("{}").await;
+    let nodes = json!([
+        {"id": "read", "tool": "page"},
+        {"id": "store", "tool": "put", "params": {"path": "b"}, "param_refs": {"text": {"from": "read", "path": "name"}}},
+    ]);
+    let run = world.run(nodes).await;
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!(world.answers(run), ["read allow OK", "store allow OK"]);
+    world.system.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_budget_adds_up_the_calls_of_a_run_and_of_no_other() {
+    let world = World::new(r#"{"budgets": [{"tool": "put", "param": "amount", "max_sum": 10}]}"#).await;
+    let pay = |id: &str, after: &[&str], amount: u32| {
+        let params = json!({"path": "a", "amount": amount});
+        let deps: Vec<Value> = after.iter().map(|dep| json!({"n": dep, "on": "terminal"})).collect();
+        json!({"id": id, "tool": "put", "params": params, "deps": deps})
+    };
+    let nodes = json!([pay("a", &[], 7), pay("b", &["a"], 4), pay("c", &["b"], 3)]);
+    for _ in 0..2 {
+        let run = world.run(nodes.clone()).await;
+        let _ = world.system.outcome(run).await.unwrap();
+        assert_eq!(states(&world.system, run).await, "a executed, b failed, c executed");
+        assert_eq!(world.answers(run), ["a allow OK", "b deny BUDGET_CUMULATIVE", "c allow OK"]);
+    }
+    world.system.shutdown().await;
+}
+
+#[derive(Default)]
+struct Kept(Mutex<bool>);
+
+impl LockdownStore for Kept {
+    fn is_on(&self) -> std::io::Result<bool> {
+        Ok(*self.0.lock().unwrap())
+    }
+
+    fn set(&self, on: bool) -> std::io::Result<()> {
+        *self.0.lock().unwrap() = on;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_lockdown_stops_calls_until_it_is_ended_and_outlives_the_system() {
+    let kept = Arc::new(Kept::default());
+    let world = World::new("{}").await;
+    world.system.keep_lockdown(kept.clone());
+    world.system.set_lockdown(true).await.unwrap();
+    let nodes = json!([{"id": "store", "tool": "put", "params": {"path": "a"}}]);
+    let run = world.run(nodes.clone()).await;
+    assert_eq!(world.system.outcome(run).await.unwrap(), RunStatus::Failed);
+    assert_eq!((world.answers(run), world.put.calls()), (vec!["store deny LOCKDOWN".to_owned()], 0));
+    world.system.shutdown().await;
+    let next = World::new("{}").await;
+    next.system.keep_lockdown(kept);
+    assert!(next.system.is_locked_down());
+    next.system.set_lockdown(false).await.unwrap();
+    let run = next.run(nodes).await;
+    assert_eq!(next.system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    next.system.shutdown().await;
+}

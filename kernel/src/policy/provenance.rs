@@ -1,0 +1,73 @@
+//! Provenance of values in a run, as the gate asks for it.
+
+use super::View;
+use crate::gate::{Literals, NO_LABELS, Provenance, Results, Source, is_untrusted, trace};
+use crate::id::NodeId;
+use crate::plan::{Kind, Node, ParamRef, model_of_tool};
+use crate::run::Run;
+
+/// What is known of the results of tools.
+pub trait ResultTerms {
+    /// True if the results of a tool are free of texts of strangers; false for an unknown tool.
+    fn trusts(&self, tool: &str) -> bool;
+
+    /// Labels of the results of a tool.
+    fn labels(&self, tool: &str) -> Vec<&str>;
+}
+
+/// Provenance of the parameters of a node: its author, its literals and what is behind its references. What a model writes
+/// after it has read texts of strangers, and what is computed from such texts, is untrusted.
+pub fn provenance(run: &Run, node: &Node, terms: &dyn ResultTerms) -> Provenance {
+    let results = RunResults { run, terms };
+    let literals = Literals { params: &node.params, labels: &NO_LABELS };
+    let refs = node.param_refs.iter().map(|(name, from)| (name.as_str(), source(run, node, from).as_str()));
+    trace(&results, "", results.is_steered(&node.id), literals, refs)
+}
+
+/// True if the result of a node is untrusted.
+pub(super) fn is_result_untrusted(run: &Run, node: &NodeId, terms: &dyn ResultTerms) -> bool {
+    is_untrusted(&RunResults { run, terms }, "", node.as_str())
+}
+
+struct RunResults<'a> {
+    run: &'a Run,
+    terms: &'a dyn ResultTerms,
+}
+
+impl RunResults<'_> {
+    /// True if texts of strangers may have steered the author of a node.
+    fn is_steered(&self, node: &NodeId) -> bool {
+        View::of(self.run, 0).is_some_and(|view| view.is_written_tainted(node))
+    }
+}
+
+impl Results for RunResults<'_> {
+    fn source(&self, id: &str) -> Option<Source<'_>> {
+        let nodes = &self.run.plan().nodes;
+        let node = &nodes[nodes.binary_search_by(|node| node.id.as_str().cmp(id)).ok()?];
+        let handed_on = self.run.goal().and_then(|goal| goal.earlier(&node.id));
+        let tool = node.tool.as_deref().unwrap_or_default();
+        let refs = node.param_refs.values().map(|from| source(self.run, node, from).as_str());
+        // Templates and models read all that they depend on.
+        let reads_all = matches!(node.kind, Kind::Model | Kind::Aggregator);
+        let deps = node.deps.iter().filter(|_| reads_all).map(|dep| dep.n.as_str());
+        Some(Source {
+            tool,
+            untrusted_author: handed_on.is_some_and(|result| result.is_tainted) || self.is_steered(&node.id),
+            literals: Literals { params: &node.params, labels: &NO_LABELS },
+            reads: refs.chain(deps).collect(),
+            labels: self.terms.labels(tool),
+        })
+    }
+
+    fn is_trusted(&self, tool: &str) -> bool {
+        tool.is_empty() || model_of_tool(tool).is_some() || self.terms.trusts(tool)
+    }
+}
+
+fn source<'a>(run: &'a Run, node: &Node, reference: &'a ParamRef) -> &'a NodeId {
+    match reference.from.as_str() {
+        ParamRef::WINNER => run.winner(&node.id).unwrap_or(&reference.from),
+        _ => &reference.from,
+    }
+}

@@ -1,0 +1,211 @@
+//! `ostler audit`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use ostler_kernel::event::{GateAnswer, GateVerdict, verify_verdicts};
+use ostler_server::wire::{EventLine, RunList, Summary};
+use serde_json::json;
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::run_name;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::{fit_name, harmless_line};
+use crate::cli::output::labels::short_id;
+use crate::cli::output::live::View;
+use crate::cli::output::terminal::{Out, Style};
+use crate::cli::output::units::{clock_time, plural};
+use crate::cli::session::api_client::{ApiError, path_segment};
+use crate::cli::session::follow::{Display, stream_events};
+use crate::cli::session::settings::has_no_data_folder;
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// The run: its id, a part of it, or @last [default: all]
+    #[arg(value_parser = run_name)]
+    run: Option<String>,
+    /// Continue with the verdicts to come
+    #[arg(short, long, conflicts_with = "verify")]
+    follow: bool,
+    /// Check that no verdict was changed, removed or inserted
+    #[arg(long)]
+    verify: bool,
+}
+
+/// Time between looks for new runs.
+const LOOKS: Duration = Duration::from_secs(1);
+
+/// The verdicts of one run.
+#[derive(Default)]
+struct Verdicts {
+    run: String,
+    /// Verdicts to check; none if they are only printed.
+    kept: Vec<GateVerdict>,
+    verifies: bool,
+    json: bool,
+}
+
+impl View for Verdicts {
+    fn record(&mut self, line: &EventLine, out: &mut Out) {
+        if line.kind != "gate_verdict" {
+            return;
+        }
+        let Ok(verdict) = serde_json::from_value::<GateVerdict>(line.body.clone()) else { return };
+        if self.verifies {
+            self.kept.push(verdict);
+        } else if self.json {
+            out.json(&json!({
+                "type": "verdict", "run": self.run, "seq": line.seq, "at_ms": line.at_ms, "verdict": line.body,
+            }));
+        } else {
+            out.line(described(&self.run, line.at_ms, &verdict, out));
+        }
+    }
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}
+
+/// Cells of the columns of nodes and tools.
+const NAME_COLUMNS: usize = 16;
+
+fn described(run: &str, at_ms: i64, verdict: &GateVerdict, out: &Out) -> String {
+    let GateVerdict { node, tool, answer, code, scope, intent, measured, .. } = verdict;
+    let style = match answer {
+        GateAnswer::Allow => Style::Success,
+        GateAnswer::Deny | GateAnswer::Hold => Style::Bold,
+    };
+    let impact = measured.map_or("-".to_owned(), |(impact, _)| impact.to_string());
+    let tainted = match verdict.tainted.is_empty() {
+        true => String::new(),
+        false => format!("  tainted {}", harmless_line(&verdict.tainted.join(", "))),
+    };
+    format!(
+        "{}  {}  {:<NAME_COLUMNS$}  {:<NAME_COLUMNS$}  {}  {code}  impact {impact}  intent {intent}  scope {}{tainted}",
+        clock_time(at_ms),
+        short_id(run),
+        fit_name(node.as_str(), out.name_width(NAME_COLUMNS)),
+        fit_name(tool, out.name_width(NAME_COLUMNS)),
+        out.styled(style, &format!("{:<5}", answer.as_str())),
+        harmless_line(scope),
+    )
+}
+
+pub(crate) async fn audit(globals: &Globals, args: AuditArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    if has_no_data_folder("run", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let shown = match (&args.run, args.follow) {
+        (Some(run), _) => one(&mut session, globals, &args, run, &mut out).await,
+        (None, false) => all(&mut session, globals, &args, &mut out).await,
+        (None, true) => follow_all(&mut session, globals, &mut out).await,
+    };
+    session.stop().await;
+    shown
+}
+
+async fn one(
+    session: &mut Session,
+    globals: &Globals,
+    args: &AuditArgs,
+    run: &str,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(run))).await?;
+    let mut verdicts =
+        Verdicts { run: summary.run, verifies: args.verify, json: globals.json, ..Verdicts::default() };
+    let until = if args.follow && session.client.is_remote() { "closed" } else { "now" };
+    show(session, &mut verdicts, &mut 0, until, out).await?;
+    if args.verify { report(&[verdicts], globals.json, out) } else { Ok(code::SUCCEEDED) }
+}
+
+async fn all(
+    session: &mut Session,
+    globals: &Globals,
+    args: &AuditArgs,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let mut checked = Vec::new();
+    for run in runs(session).await? {
+        let mut verdicts = Verdicts { run, verifies: args.verify, json: globals.json, ..Verdicts::default() };
+        show(session, &mut verdicts, &mut 0, "now", out).await?;
+        checked.extend(args.verify.then_some(verdicts));
+    }
+    if args.verify { report(&checked, globals.json, out) } else { Ok(code::SUCCEEDED) }
+}
+
+/// Prints verdicts as they come, until the command is ended.
+async fn follow_all(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
+    let mut seen = std::collections::BTreeMap::new();
+    while !out.is_closed() {
+        for run in runs(session).await? {
+            let after = seen.entry(run.clone()).or_insert(0_u64);
+            let mut verdicts = Verdicts { run, json: globals.json, ..Verdicts::default() };
+            show(session, &mut verdicts, after, "now", out).await?;
+        }
+        tokio::time::sleep(LOOKS).await;
+    }
+    Ok(code::SUCCEEDED)
+}
+
+/// All runs, the oldest first.
+async fn runs(session: &mut Session) -> Result<Vec<String>, ApiError> {
+    let (mut runs, mut after) = (Vec::new(), String::new());
+    loop {
+        let list: RunList = session.get(&format!("/v1/runs?limit=1000{after}")).await?;
+        runs.extend(list.runs.into_iter().map(|line| line.run));
+        match list.next {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    runs.reverse();
+    Ok(runs)
+}
+
+async fn show(
+    session: &Session,
+    verdicts: &mut Verdicts,
+    after: &mut u64,
+    until: &str,
+    out: &mut Out,
+) -> Result<(), ApiError> {
+    let path = format!("/v1/runs/{}", verdicts.run);
+    let mut display = Display { view: verdicts, prompt: None, output: None, text: None, out };
+    stream_events(&session.client, &path, after, until, &mut display).await
+}
+
+/// Reports the chains; a broken one is an error.
+fn report(checked: &[Verdicts], json: bool, out: &mut Out) -> Result<u8, Failure> {
+    let (mut total, mut broken) = (0, 0);
+    for Verdicts { run, kept, .. } in checked {
+        match verify_verdicts(kept) {
+            Ok(count) => total += count,
+            Err(place) => {
+                broken += 1;
+                let node = kept[place].node.as_str();
+                if json {
+                    out.json(&json!({"type": "broken", "run": run, "verdict": place + 1, "node": node}));
+                } else {
+                    out.line(format!(
+                        "run {run}: verdict {} (node {}) does not follow from those before it",
+                        place + 1,
+                        harmless_line(node)
+                    ));
+                }
+            }
+        }
+    }
+    if json {
+        out.json(&json!({"type": "verified", "runs": checked.len(), "verdicts": total, "broken": broken}));
+    } else {
+        let runs = plural(checked.len(), "run");
+        out.line(format!("{} of {runs} verified, {broken} broken", plural(total, "verdict")));
+    }
+    Ok(if broken == 0 { code::SUCCEEDED } else { code::STORE })
+}

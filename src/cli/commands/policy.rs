@@ -1,0 +1,298 @@
+//! `ostler policy`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use ostler::config::Config;
+use ostler_actors::Toolbox;
+use ostler_drivers::regular_file::read_text;
+use ostler_kernel::gate::{
+    AtConnection, Call, Denial, DenialCode, GatePolicy, Judged, Provenance, Spent, Standing, judge,
+};
+use ostler_kernel::json::Object;
+use ostler_server::wire::PolicyEpoch;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::bounds::Bounds;
+use crate::cli::arguments::plan::tools;
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::{fit_name, harmless_line};
+use crate::cli::output::terminal::{Out, Style, tagged};
+use crate::cli::output::units::plural;
+use crate::cli::session::api_client::ApiError;
+use crate::cli::session::{AccessMode, Session, settings};
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Check the policy of the configuration, and show what it holds
+    #[command(after_help = "Example:\n  ostler policy check")]
+    Check,
+    /// Show the verdict on a call, and the check that decides it
+    #[command(
+        after_help = "Examples:\n  ostler policy explain fs.read '{\"path\": \"README.md\"}'\n  ostler policy explain fs.read '{\"path\": \"/etc/passwd\"}' --intent 0"
+    )]
+    Explain(ExplainArgs),
+    /// Put the policy of the configuration in force in a running process
+    ///
+    /// All of it or nothing: a policy with a fault changes nothing. Verdicts from then on are by the new
+    /// policy; what people approved before is shown to them again.
+    #[command(after_help = "Example:\n  ostler policy reload")]
+    Reload,
+    /// Compare verdicts on calls with the expected ones, one JSON object per line
+    ///
+    /// A line has a `tool`, its `params`, `scope` and `intent` if they are not the default, and as `expect`
+    /// the code of the verdict: OK, or a code such as PATH_ESCAPE.
+    #[command(after_help = "Example:\n  ostler policy test verdicts.jsonl")]
+    Test(TestArgs),
+}
+
+#[derive(Debug, Args)]
+struct ExplainArgs {
+    /// The tool
+    tool: String,
+    /// Its parameters, as a JSON object
+    #[arg(default_value = "{}")]
+    params: String,
+    #[command(flatten)]
+    bounds: Bounds,
+}
+
+#[derive(Debug, Args)]
+struct TestArgs {
+    /// File of expected verdicts
+    file: PathBuf,
+    /// Folder that the tools may access
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+}
+
+/// Bytes of a file of expected verdicts.
+const TEST_BYTES_MAX: u64 = 16 << 20;
+
+/// An expected verdict.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    tool: String,
+    #[serde(default)]
+    params: Map<String, Value>,
+    #[serde(default)]
+    scope: Option<String>,
+    #[serde(default)]
+    intent: Option<u8>,
+    expect: String,
+}
+
+/// The gate of a configuration.
+struct Gate {
+    toolbox: Toolbox,
+    policy: GatePolicy,
+    workspace: String,
+}
+
+impl Gate {
+    fn new(config: &Config, workspace: String) -> Gate {
+        let tools = tools(config);
+        let policy = config.gate(&tools);
+        let toolbox = Toolbox::new(tools).expect("the built-in tools go together");
+        Gate { toolbox, policy, workspace }
+    }
+
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        params: Map<String, Value>,
+        scope: &'a str,
+        intent: u8,
+    ) -> Result<Judged<'a>, Denial> {
+        let call = Call {
+            tool: self.toolbox.gated(tool),
+            name: tool,
+            params: Object::from(params),
+            floor: 0,
+            intent: self.policy.admit(Some(intent))?,
+            scope: scope.into(),
+            workspace: Some(&self.workspace),
+            provenance: Provenance::PLAN,
+            spent: Spent::NOTHING,
+        };
+        judge(call, &self.policy, Standing::default(), &mut AtConnection)
+    }
+}
+
+pub(crate) async fn policy(globals: &Globals, args: PolicyArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    match args.what {
+        What::Check => check(globals, &mut out),
+        What::Explain(args) => explain(globals, &args, &mut out),
+        What::Test(args) => test(globals, &args, &mut out),
+        What::Reload => reload(globals, &mut out).await,
+    }
+}
+
+fn check(globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
+    let (config, _) = settings::load_settings(globals, Path::new("."))?;
+    let Gate { toolbox, policy, .. } = Gate::new(&config, String::new());
+    let rules = &config.policy;
+    let counts = [
+        ("scopes", policy.scopes.len()),
+        ("path rules", rules.paths.len()),
+        ("egress rules", rules.egress.len()),
+        ("value rules", rules.param_policies.len()),
+        ("budgets", rules.budgets.len()),
+        ("clearance routes", rules.clearance_routes.len()),
+    ];
+    let tools = toolbox.iter().count();
+    if globals.json {
+        let counts: Map<String, Value> =
+            counts.iter().map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect();
+        out.json(&json!({
+            "type": "policy", "valid": true, "tools": tools, "ceiling": policy.ceiling,
+            "max_intent": policy.max_intent, "deny_budget": policy.deny_budget, "rules": counts,
+        }));
+        return Ok(code::SUCCEEDED);
+    }
+    let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    out.line(format!("{} policy over {}", out.styled(Style::Success, "valid"), plural(tools, "tool")));
+    out.line(format!("  rules    {}", counts.join(", ")));
+    out.line(format!("  impact   at most {}, intent at most {}", policy.ceiling, policy.max_intent));
+    let denials = policy.deny_budget.map_or("any number".to_owned(), |most| most.to_string());
+    out.line(format!("  denials  {denials} in a run"));
+    Ok(code::SUCCEEDED)
+}
+
+async fn reload(globals: &Globals, out: &mut Out) -> Result<u8, Failure> {
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let is_remote = session.client.is_remote();
+    let reloaded: Result<PolicyEpoch, ApiError> = session.post("/v1/policy/reload", &json!({})).await;
+    session.stop().await;
+    let reloaded = reloaded?;
+    if globals.json {
+        out.json(&tagged("policy", &reloaded));
+    } else if is_remote {
+        out.line(format!("the policy is in force, as epoch {}", reloaded.epoch));
+    } else {
+        out.line("the policy is valid; no process runs plans, so the next one reads it");
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result<u8, Failure> {
+    let workspace = args.bounds.workspace()?;
+    let (config, _) = settings::load_settings(globals, Path::new(&workspace))?;
+    let gate = Gate::new(&config, workspace);
+    let params = params(&args.params)?;
+    let verdict = gate.judge(&args.tool, params, &args.bounds.scope, args.bounds.intent);
+    let (answer, code, impact, why) = match &verdict {
+        Ok(judged) => {
+            let sensitive = gate.toolbox.gated(&args.tool).map(|tool| tool.sensitive().clone());
+            let sensitive: Vec<String> = sensitive.into_iter().flatten().collect();
+            let why = match (judged.route(), sensitive.is_empty()) {
+                (Some(route), _) => format!("needs a clearance, by the route of {:?}", route.tool),
+                (None, false) => {
+                    format!("held for a person if untrusted values reach {}", sensitive.join(", "))
+                }
+                (None, true) => "every check passed".to_owned(),
+            };
+            ("allow", "OK", Some(judged.measured), why)
+        }
+        Err(denial) => ("deny", denial.code.as_str(), denial.measured, denial.operator.clone()),
+    };
+    if globals.json {
+        out.json(&json!({
+            "type": "verdict", "answer": answer, "code": code, "why": why, "step": step(code),
+            "impact": impact.map(|it| it.impact), "ceiling": impact.map(|it| it.ceiling),
+        }));
+    } else {
+        let style = if answer == "allow" { Style::Success } else { Style::Bold };
+        out.line(format!("{}  {}  {code}", out.styled(style, answer), fit_name(&args.tool, usize::MAX)));
+        if let Some(it) = impact {
+            out.line(format!("  impact   {} of at most {}", it.impact, it.ceiling));
+        }
+        out.line(format!("  decided  {}", step(code)));
+        out.line(format!("  why      {}", harmless_line(&why)));
+    }
+    Ok(if verdict.is_ok() { code::SUCCEEDED } else { code::FAILED })
+}
+
+fn params(text: &str) -> Result<Map<String, Value>, Failure> {
+    let refused = |what: String| Failure::invalid(format!("parameters: {what}; give a JSON object"));
+    match ostler_kernel::json::parse_value(text).map_err(|error| refused(error.to_string()))? {
+        Value::Object(params) => Ok(params),
+        _ => Err(refused("not an object".to_owned())),
+    }
+}
+
+/// The row of the gate's table that gives a code.
+fn step(code: &str) -> &'static str {
+    use DenialCode as C;
+    let Some(code) = DenialCode::ALL.into_iter().find(|known| known.as_str() == code) else {
+        return "step 7: nothing denies it";
+    };
+    match code {
+        C::IntentAboveToken | C::DenyBudget | C::ParamSchema | C::PlanFieldForbidden | C::RefForeign => {
+            "step 0: request and parameters"
+        }
+        C::AuditUnavailable | C::Lockdown => "step 1: the system",
+        C::ScopeUnresolved | C::ScopeEmpty | C::OutOfScope | C::ToolChanged => "step 2: scope",
+        C::ImpactOverIntent | C::ImpactOverScopeCap | C::ImpactOverTenantCeiling => "step 3: impact",
+        C::PathEscape | C::EgressForbidden | C::EgressLabel | C::ParamPolicy | C::BudgetCumulative => {
+            "step 4: values"
+        }
+        C::TaintSensitiveParam | C::TaintAuthor => "step 5: taint",
+        C::ClearanceUnreachable
+        | C::ClearanceTimeout
+        | C::ClearanceRedirect
+        | C::ClearanceMalformed
+        | C::ClearanceDenied => "step 6: clearance",
+        C::SealMismatch | C::PolicyEpochStale => "step 7: seal",
+    }
+}
+
+fn test(globals: &Globals, args: &TestArgs, out: &mut Out) -> Result<u8, Failure> {
+    let name = args.file.display().to_string();
+    let invalid = |what: String| Failure::invalid(format!("{name}: {what}"));
+    let workspace = args.workspace.canonicalize().map_err(|error| invalid(format!("workspace: {error}")))?;
+    let (config, _) = settings::load_settings(globals, &workspace)?;
+    let gate = Gate::new(&config, workspace.to_string_lossy().into_owned());
+    let text = read_text(&args.file, TEST_BYTES_MAX).map_err(|error| invalid(error.to_string()))?;
+    let (mut passed, mut failed) = (0, 0);
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let expected: Expected =
+            serde_json::from_str(line).map_err(|error| invalid(format!("line {}: {error}", at + 1)))?;
+        let scope = expected.scope.as_deref().unwrap_or(ostler::config::SCOPE_DEFAULT);
+        let intent = expected.intent.unwrap_or(gate.policy.default_intent);
+        let verdict = gate.judge(&expected.tool, expected.params, scope, intent);
+        let found = verdict.as_ref().map_or_else(|denial| denial.code.as_str(), |_| "OK");
+        if found == expected.expect {
+            passed += 1;
+            continue;
+        }
+        failed += 1;
+        if globals.json {
+            out.json(&json!({
+                "type": "difference", "line": at + 1, "expected": expected.expect, "found": found,
+            }));
+        } else {
+            let expected = harmless_line(&expected.expect);
+            out.line(format!("line {}: expected {expected}, found {found}", at + 1));
+        }
+    }
+    if passed + failed == 0 {
+        return Err(invalid("holds no expected verdict; nothing was tested".to_owned()));
+    }
+    if globals.json {
+        out.json(&json!({"type": "compared", "passed": passed, "failed": failed}));
+    } else {
+        out.line(format!("{passed} passed, {failed} failed"));
+    }
+    Ok(if failed == 0 { code::SUCCEEDED } else { code::FAILED })
+}
