@@ -78,6 +78,7 @@ fn terms(on: Vec<EarlierRun>) -> GoalTerms {
         control_timeout: HumanDuration::Whole(60),
         human_timeout: HumanDuration::Whole(60),
         opened_at: 0,
+        model_file: None,
         models: GoalModels { planner: named(), executor: named() },
         tools: None,
         confirm: false,

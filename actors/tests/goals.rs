@@ -64,6 +64,7 @@ fn terms(mode: Mode, tools: &[&str]) -> GoalTerms {
         control_timeout: HumanDuration::Whole(60),
         human_timeout: HumanDuration::Whole(60),
         opened_at: 0,
+        model_file: None,
         models: GoalModels { planner: named(), executor: named() },
         tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()),
         confirm: false,

@@ -357,6 +357,7 @@ async fn ask(system: &System, budgets: Budgets) -> RunId {
         control_timeout: HumanDuration::Whole(600),
         human_timeout: HumanDuration::Whole(60),
         opened_at: 0,
+        model_file: None,
         models: GoalModels { planner: named(), executor: named() },
         tools: Some(Vec::new()),
         confirm: false,

@@ -141,6 +141,7 @@ fn react() -> GoalTerms {
         control_timeout: HumanDuration::Whole(60),
         human_timeout: HumanDuration::Whole(60),
         opened_at: 0,
+        model_file: None,
         models: GoalModels { planner: named(), executor: named() },
         tools: Some(vec!["fs.list".to_owned()]),
         confirm: false,

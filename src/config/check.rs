@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ostler_drivers::mcp::MCP_PREFIX;
 use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
+use ostler_kernel::gate::Place;
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::{Pointer, model_of_tool};
 
@@ -173,6 +174,22 @@ impl Config {
                 wrong.push((list.item(at), format!("scope {scope} names the unknown tool {tool:?}"), help));
             }
         }
+        let is_registered = |tool: &str| tools.contains(tool) || self.has_model_tool(tool);
+        for (place, tool) in self.policy.unknown_tools(&is_registered) {
+            let help = match closest_name(tool, tools.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => "`ostler tools` lists them".to_owned(),
+            };
+            wrong.push((policy_pointer(&place), format!("there is no tool {tool:?}"), help));
+        }
         wrong
     }
+}
+
+/// The place of a rule in the configuration.
+fn policy_pointer(place: &[Place]) -> Pointer {
+    place.iter().fold(Pointer::root().key("policy"), |pointer, step| match step {
+        Place::Key(key) => pointer.key(key),
+        Place::Item(at) => pointer.item(*at),
+    })
 }

@@ -46,7 +46,7 @@ use ostler_drivers::mcp::McpConfig;
 use ostler_drivers::model::{ConfigFault, ModelConfig, Models, ModelsConfig};
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
-use ostler_kernel::gate::{GatePolicy, Scope};
+use ostler_kernel::gate::{GatePolicy, GateRules, Scope};
 use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use ostler_kernel::port::Tool;
@@ -98,7 +98,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [shutdown], [tools], [sandbox], [scopes], [clients], [evaluation], [models], [roles], [mcp] and [telemetry]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [sandbox], [scopes], [policy], [clients], [evaluation], [models], [roles], [mcp] and [telemetry]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -113,6 +113,8 @@ pub struct Config {
     pub sandbox: SandboxConfig,
     /// `[scopes.NAME]`: tools available to a caller.
     pub scopes: BTreeMap<String, ScopeConfig>,
+    /// `[policy]`: what calls of tools may do.
+    pub policy: GateRules,
     /// `[clients.NAME]`: clients with settings of their own.
     pub clients: BTreeMap<String, ClientEntry>,
     /// `[evaluation]`.
@@ -340,6 +342,7 @@ impl Config {
             egress: self.tools.http.egress_allow.clone(),
             ..GatePolicy::default()
         }
+        .with_rules(&self.policy)
     }
 
     /// Reads which tools of the MCP servers were accepted, from the data folder.

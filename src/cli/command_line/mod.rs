@@ -418,22 +418,25 @@ fn without_variables(mut command: clap::Command, ignores: impl Fn(&OsStr) -> boo
 impl Cli {
     /// Returns whether the command only reads: nothing has changed if its output is lost.
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(
-            self.command,
-            Command::Check(_)
-                | Command::Ps(_)
-                | Command::Show(_)
-                | Command::Events(_)
-                | Command::Logs(_)
-                | Command::Artifact(_)
-                | Command::Approvals
-                | Command::Top(_)
-                | Command::Simulate(_)
-                | Command::Complete(_)
-                | Command::Completions(_)
-                | Command::Man(_)
-                | Command::Help(_)
-        )
+        match &self.command {
+            Command::Approvals(args) => args.only_reads(),
+            command => matches!(
+                command,
+                Command::Audit(_)
+                    | Command::Check(_)
+                    | Command::Ps(_)
+                    | Command::Show(_)
+                    | Command::Events(_)
+                    | Command::Logs(_)
+                    | Command::Artifact(_)
+                    | Command::Top(_)
+                    | Command::Simulate(_)
+                    | Command::Complete(_)
+                    | Command::Completions(_)
+                    | Command::Man(_)
+                    | Command::Help(_)
+            ),
+        }
     }
 }
 

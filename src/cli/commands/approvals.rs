@@ -29,6 +29,12 @@ pub(crate) struct ApprovalsArgs {
     command: Option<ApprovalsCommand>,
 }
 
+impl ApprovalsArgs {
+    pub(crate) fn only_reads(&self) -> bool {
+        self.command.is_none()
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum ApprovalsCommand {
     /// End a grant before its time

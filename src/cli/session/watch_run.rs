@@ -62,7 +62,7 @@ impl Watch {
         let RunLine { run, seq, client, out_of_credit, reason, .. } = before;
         let (out_of_credit, suspended) = (*out_of_credit, reason.is_some());
         let before = seq.map(|seq| PriorState { seq, client: client.clone(), out_of_credit, suspended });
-        Watch { run: run.clone(), before, json, options, labelled: false, turn: None }
+        Watch { run: run.clone(), before, json, options, labelled: false, quiet: false, turn: None }
     }
 }
 
