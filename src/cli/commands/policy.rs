@@ -46,7 +46,7 @@ enum What {
     /// policy; what people approved before is shown to them again.
     #[command(after_help = "Example:\n  ostler policy reload")]
     Reload,
-    /// Compare verdicts on calls with the expected ones, one JSON object per line
+    /// Compare verdicts on the calls of a file with the expected ones
     ///
     /// A line has a `tool`, its `params`, `scope` and `intent` if they are not the default, and as `expect`
     /// the code of the verdict: OK, or a code such as PATH_ESCAPE.

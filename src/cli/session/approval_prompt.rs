@@ -376,11 +376,12 @@ mod tests {
         };
         for (line, expected) in [
             ("+1usd", raise(Some(1_000_000_000), None)),
-            (" 0.5usd +1000tokens ", raise(Some(500_000_000), Some(1_000))),
+            (" +0.5usd +1000tokens ", raise(Some(500_000_000), Some(1_000))),
             ("c enough", Reply::Answer(Decision::Reject, "enough".to_owned())),
             ("conclude", Reply::Answer(Decision::Reject, String::new())),
             ("x", Reply::Cancel),
             ("", Reply::ShowRun),
+            ("0.5usd", Reply::Invalid),
             ("1", Reply::Invalid),
             ("+5credits", Reply::Invalid),
             ("more", Reply::Invalid),
