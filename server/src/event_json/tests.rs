@@ -290,6 +290,8 @@ fn records_of_runs_have_stable_json() {
         budget_raised {"by":{"nano_usd":900,"tokens":12},"node":"a"}
         balance_deposited {"client":"acme","nano_usd":0,"tokens":-5,"used":{"nano_usd":900,"tokens":12}}
         caged {"attempt":1,"node":"a","rung":"landlock"}
+        granted {"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7}
+        grant_revoked {"by":"ann","client":"acme","grant":"g1"}
         parked {"reason":"crashes"}
         out_of_credit {"out":true}
         run_closed {"outcome":"succeeded"}
