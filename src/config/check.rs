@@ -174,7 +174,7 @@ impl Config {
                 wrong.push((list.item(at), format!("scope {scope} names the unknown tool {tool:?}"), help));
             }
         }
-        let is_registered = |tool: &str| tools.contains(tool) || self.has_model_tool(tool);
+        let is_registered = |tool: &str| tools.contains(tool) || self.has_own_tool(tool);
         for (place, tool) in self.policy.unknown_tools(&is_registered) {
             let help = match closest_name(tool, tools.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean {meant:?}?"),

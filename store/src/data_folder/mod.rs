@@ -26,7 +26,7 @@ pub use error::OpenError;
 pub(crate) use format_file::{check_format, is_unmarked, repair_format};
 
 /// Names allowed in a folder without a format file: opening was interrupted.
-const KNOWN_NAMES: [&str; 13] = [
+const KNOWN_NAMES: &[&str] = &[
     "lock",
     "format",
     "format.new",

@@ -201,7 +201,7 @@ impl Served {
             }
             Call::Answer(AnswerArguments { approval, digest, decision, note }) => {
                 let path = format!("/v1/approvals/{}", path_segment(&approval));
-                let request = AnswerRequest { decision, digest, note, raise: None };
+                let request = AnswerRequest { decision, digest, note, raise: None, also: None };
                 let answered: RunRef = self.session.lock().await.post(&path, &request).await?;
                 Ok(json!(answered))
             }
