@@ -152,6 +152,7 @@ pages! {
     evaluation: "docs/guide/evaluation.md",
     first_plan: "docs/guide/first-plan.md",
     install: "docs/guide/install.md",
+    lineage: "docs/guide/lineage.md",
     market: "docs/guide/market.md",
     mcp: "docs/guide/mcp.md",
     models: "docs/guide/models.md",

@@ -158,6 +158,9 @@ impl RunDriver {
             }
             let Some(at) = self.run.graph().position(&id) else { continue };
             let node = &plan.nodes[at];
+            if self.reuse(node).await {
+                continue;
+            }
             if self.services.gatekeeper.toolbox.is_timer(node) {
                 Box::pin(self.launch_timer(node)).await;
             } else {

@@ -22,6 +22,7 @@ mod launch;
 mod load;
 mod lost_calls;
 mod record;
+mod reuse;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;
 mod timers;

@@ -7,6 +7,7 @@ mod attempt;
 mod call;
 mod person;
 mod pipeline;
+mod reuse;
 mod run;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub use attempt::{
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
 pub use pipeline::{PipelineRecord, Published};
+pub use reuse::{
+    Fresh, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReuseTerms, ReusedResult,
+};
 pub use run::{
     CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms,
     Timer, TimerKind,
@@ -321,4 +325,10 @@ pub enum Event {
         /// The rung; of several programs the lowest.
         rung: CageRung,
     },
+    /// The run takes part in reuse: behind the opening record and the other terms. Without it, nothing of the run is reused or may be.
+    ReuseTerms(ReuseTerms),
+    /// Whether a recorded result stands in for a node. Before the node ends with it, or its first attempt.
+    ReuseDecided(Box<ReuseDecided>),
+    /// From here on the result of a node may stand in for equal work. With the records that end the node.
+    ResultRecorded(Box<ResultRecorded>),
 }

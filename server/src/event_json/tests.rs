@@ -3,13 +3,14 @@ use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
     AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
-    Evaluated, Failure, GateDecision, HumanAnswer, HumanRequest, HumanRequestKind, NodeTransition, Output,
-    Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RunOpened, RunTerms, StepIntent, StepKey,
-    StepResult, Timer, TimerKind,
+    Evaluated, Failure, Fresh, GateDecision, HumanAnswer, HumanRequest, HumanRequestKind, NodeTransition,
+    Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RecordPlace, ReuseTerms,
+    ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer, TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::ledger::{Amounts, CallLimits};
+use ostler_kernel::lineage::{Difference, Reason};
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::Conclusion;
@@ -95,10 +96,23 @@ fn run_records() -> Vec<Event> {
         Event::BudgetRaised { node: "a".into(), by: AMOUNTS },
         Event::BalanceDeposited { client: "acme".into(), tokens: -5, nano_usd: 0, used: AMOUNTS },
         Event::Caged { node: "a".into(), attempt: 1, rung: CageRung::Landlock },
+        Event::ReuseTerms(ReuseTerms { fresh: Fresh::Nodes(vec!["a".into()]) }),
+        reused(ReuseDecision::Reused(ReusedResult {
+            basis: ReuseBasis::CutOff(vec!["b".into()]),
+            from: RecordPlace { run: RunId::default(), seq: 7 },
+            output: Output { artifact: Digest([1; 32]), bytes: 2, inline: None, directive: None },
+            sampled: true,
+        })),
+        reused(ReuseDecision::Recomputed(Reason::Changed(Difference::Param("prompt".to_owned())))),
         Event::Parked { reason: "crashes".to_owned() },
         Event::OutOfCredit { out: true },
         Event::RunClosed { outcome: RunOutcome::Succeeded },
     ]
+}
+
+fn reused(decision: ReuseDecision) -> Event {
+    let reuse = Some(Digest([3; 32]));
+    Event::ReuseDecided(Box::new(ReuseDecided { node: "a".into(), reuse, decision }))
 }
 
 fn node_records() -> Vec<Event> {
