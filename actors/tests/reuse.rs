@@ -30,7 +30,7 @@ impl Joins {
             name: name.to_owned(),
             version: version.to_owned(),
             description: "joins".to_owned(),
-            params: json!({"type": "object"}),
+            params: json!({"type": "object", "additionalProperties": true}),
             result: json!({"type": "object"}),
         };
         Arc::new(Joins { spec, effect, calls: Mutex::default() })

@@ -18,7 +18,7 @@ use super::deadlines::Timers;
 use super::dispatch_queue::DispatchQueue;
 use super::inline_budget::InlineBudget;
 use super::judge_state::JudgeState;
-use super::reuse::ReuseProgress;
+use super::reuse_progress::ReuseProgress;
 use crate::base::keys::AttemptKey;
 use crate::messages::agent::{AgentMessage, AskReply, PendingReply};
 use crate::run::arguments::AgentArguments;

@@ -23,6 +23,7 @@ mod load;
 mod lost_calls;
 mod record;
 mod reuse;
+mod reuse_progress;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;
 mod timers;

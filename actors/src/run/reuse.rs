@@ -1,12 +1,10 @@
 //! Recorded results in the place of attempts: decided before a slot is asked for, and recorded with the end of a node.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::event::{
     Event, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
 };
-use ostler_kernel::id::NodeId;
 use ostler_kernel::lineage::{
     self, Evidence, Frontier, Manifest, Reason, Record, Reuse, frontier, judge, last_record_key, record_key,
 };
@@ -26,17 +24,6 @@ const RECORDS_KEPT_MAX: usize = 4_096;
 
 /// Decisions after which other futures get the thread.
 const DECISIONS_AT_ONCE: usize = 64;
-
-/// What a driver knows about reuse in its run. Lost with the driver: then a result may stay unrecorded, and an explanation be shorter.
-#[derive(Default)]
-pub(super) struct ReuseProgress {
-    /// Manifests of attempts under way.
-    manifests: BTreeMap<NodeId, Manifest>,
-    /// Nearest executed ancestors of decided nodes.
-    frontiers: BTreeMap<NodeId, Frontier>,
-    records: BTreeMap<RecordPlace, Arc<ResultRecorded>>,
-    decisions: usize,
-}
 
 impl RunDriver {
     /// Ends a ready node with a recorded result, if one may stand in. Otherwise records why the node is executed.
