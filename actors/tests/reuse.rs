@@ -256,3 +256,27 @@ async fn a_recovered_run_has_the_results_that_it_reused() {
     // Small results are in the records; a long one is in the artifacts, which this test keeps in memory.
     assert_eq!(value(&system, second, "d").await, expected);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_asked_behind_a_reused_result() {
+    let (system, tool, _) = world().await;
+    let source = || {
+        json!({"id": "p", "nodes": [
+            {"id": "a", "tool": "join", "params": {"n": 1}},
+            {"id": "b", "kind": "human_approval", "deps": ["a"], "human_timeout": "1h"},
+            {"id": "c", "tool": "join", "deps": ["a"], "approval": "before", "human_timeout": "1h"},
+        ]})
+    };
+    for calls in [1, 0] {
+        let submission = Submission {
+            client: "acme".into(),
+            intent: 2,
+            reuse: Some(ReuseTerms::default()),
+            ..Submission::plan(plan(&system, source()))
+        };
+        let run = system.submit(submission).await.unwrap();
+        common::until(async || states(&system, run).await == "a executed, b waiting_human, c waiting_human")
+            .await;
+        assert_eq!(tool.calls(), calls);
+    }
+}
