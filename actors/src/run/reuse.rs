@@ -35,7 +35,7 @@ impl RunDriver {
             return false;
         }
         self.in_flight.reuse.decisions += 1;
-        if self.in_flight.reuse.decisions % DECISIONS_AT_ONCE == 0 {
+        if self.in_flight.reuse.decisions.is_multiple_of(DECISIONS_AT_ONCE) {
             tokio::task::yield_now().await;
         }
         let beyond = self.frontier_of(node);
