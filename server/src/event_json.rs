@@ -3,7 +3,10 @@
 //! The table lists every record and its fields by name, so a field added to a record stays internal until it is
 //! listed here. Records whose serialised form is public as it is pass through whole.
 
-use ostler_kernel::event::{AttemptResult, Event, OperatorAct, Outcome};
+use ostler_kernel::event::{
+    AttemptResult, Event, OperatorAct, Outcome, ReuseBasis, ReuseDecided, ReuseDecision,
+};
+use ostler_kernel::id::NodeId;
 use ostler_kernel::policy::Conclusion;
 use serde_json::{Value, json};
 
@@ -46,6 +49,14 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::ModelCalled { node, attempt, call } => ("model_called", body!(node, attempt, call)),
         E::Caged { node, attempt, rung } => ("caged", body!(node, attempt, rung)),
         E::CallTerms(terms) => ("call_terms", json!(terms)),
+        E::ReuseTerms(terms) => ("reuse_terms", json!(terms)),
+        E::ReuseDecided(decided) => ("reuse_decided", reuse_json(decided)),
+        E::ResultRecorded(record) => (
+            "result_recorded",
+            body!(record: node, attempt, reuse;
+                  "executable": record.manifest.sigma().value(), "inputs": record.manifest.inputs().value(),
+                  "receipts": record.manifest.receipts()),
+        ),
         E::ModelExchanged(call) => (
             "model_exchanged",
             body!(call: node, attempt, call; "params": call.params.value(), "answer": call.answer.value()),
@@ -111,6 +122,28 @@ pub(crate) fn event_json(event: &Event) -> (&'static str, Value) {
         E::Market { job, step } => ("market", body!(job, step)),
         E::Pipeline(record) => ("pipeline", json!(record)),
         E::Published(event) => ("published", body!(event: stage, kind; "data": event.data.value())),
+    }
+}
+
+/// `decision` is `reused`, `cut_off`, `revalidated` or `recomputed`; `why` has the code of the reason, `words` the reason for people.
+fn reuse_json(decided: &ReuseDecided) -> Value {
+    let ReuseDecided { node, reuse, decision } = decided;
+    match decision {
+        ReuseDecision::Reused(result) => {
+            let (word, above): (_, &[NodeId]) = match &result.basis {
+                ReuseBasis::Same => ("reused", &[]),
+                ReuseBasis::CutOff(above) => ("cut_off", above),
+                ReuseBasis::Revalidated => ("revalidated", &[]),
+            };
+            json!({
+                "node": node, "reuse": reuse, "decision": word, "recomputed": above, "from": result.from,
+                "sampled": result.sampled, "artifact": result.output.artifact,
+            })
+        }
+        ReuseDecision::Recomputed(reason) => json!({
+            "node": node, "reuse": reuse, "decision": "recomputed", "why": reason.to_string(),
+            "words": reason.in_words(),
+        }),
     }
 }
 

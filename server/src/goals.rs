@@ -59,6 +59,7 @@ async fn submission(system: &System, request: GoalRequest) -> Result<Submission,
         run,
         budget: request.budget.map(NonZeroU64::get),
         calls,
+        reuse: None,
         goal: Some(Arc::new(terms)),
     })
 }

@@ -10,7 +10,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use ostler_actors::{Submission, System, new_run_id};
-use ostler_kernel::id::{AgentId, Digest, RunId};
+use ostler_kernel::event::{Fresh, ReuseTerms};
+use ostler_kernel::id::{AgentId, Digest, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Plan;
 
@@ -90,6 +91,7 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
     let over_budget = request.over_budget.unwrap_or(OverBudget::Ask);
     let calls = call_terms(request.usd, request.tokens, over_budget)
         .map_err(|what| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "budget", what))?;
+    let reuse = reuse_terms(&request)?;
     let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run, .. } = request;
     let workspace = absolute_workspace(workspace)?;
     let agent = agent.as_deref().map(AgentId::from);
@@ -99,7 +101,28 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
     };
     let run = run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
     let budget = budget.map(NonZeroU64::get);
-    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget, calls, goal: None })
+    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget, calls, reuse, goal: None })
+}
+
+/// Name of all nodes in a request for fresh results.
+const ALL_NODES: &str = "*";
+
+fn reuse_terms(request: &SubmitRequest<Arc<Plan>>) -> Result<Option<ReuseTerms>, Problem> {
+    let SubmitRequest { plan, reuse, fresh, .. } = request;
+    if !reuse {
+        return Ok(None);
+    }
+    let nodes: Vec<NodeId> = fresh.iter().map(|node| NodeId::from(node.as_str())).collect();
+    let fresh = match nodes.iter().find(|node| plan.node(node).is_none()) {
+        Some(all) if all.as_str() == ALL_NODES => Fresh::Everything,
+        Some(unknown) => {
+            let what = format!("fresh: the plan has no node {unknown}; name one of its nodes, or * for all");
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_node", what));
+        }
+        None if nodes.is_empty() => Fresh::Nothing,
+        None => Fresh::Nodes(nodes),
+    };
+    Ok(Some(ReuseTerms { fresh }))
 }
 
 /// Refuses a relative path: the client's working directory is unknown here.

@@ -353,3 +353,56 @@ fn an_artifact_comes_back_by_its_digest_however_often_it_was_stored() {
         });
     });
 }
+
+#[test]
+fn the_newest_record_of_work_is_found_by_its_client_alone() {
+    use ostler_kernel::event::{
+        RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
+    };
+    use ostler_kernel::lineage::{ExecutableSpec, Manifest, Material, last_record_key, record_key};
+
+    let sigma = ExecutableSpec { kind: "tool", ..ExecutableSpec::default() };
+    let nothing = (Default::default(), Default::default(), Default::default());
+    let material =
+        Material { sigma: &sigma, params: &nothing.0, refs: &nothing.1, receipts: &nothing.2, world: None };
+    let manifest = Manifest::new(material).unwrap();
+    let work = manifest.reuse();
+    let Event::AttemptResult(ended) = result(10) else { panic!("not a result") };
+    let ostler_kernel::event::Outcome::Ok(output) = ended.outcome else { panic!("failed") };
+    let recorded = || {
+        Event::ResultRecorded(Box::new(ResultRecorded {
+            node: "n".into(),
+            attempt: 1,
+            reuse: work,
+            manifest: manifest.clone(),
+            contract: ostler_kernel::json::Json::null(),
+            output: output.clone(),
+        }))
+    };
+    each(|journal| {
+        let key = record_key(&client(), work);
+        assert_eq!(journal.record(key), Ok(None));
+        journal.append(vec![batch(stream(1), 0, vec![opened(1), numbered(1), recorded()])]).unwrap();
+        journal.append(vec![batch(stream(2), 0, vec![opened(2), recorded()])]).unwrap();
+        // Enough to fill segments, so that the index has to find it.
+        for number in 2..60 {
+            journal.append(vec![batch(stream(2), number, vec![result(3_000)])]).unwrap();
+        }
+        let second = Ok(Some(RecordPlace { run: run(2), seq: 2 }));
+        assert_eq!(journal.record(key), second);
+        assert_eq!(journal.record(record_key(&ClientId::from("another"), work)), Ok(None));
+        let Event::RunOpened(first) = opened(1) else { panic!("not opened") };
+        let plan = first.plan.value()["id"].as_str().unwrap_or_default().to_owned();
+        let last = last_record_key(&client(), &plan, &"n".into());
+        assert_eq!(journal.record(last), second);
+        // A bound record counts as the last of the node, and is no new record of the work.
+        let place = RecordPlace { run: run(1), seq: 3 };
+        let reused =
+            ReusedResult { basis: ReuseBasis::Same, from: place, output: output.clone(), sampled: false };
+        let decision = ReuseDecision::Reused(reused);
+        let decided = ReuseDecided { node: "n".into(), reuse: Some(work), decision };
+        let reused = Event::ReuseDecided(Box::new(decided));
+        journal.append(vec![batch(stream(3), 0, vec![opened(3), reused])]).unwrap();
+        assert_eq!((journal.record(last), journal.record(key)), (Ok(Some(place)), second));
+    });
+}

@@ -153,6 +153,7 @@ pages! {
     first_plan: "docs/guide/first-plan.md",
     gate: "docs/guide/gate.md",
     install: "docs/guide/install.md",
+    lineage: "docs/guide/lineage.md",
     market: "docs/guide/market.md",
     mcp: "docs/guide/mcp.md",
     models: "docs/guide/models.md",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ostler_kernel::event::{CallTerms, Event, Parent, RunOpened, RunTerms};
+use ostler_kernel::event::{CallTerms, Event, Parent, ReuseTerms, RunOpened, RunTerms};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks, is_name};
 use ostler_kernel::json;
 use ostler_kernel::ledger::CallLimits;
@@ -19,7 +19,7 @@ use crate::messages::registry::RegistryMessage;
 use crate::messages::submission::{Submission, SubmitError, Term};
 
 /// Most records of terms behind the opening record.
-const TERMS_RECORDS: usize = 3;
+const TERMS_RECORDS: usize = 4;
 
 /// The terms of calls, with the limits of the plan's own policy.
 fn with_policy(calls: Option<CallTerms>, policy: CallLimits) -> Option<CallTerms> {
@@ -39,11 +39,13 @@ fn opening_records(
     opened: &RunOpened,
     terms: &RunTerms,
     calls: Option<CallTerms>,
+    reuse: Option<ReuseTerms>,
     goal: Option<&GoalTerms>,
 ) -> Result<Vec<Event>, SubmitError> {
     let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
     events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
     events.extend(calls.map(Event::CallTerms));
+    events.extend(reuse.map(Event::ReuseTerms));
     if let Some(goal) = goal {
         events.push(Event::GoalOpened { terms: json::to_canonical(goal)? });
     }
@@ -91,6 +93,7 @@ impl System {
             run: wanted,
             budget,
             calls,
+            reuse,
             goal,
         } = submission;
         // A child run uses the account of the run that opened it.
@@ -120,7 +123,7 @@ impl System {
         };
         let at_ms = self.services.journal.now();
         let goal = goal.map(|goal| GoalTerms { opened_at: at_ms, ..GoalTerms::clone(&goal) });
-        let opening = opening_records(&opened, &terms, calls, goal.as_ref())?;
+        let opening = opening_records(&opened, &terms, calls, reuse, goal.as_ref())?;
         let records = opening.len() as u64;
         let Some(position) = self.append_opening(&opened, opening, wanted.is_some(), at_ms)? else {
             return self.opened_before(opened, &terms, calls, goal).await;
@@ -212,6 +215,7 @@ impl System {
             match &record.event {
                 Event::CallTerms(terms) => calls_then = Some(*terms),
                 Event::RunTerms(terms) => budget = terms.budget,
+                Event::ReuseTerms(_) => {}
                 Event::GoalOpened { terms } => goal_then = serde_json::from_str(terms.as_str()).ok(),
                 _ => break,
             }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_kernel::event::{CallTerms, RunOpened};
+use ostler_kernel::event::{CallTerms, ReuseTerms, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId};
 use ostler_kernel::json::JsonError;
@@ -35,6 +35,8 @@ pub struct Submission {
     pub budget: Option<u64>,
     /// Limits of the run's calls of models; `None`: no limits but the client's.
     pub calls: Option<CallTerms>,
+    /// How the run takes part in reuse; `None`: nothing of it is reused or recorded for reuse. No term of an idempotent repetition.
+    pub reuse: Option<ReuseTerms>,
     /// Terms of a goal run, whose plan is its [`opening_plan`](ostler_kernel::policy::opening_plan); `None`: a plan file.
     pub goal: Option<Arc<GoalTerms>>,
 }
@@ -52,6 +54,7 @@ impl Submission {
             run: None,
             budget: None,
             calls: None,
+            reuse: None,
             goal: None,
         }
     }

@@ -115,6 +115,7 @@ impl RunDriver {
             None if unsure => RunInput::Unsure(result),
             None => RunInput::Result(result),
         });
+        self.record_for_reuse(key);
         self.release_budget(key);
     }
 

@@ -145,9 +145,7 @@ impl RunDriver {
         if self.is_suspending() {
             return;
         }
-        while let Some(id) = self.queue.next_prompt() {
-            self.ask_person(&id).await;
-        }
+        self.ask_prompts().await;
         if !self.may_start() {
             return;
         }
@@ -159,6 +157,11 @@ impl RunDriver {
             }
             let Some(at) = self.run.graph().position(&id) else { continue };
             let node = &plan.nodes[at];
+            if self.reuse(node).await {
+                // What became ready by that may ask a person.
+                self.ask_prompts().await;
+                continue;
+            }
             if self.services.gatekeeper.toolbox.is_timer(node) {
                 Box::pin(self.launch_timer(node)).await;
             } else {
@@ -167,6 +170,12 @@ impl RunDriver {
             }
         }
         self.submit(jobs);
+    }
+
+    async fn ask_prompts(&mut self) {
+        while let Some(id) = self.queue.next_prompt() {
+            self.ask_person(&id).await;
+        }
     }
 
     fn submit(&mut self, jobs: Vec<Job>) {

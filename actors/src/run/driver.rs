@@ -18,6 +18,7 @@ use super::deadlines::Timers;
 use super::dispatch_queue::DispatchQueue;
 use super::inline_budget::InlineBudget;
 use super::judge_state::JudgeState;
+use super::reuse_progress::ReuseProgress;
 use crate::base::keys::AttemptKey;
 use crate::messages::agent::{AgentMessage, AskReply, PendingReply};
 use crate::run::arguments::AgentArguments;
@@ -89,6 +90,7 @@ pub(super) struct InFlight {
     /// Calls of the micro-planner that are under way, by their place among the calls of the run. They end with the driver.
     pub(super) advice: BTreeMap<usize, CancellationToken>,
     pub(super) recovery: Recovery,
+    pub(super) reuse: ReuseProgress,
 }
 
 /// Judges that the end of the run waits for. Their tasks end with the driver.

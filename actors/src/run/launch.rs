@@ -74,6 +74,7 @@ impl RunDriver {
             Ok(prepared) => {
                 let acts = prepared.work.acts(node);
                 self.record_intent(node, &prepared, Some(accounts));
+                self.keep_manifest(node, &prepared.refs);
                 let calls_none = node.tests.is_none() && !node.is_judged_by(Method::Model);
                 let is_quick = !acts && self.has_time() && calls_none && prepared.work.is_quick();
                 let site = self.site(node, attempt, prepared.key);
@@ -130,7 +131,7 @@ impl RunDriver {
         Refusal::Failed(FailureCategory::ResourceExhaustion, what)
     }
 
-    fn tool_version(&self, node: &Node) -> Option<&str> {
+    pub(super) fn tool_version(&self, node: &Node) -> Option<&str> {
         self.services.gatekeeper.toolbox.version(node.tool.as_deref()?)
     }
 
@@ -196,7 +197,7 @@ impl RunDriver {
     }
 
     /// Resolves the inputs of an attempt and asks the gate for a permit.
-    async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
+    pub(super) async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
         if let Some(prepared) = self.prepare_control(node).await? {
             return Ok(prepared);
         }

@@ -23,6 +23,8 @@ mod load;
 mod lost_calls;
 pub(crate) mod missing;
 mod record;
+mod reuse;
+mod reuse_progress;
 pub(crate) mod services;
 pub(crate) mod suspended_runs;
 mod timers;

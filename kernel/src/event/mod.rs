@@ -8,6 +8,7 @@ mod audit;
 mod call;
 mod person;
 mod pipeline;
+mod reuse;
 mod run;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub use audit::{GateAnswer, GateVerdict, verify_verdicts};
 pub use call::{CallReserved, CallSettled, EXCHANGE_BYTES_MAX, ModelExchanged};
 pub use person::{HumanAnswer, HumanRequest, HumanRequestKind, OperatorAct};
 pub use pipeline::{PipelineRecord, Published};
+pub use reuse::{
+    Fresh, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReuseTerms, ReusedResult,
+};
 pub use run::{
     CallTerms, ChangeCause, Evaluated, NodeTransition, Parent, PlanRefusal, PlanVersion, RunOpened, RunTerms,
     Timer, TimerKind,
@@ -324,6 +328,12 @@ pub enum Event {
         /// The rung; of several programs the lowest.
         rung: CageRung,
     },
+    /// The run takes part in reuse: behind the opening record and the other terms. Without it, nothing of the run is reused or may be.
+    ReuseTerms(ReuseTerms),
+    /// Whether a recorded result stands in for a node. Before the node ends with it, or its first attempt.
+    ReuseDecided(Box<ReuseDecided>),
+    /// From here on the result of a node may stand in for equal work. With the records that end the node.
+    ResultRecorded(Box<ResultRecorded>),
     /// An operator granted calls without a question each. In the stream of the client.
     Granted(Box<Grant>),
     /// An operator ended a grant before its time. In the stream of the client.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::hash::hash;
-use crate::id::{Digest, NodeId, RunId};
+use crate::id::{ClientId, Digest, NodeId, RunId};
 use crate::json::{Json, JsonError, Object, Sink, canonical, utf16_order, write_string};
 
 /// Digest of an artifact over media type and content: canonical JSON for `application/json`, UTF-8 for `text/*`.
@@ -197,6 +197,16 @@ pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
 /// Provenance of an artifact that a person put in the place of a result: over the `k` that the result would have.
 pub fn overridden(k: Digest, artifact: Digest, author: &str) -> Digest {
     hash("aos/override/1", &[&k.0, &artifact.0, author.as_bytes()])
+}
+
+/// Key under which the newest record of work is found. Clients share no records, so the client is part of it.
+pub fn record_key(client: &ClientId, reuse: Digest) -> Digest {
+    hash("aos/record/1", &[client.as_str().as_bytes(), &reuse.0])
+}
+
+/// Key under which the record last bound to a node of a plan is found.
+pub fn last_record_key(client: &ClientId, plan: &str, node: &NodeId) -> Digest {
+    hash("aos/last-record/1", &[client.as_str().as_bytes(), plan.as_bytes(), node.as_str().as_bytes()])
 }
 
 /// Digest that proves an effect. With a `key` (the idempotency key, for keyed and non-idempotent effects) each execution has

@@ -3,11 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::identity::{self, ExecutableSpec, Inputs};
 use crate::id::{Digest, NodeId};
-use crate::json::{Json, JsonError, Object, utf16_order};
+use crate::json::{Json, JsonError, Object, canonical, canonical_map, utf16_order};
+
+/// Longest canonical text of a parameter that an abridged manifest keeps.
+const PARAM_BYTES_KEPT: usize = 80;
+
+/// Longest text of the executable that a difference shows.
+const SHOWN_BYTES_MAX: usize = 32;
 
 /// What a node is about to work with.
 #[derive(Debug, Clone, Copy)]
@@ -39,9 +46,9 @@ pub struct Material<'a> {
 /// };
 /// let difference = work("3").difference(&work("2")).unwrap();
 /// assert_eq!(difference.to_string(), "sigma.tool_version");
-/// assert_eq!(difference.in_words(), "tool version changed");
+/// assert_eq!(difference.in_words(), "tool version 2 → 3");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     sigma: Json,
     inputs: Json,
@@ -61,9 +68,26 @@ impl Manifest {
         Ok(Manifest { sigma: material.sigma.document()?, inputs, receipts: material.receipts.clone() })
     }
 
-    /// Restores a manifest from its stored documents.
+    /// Restores a manifest from its documents.
     pub fn stored(sigma: Json, inputs: Json, receipts: BTreeMap<NodeId, Digest>) -> Manifest {
         Manifest { sigma, inputs, receipts }
+    }
+
+    /// The manifest with long parameters replaced by their digests. Differences to another abridged manifest are the same; its `r` is
+    /// of no use.
+    pub fn abridged(&self) -> Manifest {
+        let mut inputs = object(&self.inputs);
+        if let Some(Value::Object(params)) = inputs.get_mut("params") {
+            for value in params.values_mut() {
+                if let Ok(text) = canonical(value)
+                    && text.as_str().len() > PARAM_BYTES_KEPT
+                {
+                    *value = Value::String(format!("b3:{}", identity::value(&text)));
+                }
+            }
+        }
+        let inputs = canonical_map(&inputs).expect("parts of canonical JSON are canonical");
+        Manifest { inputs, ..self.clone() }
     }
 
     /// The document of the executable.
@@ -100,8 +124,14 @@ impl Manifest {
     /// by UTF-16 code units; `None` if both have the same `r`.
     pub fn difference(&self, before: &Manifest) -> Option<Difference> {
         if self.sigma != before.sigma {
-            let field = first_unequal(&object(&before.sigma), &object(&self.sigma));
-            return field.map(Difference::Executable);
+            let (old, new) = (object(&before.sigma), object(&self.sigma));
+            let field = first_unequal(&old, &new)?;
+            let shown = |of: &Map<String, Value>| {
+                let text = of.get(&field)?.as_str()?;
+                (text.len() <= SHOWN_BYTES_MAX).then(|| text.to_owned())
+            };
+            let (old, new) = (shown(&old), shown(&new));
+            return Some(Difference::Executable { field, old, new });
         }
         if self.inputs == before.inputs {
             return None;
@@ -162,10 +192,17 @@ fn first_unequal(old: &Map<String, Value>, new: &Map<String, Value>) -> Option<S
 
 /// What first differs between two manifests of a node. `Display` gives the code that explanations and cases use, [`Difference::in_words`]
 /// the words for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Difference {
     /// This field of the executable.
-    Executable(String),
+    Executable {
+        /// The field.
+        field: String,
+        /// Its text before, if it is a short one.
+        old: Option<String>,
+        /// Its text now, if it is a short one.
+        new: Option<String>,
+    },
     /// This literal parameter.
     Param(String),
     /// The value behind this reference; `None` where the reference is absent.
@@ -187,7 +224,11 @@ impl Difference {
     /// The difference in words of a closed set.
     pub fn in_words(&self) -> String {
         match self {
-            Difference::Executable(field) => format!("{} changed", field.replace('_', " ")),
+            Difference::Executable { field, old: Some(old), new: Some(new) } => {
+                format!("{} {old} → {new}", field.replace('_', " "))
+            }
+            Difference::Executable { field, .. } => format!("{} changed", field.replace('_', " ")),
+            Difference::Param(name) if name == "prompt" => "prompt changed".to_owned(),
             Difference::Param(name) => format!("parameter `{name}` changed"),
             Difference::Ref { name, old: None, .. } => format!("input `{name}` is new"),
             Difference::Ref { name, new: None, .. } => format!("input `{name}` is gone"),
@@ -201,7 +242,7 @@ impl Difference {
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Difference::Executable(field) => write!(f, "sigma.{field}"),
+            Difference::Executable { field, .. } => write!(f, "sigma.{field}"),
             Difference::Param(name) => write!(f, "param.{name}"),
             Difference::Ref { name, old, new } => {
                 let short = |digest: &Option<Digest>| digest.map_or_else(|| "-".to_owned(), short_digest);

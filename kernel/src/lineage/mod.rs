@@ -17,7 +17,7 @@ pub use edit::{EditRefusal, Edited, Override, OverrideState, Received, StalePoli
 pub use hash::hash;
 pub use identity::{
     Edge, ExecutableSpec, Inputs, artifact, executable_digest, idempotency_key, idempotency_key_of,
-    inputs_digest, lineage, overridden, prompt, receipt, reuse, step_key, value,
+    inputs_digest, last_record_key, lineage, overridden, prompt, receipt, record_key, reuse, step_key, value,
 };
 pub use manifest::{Difference, Manifest, Material, short_digest};
 pub use outcome::{Instance, Outcome};

@@ -1,5 +1,7 @@
 //! May a recorded result stand in for an execution?
 
+use serde::{Deserialize, Serialize};
+
 use super::manifest::{Difference, Manifest};
 use super::record::Record;
 use crate::json::Json;
@@ -50,7 +52,7 @@ pub enum Reuse {
 }
 
 /// Why work is executed. `Display` gives the code that explanations and cases use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// Results of this work stand in for nothing.
     NotReusable,

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::BoxFuture;
 use crate::evaluation::Reputation;
-use crate::event::{Accounts, Evaluated, Event, RunOpened};
-use crate::id::{AgentId, ClientId, PipelineId, RunId, Ticks};
+use crate::event::{Accounts, Evaluated, Event, RecordPlace, RunOpened};
+use crate::id::{AgentId, ClientId, Digest, PipelineId, RunId, Ticks};
 use crate::ledger::Amounts;
 use crate::run::RunOutcome;
 
@@ -320,6 +320,14 @@ pub trait Journal: Send + Sync + 'static {
     /// The charges of a client for an agent; `None` before the first.
     fn account(&self, client: &ClientId, agent: Option<&AgentId>)
     -> Result<Option<AccountRow>, JournalError>;
+
+    /// Place of the newest record under a [`record_key`](crate::lineage::record_key) or a
+    /// [`last_record_key`](crate::lineage::last_record_key); `None` without one. The run may have been collected since. The default
+    /// finds nothing: then nothing is reused.
+    fn record(&self, key: Digest) -> Result<Option<RecordPlace>, JournalError> {
+        let _ = key;
+        Ok(None)
+    }
 
     /// The streams of all clients with a record.
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

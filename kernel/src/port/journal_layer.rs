@@ -4,7 +4,8 @@ use super::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
     StreamId, StreamKind,
 };
-use crate::id::{AgentId, ClientId, RunId};
+use crate::event::RecordPlace;
+use crate::id::{AgentId, ClientId, Digest, RunId};
 
 /// A [`Journal`] that changes or observes some methods of another journal, and forwards all others to it.
 ///
@@ -106,6 +107,10 @@ impl<L: JournalLayer> Journal for L {
         agent: Option<&AgentId>,
     ) -> Result<Option<AccountRow>, JournalError> {
         self.below().account(client, agent)
+    }
+
+    fn record(&self, key: Digest) -> Result<Option<RecordPlace>, JournalError> {
+        self.below().record(key)
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

@@ -96,6 +96,8 @@ impl Run {
             }
             Event::TimerFired { node, kind: TimerKind::Human } => self.apply_silence(node),
             Event::RunTerms(terms) => self.terms = (**terms).clone(),
+            Event::ReuseTerms(terms) => self.reuse = Some(terms.clone()),
+            Event::ReuseDecided(decided) => return self.apply_reuse(decided),
             Event::CallTerms(terms) => self.call_budget.terms = Some(*terms),
             Event::BudgetShort { node, shortfall } => return self.apply_shortfall(node, shortfall),
             Event::BudgetRaised { by, .. } => self.call_budget.raise(*by),
@@ -149,6 +151,7 @@ impl Run {
             | Event::BalanceDeposited { .. }
             | Event::ModelExchanged(_)
             | Event::Caged { .. }
+            | Event::ResultRecorded(_)
             | Event::Granted(_)
             | Event::GrantRevoked { .. }
             | Event::RunClosed { .. } => {}

@@ -57,6 +57,7 @@ impl<'r, 'c, 'p> Decision<'r, 'c, 'p> {
             RunInput::Propagate => {}
             RunInput::Result(result) => self.result(result, false),
             RunInput::Unsure(result) => self.result(result, true),
+            RunInput::Reused(decided) => self.reused(decided),
             RunInput::RetryDue(node) => self.retry_due(&node),
             RunInput::OverBudget(result, shortfall) => self.over_budget(result, shortfall),
             RunInput::AdviceOverBudget(node, shortfall) => self.advice_over_budget(&node, shortfall),

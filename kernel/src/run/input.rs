@@ -1,6 +1,6 @@
 //! The inputs of a run.
 
-use crate::event::AttemptResult;
+use crate::event::{AttemptResult, ReuseDecided};
 use crate::id::NodeId;
 use crate::ledger::{Amounts, Shortfall};
 use crate::plan::Delta;
@@ -19,6 +19,8 @@ pub enum RunInput {
     OverBudget(Box<AttemptResult>, Box<Shortfall>),
     /// The call of the micro-planner about this node does not fit the budget.
     AdviceOverBudget(NodeId, Box<Shortfall>),
+    /// A recorded result stands in for an attempt of a ready node.
+    Reused(Box<ReuseDecided>),
     /// The backoff before a retry of this node is over.
     RetryDue(NodeId),
     /// A person answered an approval request.

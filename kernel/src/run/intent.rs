@@ -28,10 +28,12 @@ pub struct IntentContext<'a> {
 
 /// Digest of a node's executable: its tool in this version (`None`: unknown version), or the aggregator.
 pub fn executable_digest(node: &Node, tool_version: Option<&str>) -> Digest {
+    lineage::executable_digest(&executable(node, tool_version).document().expect("texts are canonical"))
+}
+
+pub(super) fn executable<'a>(node: &'a Node, tool_version: Option<&'a str>) -> ExecutableSpec<'a> {
     let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
-    let sigma =
-        ExecutableSpec { kind, tool: node.tool.as_deref(), tool_version, ..ExecutableSpec::default() };
-    lineage::executable_digest(&sigma.document().expect("texts are canonical"))
+    ExecutableSpec { kind, tool: node.tool.as_deref(), tool_version, ..ExecutableSpec::default() }
 }
 
 impl Run {
@@ -73,7 +75,10 @@ impl Run {
 
     /// Identity of the work: the executable and its inputs.
     fn reuse(&self, node: &Node, refs: &RefDigests, sigma: Digest) -> Digest {
-        let effects = self.receipts(node);
+        let mut effects = BTreeMap::new();
+        for receipt in self.receipts(node).into_values() {
+            *effects.entry(receipt).or_default() += 1;
+        }
         let identify = || {
             let inputs = Inputs { effects: &effects, params: &node.params, refs, world: None };
             let inputs = inputs.document().expect("plans and results were canonical when they came in");
@@ -87,15 +92,15 @@ impl Run {
         }
     }
 
-    /// Receipts of the effects before this node, with their counts.
-    fn receipts(&self, node: &Node) -> BTreeMap<Digest, u64> {
+    /// Receipt of each dependency that acted on the world.
+    pub(super) fn receipts(&self, node: &Node) -> BTreeMap<NodeId, Digest> {
         let mut receipts = BTreeMap::new();
         let sources = node.deps.iter().filter_map(|dep| self.node(&dep.n));
         for source in sources.filter(|source| source.reach().effect.acts()) {
             let Some(instance) = self.instance(&source.id) else { continue };
             if let (Some(done), Some(output)) = (instance.identity, &instance.output) {
                 let key = (source.reach().idem != Idempotency::Natural).then_some(done.idempotency_key);
-                *receipts.entry(lineage::receipt(done.reuse, output.artifact, key)).or_default() += 1;
+                receipts.insert(source.id.clone(), lineage::receipt(done.reuse, output.artifact, key));
             }
         }
         receipts

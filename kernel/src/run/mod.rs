@@ -24,6 +24,7 @@
 //! | `inputs`, `intent` | input of an attempt, and the record before its start |
 //! | `approval_request` | the document that a person approves |
 //! | `fold`, `report` | a run from its records; its figures |
+//! | `reuse` | recorded results in the place of executions |
 //! | `status` | the status that people and programs see |
 
 mod abandoned_work;
@@ -57,6 +58,7 @@ mod queries;
 mod rate_waits;
 mod recovery;
 mod report;
+mod reuse;
 mod run_budget;
 mod state;
 mod static_planner;
@@ -92,6 +94,7 @@ pub use planner::{Patch, Planner, PlannerAnswer, PlannerRequest};
 pub use rate_waits::{RATE_WAIT_MS_MAX, RATE_WAITS_MAX, RateWaits};
 pub use recovery::backoff;
 pub use report::{RootCause, RunReport, RunTimeline, attempt_started_at};
+pub use reuse::{contract_text, repetition};
 pub use run_budget::{NodeAttempt, RunBudget};
 pub use state::{FailureCategory, NodeState, RunOutcome, TransitionReason};
 pub use static_planner::{FEEDBACK, StaticPlanner};
@@ -99,7 +102,7 @@ pub use status::{RunStatus, StatusFacts, UnknownStatus, WaitReason};
 pub use strategy::RecoveryStrategy;
 
 use crate::evaluation::Tally;
-use crate::event::RunTerms;
+use crate::event::{ReuseTerms, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Plan};
 use crate::policy::Goal;
@@ -141,6 +144,8 @@ pub struct Run {
     terms: RunTerms,
     call_budget: CallBudget,
     verdicts: Verdicts,
+    /// How the run takes part in reuse; `None`: not at all.
+    reuse: Option<ReuseTerms>,
     /// Mode and memory of a goal run; `None` for a run of a plan file.
     goal: Option<Box<Goal>>,
     last_lookup: LastLookup,
@@ -208,6 +213,7 @@ impl Run {
             terms: RunTerms::default(),
             call_budget: CallBudget::default(),
             verdicts: Verdicts::default(),
+            reuse: None,
             goal: None,
             last_lookup: LastLookup::default(),
             plan,

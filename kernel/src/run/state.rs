@@ -77,6 +77,7 @@ impl NodeState {
             S::Ready => match to {
                 S::Running => matches!(reason, R::Attempt(_)),
                 S::WaitingHuman => matches!(reason, R::ApproveBefore),
+                S::Executed => matches!(reason, R::Reused),
                 S::Blocked => matches!(reason, R::Hold),
                 _ => false,
             },
@@ -246,6 +247,7 @@ pub enum TransitionReason {
     Deadline,
     Unwanted,
     OverBudget,
+    Reused,
 }
 
 impl TransitionReason {
@@ -283,6 +285,7 @@ impl TransitionReason {
             TransitionReason::Deadline => "deadline",
             TransitionReason::Unwanted => "unwanted",
             TransitionReason::OverBudget => "over_budget",
+            TransitionReason::Reused => "reused",
         }
     }
 }

@@ -3,13 +3,15 @@ use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::evaluation::{Appraised, Judgement, Scores, Target, Verdict, Weights};
 use ostler_kernel::event::{
     AttemptIntent, AttemptProgress, AttemptRef, CallReserved, CallSettled, CallTerms, ChangeCause, Directive,
-    Evaluated, Failure, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest, HumanRequestKind,
-    NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published, RunOpened, RunTerms,
-    StepIntent, StepKey, StepResult, Timer, TimerKind,
+    Evaluated, Failure, Fresh, GateAnswer, GateDecision, GateVerdict, HumanAnswer, HumanRequest,
+    HumanRequestKind, NodeTransition, Output, Parent, PipelineRecord, PlanRefusal, PlanVersion, Published,
+    RecordPlace, ReuseTerms, ReusedResult, RunOpened, RunTerms, StepIntent, StepKey, StepResult, Timer,
+    TimerKind,
 };
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::ledger::{Amounts, CallLimits};
+use ostler_kernel::lineage::{Difference, Reason};
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::Conclusion;
@@ -95,6 +97,14 @@ fn run_records() -> Vec<Event> {
         Event::BudgetRaised { node: "a".into(), by: AMOUNTS },
         Event::BalanceDeposited { client: "acme".into(), tokens: -5, nano_usd: 0, used: AMOUNTS },
         Event::Caged { node: "a".into(), attempt: 1, rung: CageRung::Landlock },
+        Event::ReuseTerms(ReuseTerms { fresh: Fresh::Nodes(vec!["a".into()]) }),
+        reused(ReuseDecision::Reused(ReusedResult {
+            basis: ReuseBasis::CutOff(vec!["b".into()]),
+            from: RecordPlace { run: RunId::default(), seq: 7 },
+            output: Output { artifact: Digest([1; 32]), bytes: 2, inline: None, directive: None },
+            sampled: true,
+        })),
+        reused(ReuseDecision::Recomputed(Reason::Changed(Difference::Param("prompt".to_owned())))),
         Event::Granted(Box::new(ostler_kernel::grant::Grant {
             id: "g1".to_owned(),
             client: "acme".into(),
@@ -108,6 +118,11 @@ fn run_records() -> Vec<Event> {
         Event::OutOfCredit { out: true },
         Event::RunClosed { outcome: RunOutcome::Succeeded },
     ]
+}
+
+fn reused(decision: ReuseDecision) -> Event {
+    let reuse = Some(Digest([3; 32]));
+    Event::ReuseDecided(Box::new(ReuseDecided { node: "a".into(), reuse, decision }))
 }
 
 fn node_records() -> Vec<Event> {
@@ -290,6 +305,9 @@ fn records_of_runs_have_stable_json() {
         budget_raised {"by":{"nano_usd":900,"tokens":12},"node":"a"}
         balance_deposited {"client":"acme","nano_usd":0,"tokens":-5,"used":{"nano_usd":900,"tokens":12}}
         caged {"attempt":1,"node":"a","rung":"landlock"}
+        reuse_terms {"fresh":{"Nodes":["a"]}}
+        reuse_decided {"artifact":"0101010101010101010101010101010101010101010101010101010101010101","decision":"cut_off","from":{"run":"00000000-0000-0000-0000-000000000000","seq":7},"node":"a","recomputed":["b"],"reuse":"0303030303030303030303030303030303030303030303030303030303030303","sampled":true}
+        reuse_decided {"decision":"recomputed","node":"a","reuse":"0303030303030303030303030303030303030303030303030303030303030303","why":"param.prompt","words":"prompt changed"}
         granted {"argv":["git"],"by":"ann","client":"acme","id":"g1","tool":"shell.run","until":7}
         grant_revoked {"by":"ann","client":"acme","grant":"g1"}
         parked {"reason":"crashes"}

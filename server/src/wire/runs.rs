@@ -50,6 +50,12 @@ pub struct SubmitRequest<P = PlanDraft> {
     /// the run that was opened before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// Recorded results of equal work of the client stand in for executions, and results are recorded for later runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reuse: bool,
+    /// With `reuse`: nodes that are executed although a record may exist; `*` for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fresh: Vec<String>,
 }
 
 impl<P> SubmitRequest<P> {
@@ -67,6 +73,8 @@ impl<P> SubmitRequest<P> {
             tokens,
             over_budget,
             run,
+            reuse,
+            fresh,
         } = self;
         let request = SubmitRequest {
             plan,
@@ -80,6 +88,8 @@ impl<P> SubmitRequest<P> {
             tokens,
             over_budget,
             run,
+            reuse,
+            fresh,
         };
         (before, request)
     }

@@ -12,9 +12,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::cli::arguments::Globals;
 use crate::cli::commands::{
     agents, approvals, approve, artifact, ask, audit, cancel, chat, check, checkpoint, client, complete,
-    completions, credit, doctor, evaluate, events, experiment, export, gc, help, interject, lockdown, logs,
-    man, market, mcp, models, operator, pipeline, plans, policy, ps, release, resolve, resume, run, show,
-    simulate, skip, spawn, top,
+    completions, credit, doctor, evaluate, events, experiment, explain, export, gc, help, interject,
+    lockdown, logs, man, market, mcp, models, operator, pipeline, plans, policy, ps, release, resolve,
+    resume, run, show, simulate, skip, spawn, top,
 };
 use crate::cli::exit::Failure;
 use crate::cli::output::screen::size_of_stdout;
@@ -159,6 +159,15 @@ enum Command {
         after_help = "Examples:\n  ostler logs @last\n  ostler logs @last build --attempt 2\n  ostler logs @last build --follow"
     )]
     Logs(logs::LogsArgs),
+    /// Explain why nodes were reused, executed again, or did not run
+    ///
+    /// For each node: its state, and the first difference to the last time, the record that stood in, or the
+    /// reason for which it did not run. Nodes that explain others are listed once as root causes. --against
+    /// compares what the nodes worked with in another run.
+    #[command(
+        after_help = "Examples:\n  ostler explain @last\n  ostler explain @last memo\n  ostler explain @last --against 0198f3c2"
+    )]
+    Explain(explain::ExplainArgs),
     /// Print the result of a node
     #[command(
         after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
@@ -453,6 +462,7 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Resume(args) => resume::resume(&globals, args).await,
         Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,
+        Command::Explain(args) => explain::explain(&globals, args).await,
         Command::Events(args) => events::events(&globals, args).await,
         Command::Export(args) => export::export(&globals, args).await,
         Command::Logs(args) => logs::logs(&globals, args).await,

@@ -19,6 +19,7 @@ pub(crate) mod doctor;
 pub(crate) mod evaluate;
 pub(crate) mod events;
 pub(crate) mod experiment;
+pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod gc;
 pub(crate) mod help;

@@ -38,6 +38,9 @@ pub(crate) struct RunArgs {
     /// Value of the plan parameter ${KEY}
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = plan::key_value)]
     params: Vec<(String, String)>,
+    /// Execute NODE, or every node, although its result is recorded
+    #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
+    fresh: Vec<String>,
     #[command(flatten)]
     bounds: Bounds,
     #[command(flatten)]
@@ -72,6 +75,8 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
         scope: args.bounds.scope,
         workspace: workspace_text,
         run: Some(new_run_id().to_string()),
+        reuse: true,
+        fresh: args.fresh,
     };
     let mut signals = Signals::listen()?;
     let mut session =

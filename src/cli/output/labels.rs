@@ -2,6 +2,7 @@
 
 use ostler_kernel::gate::DenialCode;
 use ostler_server::wire::ClientTier;
+use serde_json::Value;
 
 pub(crate) fn state(state: &str) -> &str {
     match state {
@@ -46,6 +47,7 @@ pub(crate) fn reason(reason: &str) -> String {
         "denials" => "too many calls denied by the gate",
         "deadline" => "job deadline passed",
         "unwanted" => "not needed by its parent run",
+        "reused" => "its result was reused",
         "drained_unapproved" => "ended without approval of its result",
         "crash" => "crashed",
         "timeout" => "timed out",
@@ -59,6 +61,29 @@ pub(crate) fn reason(reason: &str) -> String {
         other => return other.replace('_', " "),
     };
     text.to_owned()
+}
+
+/// What stood in for an execution, or why a node was executed again; empty if the node has no record to compare with. `decided` is a
+/// record of the kind `reuse_decided`.
+pub(crate) fn reuse(decided: &Value) -> String {
+    let run = short_id(decided["from"]["run"].as_str().unwrap_or_default());
+    let origin = match decided["sampled"].as_bool() {
+        Some(true) => format!("recorded answer from run {run}"),
+        _ => format!("from run {run}"),
+    };
+    match decided["decision"].as_str().unwrap_or_default() {
+        "reused" => origin,
+        "revalidated" => format!("{origin}; the contract changed, and holds"),
+        "cut_off" => {
+            let above = decided["recomputed"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let above: Vec<&str> = above.iter().filter_map(Value::as_str).collect();
+            format!("{origin}; cut off: {} changed nothing that is read here", above.join(", "))
+        }
+        _ => match decided["why"].as_str().unwrap_or_default() {
+            "" | "no_record" | "not_reusable" => String::new(),
+            _ => format!("recomputed: {}", decided["words"].as_str().unwrap_or_default()),
+        },
+    }
 }
 
 /// Reason for a lost node: the failure message, else the label. A rejection is shown with its note.

@@ -97,4 +97,5 @@ fn equals_replayed(
         && written(tail) == written(&replayed)
         && tail.tables.runs == replayed.tables.runs
         && tail.tables.accounts == replayed.tables.accounts
+        && tail.tables.records == replayed.tables.records
 }

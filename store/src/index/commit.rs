@@ -8,7 +8,7 @@ use super::entry::{
 };
 use super::tail_index::TailIndex;
 use super::{
-    ACCOUNTS, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RUNS, RUNS_BY_AGE, index_error,
+    ACCOUNTS, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RECORDS, RUNS, RUNS_BY_AGE, index_error,
 };
 use crate::format::bytes::put_u64;
 use crate::format::codec;
@@ -75,6 +75,10 @@ fn put_tables(write: &WriteTransaction, tail: &TailIndex) -> Result<(), IndexErr
     let mut accounts = write.open_table(ACCOUNTS).map_err(index_error)?;
     for (key, row) in &tail.tables.accounts {
         put(&mut accounts, &account_key(key)?, &codec::encode_row(row).map_err(index_error)?)?;
+    }
+    let mut records = write.open_table(RECORDS).map_err(index_error)?;
+    for (key, row) in &tail.tables.records {
+        put(&mut records, &key.0, &codec::encode_row(&row.place).map_err(index_error)?)?;
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Comparing an index with a fresh one built from the same records.
 
+use ostler_kernel::event::RecordPlace;
 use ostler_kernel::port::{AccountRow, RunRow, StreamId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::entry::{is_over, place_of};
-use super::{ACCOUNTS, ALL, HEADS, Index, IndexError, RUNS, RUNS_BY_AGE, Table, index_error};
+use super::{ACCOUNTS, ALL, HEADS, Index, IndexError, RECORDS, RUNS, RUNS_BY_AGE, Table, index_error};
 use crate::format::codec;
 use crate::format::stream::{describe, stream_from_key};
 
@@ -65,7 +66,8 @@ impl Index {
         self.compare_frames(expected, differences)?;
         self.compare(expected, RUNS, describe_run, differences)?;
         self.compare(expected, RUNS_BY_AGE, describe_age, differences)?;
-        self.compare(expected, ACCOUNTS, describe_account, differences)
+        self.compare(expected, ACCOUNTS, describe_account, differences)?;
+        self.compare(expected, RECORDS, describe_record, differences)
     }
 
     fn compare(
@@ -161,6 +163,21 @@ fn describe_account(_: &[u8], difference: Difference<&[u8]>) -> Result<String, I
         Difference::Extra(row) => format!("{}: in the index, and the journal has no record", account(&row)),
         Difference::Wrong { found, expected } => {
             format!("{}: {}", account(&expected), differing_fields(&found, &expected))
+        }
+    })
+}
+
+fn describe_record(_: &[u8], difference: Difference<&[u8]>) -> Result<String, IndexError> {
+    Ok(match difference.decoded::<RecordPlace>()? {
+        Difference::Missing(place) => {
+            format!("recorded result {} of run {}: missing in the index", place.seq, place.run)
+        }
+        Difference::Extra(place) => format!(
+            "recorded result {} of run {}: in the index, and not in the journal",
+            place.seq, place.run
+        ),
+        Difference::Wrong { found, expected } => {
+            format!("recorded result of run {}: {}", expected.run, differing_fields(&found, &expected))
         }
     })
 }

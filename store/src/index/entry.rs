@@ -15,7 +15,7 @@ use crate::format::stream::{STREAM_KEY_BYTES, stream_key};
 pub(super) const AGE_KEY_BYTES: usize = 25;
 
 /// Version of the tables. An index of another version is rebuilt.
-const FORMAT: u64 = 8;
+const FORMAT: u64 = 9;
 
 pub(super) fn put(table: &mut redb::Table<&[u8], &[u8]>, key: &[u8], value: &[u8]) -> Result<(), IndexError> {
     let mut bytes = Vec::with_capacity(4 + value.len());

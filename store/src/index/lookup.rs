@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::ops::Bound;
 
-use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::event::RecordPlace;
+use ostler_kernel::id::{Digest, RunId, Ticks};
 use ostler_kernel::port::{AccountRow, RunPlace, RunRow, RunsPage, StreamId, StreamKind};
 use uuid::Uuid;
 
@@ -11,8 +12,8 @@ use super::entry::{account_key, age_key, checked, first_of, frames_key, mark_of,
 use super::tables::AccountKey;
 use super::tail_index::FrameAddress;
 use super::{
-    ACCOUNTS, ALL, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RUNS, RUNS_BY_AGE, index_error,
-    read_table,
+    ACCOUNTS, ALL, FRAMES, HEADS, Index, IndexError, MARK, MARK_KEY, Mark, RECORDS, RUNS, RUNS_BY_AGE,
+    index_error, read_table,
 };
 use crate::format::bytes::Cursor;
 use crate::format::codec;
@@ -160,6 +161,12 @@ impl Index {
 
     pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<AccountRow>, IndexError> {
         let bytes = self.get(ACCOUNTS, &account_key(key)?)?;
+        bytes.map(|bytes| codec::decode_row(&bytes).map_err(index_error)).transpose()
+    }
+
+    /// Place of the record under a key of recorded results.
+    pub(crate) fn record(&self, key: Digest) -> Result<Option<RecordPlace>, IndexError> {
+        let bytes = self.get(RECORDS, &key.0)?;
         bytes.map(|bytes| codec::decode_row(&bytes).map_err(index_error)).transpose()
     }
 

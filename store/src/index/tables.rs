@@ -1,4 +1,4 @@
-//! The tables of runs and accounts, as a function of the records.
+//! The tables of runs, accounts and recorded results, as a function of the records.
 //!
 //! [`ChangeReader`] turns events into [`Change`]s, and [`Tables::apply`] is the only code to change a row. Appending, recovery,
 //! the index and the verifier share both, so they agree on every row.
@@ -8,10 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::evaluation::Reputation;
-use ostler_kernel::event::{Accounts, Evaluated, Event};
-use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::event::{Accounts, Evaluated, Event, RecordPlace, ReuseDecision};
+use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::ledger::Amounts;
+use ostler_kernel::lineage::{last_record_key, record_key};
 use ostler_kernel::port::{AccountRow, Position, RunRow, RunRowStatus, RunsPage, StreamId, StreamKind};
 use ostler_kernel::run::NodeState;
 use serde::Deserialize;
@@ -49,6 +50,12 @@ pub(crate) enum Change {
     CountAct,
     /// Counts a node that failed.
     CountFailed,
+    /// A record was bound to the node. With an identity, it is the newest record of that work.
+    Bind {
+        node: NodeId,
+        reuse: Option<Digest>,
+        place: RecordPlace,
+    },
 }
 
 /// Key of the table of accounts: the client, and the agent unless the account covers the client's unnamed agents.
@@ -129,7 +136,8 @@ impl ChangeReader {
     }
 
     /// The change made by `event`; `None` for events without effect on the tables.
-    pub(crate) fn change(&self, event: &Event, at_ms: Ticks) -> Option<Change> {
+    /// `place` is that of the event.
+    pub(crate) fn change(&self, event: &Event, place: RecordPlace, at_ms: Ticks) -> Option<Change> {
         match event {
             Event::RunOpened(opened) => {
                 let plan = self.summary(&opened.plan);
@@ -153,18 +161,34 @@ impl ChangeReader {
             Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
             Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
             Event::NodeTransition(moved) if moved.to == NodeState::Failed => Some(Change::CountFailed),
+            Event::ResultRecorded(record) => {
+                Some(Change::Bind { node: record.node.clone(), reuse: Some(record.reuse), place })
+            }
+            Event::ReuseDecided(decided) => match &decided.decision {
+                ReuseDecision::Reused(result) => {
+                    Some(Change::Bind { node: decided.node.clone(), reuse: None, place: result.from })
+                }
+                ReuseDecision::Recomputed(_) => None,
+            },
             Event::HumanAnswer(_) => Some(Change::CountAct),
             Event::Operator(act) => act.is_by_person().then_some(Change::CountAct),
             _ => None,
         }
     }
 
-    /// The changes made by a batch. All charges of the batch are summed up in one change at the end.
-    pub(crate) fn changes(&self, stream: &StreamId, events: &[Event], at_ms: Ticks) -> Vec<(RunId, Change)> {
+    /// The changes made by a batch whose first record has number `first`. All charges of the batch are summed up in one change at the
+    /// end.
+    pub(crate) fn changes(
+        &self,
+        stream: &StreamId,
+        first: u64,
+        events: &[Event],
+        at_ms: Ticks,
+    ) -> Vec<(RunId, Change)> {
         let (mut changes, mut charge) = (Vec::new(), None);
-        for event in events {
+        for (seq, event) in (first..).zip(events) {
             let Some(run) = affected_run(stream, event) else { continue };
-            match self.change(event, at_ms) {
+            match self.change(event, RecordPlace { run, seq }, at_ms) {
                 Some(Change::Charge(accounts, cost)) => {
                     let (_, last, sum) = charge.unwrap_or((run, None, 0_u64));
                     charge = Some((run, accounts.or(last), sum.saturating_add(cost)));
@@ -177,11 +201,21 @@ impl ChangeReader {
     }
 }
 
-/// Rows of both tables: all rows, or those changed behind the index's mark.
+/// A row of the table of recorded results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordRow {
+    pub(crate) place: RecordPlace,
+    /// Position of the record behind the row.
+    pub(crate) position: u64,
+}
+
+/// Rows of all tables: all rows, or those changed behind the index's mark.
 #[derive(Clone, Default)]
 pub(crate) struct Tables {
     pub(crate) runs: HashMap<RunId, RunRow>,
     pub(crate) accounts: HashMap<AccountKey, AccountRow>,
+    /// By [`record_key`] and [`last_record_key`].
+    pub(crate) records: HashMap<Digest, RecordRow>,
 }
 
 impl Tables {
@@ -225,6 +259,15 @@ impl Tables {
                 if let Some(row) = self.runs.get_mut(&run) {
                     (row.failed, row.position) = (row.failed.saturating_add(1), position);
                 }
+            }
+            Change::Bind { node, reuse, place } => {
+                let Some(row) = self.runs.get(&run) else { return };
+                let keys = [
+                    Some(last_record_key(&row.client, &row.plan, &node)),
+                    reuse.map(|reuse| record_key(&row.client, reuse)),
+                ];
+                let bound = RecordRow { place, position: position.0 };
+                self.records.extend(keys.into_iter().flatten().map(|key| (key, bound)));
             }
             Change::CountAct => {
                 if let Some(row) = self.runs.get_mut(&run) {
@@ -278,7 +321,8 @@ mod tests {
         for event in samples() {
             let mut record = Vec::new();
             codec::encode(&event, &mut record).unwrap();
-            let changes = reader.change(&event, 1).is_some();
+            let place = RecordPlace { run: RunId::default(), seq: 1 };
+            let changes = reader.change(&event, place, 1).is_some();
             assert!(!changes || codec::touches_tables(&record).unwrap(), "{event:?}");
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use ostler_kernel::event::RecordPlace;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::StreamId;
 
@@ -174,11 +175,13 @@ impl TailIndex {
         let invalid = |what: String| ApplyError::Frame(Some(section.stream), what);
         let records =
             section.records().ok_or_else(|| invalid("record lengths do not match the section".into()))?;
-        for record in records {
+        for (seq, record) in (section.first..).zip(records) {
             if codec::touches_tables(record).map_err(|error| invalid(error.to_string()))? {
                 let event = codec::decode(record).map_err(|error| invalid(error.to_string()))?;
                 let Some(run) = tables::affected_run(&section.stream, &event) else { continue };
-                if let Some(change) = self.change_reader.change(&event, section.at_ms) {
+                if let Some(change) =
+                    self.change_reader.change(&event, RecordPlace { run, seq }, section.at_ms)
+                {
                     self.load_rows(run, &change, index)?;
                     self.tables.apply(run, change, lsn.position());
                 }
@@ -199,5 +202,6 @@ impl TailIndex {
         let upto = upto.position();
         self.tables.runs.retain(|_, row| row.position >= upto);
         self.tables.accounts.retain(|_, row| row.position >= upto.0);
+        self.tables.records.retain(|_, row| row.position >= upto.0);
     }
 }

@@ -1,6 +1,6 @@
 //! Artifacts named by records.
 
-use ostler_kernel::event::{Event, Outcome};
+use ostler_kernel::event::{Event, Outcome, ReuseDecision};
 use ostler_kernel::id::Digest;
 use ostler_kernel::policy::GoalTerms;
 
@@ -26,6 +26,10 @@ fn of_result(event: &Event) -> Option<Digest> {
         Event::StepResult(result) => match &result.outcome {
             Outcome::Ok(output) => Some(output.artifact),
             Outcome::Failed(_) => None,
+        },
+        Event::ReuseDecided(decided) => match &decided.decision {
+            ReuseDecision::Reused(result) => Some(result.output.artifact),
+            ReuseDecision::Recomputed(_) => None,
         },
         _ => None,
     }

@@ -29,7 +29,7 @@ impl IndexedState {
             return None;
         }
         // Fails unless the mark belongs to this journal and everything behind the mark is intact.
-        let Tables { mut runs, mut accounts } = replay(files, index, None).ok()?.tail.tables;
+        let Tables { mut runs, mut accounts, records: _ } = replay(files, index, None).ok()?.tail.tables;
         for row in index.runs(false).ok()? {
             runs.entry(row.run).or_insert(row);
         }

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, RecordPlace};
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::port::{Position, RunRow, RunRowStatus};
 use serde::{Deserialize, Serialize};
@@ -33,8 +33,8 @@ pub(crate) fn rebuild_list(disk: &dyn Disk) -> io::Result<Quarantine> {
         let (mut tables, reader) = (Tables::default(), ChangeReader::default());
         let (mut moved, mut artifact_refs) = (0, Vec::new());
         for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let Ok(MovedRecord { at_ms, event, .. }) = serde_json::from_slice(line) else { continue };
-            let change = reader.change(&event, at_ms);
+            let Ok(MovedRecord { seq, at_ms, event }) = serde_json::from_slice(line) else { continue };
+            let change = reader.change(&event, RecordPlace { run, seq }, at_ms);
             change.into_iter().for_each(|change| tables.apply(run, change, Position(0)));
             artifact_refs.extend(artifacts(&[event]));
             moved += 1;

@@ -190,7 +190,8 @@ impl Survey {
                 }
             }
         }
-        for (run, change) in self.change_reader.changes(&section.stream, events, section.at_ms) {
+        for (run, change) in self.change_reader.changes(&section.stream, section.first, events, section.at_ms)
+        {
             self.tables.apply(run, change, lsn.position());
         }
         self.obligations.add(lsn, section, events);

@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crossbeam::channel::Sender;
-use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::event::RecordPlace;
+use ostler_kernel::id::{AgentId, ClientId, Digest, RunId};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
     StreamId, StreamKind,
@@ -191,6 +192,16 @@ impl Journal for SegmentJournal {
             match recent {
                 Some(row) => Ok(Some(row)),
                 None => index.account(&key),
+            }
+        })
+    }
+
+    fn record(&self, key: Digest) -> Result<Option<RecordPlace>, JournalError> {
+        self.shared.query(|index| {
+            let recent = self.shared.sequencer().tail.tables.records.get(&key).map(|row| row.place);
+            match recent {
+                Some(place) => Ok(Some(place)),
+                None => index.record(key),
             }
         })
     }

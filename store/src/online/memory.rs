@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ostler_kernel::event::Event;
-use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::event::{Event, RecordPlace};
+use ostler_kernel::id::{AgentId, ClientId, Digest, RunId, Ticks};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, RunsPage, Seq, StreamBatch,
     StreamId, StreamKind,
@@ -127,7 +127,9 @@ impl State {
         if batch.events.is_empty() {
             return;
         }
-        for (run, change) in self.change_reader.changes(&batch.stream, &batch.events, batch.at_ms) {
+        for (run, change) in
+            self.change_reader.changes(&batch.stream, batch.expected.0 + 1, &batch.events, batch.at_ms)
+        {
             self.tables.apply(run, change, Position(self.last));
         }
         let StreamBatch { stream, expected, at_ms, mut events } = batch;
@@ -203,6 +205,10 @@ impl Journal for MemoryJournal {
 
     fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
         Ok(self.state().tables.accounts.values().cloned().collect())
+    }
+
+    fn record(&self, key: Digest) -> Result<Option<RecordPlace>, JournalError> {
+        Ok(self.state().tables.records.get(&key).map(|row| row.place))
     }
 
     fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {

@@ -48,7 +48,12 @@ impl PreparedAppend {
             prepared.bytes += encoded.bytes_max();
             prepared.batches.push(encoded);
             prepared.urgent |= batch.events.iter().any(|event| matches!(event, Event::Operator(_)));
-            prepared.changes.extend(reader.changes(&batch.stream, &batch.events, batch.at_ms));
+            prepared.changes.extend(reader.changes(
+                &batch.stream,
+                batch.expected.0 + 1,
+                &batch.events,
+                batch.at_ms,
+            ));
         }
         let max = frame_bytes_max(segment_bytes);
         if prepared.bytes > max {

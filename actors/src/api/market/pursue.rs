@@ -195,6 +195,7 @@ impl System {
             run: Some(job.id),
             budget: Some(*budget),
             calls: None,
+            reuse: None,
         };
         match self.submit(submission).await {
             Ok(_) => Ok(MarketStep::Started),

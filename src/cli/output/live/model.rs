@@ -6,6 +6,8 @@ use ostler_kernel::run::attempt_started_at;
 use ostler_server::wire::EventLine;
 use serde_json::Value;
 
+use crate::cli::output::labels;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum DisplayState {
     #[default]
@@ -114,6 +116,8 @@ pub(crate) struct NodeModel {
     pub(crate) attempt: u64,
     pub(crate) failure: Option<String>,
     pub(crate) reason: String,
+    /// What was reused in the place of an execution, or why the node was executed; empty where that goes without saying.
+    pub(crate) reuse: String,
     /// Kind of the request to a person: `before`, `after`, `node`, `in_doubt`.
     pub(crate) ask: String,
     sources: Vec<usize>,
@@ -192,6 +196,10 @@ impl RunModel {
                         *started = attempt_started_at(*started, line.at_ms, took, cost);
                     }
                 }
+            }
+            "reuse_decided" => {
+                let told = labels::reuse(body);
+                self.node_entry(text(body, "node"), line.at_ms).reuse = told;
             }
             "draining" => self.node_entry(text(body, "node"), line.at_ms).state = DisplayState::Draining,
             "human_request" => {

@@ -131,6 +131,7 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
         DisplayState::Waiting if node.reason == "in_doubt" => ("in doubt", "waiting_human"),
         DisplayState::Waiting => ("waits for a person:", "waiting_human"),
         DisplayState::Retrying => ("retrying", "failed_retryable"),
+        DisplayState::Executed if node.reason == "reused" => ("reused", "executed"),
         state => (state.as_str(), state.as_str()),
     };
     let took = node.took_ms.filter(|_| node.state != DisplayState::Waiting).map(elapsed).unwrap_or_default();
@@ -139,7 +140,7 @@ fn node_text(node: &NodeModel, name_columns: usize, out: &Out) -> Option<String>
         (DisplayState::Failed | DisplayState::Retrying | DisplayState::Waiting, Some(failure)) => {
             fit(failure, FAILURE_MAX)
         }
-        (DisplayState::Executed, _) => String::new(),
+        (DisplayState::Executed, _) => node.reuse.clone(),
         _ => labels::reason(&node.reason),
     };
     let parts: Vec<String> = [took, again, detail].into_iter().filter(|part| !part.is_empty()).collect();

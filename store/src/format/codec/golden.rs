@@ -3,7 +3,7 @@
 //! Add a new kind at the end of [`samples`] and, with `UPDATE_EXPECT=1`, of the file. A changed line makes existing journals
 //! unreadable: introduce a new format instead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::expect_file;
 use ostler_kernel::agent::Oversight;
@@ -11,8 +11,9 @@ use ostler_kernel::evaluation::{Appraised, Domains, Judgement, Scores, Standard,
 use ostler_kernel::event::*;
 use ostler_kernel::grant::Grant;
 use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
-use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::json::{Json, Object, canonical};
 use ostler_kernel::ledger::{Amounts, CallLimits, Shortfall};
+use ostler_kernel::lineage::{Difference, ExecutableSpec, Manifest, Material, Reason};
 use ostler_kernel::market::{Job, JobOutcome, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::policy::{CallEnd, Conclusion, FaultyAnswer, Role};
@@ -198,6 +199,7 @@ pub(crate) fn samples() -> Vec<Event> {
     let exchanged = ModelExchanged { node: node(), attempt: 1, params, answer, call };
     samples.push(Event::ModelExchanged(Box::new(exchanged)));
     samples.push(Event::Caged { node: node(), attempt: 1, rung: CageRung::Landlock });
+    samples.extend(reuse());
     let grant = Grant {
         id: "g1".into(),
         client: ClientId::from("acme"),
@@ -210,6 +212,44 @@ pub(crate) fn samples() -> Vec<Event> {
     let (client, by) = (ClientId::from("acme"), "ann".to_owned());
     samples.push(Event::GrantRevoked { client, grant: "g1".into(), by });
     samples.push(gate_verdict());
+    samples
+}
+
+fn reuse() -> Vec<Event> {
+    let fresh = [Fresh::Nothing, Fresh::Nodes(vec![node()]), Fresh::Everything];
+    let mut samples: Vec<Event> = fresh.map(|fresh| Event::ReuseTerms(ReuseTerms { fresh })).into();
+    let output = || Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+    let decided =
+        |reuse, decision| Event::ReuseDecided(Box::new(ReuseDecided { node: node(), reuse, decision }));
+    let from = RecordPlace { run: run(), seq: 7 };
+    for basis in [ReuseBasis::Same, ReuseBasis::CutOff(vec![node()]), ReuseBasis::Revalidated] {
+        let result = ReusedResult { basis, from, output: output(), sampled: true };
+        samples.push(decided(Some(Digest([3; 32])), ReuseDecision::Reused(result)));
+    }
+    let changed = [
+        Difference::Executable { field: "tool_version".into(), old: None, new: Some("3".into()) },
+        Difference::Param("path".into()),
+        Difference::Ref { name: "in".into(), old: None, new: Some(Digest([4; 32])) },
+        Difference::Effect(node()),
+        Difference::World,
+    ];
+    let reasons =
+        [Reason::NotReusable, Reason::Retracted, Reason::Corrupt, Reason::ContractFailed, Reason::NoRecord];
+    let reasons = reasons.into_iter().chain(changed.into_iter().map(Reason::Changed));
+    samples.extend(reasons.map(|reason| decided(None, ReuseDecision::Recomputed(reason))));
+    let sigma = ExecutableSpec { kind: "tool", tool: Some("t"), ..ExecutableSpec::default() };
+    let (refs, receipts) = (BTreeMap::new(), BTreeMap::from([(node(), Digest([5; 32]))]));
+    let params = Object::default();
+    let material = Material { sigma: &sigma, params: &params, refs: &refs, receipts: &receipts, world: None };
+    let manifest = Manifest::new(material).unwrap();
+    samples.push(Event::ResultRecorded(Box::new(ResultRecorded {
+        node: node(),
+        attempt: 1,
+        reuse: manifest.reuse(),
+        manifest,
+        contract: json(),
+        output: output(),
+    })));
     samples
 }
 
@@ -565,16 +605,19 @@ fn kind(event: &Event) -> u8 {
         Event::BalanceDeposited { .. } => 52,
         Event::ModelExchanged(_) => 53,
         Event::Caged { .. } => 54,
-        Event::Granted(_) => 55,
-        Event::GrantRevoked { .. } => 56,
-        Event::GateVerdict(_) => 57,
+        Event::ReuseTerms(_) => 55,
+        Event::ReuseDecided(_) => 56,
+        Event::ResultRecorded(_) => 57,
+        Event::Granted(_) => 58,
+        Event::GrantRevoked { .. } => 59,
+        Event::GateVerdict(_) => 60,
     }
 }
 
-const KINDS: u8 = 58;
+const KINDS: u8 = 61;
 
 /// Number of samples known to each format of a data folder, starting with the first.
-const KNOWN: [usize; 7] = [117, 119, 123, 123, 143, 145, 148];
+const KNOWN: [usize; 7] = [117, 119, 123, 123, 143, 145, 165];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -105,8 +105,8 @@ pub(crate) fn decompressed_len(record: &[u8]) -> usize {
 /// Returns whether a record may change the tables of runs and accounts, by the kind alone.
 pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
     // `RunOpened`, `RunRecovered`, `NodeTransition`, `AttemptResult`, `LateResult`, `HumanAnswer`, `Parked`, `Operator`,
-    // `RunClosed`, `Evaluated`, `Verdict`, `CallReserved`, `CallSettled`.
-    const KINDS: [u8; 13] = [0, 1, 4, 6, 7, 9, 16, 17, 20, 26, 38, 48, 49];
+    // `RunClosed`, `Evaluated`, `Verdict`, `CallReserved`, `CallSettled`, `ReuseDecided`, `ResultRecorded`.
+    const KINDS: [u8; 15] = [0, 1, 4, 6, 7, 9, 16, 17, 20, 26, 38, 48, 49, 56, 57];
     Ok(KINDS.contains(&split(record)?.1))
 }
 

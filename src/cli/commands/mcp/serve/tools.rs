@@ -242,6 +242,9 @@ impl Served {
             scope: self.scope.clone(),
             workspace: self.workspace.clone(),
             run: Some(new_run_id().to_string()),
+            // An agent that asks for a run expects what its tools say now.
+            reuse: false,
+            fresh: Vec::new(),
         };
         Ok(json!(self.session.lock().await.submit(&request, draft).await?))
     }

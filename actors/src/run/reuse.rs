@@ -1,0 +1,206 @@
+//! Recorded results in the place of attempts: decided before a slot is asked for, and recorded with the end of a node.
+
+use std::sync::Arc;
+
+use ostler_kernel::event::{
+    Event, RecordPlace, ResultRecorded, ReuseBasis, ReuseDecided, ReuseDecision, ReusedResult,
+};
+use ostler_kernel::lineage::{
+    self, Evidence, Frontier, Manifest, Reason, Record, Reuse, frontier, judge, last_record_key, record_key,
+};
+use ostler_kernel::plan::Node;
+use ostler_kernel::port::{JournalError, Seq, StreamId};
+use ostler_kernel::run::{RefDigests, RunInput, contract_text, repetition};
+
+use super::driver::RunDriver;
+use super::launch::Prepared;
+use crate::base::keys::AttemptKey;
+
+/// Records that are read at once: the nodes of a run mostly find theirs in one other run.
+const READ_AHEAD: usize = 512;
+
+/// Read records that a run keeps.
+const RECORDS_KEPT_MAX: usize = 4_096;
+
+/// Decisions after which other futures get the thread.
+const DECISIONS_AT_ONCE: usize = 64;
+
+impl RunDriver {
+    /// Ends a ready node with a recorded result, if one may stand in. Otherwise records why the node is executed.
+    pub(super) async fn reuse(&mut self, node: &Node) -> bool {
+        let Some(terms) = self.run.reuse_terms() else { return false };
+        let looks_up = terms.looks_up(&node.id);
+        let is_first = self.run.instance(&node.id).is_some_and(|instance| instance.attempts == 0);
+        if !is_first || !looks_up || self.in_flight.reuse.frontiers.contains_key(&node.id) {
+            return false;
+        }
+        self.in_flight.reuse.decisions += 1;
+        if self.in_flight.reuse.decisions.is_multiple_of(DECISIONS_AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
+        let beyond = self.frontier_of(node);
+        self.in_flight.reuse.frontiers.insert(node.id.clone(), Frontier::clone(&beyond));
+        // Boxed: otherwise this future enlarges the future of every message.
+        let Some(decided) = Box::pin(self.decide_reuse(node, &beyond)).await else { return false };
+        if matches!(decided.decision, ReuseDecision::Reused(_)) {
+            self.decide(RunInput::Reused(Box::new(decided)));
+            return true;
+        }
+        self.apply_effects(vec![Event::ReuseDecided(Box::new(decided))]);
+        false
+    }
+
+    /// The nearest executed ancestors of a node whose predecessors have ended.
+    fn frontier_of(&self, node: &Node) -> Frontier {
+        let none = Frontier::default();
+        let frontiers = &self.in_flight.reuse.frontiers;
+        frontier(node.deps.iter().map(|dep| {
+            let executed = self.run.instance(&dep.n).is_some_and(|instance| instance.attempts > 0);
+            (&dep.n, executed, frontiers.get(&dep.n).unwrap_or(&none))
+        }))
+    }
+
+    /// `None`: the node takes no part in reuse, or its inputs fail, which its attempt reports.
+    async fn decide_reuse(&mut self, node: &Node, beyond: &Frontier) -> Option<ReuseDecided> {
+        let decided = |reuse, decision| Some(ReuseDecided { node: node.id.clone(), reuse, decision });
+        if !self.run.is_reusable(node) {
+            let only_effect = node.tool.is_some() && !repetition(node).allows_reuse();
+            let reason = ReuseDecision::Recomputed(Reason::NotReusable);
+            return if only_effect { decided(None, reason) } else { None };
+        }
+        // The gate allows the call now, or the attempt will be denied.
+        let Prepared { refs, .. } = self.prepare(node).await.ok()?;
+        let manifest = self.run.manifest(node, &refs, self.tool_version(node)).ok()?;
+        let work = manifest.reuse();
+        let found = self.look_up(node, &manifest, beyond).await;
+        let decision = match found.unwrap_or_else(|error| {
+            tracing::warn!(run = %self.opened.run, node = %node.id, %error, "no record could be looked up");
+            Err(Reason::NoRecord)
+        }) {
+            Ok(result) => ReuseDecision::Reused(result),
+            Err(reason) => ReuseDecision::Recomputed(reason),
+        };
+        decided(Some(work), decision)
+    }
+
+    /// The recorded result of the node's work, or the reason against it.
+    async fn look_up(
+        &mut self,
+        node: &Node,
+        manifest: &Manifest,
+        beyond: &Frontier,
+    ) -> Result<Result<ReusedResult, Reason>, JournalError> {
+        let (client, work) = (&self.opened.client, manifest.reuse());
+        let key = record_key(client, work);
+        let last_key = last_record_key(client, &self.run.plan().id, &node.id);
+        let last = self.record_at(self.services.journal.record(last_key)?)?;
+        let Some((from, record)) = self.record_at(self.services.journal.record(key)?)? else {
+            let abridged = manifest.abridged();
+            return Ok(Err(Reason::without_record(&abridged, last.as_ref().map(|(_, last)| &last.manifest))));
+        };
+        let contract = contract_text(node);
+        let stored = self.services.results.load(&record.output).await.ok();
+        let verifies = record.output.inline.as_ref().is_none_or(|inline| {
+            lineage::artifact(ostler_kernel::port::JSON, inline.as_str().as_bytes()) == record.output.artifact
+        });
+        let evidence = Found {
+            verifies: stored.is_some() && verifies,
+            satisfies: stored.is_some_and(|value| self.satisfies(node, &value)),
+        };
+        let known = Record {
+            artifact: record.output.artifact,
+            run: from.run,
+            receipt: work,
+            sigma: record.manifest.sigma().clone(),
+            contracts: [record.contract.clone()].into(),
+        };
+        let same_as_last = last.is_some_and(|(_, last)| last.reuse == work);
+        Ok(judge(&known, repetition(node), &contract, &evidence).map(|reuse| ReusedResult {
+            basis: match reuse {
+                Reuse::Revalidated => ReuseBasis::Revalidated,
+                Reuse::Known if same_as_last && !beyond.is_empty() => {
+                    ReuseBasis::CutOff(beyond.iter().cloned().collect())
+                }
+                Reuse::Known => ReuseBasis::Same,
+            },
+            from,
+            output: record.output.clone(),
+            sampled: node.calls_model(),
+        }))
+    }
+
+    /// Whether a stored value satisfies the node's contract, as far as that can be judged without a call or a person.
+    fn satisfies(&self, node: &Node, value: &serde_json::Value) -> bool {
+        let Ok(contract) = self.services.gatekeeper.contract(&node.contract) else { return false };
+        let judgement = contract.judge(value);
+        judgement.holds()
+            && judgement.tests.is_empty()
+            && judgement.models.is_empty()
+            && judgement.people.is_empty()
+    }
+
+    /// The record at a place; `None` if its run was collected.
+    fn record_at(
+        &mut self,
+        place: Option<RecordPlace>,
+    ) -> Result<Option<(RecordPlace, Arc<ResultRecorded>)>, JournalError> {
+        let Some(place) = place else { return Ok(None) };
+        if let Some(record) = self.in_flight.reuse.records.get(&place) {
+            return Ok(Some((place, Arc::clone(record))));
+        }
+        if place.run == self.opened.run && place.seq > self.writer.seq.0 {
+            return Ok(None);
+        }
+        let stream = StreamId::run(&self.opened.client, place.run);
+        let read = self.services.journal.read(stream, Seq(place.seq.saturating_sub(1)), READ_AHEAD)?;
+        let records = &mut self.in_flight.reuse.records;
+        if records.len() + READ_AHEAD > RECORDS_KEPT_MAX {
+            records.clear();
+        }
+        for recorded in read {
+            if let Event::ResultRecorded(record) = recorded.event {
+                let place = RecordPlace { run: place.run, seq: recorded.seq.0 };
+                records.insert(place, Arc::from(record));
+            }
+        }
+        Ok(records.get(&place).map(|record| (place, Arc::clone(record))))
+    }
+
+    /// Keeps what an attempt works with, for the record of its result.
+    pub(super) fn keep_manifest(&mut self, node: &Node, refs: &RefDigests) {
+        if !self.run.is_reusable(node) {
+            return;
+        }
+        if let Ok(manifest) = self.run.manifest(node, refs, self.tool_version(node)) {
+            self.in_flight.reuse.manifests.insert(node.id.clone(), manifest);
+        }
+    }
+
+    /// Records the result that a node has ended with, in the append of that end.
+    pub(super) fn record_for_reuse(&mut self, key: &AttemptKey) {
+        let Some(manifest) = self.in_flight.reuse.manifests.remove(&key.node) else { return };
+        let Some(node) = self.run.node(&key.node) else { return };
+        let recorded = self.run.recorded_result(node, key.attempt, &manifest);
+        self.apply_effects(recorded.into_iter().collect());
+    }
+}
+
+/// Facts about a record and its artifact.
+struct Found {
+    verifies: bool,
+    satisfies: bool,
+}
+
+impl Evidence for Found {
+    fn is_retracted(&self) -> bool {
+        false
+    }
+
+    fn verifies(&self) -> bool {
+        self.verifies
+    }
+
+    fn satisfies(&self) -> bool {
+        self.satisfies
+    }
+}

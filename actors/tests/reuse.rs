@@ -1,0 +1,282 @@
+//! Recorded results stand in for executions, within one client, and only where that is harmless.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use common::{plan, states, value};
+use ostler_actors::{Submission, System};
+use ostler_kernel::event::{Event, Fresh, ReuseBasis, ReuseDecision, ReuseTerms};
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::id::{ClientId, RunId};
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{BoxFuture, CallContext, Journal, Seq, StreamId, Tool, ToolResult, ToolSpec};
+use ostler_kernel::run::RunStatus;
+use ostler_store::MemoryJournal;
+use serde_json::{Map, Value, json};
+
+/// A tool that joins its parameters, and counts its calls.
+struct Joins {
+    spec: ToolSpec,
+    effect: Effect,
+    calls: Mutex<u32>,
+}
+
+impl Joins {
+    fn new(name: &str, version: &str, effect: Effect) -> Arc<Joins> {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            description: "joins".to_owned(),
+            params: json!({"type": "object", "additionalProperties": true}),
+            result: json!({"type": "object"}),
+        };
+        Arc::new(Joins { spec, effect, calls: Mutex::default() })
+    }
+
+    fn calls(&self) -> u32 {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+}
+
+impl Tool for Joins {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        CallClass { impact: u8::from(self.effect.acts()), effect: self.effect, idem: Idempotency::Natural }
+    }
+
+    fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        *self.calls.lock().unwrap() += 1;
+        let params = permit.into_params();
+        let text: Vec<String> = params.values().map(|value| value.to_string().replace('"', "")).collect();
+        // Long, so that the result is kept as an artifact of its own.
+        let long = params.get("long").map(|_| "x".repeat(6_000)).unwrap_or_default();
+        Box::pin(async move { Ok(json!({"all": text.concat(), "kind": "joined", "long": long})) })
+    }
+}
+
+/// `a` feeds `b`, which reads a part that hangs on nothing, and `c`, which reads all; `d` reads both.
+fn diamond(n: u64) -> Value {
+    json!({"id": "diamond", "nodes": [
+        {"id": "a", "tool": "join", "params": {"n": n, "long": true}},
+        {"id": "b", "tool": "join", "param_refs": {"in": {"from": "a", "path": "kind"}}},
+        {"id": "c", "tool": "join", "param_refs": {"in": {"from": "a", "path": "all"}}},
+        {"id": "d", "tool": "join", "param_refs": {"l": {"from": "b", "path": "all"}, "r": {"from": "c", "path": "all"}}},
+    ]})
+}
+
+async fn run_as(system: &System, client: &str, source: Value, fresh: Fresh) -> RunId {
+    let submission = Submission {
+        client: client.into(),
+        intent: 2,
+        reuse: Some(ReuseTerms { fresh }),
+        ..Submission::plan(plan(system, source))
+    };
+    let run = system.submit(submission).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+    run
+}
+
+async fn run(system: &System, source: Value) -> RunId {
+    run_as(system, "acme", source, Fresh::Nothing).await
+}
+
+/// What was decided about each node, in the words of the records.
+fn decisions(journal: &MemoryJournal, run: RunId) -> BTreeMap<String, String> {
+    let records = journal.read(StreamId::run(&ClientId::from("acme"), run), Seq(0), usize::MAX).unwrap();
+    let decided = records.into_iter().filter_map(|record| match record.event {
+        Event::ReuseDecided(decided) => Some(decided),
+        _ => None,
+    });
+    let words = |decision| match decision {
+        ReuseDecision::Recomputed(reason) => reason.to_string(),
+        ReuseDecision::Reused(result) => match result.basis {
+            ReuseBasis::Same => "reused".to_owned(),
+            ReuseBasis::Revalidated => "revalidated".to_owned(),
+            ReuseBasis::CutOff(above) => format!("cut off {above:?}"),
+        },
+    };
+    decided.map(|decided| (decided.node.to_string(), words(decided.decision))).collect()
+}
+
+fn told(decisions: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = decisions.iter().map(|(node, what)| format!("{node} {what}")).collect();
+    pairs.join(", ")
+}
+
+async fn world() -> (System, Arc<Joins>, Arc<MemoryJournal>) {
+    let (tool, journal) = (Joins::new("join", "1", Effect::None), Arc::new(MemoryJournal::default()));
+    (common::system(journal.clone(), vec![tool.clone()]).await, tool, journal)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_equal_run_executes_nothing_and_an_edited_one_what_depends_on_the_edit() {
+    let (system, tool, journal) = world().await;
+    let first = run(&system, diamond(1)).await;
+    assert_eq!(tool.calls(), 4);
+    assert_eq!(told(&decisions(&journal, first)), "a no_record, b no_record, c no_record, d no_record");
+
+    let second = run(&system, diamond(1)).await;
+    assert_eq!(
+        (tool.calls(), told(&decisions(&journal, second))),
+        (0, "a reused, b reused, c reused, d reused".into())
+    );
+    assert_eq!(value(&system, second, "d").await, value(&system, first, "d").await);
+    assert_eq!(states(&system, second).await, "a executed, b executed, c executed, d executed");
+
+    let third = run(&system, diamond(2)).await;
+    let now = decisions(&journal, third);
+    assert_eq!((tool.calls(), &*now["a"], &*now["b"]), (3, "param.n", "cut off [\"a\"]"));
+    assert!(now["c"].starts_with("ref.in("), "{now:?}");
+    assert!(now["d"].starts_with("ref.r("), "{now:?}");
+
+    // Back again: served by the first run.
+    let fourth = run(&system, diamond(1)).await;
+    assert_eq!(
+        (tool.calls(), told(&decisions(&journal, fourth))),
+        (0, "a reused, b reused, c reused, d reused".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cosmetic_changes_of_a_plan_change_nothing() {
+    let (system, tool, _) = world().await;
+    run(&system, diamond(1)).await;
+    assert_eq!(tool.calls(), 4);
+    let mut other = diamond(1);
+    (other["id"], other["title"]) = (json!("another"), json!("Another title"));
+    other["nodes"].as_array_mut().unwrap().reverse();
+    run(&system, other).await;
+    assert_eq!(tool.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_for_anew_is_executed() {
+    let (system, tool, _) = world().await;
+    run(&system, diamond(1)).await;
+    tool.calls();
+    run_as(&system, "acme", diamond(1), Fresh::Nodes(vec!["c".into()])).await;
+    assert_eq!(tool.calls(), 1);
+    run_as(&system, "acme", diamond(1), Fresh::Everything).await;
+    assert_eq!(tool.calls(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_client_is_served_by_the_records_of_another() {
+    let (system, tool, _) = world().await;
+    run(&system, diamond(1)).await;
+    tool.calls();
+    run_as(&system, "another", diamond(1), Fresh::Nothing).await;
+    assert_eq!(tool.calls(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_without_terms_of_reuse_neither_reuses_nor_records() {
+    let (system, tool, _) = world().await;
+    let plain =
+        || Submission { client: "acme".into(), intent: 2, ..Submission::plan(plan(&system, diamond(1))) };
+    for _ in 0..2 {
+        let run = system.submit(plain()).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), RunStatus::Succeeded);
+        assert_eq!(tool.calls(), 4);
+    }
+    run(&system, diamond(1)).await;
+    assert_eq!(tool.calls(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_acts_or_reads_is_executed_each_time_and_its_consumers_with_it_if_they_read_its_effect() {
+    for effect in [Effect::Write, Effect::External, Effect::Read] {
+        let (acts, joins) = (Joins::new("act", "1", effect), Joins::new("join", "1", Effect::None));
+        let journal = Arc::new(MemoryJournal::default());
+        let system = common::system(journal.clone(), vec![acts.clone(), joins.clone()]).await;
+        let source = json!({"id": "p", "nodes": [
+            {"id": "a", "tool": "act"},
+            {"id": "b", "tool": "join", "deps": ["a"]},
+        ]});
+        for expected in [1, 0] {
+            let run = run(&system, source.clone()).await;
+            assert_eq!((acts.calls(), joins.calls()), (1, expected), "{effect:?}");
+            assert_eq!(decisions(&journal, run)["a"], "not_reusable");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_version_of_a_tool_is_another_work() {
+    let journal = Arc::new(MemoryJournal::default());
+    let source = json!({"id": "p", "nodes": [{"id": "a", "tool": "join", "params": {"n": 1}}]});
+    let system = common::system(journal.clone(), vec![Joins::new("join", "1", Effect::None)]).await;
+    run(&system, source.clone()).await;
+    system.shutdown().await;
+    let second = Joins::new("join", "2", Effect::None);
+    let system = common::system(journal.clone(), vec![second.clone()]).await;
+    let run = run(&system, source).await;
+    assert_eq!((second.calls(), told(&decisions(&journal, run))), (1, "a sigma.tool_version".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_contract_revalidates_and_a_broken_one_executes() {
+    let (system, tool, journal) = world().await;
+    let ruled = |bytes: u64| {
+        let rule = json!({"method": "code", "spec": {"check": "max_bytes", "path": "all", "value": bytes}});
+        json!({"id": "p", "nodes": [{"id": "a", "tool": "join", "params": {"n": 1}, "contract": [rule]}]})
+    };
+    run(&system, ruled(10)).await;
+    assert_eq!(tool.calls(), 1);
+    let second = run(&system, ruled(20)).await;
+    assert_eq!((tool.calls(), told(&decisions(&journal, second))), (0, "a revalidated".into()));
+    let strict = Submission {
+        client: "acme".into(),
+        intent: 2,
+        reuse: Some(ReuseTerms::default()),
+        ..Submission::plan(plan(&system, ruled(0)))
+    };
+    let third = system.submit(strict).await.unwrap();
+    assert_eq!(system.outcome(third).await.unwrap(), RunStatus::Failed);
+    assert_eq!((tool.calls() > 0, told(&decisions(&journal, third))), (true, "a contract_failed".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovered_run_has_the_results_that_it_reused() {
+    let (system, tool, journal) = world().await;
+    let first = run(&system, diamond(1)).await;
+    let second = run(&system, diamond(1)).await;
+    let expected = value(&system, first, "d").await;
+    tool.calls();
+    system.shutdown().await;
+    let system = common::system(journal, vec![tool.clone()]).await;
+    assert_eq!(states(&system, second).await, "a executed, b executed, c executed, d executed");
+    assert_eq!(value(&system, second, "b").await["kind"], "joined");
+    // Small results are in the records; a long one is in the artifacts, which this test keeps in memory.
+    assert_eq!(value(&system, second, "d").await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_asked_behind_a_reused_result() {
+    let (system, tool, _) = world().await;
+    let source = || {
+        json!({"id": "p", "nodes": [
+            {"id": "a", "tool": "join", "params": {"n": 1}},
+            {"id": "b", "kind": "human_approval", "deps": ["a"], "human_timeout": "1h"},
+            {"id": "c", "tool": "join", "deps": ["a"], "approval": "before", "human_timeout": "1h"},
+        ]})
+    };
+    for calls in [1, 0] {
+        let submission = Submission {
+            client: "acme".into(),
+            intent: 2,
+            reuse: Some(ReuseTerms::default()),
+            ..Submission::plan(plan(&system, source()))
+        };
+        let run = system.submit(submission).await.unwrap();
+        common::until(async || states(&system, run).await == "a executed, b waiting_human, c waiting_human")
+            .await;
+        assert_eq!(tool.calls(), calls);
+    }
+}

@@ -1,0 +1,294 @@
+//! `ostler explain`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use clap::Args;
+use ostler_kernel::id::{Digest, NodeId};
+use ostler_kernel::json::canonical;
+use ostler_kernel::lineage::Manifest;
+use ostler_server::wire::{EventLine, Summary};
+use serde_json::{Value, json};
+
+use crate::cli::arguments::Globals;
+use crate::cli::arguments::values::{node_name, run_name};
+use crate::cli::exit::{Failure, code};
+use crate::cli::output::cells::{fit_name, harmless_line, padded, width};
+use crate::cli::output::labels;
+use crate::cli::output::live::View;
+use crate::cli::output::terminal::{Out, style_of};
+use crate::cli::session::api_client::path_segment;
+use crate::cli::session::follow::{Display, connection_lost, stream_events};
+use crate::cli::session::{AccessMode, Session};
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// Explain this node alone
+    #[arg(value_parser = node_name)]
+    node: Option<String>,
+    /// Compare what the nodes worked with in another run
+    #[arg(long, value_name = "RUN", value_parser = run_name)]
+    against: Option<String>,
+}
+
+/// What the records say about a node.
+#[derive(Debug, Default)]
+struct NodeFate {
+    state: String,
+    reason: String,
+    failure: Option<String>,
+    denial: Option<String>,
+    /// The last record of the kind `reuse_decided`.
+    decided: Option<Value>,
+    /// The record of the kind `result_recorded`.
+    recorded: Option<Value>,
+    deps: Vec<String>,
+}
+
+/// Collects the fate of each node.
+#[derive(Debug, Default)]
+struct Fates {
+    nodes: BTreeMap<String, NodeFate>,
+    /// The run takes part in reuse.
+    takes_part: bool,
+}
+
+impl View for Fates {
+    fn record(&mut self, line: &EventLine, _: &mut Out) {
+        let body = &line.body;
+        for plan in [&body["plan"], &body["revision"]] {
+            for node in plan["nodes"].as_array().into_iter().flatten() {
+                let deps = node["deps"].as_array().into_iter().flatten();
+                let deps = deps.filter_map(|dep| dep["n"].as_str().map(str::to_owned)).collect();
+                self.nodes.entry(node["id"].as_str().unwrap_or_default().to_owned()).or_default().deps = deps;
+            }
+        }
+        self.takes_part |= line.kind == "reuse_terms";
+        let Some(fate) = body["node"].as_str().and_then(|node| self.nodes.get_mut(node)) else { return };
+        let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
+        match line.kind.as_str() {
+            "node_transition" => (fate.state, fate.reason) = (text("to"), text("reason")),
+            "attempt_result" => {
+                fate.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
+            }
+            "gate_decision" => fate.denial = Some(format!("{}: {}", text("code"), text("detail"))),
+            "reuse_decided" => fate.decided = Some(body.clone()),
+            "result_recorded" => fate.recorded = Some(body.clone()),
+            _ => {}
+        }
+    }
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}
+
+impl Fates {
+    /// Why the node is in its state, in words.
+    fn why(&self, fate: &NodeFate) -> String {
+        let decided = || match &fate.decided {
+            Some(decided) if decided["decision"] == "recomputed" => {
+                decided["words"].as_str().unwrap_or_default().to_owned()
+            }
+            Some(decided) => labels::reuse(decided),
+            None if self.takes_part => "asked for anew, or takes no part in reuse".to_owned(),
+            None => "the run takes no part in reuse".to_owned(),
+        };
+        match fate.state.as_str() {
+            "executed" => decided(),
+            "failed" | "failed_retryable" => match (&fate.denial, &fate.failure) {
+                (Some(denial), _) => format!("denied by the gate: {denial}"),
+                (None, Some(failure)) => failure.clone(),
+                (None, None) => labels::reason(&fate.reason),
+            },
+            _ => labels::reason(&fate.reason),
+        }
+    }
+
+    /// Recomputed nodes that nothing above them explains, with the recomputed nodes below them.
+    fn root_causes(&self) -> Vec<(&str, String, usize)> {
+        let changed = |node: &str| {
+            let decided = self.nodes.get(node)?.decided.as_ref()?;
+            let why = decided["why"].as_str().filter(|why| !matches!(*why, "no_record" | "not_reusable"))?;
+            Some((why, decided["words"].as_str().unwrap_or_default()))
+        };
+        let roots = self.nodes.keys().filter_map(|node| {
+            let (why, words) = changed(node)?;
+            let is_root = !why.starts_with("ref.") && !why.starts_with("effect.");
+            is_root.then(|| (node.as_str(), words.to_owned(), self.recomputed_below(node)))
+        });
+        roots.collect()
+    }
+
+    fn recomputed_below(&self, node: &str) -> usize {
+        let mut below: BTreeSet<&str> = BTreeSet::from([node]);
+        loop {
+            let before = below.len();
+            for (id, fate) in &self.nodes {
+                if fate.deps.iter().any(|dep| below.contains(dep.as_str())) {
+                    below.insert(id);
+                }
+            }
+            if below.len() == before {
+                break;
+            }
+        }
+        let is_recomputed = |node: &&&str| {
+            let decided = self.nodes[**node].decided.as_ref();
+            decided.is_some_and(|decided| decided["decision"] == "recomputed")
+        };
+        below.iter().filter(|other| ***other != *node).filter(is_recomputed).count()
+    }
+}
+
+pub(crate) async fn explain(globals: &Globals, args: ExplainArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut session = Session::open(globals, Path::new("."), AccessMode::Read).await?;
+    let explained = print_explanation(&mut session, globals, &args, &mut out).await;
+    session.stop().await;
+    explained.map(|()| code::SUCCEEDED)
+}
+
+async fn print_explanation(
+    session: &mut Session,
+    globals: &Globals,
+    args: &ExplainArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let (run, fates) = fates(session, &args.run, out).await?;
+    if let Some(node) = args.node.as_ref().filter(|node| !fates.nodes.contains_key(*node)) {
+        return Err(Failure::invalid(format!(
+            "run {run} has no node {node}; `ostler show {run}` lists its nodes"
+        )));
+    }
+    let other = match &args.against {
+        Some(other) => Some(fates_with_records(session, other, out).await?),
+        None => None,
+    };
+    let fates = match other {
+        Some(_) => fates_with_records(session, &args.run, out).await?,
+        None => fates,
+    };
+    let shown = fates.nodes.iter().filter(|(node, _)| args.node.as_ref().is_none_or(|only| only == *node));
+    let columns = shown.clone().map(|(node, _)| width(node)).max().unwrap_or(0).min(out.name_width(NAME_MAX));
+    for (node, fate) in shown {
+        let why = match &other {
+            Some(other) => difference(fate, other.nodes.get(node)),
+            None => fates.why(fate),
+        };
+        let word = word(fate);
+        if globals.json {
+            let code = fate.decided.as_ref().and_then(|decided| decided["why"].as_str());
+            out.json(&json!({"type": "explanation", "run": run, "node": node, "state": word, "why": why, "code": code}));
+        } else {
+            let styled = out.styled(style_of(&fate.state), &padded(word, WORD_COLUMNS));
+            let text =
+                format!("{}  {styled}  {}", padded(&fit_name(node, columns), columns), harmless_line(&why));
+            out.line(text.trim_end());
+        }
+    }
+    if args.node.is_none() && args.against.is_none() && !globals.json {
+        for (node, words, below) in fates.root_causes() {
+            out.line(format!("root cause: {node}: {words}; recomputed below it: {below}"));
+        }
+    }
+    Ok(())
+}
+
+const NAME_MAX: usize = 28;
+
+const WORD_COLUMNS: usize = 10;
+
+/// The state of a node; of an executed one, how it came by its result.
+fn word(fate: &NodeFate) -> &str {
+    let decision = fate.decided.as_ref().and_then(|decided| decided["decision"].as_str());
+    match (fate.state.as_str(), decision) {
+        ("executed", Some("cut_off")) => "cut off",
+        ("executed", Some(decision @ ("reused" | "revalidated"))) => decision,
+        ("executed", Some("recomputed")) if fate.decided.as_ref().is_some_and(is_changed) => "recomputed",
+        ("", _) => "pending",
+        (state, _) => labels::state(state),
+    }
+}
+
+fn is_changed(decided: &Value) -> bool {
+    !matches!(decided["why"].as_str(), Some("no_record" | "not_reusable"))
+}
+
+async fn fates(session: &mut Session, run: &str, out: &mut Out) -> Result<(String, Fates), Failure> {
+    let summary: Summary = session.get(&format!("/v1/runs/{}", path_segment(run))).await?;
+    let mut fates = Fates::default();
+    read_records(session, &summary.run, &mut fates, out).await?;
+    Ok((summary.run, fates))
+}
+
+async fn read_records(
+    session: &mut Session,
+    run: &str,
+    view: &mut (dyn View + Send),
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let mut display = Display { view, prompt: None, output: None, text: None, out };
+    let (path, mut after) = (format!("/v1/runs/{}", path_segment(run)), 0);
+    let read = stream_events(&session.client, &path, &mut after, "now", &mut display).await;
+    read.map_err(|refused| connection_lost(refused, run))
+}
+
+/// The fates of a run, with the records of reused results, which are in the runs that executed the work.
+async fn fates_with_records(session: &mut Session, run: &str, out: &mut Out) -> Result<Fates, Failure> {
+    let (_, mut fates) = fates(session, run, out).await?;
+    let origin = |fate: &NodeFate| Some(fate.decided.as_ref()?["from"]["run"].as_str()?.to_owned());
+    let runs: BTreeSet<String> = fates.nodes.values().filter_map(origin).collect();
+    for run in runs {
+        let mut records = Records::default();
+        read_records(session, &run, &mut records, out).await?;
+        for fate in fates.nodes.values_mut() {
+            let from = fate.decided.as_ref().map(|decided| &decided["from"]);
+            let seq = from.filter(|from| from["run"] == run.as_str()).and_then(|from| from["seq"].as_u64());
+            if let Some(record) = seq.and_then(|seq| records.0.get(&seq)) {
+                fate.recorded = Some(record.clone());
+            }
+        }
+    }
+    Ok(fates)
+}
+
+/// Recorded results by their number.
+#[derive(Debug, Default)]
+struct Records(BTreeMap<u64, Value>);
+
+impl View for Records {
+    fn record(&mut self, line: &EventLine, _: &mut Out) {
+        if line.kind == "result_recorded" {
+            self.0.insert(line.seq, line.body.clone());
+        }
+    }
+
+    fn has_shown_nodes(&self) -> bool {
+        true
+    }
+}
+
+/// What a node worked with here and not there.
+fn difference(here: &NodeFate, there: Option<&NodeFate>) -> String {
+    let Some(there) = there else { return "only in this run".to_owned() };
+    match (here.recorded.as_ref().and_then(manifest), there.recorded.as_ref().and_then(manifest)) {
+        (Some(here), Some(there)) => match here.difference(&there) {
+            Some(difference) => difference.in_words(),
+            None => "the same work".to_owned(),
+        },
+        _ => "not recorded in both runs".to_owned(),
+    }
+}
+
+fn manifest(recorded: &Value) -> Option<Manifest> {
+    let receipts = recorded["receipts"].as_object()?.iter();
+    let receipts: Option<BTreeMap<NodeId, Digest>> = receipts
+        .map(|(node, receipt)| Some((NodeId::from(node.as_str()), receipt.as_str()?.parse().ok()?)))
+        .collect();
+    let (sigma, inputs) = (canonical(&recorded["executable"]).ok()?, canonical(&recorded["inputs"]).ok()?);
+    Some(Manifest::stored(sigma, inputs, receipts?))
+}
