@@ -3,7 +3,11 @@
 #[path = "../../drivers/tests/mcp/misbehaving.rs"]
 mod misbehaving;
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::json;
 
 use super::world::{World, until};
 
@@ -65,19 +69,34 @@ fn a_changed_tool_is_held_until_its_difference_is_accepted() {
     let world = world("well", "impact = 0", "say");
     world.ostler(RUN).exits(0);
     world.file("changed", "");
-    world.ostler(RUN).exits(1).says("is held: it is described differently by its server");
+    let answered = |answer: &str| {
+        let run = world.start(RUN);
+        until("the difference is shown", || world.ostler("approvals").out.contains("and tells others"));
+        let approvals = world.ostler("approvals").exits(0).out;
+        let line = approvals.lines().find(|line| line.contains(answer)).unwrap();
+        world.ostler(line.split_once("ostler ").unwrap().1).exits(0);
+        run.end()
+    };
+    answered("ostler reject ").exits(1).says("is held: it is described differently by its server");
     let asked = world.ostler("mcp accept x --config ostler.toml").exits(3);
     asked.says("say (changed)\n  - description: Says it\n  + description: Says it, and tells others");
     // Whoever is no operator accepts nothing, as at approvals.
     let mut eve = world.command("mcp accept x --yes --config ostler.toml");
     let eve = eve.env("XDG_CONFIG_HOME", world.path().join("eve")).output().unwrap();
     assert_eq!(eve.status.code(), Some(6), "{eve:?}");
-    world.ostler(RUN).exits(1).says("is held");
+    answered("ostler reject ").exits(1).says("is held");
     world.ostler("mcp accept x note --yes --config ostler.toml").exits(2).complains("does not differ");
     world.ostler("mcp accept x say --yes --config ostler.toml").exits(0).says("accepted: 1 tool");
     world.ostler(RUN).exits(0);
     world.ostler("mcp accept x --config ostler.toml").exits(0).says("nothing differs");
     world.ostler("mcp ls --json --config ostler.toml").exits(0).says(r#""by":""#);
+    // The same by an approval amid the call.
+    std::fs::remove_file(world.path().join("data/mcp/x.json")).unwrap();
+    std::fs::remove_file(world.path().join("changed")).unwrap();
+    world.ostler(RUN).exits(0);
+    world.file("changed", "");
+    answered("ostler approve ").exits(0);
+    world.ostler("mcp accept x --config ostler.toml").exits(0).says("nothing differs");
 }
 
 #[test]
@@ -148,4 +167,64 @@ fn the_server_runs_plans_of_its_clients() {
     world.ostler("show @last --data inner").exits(0).says("succeeded");
     // Without --approvals nobody decides in a person's place.
     assert!(!world.ostler("mcp tools inner --config ostler.toml").exits(0).out.contains("answer_approval"));
+}
+
+/// A server over HTTP, and a request to it as `curl` would send it. Returns the status and the body.
+fn requested(address: &str, token: Option<&str>, more: &str, message: &serde_json::Value) -> (u16, String) {
+    let body = message.to_string();
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\n{token}{more}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+#[test]
+fn over_http_the_server_answers_who_has_the_token() {
+    let world = World::new();
+    let mut command = world.command("mcp serve --http 127.0.0.1:0 --token-env MCP_TOKEN");
+    command.env("MCP_TOKEN", "s3cret").stderr(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    let mut told = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    let address = told.trim().strip_prefix("MCP at http://").unwrap().strip_suffix("/mcp").unwrap();
+    let call = |name: &str, arguments| {
+        let params = json!({"name": name, "arguments": arguments});
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    };
+    let runs = call("list_runs", json!({}));
+    for wrong in [None, Some("s3cre"), Some("")] {
+        assert_eq!(requested(address, wrong, "", &runs).0, 401);
+    }
+    let (status, body) = requested(address, Some("s3cret"), "", &runs);
+    assert!(status == 200 && body.contains(r#""structuredContent":{"runs":[]}"#), "{status} {body}");
+    let evil = requested(address, Some("s3cret"), "Origin: http://evil.example\r\n", &runs);
+    assert_eq!(evil.0, 403, "a web page of another origin");
+    let plan = json!({"id": "q", "nodes": [{"id": "m", "tool": "text.render", "params": {"template": "six", "values": {}}}]});
+    let submitted = requested(address, Some("s3cret"), "", &call("submit_plan", json!({"plan": plan})));
+    assert!(submitted.1.contains(r#""run":""#), "{submitted:?}");
+    let waited = requested(address, Some("s3cret"), "", &call("wait_for_run", json!({"run": "@last"})));
+    assert!(waited.1.contains("succeeded"), "{waited:?}");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn over_http_without_a_token_nobody_gets_more_than_any_program() {
+    let world = World::new();
+    for more in ["--http 0.0.0.0:0", "--http 127.0.0.1:0 --intent 2", "--http 127.0.0.1:0 --approvals"] {
+        world
+            .ostler(&format!("mcp serve {more}"))
+            .exits(2)
+            .complains("name the variable with one in --token-env");
+    }
+    world.ostler("mcp serve --http 127.0.0.1:0 --token-env NO_SUCH").exits(2).complains("NO_SUCH is not set");
+    world.ostler("mcp serve --token-env HOME").exits(2);
 }

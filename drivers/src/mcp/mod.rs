@@ -9,6 +9,9 @@ mod class;
 mod config;
 mod connection;
 mod definition;
+#[doc(hidden)]
+pub mod frames;
+mod held;
 mod http;
 mod pins;
 mod question;
@@ -28,6 +31,7 @@ pub use connection::{Listing, MCP_LIST_BYTES_MAX, MCP_MESSAGE_BYTES_MAX, MCP_PAG
 pub use definition::{
     Definition, Difference, MCP_DESCRIPTION_BYTES_MAX, MCP_SCHEMA_DEPTH_MAX, MCP_TOOL_NAME_BYTES_MAX,
 };
+pub use held::MCP_DIFFERENCE_BYTES_MAX;
 pub use pins::{Acceptance, Accepted, MCP_PINS_BYTES_MAX, Pins};
 pub use question::{MCP_QUESTION_MS, MCP_QUESTION_ROUNDS_MAX};
 pub use result::MCP_FAILURE_BYTES;

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::id::Digest;
 use ostler_kernel::port::{BoxFuture, Device, DeviceEnd};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -15,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use super::caller::Caller;
 use super::config::{MCP_START_MS_DEFAULT, McpConfig};
 use super::connection::{Connection, Listing};
-use super::definition::Difference;
+use super::definition::{Definition, Difference};
 use super::pins::{Acceptance, Accepted, Pins};
 use super::stdio::Place;
 use crate::tool::tool_spec::transient;
@@ -48,8 +47,8 @@ enum Link {
 
 pub(super) struct Up {
     pub(super) caller: Caller,
-    /// Digests of the definitions that the server lists.
-    listed: Mutex<BTreeMap<String, Digest>>,
+    /// The tools that the server lists.
+    listed: Mutex<BTreeMap<String, Definition>>,
     broken: Notify,
 }
 
@@ -59,13 +58,9 @@ impl Up {
         self.broken.notify_one();
     }
 
-    /// Why a tool of this accepted definition is held, if it is.
-    pub(super) fn held(&self, tool: &str, accepted: Digest) -> Option<&'static str> {
-        match self.listed.lock().unwrap_or_else(PoisonError::into_inner).get(tool) {
-            None => Some("is gone from its server"),
-            Some(listed) if *listed != accepted => Some("is described differently by its server"),
-            Some(_) => None,
-        }
+    /// A tool as the server describes it now; `None`: it is gone.
+    pub(super) fn listed(&self, tool: &str) -> Option<Definition> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
     }
 }
 
@@ -125,6 +120,12 @@ impl McpServer {
     /// The accepted tools; `None`: nobody accepted any yet.
     pub fn accepted(&self) -> Option<Accepted> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// True if a definition is the accepted one of its tool.
+    pub(super) fn accepts(&self, now: &Definition) -> bool {
+        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.iter().flat_map(|accepted| &accepted.tools).any(|tool| tool == now)
     }
 
     /// Connects for a moment and lists the tools.
@@ -220,7 +221,7 @@ impl McpServer {
                 "tools differ from the accepted definitions: `ostler mcp accept` shows how"
             );
         }
-        let listed = listing.tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
+        let listed = listing.tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
         *up.listed.lock().unwrap_or_else(PoisonError::into_inner) = listed;
     }
 }

@@ -94,7 +94,7 @@ impl StdioServer {
         let kept = Arc::new(Mutex::new(Vec::new()));
         tokio::spawn(keep_tail(stderr, Arc::clone(&kept)));
         let too_long = Arc::new(AtomicBool::new(false));
-        let lines = BoundedLines { inner: stdout, length: 0, too_long: Arc::clone(&too_long) };
+        let lines = BoundedLines::new(stdout, Arc::clone(&too_long));
         let transport = AsyncRwTransport::new(lines, stdin).with_max_line_length(usize::MAX);
         Ok((StdioServer { program, stderr: kept, too_long }, transport))
     }
@@ -155,6 +155,13 @@ pub(super) struct BoundedLines<R> {
     inner: R,
     length: usize,
     too_long: Arc<AtomicBool>,
+}
+
+impl<R> BoundedLines<R> {
+    /// Sets `too_long` if it ends for that.
+    pub(super) fn new(inner: R, too_long: Arc<AtomicBool>) -> BoundedLines<R> {
+        BoundedLines { inner, length: 0, too_long }
+    }
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {

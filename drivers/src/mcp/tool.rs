@@ -5,18 +5,17 @@ use std::sync::Arc;
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::id::Digest;
 use ostler_kernel::plan::Rule;
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::FailureCategory;
+use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::caller::CallError;
 use super::class::class;
 use super::definition::Definition;
+use super::held;
 use super::question::Asking;
 use super::result;
-use super::server::McpServer;
+use super::server::{McpServer, Up};
 use crate::tool::tool_spec::{crash, structural};
 
 /// Prefix of the tools of MCP servers.
@@ -29,11 +28,10 @@ const START_SHARE_PERCENT: u64 = 90;
 /// A tool of a server.
 pub(super) struct McpTool {
     spec: ToolSpec,
-    name: String,
+    definition: Definition,
     server: Arc<McpServer>,
     class: CallClass,
     sensitive: Vec<String>,
-    accepted: Digest,
     output: Option<Contract>,
 }
 
@@ -42,25 +40,17 @@ impl McpTool {
     pub(super) fn new(server: &Arc<McpServer>, definition: &Definition) -> Result<McpTool, ContractError> {
         let Definition { name, description, input, output, annotations } = definition;
         let output = output.as_ref().map(|schema| Contract::compile(&[schema_rule(schema)])).transpose()?;
-        let accepted = definition.digest();
         let spec = ToolSpec {
             name: format!("{MCP_PREFIX}{}.{name}", server.name()),
-            version: accepted.to_string(),
+            version: definition.digest().to_string(),
             description: description.clone(),
             params: open_free_objects(input),
             result: result::result_schema(),
         };
         let class = class(server.config.impact.of(name), server.config.trust, *annotations);
         let sensitive = server.config.sensitive_of(name, input);
-        Ok(McpTool {
-            spec,
-            name: name.clone(),
-            server: Arc::clone(server),
-            class,
-            sensitive,
-            accepted,
-            output,
-        })
+        let (definition, server) = (definition.clone(), Arc::clone(server));
+        Ok(McpTool { spec, definition, server, class, sensitive, output })
     }
 
     fn breaks_schema(&self, structured: &Value) -> Option<String> {
@@ -72,15 +62,9 @@ impl McpTool {
         let (server, tool) = (&self.server, &self.spec.name);
         let wait_ms = context.timeout_ms / 100 * START_SHARE_PERCENT;
         let up = server.up(wait_ms.max(1)).await?;
-        if let Some(why) = up.held(&self.name, self.accepted) {
-            let help = format!("`ostler mcp accept {} {}` shows the difference", server.name(), self.name);
-            return Err(Failure::new(
-                FailureCategory::GateDenied,
-                format!("tool {tool} is held: it {why} since it was accepted; {help}"),
-            ));
-        }
+        self.clear(&up, &*context.attempt).await?;
         let asking = Asking { tool: tool.clone(), attempt: context.attempt };
-        match up.caller.call(&self.name, permit.into_params(), asking).await {
+        match up.caller.call(&self.definition.name, permit.into_params(), asking).await {
             Ok(answer) => {
                 server.worked();
                 result::value(server.name(), answer, |structured| self.breaks_schema(structured))
@@ -99,6 +83,31 @@ impl McpTool {
                 Err(crash(format!("server {}: the answer to {tool} is lost: {why}", server.name())))
             }
         }
+    }
+}
+
+impl McpTool {
+    /// Holds the call unless the tool is as it was accepted, or an operator accepts it as it is now.
+    async fn clear(&self, up: &Up, attempt: &dyn AttemptLog) -> Result<(), Failure> {
+        let (server, accepted) = (&self.server, &self.definition);
+        let Some(now) = up.listed(&accepted.name) else {
+            return Err(held::held(server, &accepted.name, "is gone from its server"));
+        };
+        if now == *accepted {
+            return Ok(());
+        }
+        if !server.accepts(&now) {
+            held::ask(server, accepted, &now, attempt).await?;
+        }
+        // The permit was given, and the result is judged, by the terms of the earlier definition.
+        let class = class(server.config.impact.of(&now.name), server.config.trust, now.annotations);
+        if class == self.class && now.output == accepted.output {
+            return Ok(());
+        }
+        Err(structural(format!(
+            "tool {} was accepted with another impact or output: it is called so once the process that holds the data folder starts again",
+            self.spec.name
+        )))
     }
 }
 

@@ -33,7 +33,8 @@ async fn a_question_amid_a_call_is_asked_of_a_person() {
 
 #[tokio::test]
 async fn a_tool_that_differs_from_its_accepted_definition_is_held_until_it_is_accepted() {
-    let world = World::started("well", "impact = 1").await;
+    let mut world = World::started("well", "impact = 1").await;
+    world.refused = "differently".to_owned();
     std::fs::write(world.path().join("changed"), "").unwrap();
     std::fs::write(world.path().join("added"), "").unwrap();
     let held = world.failure("say", json!({"text": "x"})).await;
@@ -41,6 +42,13 @@ async fn a_tool_that_differs_from_its_accepted_definition_is_held_until_it_is_ac
     assert!(held.message.contains("is held: it is described differently by its server"), "{}", held.message);
     assert!(held.message.contains("`ostler mcp accept x say`"), "{}", held.message);
     assert_eq!(world.call("note", json!({"text": "y"})).await.unwrap()["text"], "y", "others go on");
+    // A person who says yes to the difference lets the call go on, and is not asked again.
+    world.refused.clear();
+    assert_eq!(world.call("say", json!({"text": "x"})).await.unwrap()["text"], "x");
+    assert_eq!(world.call("say", json!({"text": "z"})).await.unwrap()["text"], "z");
+    let asked = std::mem::take(&mut *world.asked.lock().unwrap());
+    let difference = "say (changed)\n  - description: Says it\n  + description: Says it, and tells others";
+    assert_eq!(asked.iter().filter(|asked| asked.ends_with(difference)).count(), 2, "{asked:?}");
     let again = World::started("well", "impact = 1").await;
     std::fs::write(again.path().join("changed"), "").unwrap();
     again.accept().await;
@@ -79,7 +87,8 @@ async fn a_server_reads_writes_and_reaches_what_its_table_says() {
 
 #[tokio::test]
 async fn a_tool_that_changes_while_the_server_runs_is_held() {
-    let world = World::started("turns", "impact = 1").await;
+    let mut world = World::started("turns", "impact = 1").await;
+    world.refused = "differently".to_owned();
     world.call("say", json!({"text": "x"})).await.unwrap();
     world.call("note", json!({"text": "y"})).await.unwrap();
     // The list is asked for meanwhile; each call is a round trip of the same connection.

@@ -3,6 +3,7 @@
 
 mod address;
 mod bad;
+mod frames;
 mod good;
 mod misbehaving;
 mod world;

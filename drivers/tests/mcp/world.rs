@@ -22,7 +22,9 @@ use crate::misbehaving::command;
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     pub(crate) server: Arc<McpServer>,
-    /// Questions to a person, who says yes.
+    /// Questions with this text are answered no.
+    pub(crate) refused: String,
+    /// Questions to a person, who says yes otherwise.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
     /// What attempts kept for people, and `♥` for a sign of life.
     pub(crate) told: Arc<Mutex<Vec<String>>>,
@@ -36,6 +38,7 @@ fn sandbox() -> SandboxConfig {
 }
 
 struct Person {
+    refused: String,
     asked: Arc<Mutex<Vec<String>>>,
     told: Arc<Mutex<Vec<String>>>,
 }
@@ -55,9 +58,10 @@ impl AttemptLog for Person {
         text: &'a str,
         _: i64,
     ) -> BoxFuture<'a, Result<bool, AttemptLogError>> {
-        assert!(step.starts_with("question-"));
+        assert!(step.starts_with("question-") || step.starts_with("accept-"));
+        let yes = self.refused.is_empty() || !text.contains(&self.refused);
         self.asked.lock().unwrap().push(text.to_owned());
-        Box::pin(async { Ok(true) })
+        Box::pin(async move { Ok(yes) })
     }
 }
 
@@ -95,7 +99,14 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let place = Place { folder: folder.path().to_owned(), data: None, sandbox: sandbox() };
         let server = Arc::new(McpServer::new("x", config, place, None).unwrap());
-        World { folder, server, asked: Arc::default(), told: Arc::default(), keeper: None }
+        World {
+            folder,
+            server,
+            refused: String::new(),
+            asked: Arc::default(),
+            told: Arc::default(),
+            keeper: None,
+        }
     }
 
     /// Accepts what the server lists, and keeps it running while calls want it.
@@ -170,8 +181,11 @@ impl World {
         };
         match decide(call, Digest([0; 32]), &policy) {
             Verdict::Allowed { permit, .. } => {
-                let attempt =
-                    Arc::new(Person { asked: Arc::clone(&self.asked), told: Arc::clone(&self.told) });
+                let attempt = Arc::new(Person {
+                    refused: self.refused.clone(),
+                    asked: Arc::clone(&self.asked),
+                    told: Arc::clone(&self.told),
+                });
                 let context = CallContext::without_log(Path::new("/").into(), timeout_ms);
                 tool.call(permit, CallContext { attempt, ..context }).await
             }

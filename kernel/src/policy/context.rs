@@ -13,6 +13,9 @@ use crate::run::NodeState;
 /// Bytes of a text per token, as far as texts are counted and not measured by a model.
 const TOKEN_BYTES: u64 = 4;
 
+/// Most tokens of one result that a model is shown in full. The result itself is kept whole, and steps take it by reference.
+pub const SHOWN_TOKENS_MAX: u64 = 32 * 1_024;
+
 /// Tokens of a failure: its category and message.
 pub const FAILURE_TOKENS: u64 = 8;
 
@@ -23,7 +26,7 @@ pub const FAULT_TOKENS: u64 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// The whole result.
+    /// The result, up to [`SHOWN_TOKENS_MAX`].
     Full,
     /// The first tokens of its canonical JSON.
     Digest,
@@ -191,7 +194,7 @@ impl View<'_> {
             Some(_) | None => FAILURE_TOKENS,
         };
         match shown.form {
-            Form::Full => full,
+            Form::Full => full.min(SHOWN_TOKENS_MAX),
             Form::Digest => full.min(self.goal.terms.digest_tokens),
         }
     }

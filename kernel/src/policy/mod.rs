@@ -67,7 +67,9 @@ mod wish;
 pub use answer::Decision;
 pub use call::{ANSWER_TOKENS_RESERVED, Call, CallEnd, CallIntent, Signature};
 pub(crate) use context::digest;
-pub use context::{Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, Shown, text_tokens};
+pub use context::{
+    Context, FAILURE_TOKENS, FAULT_TOKENS, FaultyTry, Form, SHOWN_TOKENS_MAX, Shown, text_tokens,
+};
 pub use conversation::{TurnMarks, detach_marks, restore_marks};
 pub use earlier::{
     EARLIER_RESULTS_MAX, EARLIER_RUNS_MAX, EARLIER_TEXT_BYTES_MAX, EarlierResult, EarlierRun,

@@ -11,7 +11,9 @@ use super::answer_schema::schema_of;
 use super::context::beginning;
 use super::conversation;
 use super::earlier::said;
-use super::{CallIntent, Form, GoalTerms, OfferedTemplate, ReadResult, Role, Shown, View, digest};
+use super::{
+    CallIntent, Form, GoalTerms, OfferedTemplate, ReadResult, Role, SHOWN_TOKENS_MAX, Shown, View, digest,
+};
 use crate::id::NodeId;
 use crate::port::ToolOffer;
 
@@ -218,6 +220,18 @@ fn block(view: View<'_>, shown: &Shown, read: &ReadResult<'_>) -> String {
     format!("[{node}: {of}{params}]\n{body}\n[end of {node}]\n")
 }
 
+/// A result up to the most that is shown of one. What is left out is told, with how a step gets at it.
+fn window(node: &NodeId, text: &str) -> String {
+    let shown = digest(text, SHOWN_TOKENS_MAX);
+    if shown.len() == text.len() {
+        return text.to_owned();
+    }
+    let (seen, all) = (shown.len(), text.len());
+    format!(
+        "{shown}\n({seen} of {all} bytes; a step gets the whole by a reference to {node}, for example to search it)"
+    )
+}
+
 /// A result, or the failure in its place.
 pub(super) fn body(view: View<'_>, shown: &Shown, read: &ReadResult<'_>) -> String {
     if let Some(failure) = view.failure_of(&shown.node) {
@@ -225,7 +239,23 @@ pub(super) fn body(view: View<'_>, shown: &Shown, read: &ReadResult<'_>) -> Stri
     }
     let text = read(&shown.node);
     match shown.form {
-        Form::Full => text.as_str().to_owned(),
+        Form::Full => window(&shown.node, text.as_str()),
         Form::Digest => digest(text.as_str(), view.goal.terms().digest_tokens).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_shown_up_to_its_limit_with_a_handle_to_the_rest() {
+        let node = NodeId::from("call.1.1");
+        let most = SHOWN_TOKENS_MAX as usize * 4;
+        assert_eq!(window(&node, &"x".repeat(most)), "x".repeat(most));
+        let shown = window(&node, &"é".repeat(most));
+        let told =
+            format!("\n({most} of {} bytes; a step gets the whole by a reference to call.1.1, ", 2 * most);
+        assert!(shown.contains(&told), "{}", &shown[most..]);
     }
 }

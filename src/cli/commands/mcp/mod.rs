@@ -46,7 +46,7 @@ enum What {
     Accept(accept::AcceptArgs),
     /// Be a server for other programs: submit and follow runs, list approvals, read results
     #[command(
-        after_help = "Examples:\n  ostler mcp serve\n  ostler mcp serve --intent 0 --workspace ../project"
+        after_help = "Examples:\n  ostler mcp serve\n  ostler mcp serve --intent 0 --workspace ../project\n  ostler mcp serve --http 127.0.0.1:8765 --token-env OSTLER_MCP_TOKEN"
     )]
     Serve(serve::ServeArgs),
 }

@@ -1,5 +1,6 @@
-//! `ostler mcp serve`: this program as a server of the Model Context Protocol, over standard input and output.
+//! `ostler mcp serve`: this program as a server of the Model Context Protocol, over standard input and output or HTTP.
 
+mod http;
 mod tools;
 
 use clap::Args;
@@ -8,12 +9,12 @@ use futures::stream::FuturesUnordered;
 use ostler::config::Config;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::bounds::{Bounds, check_outside_data};
@@ -32,6 +33,8 @@ const CALLS_MAX: usize = 32;
 pub(super) struct ServeArgs {
     #[command(flatten)]
     bounds: Bounds,
+    #[command(flatten)]
+    http: http::HttpArgs,
     /// Offer a tool that answers approvals: whoever talks to this server may then decide in your place
     #[arg(long)]
     approvals: bool,
@@ -47,6 +50,7 @@ struct Served {
 }
 
 /// The side that talks, on tasks of the protocol's own. Calls go to [`Served`] on the task of the command.
+#[derive(Clone)]
 struct Talker {
     calls: mpsc::Sender<(tools::Call, Reply)>,
     approvals: bool,
@@ -54,12 +58,17 @@ struct Talker {
 
 type Reply = oneshot::Sender<Result<Value, Failure>>;
 
+/// Highest intent of a program that proves nothing.
+const INTENT_UNPROVEN_MAX: u8 = 1;
+
 pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Failure> {
     let workspace = args.bounds.workspace()?;
     let (config, data) = load_settings(globals, workspace.as_ref())?;
     if let Some(data) = data {
         check_outside_data(workspace.as_ref(), &data)?;
     }
+    let unproven = args.bounds.intent <= INTENT_UNPROVEN_MAX && !args.approvals;
+    let endpoint = args.http.endpoint(unproven).await?;
     let session = Session::open(globals, workspace.as_ref(), AccessMode::Create).await?;
     let served = Served {
         session: Mutex::new(session),
@@ -71,7 +80,7 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
     let mut signals = Signals::listen()?;
     let (calls, asked) = mpsc::channel(1);
     let ended = tokio::select! {
-        ended = talk(Talker { calls, approvals: args.approvals }) => ended,
+        ended = talk(Talker { calls, approvals: args.approvals }, endpoint) => ended,
         code = signals.next() => Ok(code),
         () = answer_all(&served, asked) => Ok(code::SUCCEEDED),
     };
@@ -86,17 +95,28 @@ async fn answer_all(served: &Served, mut asked: mpsc::Receiver<(tools::Call, Rep
         tokio::select! {
             call = asked.recv(), if running.len() < CALLS_MAX => {
                 let Some((call, reply)) = call else { return };
-                running.push(async move {
-                    let _ = reply.send(served.answer(call).await);
-                });
+                running.push(answer(served, call, reply));
             }
             Some(()) = running.next() => {}
         }
     }
 }
 
-/// Talks until the other side closes the connection.
-async fn talk(talker: Talker) -> Result<u8, Failure> {
+/// Answers a call. A wait ends when nobody listens any more; what was begun otherwise is done.
+async fn answer(served: &Served, call: tools::Call, mut reply: Reply) {
+    let is_wait = matches!(call, tools::Call::Wait(_));
+    let answered = tokio::select! {
+        answered = served.answer(call) => answered,
+        () = reply.closed(), if is_wait => return,
+    };
+    let _ = reply.send(answered);
+}
+
+/// Talks until the other side closes the connection, or for ever at an address.
+async fn talk(talker: Talker, endpoint: Option<http::Endpoint>) -> Result<u8, Failure> {
+    if let Some(endpoint) = endpoint {
+        return endpoint.serve(talker).await.map(|()| code::SUCCEEDED);
+    }
     let transport = (tokio::io::stdin(), tokio::io::stdout());
     let running = match talker.serve(transport).await {
         Ok(running) => running,
@@ -113,6 +133,29 @@ impl Talker {
         let ending = || Failure::internal("the server is ending");
         self.calls.send((call, reply)).await.map_err(|_| ending())?;
         answer.await.unwrap_or_else(|_| Err(ending()))
+    }
+}
+
+impl Talker {
+    /// Asks, and tells of the progress meanwhile if the other side wants to know.
+    async fn ask_and_tell(
+        &self,
+        call: tools::Call,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Value, Failure> {
+        let Some(token) = context.meta.get_progress_token() else { return self.ask(call).await };
+        let (told, mut progress) = watch::channel(tools::Progress::default());
+        let mut asked = std::pin::pin!(self.ask(call.telling(told)));
+        loop {
+            tokio::select! {
+                answered = &mut asked => return answered,
+                Ok(()) = progress.changed() => {
+                    let tools::Progress { ended, nodes } = *progress.borrow_and_update();
+                    let told = ProgressNotificationParam::new(token.clone(), ended as f64);
+                    let _ = context.peer.notify_progress(told.with_total(nodes as f64)).await;
+                }
+            }
+        }
     }
 }
 
@@ -135,14 +178,18 @@ impl ServerHandler for Talker {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let Some(call) = tools::Call::of(&request.name, arguments, self.approvals) else {
             return Err(ErrorData::invalid_params(format!("there is no tool {:?}", request.name), None));
         };
         let call = call.map_err(|error| ErrorData::invalid_params(error, None))?;
-        let result = match self.ask(call).await {
+        let answered = tokio::select! {
+            answered = self.ask_and_tell(call, &context) => answered,
+            () = context.ct.cancelled() => Err(Failure::internal("the call was cancelled")),
+        };
+        let result = match answered {
             Ok(value) => {
                 let text = ContentBlock::text(value.to_string());
                 let mut result = CallToolResult::success(vec![text]);

@@ -8,12 +8,15 @@ use hyper::header::ETAG;
 use ostler::plan_file::{Format, PlanFile};
 use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
+use ostler_kernel::run::NodeState;
 use ostler_server::wire::{
     AnswerRequest, ApprovalList, Decision, RunList, RunRef, SubmitRequest, Summary, Waiting,
 };
 use rmcp::model::Tool;
 use serde::Deserialize;
+use serde::de::value::{Error, StrDeserializer};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use super::{Served, TEXT_BYTES_MAX};
 use crate::cli::arguments::plan;
@@ -60,6 +63,25 @@ pub(super) struct Wait {
     run: String,
     #[serde(default)]
     seconds: Option<u64>,
+    /// Whom to tell how far the run is.
+    #[serde(skip)]
+    told: Option<watch::Sender<Progress>>,
+}
+
+/// How far a run is: nodes that ended, and all.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Progress {
+    pub(super) ended: usize,
+    pub(super) nodes: usize,
+}
+
+impl Progress {
+    fn of(summary: &Summary) -> Progress {
+        let has_ended = |state: &&String| {
+            NodeState::deserialize(StrDeserializer::<Error>::new(state)).is_ok_and(NodeState::is_terminal)
+        };
+        Progress { ended: summary.nodes.values().filter(has_ended).count(), nodes: summary.nodes.len() }
+    }
 }
 
 #[derive(Deserialize)]
@@ -82,6 +104,14 @@ pub(super) struct Artifact {
 }
 
 impl Call {
+    /// The call, if it waits, tells how far the run is.
+    pub(super) fn telling(mut self, told: watch::Sender<Progress>) -> Call {
+        if let Call::Wait(wait) = &mut self {
+            wait.told = Some(told);
+        }
+        self
+    }
+
     /// Reads the arguments; `None`: there is no such tool.
     pub(super) fn of(tool: &str, arguments: Value, approvals: bool) -> Option<Result<Call, String>> {
         fn read<T: for<'de> Deserialize<'de>>(
@@ -249,11 +279,15 @@ impl Served {
         Ok(json!(self.session.lock().await.submit(&request, draft).await?))
     }
 
-    async fn wait(&self, Wait { run, seconds }: Wait) -> Result<Value, Failure> {
+    async fn wait(&self, Wait { run, seconds, told }: Wait) -> Result<Value, Failure> {
         let (since, most) = (Instant::now(), Duration::from_secs(seconds.unwrap_or(60).min(WAIT_S_MAX)));
         loop {
             let summary: Summary = self.session.lock().await.summary(&run).await?;
             let asks = summary.waiting.iter().any(|waiting: &Waiting| waiting.id.is_some());
+            if let Some(told) = &told {
+                let now = Progress::of(&summary);
+                told.send_if_modified(|last| std::mem::replace(last, now) != now);
+            }
             if summary.status.is_over() || asks || since.elapsed() >= most {
                 return Ok(json!(summary));
             }

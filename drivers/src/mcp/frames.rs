@@ -1,0 +1,42 @@
+//! A server that is nothing but the frames that it sends, for tests that invent them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use ostler_kernel::port::NoLog;
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use serde_json::Map;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::caller::{CallError, Caller, Host};
+use super::connection::{self, Listing};
+use super::question::Asking;
+use super::result;
+use super::stdio::BoundedLines;
+
+/// Shakes hands over pipes, lists the tools and calls the first one: what came of the list, and whether the call had a result.
+///
+/// # Errors
+///
+/// There is no connection, or no list.
+#[doc(hidden)]
+pub async fn talk<R, W>(read: R, write: W) -> Result<(Listing, Option<bool>), String>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let lines = BoundedLines::new(read, Arc::new(AtomicBool::new(false)));
+    let transport = AsyncRwTransport::new(lines, write).with_max_line_length(usize::MAX);
+    let opened = Host::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
+    let running = opened.map_err(|error| error.to_string())?;
+    let listing = connection::list(running.peer()).await?;
+    let Some(tool) = listing.tools.first() else { return Ok((listing, None)) };
+    let asking = Asking { tool: tool.name.clone(), attempt: Arc::new(NoLog) };
+    let caller = Caller::new(running.peer().clone(), running.service().clone());
+    let answered = match caller.call(&tool.name, Map::new(), asking).await {
+        Ok(answer) => result::value("frames", answer, |_| None).is_ok(),
+        Err(CallError::Refused(_) | CallError::Broken(_) | CallError::Lost(_)) => false,
+    };
+    Ok((listing, Some(answered)))
+}

@@ -1,0 +1,81 @@
+//! A tool that its server no longer describes as it was accepted: it is held, and an operator may accept it amid the call.
+
+use std::sync::Arc;
+
+use ostler_kernel::event::Failure;
+use ostler_kernel::port::AttemptLog;
+use ostler_kernel::run::FailureCategory;
+
+use super::definition::{Definition, Difference};
+use super::pins::Acceptance;
+use super::question::MCP_QUESTION_MS;
+use super::server::McpServer;
+
+/// Largest difference that a question shows, in bytes. A larger one is not asked about, because nobody would see the whole.
+pub const MCP_DIFFERENCE_BYTES_MAX: usize = 8 << 10;
+
+/// Asks whether the tool is accepted as it is now. A no, silence, and what cannot be asked hold it.
+pub(super) async fn ask(
+    server: &Arc<McpServer>,
+    accepted: &Definition,
+    now: &Definition,
+    attempt: &dyn AttemptLog,
+) -> Result<(), Failure> {
+    let why = || held(server, &now.name, "is described differently by its server");
+    let Some(text) = question(server.name(), accepted, now) else { return Err(why()) };
+    let step = format!("accept-{}", &now.digest().to_string()[..16]);
+    match attempt.ask_person(&step, &text, MCP_QUESTION_MS).await {
+        Ok(true) => {}
+        Ok(false) => return Err(why()),
+        Err(error) => {
+            tracing::warn!(%error, tool = %now.name, "a changed tool is held, and nobody can be asked");
+            return Err(why());
+        }
+    }
+    let (server, now) = (Arc::clone(server), now.clone());
+    let kept = tokio::task::spawn_blocking(move || {
+        let acceptance = Acceptance { tools: vec![now], removed: Vec::new() };
+        // Whoever answered the question is named in its records.
+        server.accept_tools(acceptance, Some("an approval"))
+    });
+    let kept = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    kept.map_err(|error| Failure::new(FailureCategory::Transient, format!("accepted tools: {error}")))
+}
+
+/// The failure of a call of a held tool.
+pub(super) fn held(server: &McpServer, tool: &str, why: &str) -> Failure {
+    let name = server.name();
+    Failure::new(
+        FailureCategory::GateDenied,
+        format!(
+            "tool mcp.{name}.{tool} is held: it {why} since it was accepted; `ostler mcp accept {name} {tool}` shows the difference"
+        ),
+    )
+}
+
+/// The question, with the whole difference; `None`: that is too large.
+fn question(server: &str, accepted: &Definition, now: &Definition) -> Option<String> {
+    let difference = Difference::Changed { accepted: accepted.clone(), now: now.clone() }.to_string();
+    let harmless = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
+    let text = format!(
+        "The MCP server {server} describes a tool differently than it was accepted. Accept it as it is now?\n{difference}"
+    );
+    (difference.len() <= MCP_DIFFERENCE_BYTES_MAX).then(|| text.chars().map(harmless).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_difference_is_shown_as_a_whole_or_not_asked_about() {
+        let tool = |description: String| -> Definition {
+            serde_json::from_value(json!({"name": "a", "description": description, "input": {}})).unwrap()
+        };
+        let text = question("s", &tool("old".into()), &tool("n\u{1b}[31mew".into())).unwrap();
+        assert!(text.ends_with("a (changed)\n  - description: old\n  + description: n [31mew"), "{text}");
+        assert_eq!(question("s", &tool("old".into()), &tool("x".repeat(MCP_DIFFERENCE_BYTES_MAX))), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Streamable HTTP at an address of this machine.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use clap::Args;
+use ostler_kernel::id::Digest;
+use ostler_kernel::lineage;
+use ostler_server::BODY_BYTES_MAX;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::Talker;
+use crate::cli::exit::Failure;
+use crate::cli::output::terminal::status_line;
+
+/// Requests that are answered at once; more are refused.
+const REQUESTS_MAX: usize = 64;
+
+/// Path of the endpoint.
+const PATH: &str = "/mcp";
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct HttpArgs {
+    /// Serve streamable HTTP at this address, and not standard input and output; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+    /// Environment variable with the token that clients must send
+    #[arg(long, value_name = "VARIABLE", requires = "http")]
+    token_env: Option<String>,
+}
+
+/// Where to listen, and for whom.
+pub(super) struct Endpoint {
+    listener: TcpListener,
+    guard: Guard,
+}
+
+#[derive(Clone)]
+struct Guard {
+    token: Option<Arc<str>>,
+    requests: Arc<Semaphore>,
+}
+
+impl HttpArgs {
+    /// Binds the address; `None`: standard input and output. `unproven`: clients may do no more than any program of the user.
+    pub(super) async fn endpoint(&self, unproven: bool) -> Result<Option<Endpoint>, Failure> {
+        let Some(address) = self.http else { return Ok(None) };
+        let token = match &self.token_env {
+            Some(variable) => {
+                let token = std::env::var(variable).ok().filter(|token| !token.is_empty());
+                Some(token.ok_or_else(|| {
+                    Failure::invalid(format!("the environment variable {variable} is not set"))
+                })?)
+            }
+            None if !address.ip().is_loopback() || !unproven => {
+                return Err(Failure::invalid(
+                    "without a token, anybody who reaches the address may do what this server does: name the variable with one in \
+                     --token-env, or serve at 127.0.0.1 with an intent of at most 1 and without --approvals",
+                ));
+            }
+            None => None,
+        };
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| Failure::invalid(format!("address {address}: {error}")))?;
+        let guard = Guard { token: token.map(Arc::from), requests: Arc::new(Semaphore::new(REQUESTS_MAX)) };
+        Ok(Some(Endpoint { listener, guard }))
+    }
+}
+
+impl Endpoint {
+    /// Serves until the future is dropped.
+    pub(super) async fn serve(self, talker: Talker) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::internal(format!("MCP: {error}"));
+        let Endpoint { listener, guard } = self;
+        let address = listener.local_addr().map_err(failed)?;
+        // A web page of another origin is refused, and so is a name that leads here by a change of its records.
+        let origins = [format!("http://{address}"), format!("http://localhost:{}", address.port())];
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_max_request_body_bytes(BODY_BYTES_MAX)
+            .with_allowed_origins(origins);
+        // Who has the token was given the address by its owner.
+        let config = if address.ip().is_loopback() { config } else { config.disable_allowed_hosts() };
+        let manager = Arc::new(NeverSessionManager::default());
+        let service = StreamableHttpService::new(move || Ok(talker.clone()), manager, config);
+        let app = Router::new().route_service(PATH, service);
+        let app = app.layer(middleware::from_fn_with_state(guard, guarded));
+        status_line(format!("MCP at http://{address}{PATH}"));
+        axum::serve(listener, app).await.map_err(failed)
+    }
+}
+
+async fn guarded(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    if guard.token.as_deref().is_some_and(|token| !has(request.headers(), token)) {
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
+    }
+    match guard.requests.try_acquire() {
+        Ok(_turn) => next.run(request).await,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+/// Compares in constant time: digests of what was sent and of what is expected.
+fn has(headers: &HeaderMap, token: &str) -> bool {
+    let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let sent = sent.and_then(|sent| sent.split_once(' '));
+    sent.is_some_and(|(scheme, sent)| scheme.eq_ignore_ascii_case("bearer") && digest(sent) == digest(token))
+}
+
+fn digest(token: &str) -> Digest {
+    lineage::hash("ostler/mcp-token/1", &[token.as_bytes()])
+}
