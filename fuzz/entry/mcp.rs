@@ -4,17 +4,21 @@ use std::time::Duration;
 
 use ostler_drivers::mcp::frames;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex};
+use tokio::time::timeout;
 
 /// Bytes that a pipe holds.
 const PIPE: usize = 64 << 10;
 
-/// Time for frames that never end a talk: a hang of the host itself.
-const HANG: Duration = Duration::from_secs(20);
+/// Time of silence after which the server closes, as the host waits for an answer that will not come. No real time passes.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Time after which the host hangs.
+const HANG: Duration = Duration::from_secs(3_600);
 
 /// Sends the lines of `bytes` as frames; the end of the last one ends the connection. Returns the number of listed tools and
 /// whether a call had a result.
 pub(crate) fn mcp(bytes: &[u8]) -> (usize, bool) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime needs no more than memory");
     runtime.block_on(async {
         let (host, server) = duplex(PIPE);
@@ -25,7 +29,7 @@ pub(crate) fn mcp(bytes: &[u8]) -> (usize, bool) {
             for frame in bytes.split(|byte| *byte == b'\n') {
                 // A notification of the host is no request.
                 loop {
-                    let Ok(Some(line)) = asked.next_line().await else { return };
+                    let Ok(Ok(Some(line))) = timeout(SILENCE, asked.next_line()).await else { return };
                     if line.contains("\"id\"") {
                         break;
                     }
@@ -36,7 +40,7 @@ pub(crate) fn mcp(bytes: &[u8]) -> (usize, bool) {
             }
         };
         let talk = async { tokio::join!(frames::talk(read, write), serve).0 };
-        let talked = tokio::time::timeout(HANG, talk).await.expect("the end of the frames ends the talk");
+        let talked = timeout(HANG, talk).await.expect("the end of the frames ends the talk");
         talked.map_or((0, false), |(listing, answered)| (listing.tools.len(), answered == Some(true)))
     })
 }

@@ -184,10 +184,13 @@ impl ServerHandler for Talker {
         let Some(call) = tools::Call::of(&request.name, arguments, self.approvals) else {
             return Err(ErrorData::invalid_params(format!("there is no tool {:?}", request.name), None));
         };
-        let call = call.map_err(|error| ErrorData::invalid_params(error, None))?;
-        let answered = tokio::select! {
-            answered = self.ask_and_tell(call, &context) => answered,
-            () = context.ct.cancelled() => Err(Failure::internal("the call was cancelled")),
+        // Wrong arguments are an error of the tool, so that a model is told of them.
+        let answered = match call.map_err(Failure::invalid) {
+            Ok(call) => tokio::select! {
+                answered = self.ask_and_tell(call, &context) => answered,
+                () = context.ct.cancelled() => Err(Failure::internal("the call was cancelled")),
+            },
+            Err(failure) => Err(failure),
         };
         let result = match answered {
             Ok(value) => {
