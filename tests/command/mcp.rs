@@ -56,7 +56,7 @@ fn a_lost_answer_of_a_call_that_acts_is_in_doubt() {
 fn a_call_without_an_answer_times_out_and_one_that_acts_is_in_doubt() {
     for (impact, code, told) in [(0, 1, "timeout"), (1, 3, "in doubt")] {
         let world = world("never_answers_a_call", &format!("impact = {impact}"), "say");
-        let node = "{id: n, tool: mcp.x.say, params: {text: hello}, timeout: 300ms, retries: 0}";
+        let node = "{id: n, tool: mcp.x.say, params: {text: hello}, timeout: 3s, retries: 0}";
         world.file("plan.yaml", &format!("id: p\nnodes:\n  - {node}\n"));
         world.ostler("mcp accept x --yes --config ostler.toml").exits(0);
         world.ostler(RUN).exits(code).says(told);
