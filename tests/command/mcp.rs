@@ -165,7 +165,10 @@ fn a_faulty_table_is_refused_with_its_place() {
 fn the_server_runs_plans_of_its_clients() {
     let world = World::new();
     let inner = format!("[{:?}, \"mcp\", \"serve\", \"--data\", \"inner\"]", env!("CARGO_BIN_EXE_ostler"));
-    world.file("ostler.toml", &format!("[mcp.inner]\nsandbox = false\ncommand = {inner}\nimpact = 1\n"));
+    // Otherwise a person is asked before the id of the run, which a server told, goes into a call.
+    let policy = "[policy]\ntrusted = [\"mcp.inner.submit_plan\"]\n";
+    let server = format!("[mcp.inner]\nsandbox = false\ncommand = {inner}\nimpact = 1\n");
+    world.file("ostler.toml", &(server + policy));
     world.file(
         "plan.yaml",
         "id: p\nnodes:\n\
