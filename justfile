@@ -56,3 +56,7 @@ peers:
 # Instructions of the decisions of a run, held against the baseline; `--renew` writes that anew.
 instructions *renew:
     cargo bench --bench instructions -- {{renew}}
+
+# Every fuzz target for so many seconds, from its seeds; needs a nightly compiler and `cargo install cargo-fuzz`.
+fuzz seconds="60":
+    for target in plan policy path url stream journal; do mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"; cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time={{seconds}} || exit 1; done

@@ -1,12 +1,19 @@
-//! Plan files with mutations from a fixed seed.
+//! Files and texts with mutations from a fixed seed, through the entries of the fuzz targets.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+#[path = "../../fuzz/entry/place.rs"]
+mod place;
 #[path = "../../fuzz/entry/plan.rs"]
-mod entry;
+mod plan;
+#[path = "../../fuzz/entry/policy.rs"]
+mod policy;
+#[path = "../../fuzz/entry/stream.rs"]
+mod stream;
 
 const SEED: u64 = 7;
 
@@ -64,25 +71,58 @@ fn mutated(mut bytes: Vec<u8>, random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn no_mutation_of_a_plan_file_panics_or_hangs() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/plans");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let mut plans: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
-    plans
-        .push(br#"{"id": "a", "nodes": [{"id": "n", "tool": "fs.list", "params": {"path": "."}}]}"#.to_vec());
-    plans.push(b"id = \"a\"\n[[nodes]]\nid = \"n\"\ntool = \"fs.list\"\nparams = {path = \".\"}\n".to_vec());
+/// Judges mutations of these inputs; returns how many of them `judge` takes.
+fn tried(inputs: &[Vec<u8>], judge: impl Fn(&[u8]) -> bool) -> usize {
     let mut random = StdRng::seed_from_u64(SEED);
-    let mut shown = 0;
+    let mut taken = 0;
     for round in 0..ROUNDS {
-        let mut bytes = plans[round % plans.len()].clone();
+        let mut bytes = inputs[round % inputs.len()].clone();
         for _ in 0..random.random_range(1..5) {
             bytes = mutated(bytes, &mut random);
         }
         let begun = Instant::now();
-        shown += entry::plan(&bytes);
+        taken += usize::from(judge(&bytes));
         assert!(begun.elapsed() < HANG, "round {round}: {}", String::from_utf8_lossy(&bytes));
     }
-    assert!(shown > ROUNDS, "the mutations break something: {shown}");
+    taken
+}
+
+fn files(folder: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+#[test]
+fn no_mutation_of_a_plan_file_panics_or_hangs() {
+    let plans = [files("examples/plans"), files("fuzz/seeds/plan")].concat();
+    let sound = tried(&plans, |bytes| plan::plan(bytes) == 0);
+    assert!(sound < ROUNDS / 2, "the mutations break something: {sound}");
+}
+
+#[test]
+fn no_mutation_of_a_policy_panics_or_hangs() {
+    let corpus = files("fuzz/seeds/policy");
+    assert!(corpus.iter().any(|bytes| policy::policy(bytes)), "one of the corpus is sound");
+    let sound = tried(&corpus, policy::policy);
+    assert!(sound < ROUNDS / 2, "the mutations break something: {sound}");
+}
+
+#[test]
+fn no_mutation_of_a_path_or_a_url_leads_out() {
+    for (folder, judge) in [("path", place::path as fn(&[u8]) -> bool), ("url", place::url)] {
+        let corpus = files(&format!("fuzz/seeds/{folder}"));
+        assert!(corpus.iter().any(|bytes| judge(bytes)) && !corpus.iter().all(|bytes| judge(bytes)));
+        let taken = tried(&corpus, judge);
+        assert!((1..ROUNDS).contains(&taken), "{folder}: {taken}");
+    }
+}
+
+#[test]
+fn no_mutation_of_a_response_panics_or_hangs_and_pieces_change_nothing() {
+    let corpus = files("fuzz/seeds/stream");
+    assert!(corpus.iter().all(|bytes| stream::stream(bytes)), "the corpus is sound");
+    let taken = tried(&corpus, stream::stream);
+    assert!(taken < ROUNDS, "the mutations break something: {taken}");
 }

@@ -1,0 +1,22 @@
+//! Reads a configuration of arbitrary bytes, and makes its policy, without panic or hang.
+
+use std::collections::BTreeSet;
+
+use ostler::config::Config;
+
+/// Reads `bytes`; returns whether they are a configuration. One that is has a policy, and an error says something.
+pub(crate) fn policy(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let tools: BTreeSet<String> = ["fs.read", "fs.write", "http.request"].map(str::to_owned).into();
+    match Config::parse_for("ostler.toml", &text, &tools) {
+        Ok(config) => {
+            let policy = config.gate(&[]);
+            assert!(policy.ceiling <= 2 && policy.default_intent <= 1, "{policy:?}");
+            true
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            false
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Responses of model providers of arbitrary bytes.
+#![no_main]
+
+#[path = "../entry/stream.rs"]
+#[allow(dead_code)] // another target uses the rest
+mod entry;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    entry::stream(bytes);
+});
