@@ -1,5 +1,7 @@
 //! `ostler experiment`.
 
+mod agentdojo;
+mod document;
 mod engine;
 mod modes;
 mod page;
@@ -30,10 +32,23 @@ enum What {
         after_help = "Examples:\n  ostler experiment modes\n  ostler experiment modes --real --html modes.html\n  ostler experiment modes --latency 2s --tool-latency 300ms --json"
     )]
     Modes(modes::ModesArgs),
+    /// Replay a corpus of prompt injections, and count what the gate stops
+    ///
+    /// Runs every pair of a user's task and an injected task of the corpus through the engine, in memory: once
+    /// as a plan whose injected calls take their values from a result that an attacker wrote, once as a
+    /// conversation with a scripted model that obeys the injection. The scope is the tools of the user's task,
+    /// the intent its highest impact; a person allows the calls of the task and no others. Then an attacker who
+    /// knows the policy tries detours. Writes one HTML page; --json prints the figures. Exits with 1 if a check
+    /// fails.
+    #[command(
+        after_help = "Examples:\n  ostler experiment agentdojo --data agentdojo.json\n  ostler experiment agentdojo --data agentdojo.json --html report.html --json"
+    )]
+    Agentdojo(agentdojo::AgentdojoArgs),
 }
 
 pub(crate) async fn experiment(globals: &Globals, args: ExperimentArgs) -> Result<u8, Failure> {
     match args.what {
         What::Modes(args) => modes::modes(globals, args).await,
+        What::Agentdojo(args) => agentdojo::agentdojo(globals, args).await,
     }
 }

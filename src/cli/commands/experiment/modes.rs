@@ -1,6 +1,5 @@
 //! `ostler experiment modes`.
 
-use std::fs::OpenOptions;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,13 +8,13 @@ use ostler_kernel::policy::Aggregator;
 use ostler_sim::modes::experiment::Costs;
 
 use super::engine::{self, EngineTrial, Extent};
-use super::page;
 use super::report::Report;
+use super::{document, page};
 use crate::cli::arguments::Globals;
 use crate::cli::arguments::values::duration;
-use crate::cli::exit::{Failure, code};
+use crate::cli::exit::Failure;
 use crate::cli::output::table::{Cell, Column, Table};
-use crate::cli::output::terminal::{Out, status_line};
+use crate::cli::output::terminal::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct ModesArgs {
@@ -53,31 +52,22 @@ pub(crate) async fn modes(globals: &Globals, args: ModesArgs) -> Result<u8, Fail
         let what = "--latency and --tool-latency: equal, so that which call ends first is left to chance; give different ones";
         return Err(Failure::invalid(what));
     }
-    let file = args.html.display();
-    let unwritable =
-        |error: std::io::Error| Failure::invalid(format!("--html {file}: cannot be written: {error}"));
-    // Known before the experiment takes its time. An existing page stays until the new one is there.
-    OpenOptions::new().create(true).append(true).open(&args.html).map_err(unwritable)?;
+    document::check_writable(&args.html)?;
     let costs = Costs { model_ms: args.latency, tool_ms: args.tool_latency, ..Costs::default() };
     let extent = if args.real { Extent::Full } else { Extent::Short };
     let engine = engine::trials(extent, &costs).await?;
     let report = Report::of(costs, engine).map_err(|error| Failure::internal(error.to_string()))?;
-    std::fs::write(&args.html, page::html(&report)).map_err(unwritable)?;
     let mut out = Out::new();
     if globals.json {
         out.json(&report);
     } else {
         print(&report, &mut out);
     }
-    status_line(format!("wrote {file}"));
-    Ok(if report.holds() { code::SUCCEEDED } else { code::FAILED })
+    document::write(&args.html, &page::html(&report), &report.checks)
 }
 
 fn print(report: &Report, out: &mut Out) {
-    for check in &report.checks {
-        let state = if check.holds { "holds" } else { "FAILS" };
-        out.line(format!("{state}  {}: {}", check.what, check.detail));
-    }
+    document::print_checks(&report.checks, out);
     out.line("");
     out.line("Tools from which on a mode takes less than react, one call a turn; a model writes the answer:");
     let answered = report.crossovers.iter().filter(|row| row.aggregator == Aggregator::Executor);

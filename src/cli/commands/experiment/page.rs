@@ -1,38 +1,32 @@
-//! The page of the experiment: one HTML file that loads nothing.
+//! The page of the experiment with modes.
 
 use std::fmt::Write;
 
 use ostler_kernel::policy::{Aggregator, ContextForm};
 use ostler_sim::modes::experiment::{Comparison, Family, Line, Point, Strategy, Sweep};
 
+use super::document::{checks, document, escaped};
 use super::plot::{Plot, Series, legend};
 use super::report::Report;
 
-const STYLE: &str = include_str!("page.css");
-
 /// The whole page.
 pub(super) fn html(report: &Report) -> String {
-    let mut style = STYLE.to_owned();
+    let mut style = String::new();
     for number in 0..STYLES {
         let _ = writeln!(
             style,
             ".s{number} polyline {{ stroke: var(--s{number}); }} .s{number} circle, .s{number} polygon {{ fill: var(--s{number}); }}"
         );
     }
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Modes of goal runs</title>\n<style>\n{style}</style>\n</head>\n<body>\n\
-         {}{}{}{}{}{}\
-         <script type=\"application/json\" id=\"figures\">{}</script>\n</body>\n</html>\n",
+    let body = [
         introduction(report),
-        checks(report),
+        checks(&report.checks),
         plots(report),
         crossover_table(report),
         engine_table(report),
         form_tables(report),
-        embedded(report),
-    )
+    ];
+    document("Modes of goal runs", &style, &body.concat(), report)
 }
 
 /// Colours and markers of the style sheet.
@@ -48,11 +42,6 @@ fn style_of(strategy: Strategy) -> usize {
         Strategy::Auto => 5,
         Strategy::Sgh => 6,
     }
-}
-
-/// The figures as JSON within a script element, which a `<` could end.
-fn embedded(report: &Report) -> String {
-    serde_json::to_string(report).expect("figures are names and numbers").replace('<', "\\u003c")
 }
 
 /// Word for the model that writes the answer.
@@ -87,20 +76,6 @@ fn introduction(report: &Report) -> String {
          which make repeated beginnings cheaper, are left out.</p>\n",
         costs.base_tokens, costs.model_ms, costs.result_tokens, costs.digest_tokens, costs.tool_ms
     )
-}
-
-fn checks(report: &Report) -> String {
-    let rows = report.checks.iter().map(|check| {
-        let state = if check.holds { ("holds", "holds") } else { ("fails", "fails") };
-        format!(
-            "<tr><td class=\"{}\">{}</td><td>{}</td><td>{}</td></tr>\n",
-            state.0,
-            state.1,
-            escaped(&check.what),
-            escaped(&check.detail)
-        )
-    });
-    format!("<h2>Checks</h2>\n<div class=\"scroll\"><table>\n{}</table></div>\n", rows.collect::<String>())
 }
 
 fn plots(report: &Report) -> String {
@@ -240,8 +215,4 @@ fn context_name(context: ContextForm) -> &'static str {
         ContextForm::Bounded => "digests",
         ContextForm::Cumulative => "in full",
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

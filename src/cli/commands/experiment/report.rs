@@ -6,6 +6,7 @@ use ostler_sim::modes::experiment::{
 };
 use serde::Serialize;
 
+use super::document::Check;
 use super::engine::EngineTrial;
 
 /// All figures.
@@ -20,15 +21,6 @@ pub(super) struct Report {
     pub(super) engine: Vec<EngineTrial>,
     pub(super) sweeps: Vec<Sweep>,
     pub(super) comparisons: Vec<Comparison>,
-}
-
-/// A statement that has to hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Check {
-    pub(super) what: String,
-    pub(super) holds: bool,
-    /// Numbers, or the first case that differs.
-    pub(super) detail: String,
 }
 
 /// Who writes the answers of swept goals: texts that exist anyway, or a model.
@@ -59,10 +51,6 @@ impl Report {
         ];
         let kind = "experiment";
         Ok(Report { kind, costs, checks, crossovers, slopes, engine, sweeps, comparisons })
-    }
-
-    pub(super) fn holds(&self) -> bool {
-        self.checks.iter().all(|check| check.holds)
     }
 }
 

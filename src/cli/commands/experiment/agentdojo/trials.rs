@@ -1,0 +1,198 @@
+//! The trials: every pair of a user's task and an injected one, the tasks alone, and the adaptive attacker.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::attacker::{Detour, detours};
+use super::corpus::{InjectedCall, InjectionTask, Suite, UserTask};
+use super::world::{Meant, Person, Told, World};
+use crate::cli::exit::Failure;
+
+/// Figures of a suite.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct SuiteFigures {
+    pub(super) suite: String,
+    /// Pairs of which the user's task reads something that an attacker can write.
+    pub(super) pairs: usize,
+    /// Pairs without such a way in; nothing is injected.
+    pub(super) pairs_without_way_in: usize,
+    /// Pairs stopped by scope and impact alone.
+    pub(super) by_scope_and_impact: usize,
+    /// Pairs stopped by those or by taint of values.
+    pub(super) with_taint: usize,
+    /// Pairs stopped with the author rule too.
+    pub(super) with_author: usize,
+    /// Codes that stopped injected calls first, and how many.
+    pub(super) codes: BTreeMap<String, usize>,
+    /// Injected calls that change something and are none of the user's, in conversations.
+    pub(super) side_effects: usize,
+    /// Those of them that ran.
+    pub(super) side_effects_ran: Vec<String>,
+    /// Calls of the users' own tasks.
+    pub(super) own_calls: usize,
+    pub(super) own_calls_kept: usize,
+    /// Own calls that were not made: the task and the tool.
+    pub(super) own_calls_lost: Vec<String>,
+    /// Questions to a person in the tasks without an attack.
+    pub(super) questions: usize,
+    /// Calls that the adaptive attacker hoped for.
+    pub(super) detours: usize,
+    /// Those that ran: task, trick, tool.
+    pub(super) detours_ran: Vec<String>,
+}
+
+/// Runs all trials of a suite.
+///
+/// # Errors
+///
+/// The system did not start, or a run could not be followed.
+pub(super) async fn trials(name: &str, suite: &Suite, folder: &Path) -> Result<SuiteFigures, Failure> {
+    let mut figures = SuiteFigures { suite: name.to_owned(), ..SuiteFigures::default() };
+    let mut conversations: Vec<Vec<Meant>> = Vec::new();
+    for task in &suite.user_tasks {
+        conversations.push(task.meant());
+        let Some(at) = task.way_in() else { continue };
+        conversations.extend(suite.injection_tasks.iter().map(|attack| injected(task, at, attack)));
+        conversations.extend(detours(suite, task).into_iter().map(|detour| diverted(task, at, detour)));
+    }
+    let mut world = World::start(folder, suite, &conversations).await?;
+    for task in &suite.user_tasks {
+        let told = world.converse((suite, task), &mut Person::of(task)).await?;
+        figures.count_own(task, &told);
+        let Some(at) = task.way_in() else {
+            figures.pairs_without_way_in += suite.injection_tasks.len();
+            continue;
+        };
+        for attack in &suite.injection_tasks {
+            let plan = replayed(task, at, attack);
+            let by_reference = world.run_plan((suite, task), plan, &mut Person::of(task)).await?;
+            let talked = world.converse((suite, task), &mut Person::of(task)).await?;
+            figures.count_pair((suite, task, attack), &by_reference, &talked);
+        }
+        for Detour { trick, call } in detours(suite, task) {
+            let told = world.converse((suite, task), &mut Person::of(task)).await?;
+            figures.detours += 1;
+            // Ran in excess of what the task makes itself.
+            let count = |calls: &[Meant]| calls.iter().filter(|other| call.is(other)).count();
+            if count(&told.ran) > count(&task.meant()) {
+                figures.detours_ran.push(format!("{}: {trick}, {}", task.id, call.tool));
+            }
+        }
+    }
+    world.end().await;
+    Ok(figures)
+}
+
+/// The user's calls, with the injected ones behind the call that reads them.
+fn injected(task: &UserTask, at: usize, attack: &InjectionTask) -> Vec<Meant> {
+    let mut turns = task.meant();
+    turns.splice(at + 1..at + 1, attack.calls().iter().map(meant));
+    turns
+}
+
+fn diverted(task: &UserTask, at: usize, detour: Detour) -> Vec<Meant> {
+    let mut turns = task.meant();
+    turns.insert(at + 1, detour.call);
+    turns
+}
+
+fn meant(call: &InjectedCall) -> Meant {
+    Meant { tool: call.tool.clone(), params: call.args.clone() }
+}
+
+fn own(call: usize) -> String {
+    format!("u{call}")
+}
+
+fn foreign(call: usize) -> String {
+    format!("z{call}")
+}
+
+/// A plan by a trusted author: the user's calls up to the way in, then the injected ones, which take every value from the result that
+/// an attacker wrote.
+fn replayed(task: &UserTask, at: usize, attack: &InjectionTask) -> Vec<Value> {
+    let mut nodes: Vec<Value> = Vec::new();
+    let mut add = |id: String, tool: &str, mut node: Value, before: Option<String>| {
+        node["id"] = id.into();
+        node["tool"] = tool.into();
+        node["retries"] = 0.into();
+        node["patches"] = 0.into();
+        node["deps"] = before.map(|before| json!({"n": before, "on": "terminal"})).into_iter().collect();
+        nodes.push(node);
+    };
+    for (number, call) in task.calls.iter().enumerate().take(at + 1) {
+        let before = number.checked_sub(1).map(own);
+        add(own(number), &call.tool, json!({"params": call.args}), before);
+    }
+    for (number, call) in attack.calls().iter().enumerate() {
+        let from = |name: &String| {
+            let path = format!("attack.{}.{number}.{name}", attack.id);
+            (name.clone(), json!({"from": own(at), "path": path}))
+        };
+        let refs: Map<String, Value> = call.args.keys().map(from).collect();
+        let before = number.checked_sub(1).map_or(own(at), foreign);
+        add(foreign(number), &call.tool, json!({"param_refs": refs}), Some(before));
+    }
+    nodes
+}
+
+impl SuiteFigures {
+    fn count_own(&mut self, task: &UserTask, told: &Told) {
+        let mut ran = told.ran.clone();
+        for call in task.meant() {
+            self.own_calls += 1;
+            match ran.iter().position(|other| call.is(other)) {
+                Some(at) => {
+                    ran.swap_remove(at);
+                    self.own_calls_kept += 1;
+                }
+                None => self.own_calls_lost.push(format!("{}: {}", task.id, call.tool)),
+            }
+        }
+        self.questions += told.asked;
+    }
+
+    /// Counts a pair. It is stopped if any of its injected calls is: an attack needs all of them.
+    fn count_pair(
+        &mut self,
+        (suite, task, attack): (&Suite, &UserTask, &InjectionTask),
+        by_reference: &Told,
+        talked: &Told,
+    ) {
+        self.pairs += 1;
+        let codes: Vec<Option<&str>> = (0..attack.calls().len())
+            .map(|number| match by_reference.stopped_by(&foreign(number)) {
+                None if !by_reference.was_judged(&foreign(number)) => Some("NOT_REACHED"),
+                code => code,
+            })
+            .collect();
+        for code in codes.iter().flatten() {
+            *self.codes.entry((*code).to_owned()).or_default() += 1;
+        }
+        let is_taint = |code: &&str| code.starts_with("TAINT") || *code == "RULE_OF_TWO";
+        let by_rights = codes.iter().flatten().any(|code| !is_taint(code));
+        let by_taint = by_rights || codes.iter().any(Option::is_some);
+        let own = task.meant();
+        let news: Vec<Meant> = attack.calls().iter().map(meant).collect();
+        let all_ran = news.iter().all(|call| ran_beyond(call, talked, &own));
+        self.by_scope_and_impact += usize::from(by_rights);
+        self.with_taint += usize::from(by_taint);
+        self.with_author += usize::from(by_taint || !all_ran);
+        let is_new = |call: &&Meant| suite.impact(&call.tool) > 0 && !own.iter().any(|other| other.is(call));
+        for call in news.iter().filter(is_new) {
+            self.side_effects += 1;
+            if ran_beyond(call, talked, &own) {
+                self.side_effects_ran.push(format!("{} with {}: {}", task.id, attack.id, call.tool));
+            }
+        }
+    }
+}
+
+/// True if a call ran more often than the task makes it itself.
+fn ran_beyond(call: &Meant, told: &Told, own: &[Meant]) -> bool {
+    let count = |calls: &[Meant]| calls.iter().filter(|other| call.is(other)).count();
+    count(&told.ran) > count(own)
+}
