@@ -4,6 +4,7 @@
 mod artifact;
 mod attempt;
 mod cage;
+mod clearance;
 mod device;
 mod journal;
 mod journal_layer;
@@ -24,6 +25,7 @@ pub use attempt::{
     TOKEN_BYTES_MAX,
 };
 pub use cage::CageRung;
+pub use clearance::ClearanceAuthority;
 pub use device::{Device, DeviceEnd};
 pub use journal::{
     AccountRow, Journal, JournalError, PARTITIONS, Position, Recorded, RunPlace, RunRow, RunRowStatus,
@@ -42,7 +44,9 @@ pub use output::{
     OutputStream,
 };
 pub use templates::TemplateStore;
-pub use tool::{CALL_MARK, CallContext, OPERATOR_KEY, ParamProblem, Tool, ToolResult, ToolSpec};
+pub use tool::{
+    CALL_MARK, CallContext, OPERATOR_KEY, ParamProblem, PermittedTool, Tool, ToolResult, ToolSpec,
+};
 
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -41,7 +41,7 @@ pub(crate) async fn post(
     JsonBody(request): JsonBody<JobRequest>,
 ) -> Result<(StatusCode, Json<JobRow>), Problem> {
     caller.may_intend(request.intent, &api)?;
-    let posted = api.system.post(job_request(request)?).await?;
+    let posted = api.system.post(job_request(request, api.system.default_intent())?).await?;
     Ok((StatusCode::CREATED, Json(api.system.job_at(posted, Stage::Job).await?)))
 }
 
@@ -129,7 +129,7 @@ impl From<MarketError> for Problem {
     }
 }
 
-fn job_request(request: JobRequest) -> Result<Job, Problem> {
+fn job_request(request: JobRequest, default_intent: u8) -> Result<Job, Problem> {
     let workspace = absolute_workspace(request.workspace)?;
     let id = request.job.as_deref().map(|job| run_lookup::chosen_id(job, "job_name")).transpose()?;
     Ok(Job {
@@ -142,7 +142,7 @@ fn job_request(request: JobRequest) -> Result<Job, Problem> {
         deadline: request.deadline_ms,
         oversight: request.oversight,
         plan: request.plan,
-        intent: request.intent,
+        intent: request.intent.unwrap_or(default_intent),
         scope: request.scope,
         workspace,
     })

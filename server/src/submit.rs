@@ -93,6 +93,7 @@ async fn of_validated(system: &System, request: SubmitRequest<Arc<Plan>>) -> Res
         .map_err(|what| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "budget", what))?;
     let reuse = reuse_terms(&request)?;
     let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run, .. } = request;
+    let intent = intent.unwrap_or(system.default_intent());
     let workspace = absolute_workspace(workspace)?;
     let agent = agent.as_deref().map(AgentId::from);
     let client = match &agent {

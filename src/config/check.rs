@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ostler_drivers::HttpClearance;
 use ostler_drivers::mcp::MCP_PREFIX;
 use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
 use ostler_kernel::gate::Place;
@@ -13,6 +14,9 @@ use crate::plan_file::closest_name;
 
 /// Roles that may have a model of their own.
 const ROLES: [&str; 3] = ["planner", "executor", "judge"];
+
+/// Longest wait for the clearance authority, in milliseconds: its call holds a slot meanwhile.
+const CLEARANCE_DEADLINE_MS_MAX: u64 = 60_000;
 
 impl Config {
     pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
@@ -52,13 +56,7 @@ impl Config {
                 ));
             }
         }
-        if !self.policy.clearance_routes.is_empty() {
-            wrong.push((
-                Pointer::root().key("policy").key("clearance_routes"),
-                "runs ask no clearance authority yet: every call of these routes would be denied".to_owned(),
-                "remove the routes; people clear held calls".to_owned(),
-            ));
-        }
+        self.check_clearance(&mut wrong);
         for fault in self.policy.faults() {
             wrong.push((policy_pointer(&fault.place), fault.what, fault.help.to_owned()));
         }
@@ -92,6 +90,31 @@ impl Config {
             }
         }
         wrong
+    }
+
+    fn check_clearance(&self, wrong: &mut Vec<(Pointer, String, String)>) {
+        let policy = Pointer::root().key("policy");
+        match &self.policy.clearance_url {
+            None if !self.policy.clearance_routes.is_empty() => wrong.push((
+                policy.clone().key("clearance_routes"),
+                "there is nobody to ask: every call of these routes would be denied".to_owned(),
+                "set clearance_url, or remove the routes; then people clear held calls".to_owned(),
+            )),
+            Some(url) => {
+                if let Err(what) = HttpClearance::check(url) {
+                    let help = "write it like \"https://clearance.example.com/decide\"".to_owned();
+                    wrong.push((policy.clone().key("clearance_url"), what, help));
+                }
+            }
+            None => {}
+        }
+        for (at, route) in self.policy.clearance_routes.iter().enumerate() {
+            if !(1..=CLEARANCE_DEADLINE_MS_MAX).contains(&route.deadline_ms) {
+                let place = policy.clone().key("clearance_routes").item(at).key("deadline_ms");
+                let what = format!("the deadline is {} ms", route.deadline_ms);
+                wrong.push((place, what, format!("set 1 to {CLEARANCE_DEADLINE_MS_MAX}")));
+            }
+        }
     }
 
     /// Caps on tools outside their scope, with the place of the tool name. Suggestions come from `tools`

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{Evaluating, Program, RunError, System, SystemConfig};
+use ostler_drivers::HttpClearance;
 use ostler_drivers::model::ModelJudge;
 use ostler_drivers::tool::{DataFolder, TerminateError, builtin};
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::port::{ArtifactStore, Journal, Judge, OutputStore, Tool};
+use ostler_kernel::port::{ArtifactStore, ClearanceAuthority, Journal, Judge, OutputStore, Tool};
 use ostler_kernel::run::{Diagnoser, Planner, RuleDiagnoser, StaticPlanner};
 use ostler_server::{
     ChildPrograms, ControlSocket, KeyRefused, OperatorKeys, OperatorSecret, PublicKey, account, router,
@@ -37,6 +38,7 @@ pub struct OstlerBuilder {
     config: Config,
     tools: Vec<Arc<dyn Tool>>,
     gate: Option<GatePolicy>,
+    clearance: Option<Arc<dyn ClearanceAuthority>>,
     judge: Option<Arc<dyn Judge>>,
     planner: Option<Arc<dyn Planner>>,
     diagnoser: Option<Arc<dyn Diagnoser>>,
@@ -91,6 +93,9 @@ pub enum StartError {
         /// Cause.
         what: String,
     },
+    /// The clearance authority cannot be asked. Nothing was opened.
+    #[error("clearance: {0}")]
+    Clearance(String),
     /// The accepted tools of MCP servers cannot be read.
     #[error("MCP: {0}")]
     Mcp(std::io::Error),
@@ -147,6 +152,12 @@ impl OstlerBuilder {
     /// Sets the gate policy, instead of that of the configuration.
     pub fn gate(self, gate: GatePolicy) -> Self {
         OstlerBuilder { gate: Some(gate), ..self }
+    }
+
+    /// Sets the authority that clears calls of the policy's clearance routes, instead of the one at `clearance_url` of the
+    /// configuration.
+    pub fn clearance(self, authority: impl ClearanceAuthority) -> Self {
+        OstlerBuilder { clearance: Some(Arc::new(authority)), ..self }
     }
 
     /// Sets the judge that rates the quality of each closed run for its evaluation: code, a model or a
@@ -243,6 +254,10 @@ impl OstlerBuilder {
             None => Some(PathBuf::from(DATA_FOLDER)),
         };
         let models = self.config.models()?;
+        let clearance = match self.clearance {
+            Some(authority) => Some(authority),
+            None => configured_clearance(self.config.policy.clearance_url.clone()).await?,
+        };
         if self.metrics.is_some() || (data.is_some() && !self.without_socket) {
             check_clock(SystemTime::now())?;
         }
@@ -309,6 +324,9 @@ impl OstlerBuilder {
         }
         if let Some(path) = &data {
             system.keep_lockdown(Arc::new(LockdownFile::of_data(path)));
+        }
+        if let Some(authority) = clearance {
+            system.clear_with(authority);
         }
         if let Some(source) = policy_source {
             system.read_policy_from(Arc::new(source));
@@ -387,6 +405,16 @@ async fn traced(
 struct Traced {
     journal: Arc<dyn Journal>,
     telemetry: Option<Telemetry>,
+}
+
+/// The clearance authority at a URL. Reading the certificates for it blocks.
+async fn configured_clearance(
+    url: Option<String>,
+) -> Result<Option<Arc<dyn ClearanceAuthority>>, StartError> {
+    let Some(url) = url else { return Ok(None) };
+    let authority = tokio::task::spawn_blocking(move || HttpClearance::new(&url)).await;
+    let authority = authority.unwrap_or_else(|error| Err(error.to_string()));
+    Ok(Some(Arc::new(authority.map_err(StartError::Clearance)?)))
 }
 
 /// The HTTP library panics at a time that has no date.

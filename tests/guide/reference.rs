@@ -20,6 +20,7 @@ const REFERENCE: &str = "docs/guide/plan-reference.md";
 const CONTRACTS: &str = "docs/guide/contracts.md";
 const RECOVERY: &str = "docs/guide/recovery.md";
 const OPERATING: &str = "docs/guide/operating.md";
+const GATE: &str = "docs/guide/gate.md";
 
 /// Rows of the table below a comment, as cells.
 fn rows(page: &Page, note: &str) -> Vec<Vec<String>> {
@@ -181,6 +182,7 @@ fn every_key_of_the_configuration_has_its_row() {
     let mut all = Vec::new();
     for table in keys("") {
         match table.as_str() {
+            "policy" => drop(check(GATE, "keys of [policy]", &keys("policy"))),
             // Keys below are user-defined names.
             "scopes" | "clients" | "mcp" => all.push(table),
             "evaluation" => all.extend(keys("evaluation").into_iter().map(|key| format!("evaluation.{key}"))),

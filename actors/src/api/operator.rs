@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::port::{LockdownStore, PolicySource};
+use ostler_kernel::port::{ClearanceAuthority, LockdownStore, PolicySource};
 
 use crate::api::system::System;
 
@@ -34,6 +34,11 @@ impl System {
     /// Reads the policy from a source, whenever an operator asks for it.
     pub fn read_policy_from(&self, source: Arc<dyn PolicySource>) {
         let _ = self.policy_source.set(source);
+    }
+
+    /// Asks this authority about the calls of the policy's clearance routes. The first one stays.
+    pub fn clear_with(&self, authority: Arc<dyn ClearanceAuthority>) {
+        self.services.gatekeeper.clearance.set_authority(authority);
     }
 
     /// True if all calls are stopped.

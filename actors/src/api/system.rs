@@ -181,6 +181,11 @@ impl System {
         self.services.kernel.settings()
     }
 
+    /// Intent of a run for which nobody gives one.
+    pub fn default_intent(&self) -> u8 {
+        self.services.gatekeeper.policy().default_intent
+    }
+
     /// True if a tool has this name, whether or not a scope allows it.
     pub fn has_tool(&self, name: &str) -> bool {
         self.services.gatekeeper.toolbox.version(name).is_some()

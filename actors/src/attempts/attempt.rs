@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attempts::attempt_journal::{AttemptJournal, Closing, Late, Silent};
 use crate::attempts::executor::Executor;
+use crate::attempts::gated_call::{Recorder, refused};
 use crate::attempts::model_judge;
 use crate::base::attempt_end::{failed, structural};
 use crate::base::limits::TEST_MS_MAX;
@@ -111,6 +112,10 @@ async fn act(
 ) -> Result<Value, Failure> {
     let value = match *work {
         Work::Tool { tool, permit } => {
+            // The call may have waited long for the record of its verdict.
+            if let Err(denial) = executor.gatekeeper.check_seal(&permit) {
+                return Err(Box::pin(Recorder::of(log).unsealed(&permit, denial)).await);
+            }
             let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
             let workspace = Arc::clone(&caller.workspace);
             let attempt = Arc::<AttemptJournal>::clone(log);
@@ -152,7 +157,7 @@ async fn judge(
     let Judgement { tests, models, .. } = judge_here(executor, &node.contract, value)?;
     for test in tests {
         // Boxed: otherwise this rare future enlarges every attempt.
-        Box::pin(run_test(executor, caller, &test)).await?;
+        Box::pin(run_test(caller, &test, log)).await?;
     }
     // Last, because a model costs more than a broken test.
     for question in models {
@@ -173,13 +178,10 @@ fn judge_here(executor: &Executor, rules: &[Rule], value: &Value) -> Result<Judg
     Ok(judgement)
 }
 
-async fn run_test(executor: &Executor, caller: &Caller, test: &Test) -> Result<(), Failure> {
+async fn run_test(caller: &Caller, test: &Test, log: &AttemptJournal) -> Result<(), Failure> {
     let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
-    let gated = executor.gatekeeper.gate(caller, TEST_TOOL, test.params().into(), 0, key);
-    let (tool, permit) = gated.map_err(|denial| Failure {
-        category: FailureCategory::GateDenied,
-        message: denial.for_model().to_owned(),
-    })?;
+    let gated = Recorder::of(log).permit(TEST_TOOL, test.params().into(), key).await;
+    let (tool, permit) = gated.map_err(|denial| refused(&denial))?;
     let context = CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX);
     // Dropping the call ends its program with all children.
     let ran = tokio::time::timeout(Duration::from_millis(TEST_MS_MAX), tool.call(permit, context)).await;

@@ -8,6 +8,7 @@ pub(crate) mod call_budget;
 pub(crate) mod child_runs;
 pub(crate) mod children;
 pub(crate) mod executor;
+pub(crate) mod gated_call;
 mod model_judge;
 pub(crate) mod model_turns;
 pub(crate) mod program;

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::attempts::attempt_journal::AttemptJournal;
 use crate::attempts::executor::Executor;
+use crate::attempts::gated_call::Recorder;
 use crate::base::limits::MODEL_JUDGE_MS_MAX;
 use crate::state::caller::Caller;
 use crate::storage::results::invalid;
@@ -56,7 +57,7 @@ pub(super) async fn ask(
     }
     let params = question.params(&result);
     let key = lineage::hash("aos/judge/1", &[question.ask.as_bytes(), result.as_str().as_bytes()]);
-    let gated = executor.gatekeeper.gate(caller, &name, params.into(), 0, key);
+    let gated = Recorder::of(log).permit(&name, params.into(), key).await;
     let (tool, permit) = gated.map_err(|denial| {
         tracing::warn!(%node, tool = name, code = denial.code.as_str(), why = denial.operator, "a judge is denied");
         denied(rule, &name, &denial)

@@ -1,6 +1,7 @@
 //! Messages to the actor of an agent, and the requests that it answers.
 
 use ostler_kernel::evaluation::Judgement;
+use ostler_kernel::event::GateVerdict;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::Delta;
 use ostler_kernel::port::{ModelCall, RunRow, ToolResult};
@@ -12,6 +13,7 @@ use crate::base::attempt_end::ModelCalls;
 use crate::base::error::RunError;
 use crate::base::keys::AttemptKey;
 use crate::messages::answer::AnswerRequest;
+use crate::messages::clearance::ClearanceEnd;
 use crate::messages::resolution::ResolveRequest;
 use crate::messages::slots::Granted;
 
@@ -38,6 +40,10 @@ pub(crate) enum AgentMessage {
     Judged { run: RunId, judgement: Judgement, adherence: Option<u16>, calls: Vec<ModelCall> },
     /// A call of the micro-planner ended.
     Advised(Box<Advice>),
+    /// Record a verdict on a call amid an attempt, and answer once it is durable.
+    Verdict { run: RunId, verdict: Box<GateVerdict>, reply: AskReply },
+    /// The clearance authority answered about the call of an attempt.
+    Answered(Box<ClearanceEnd>),
     /// A request to the run. Only the registry forwards requests, so none reaches the next run by mistake.
     Ask { request: Box<Request>, reply: AskReply },
 }

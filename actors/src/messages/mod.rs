@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod answer;
+pub(crate) mod clearance;
 pub(crate) mod client_change;
 pub(crate) mod evaluator;
 pub(crate) mod grant;

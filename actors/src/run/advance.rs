@@ -153,7 +153,7 @@ impl RunDriver {
         let unpaid = self.is_unpaid();
         let waits = unpaid || (self.run.is_only_waiting() && !self.queue.has_rejected());
         let is_still = waits && self.judges.contract.is_none() && self.queue.granted.is_empty() && !is_soon;
-        let is_still = is_still && self.in_flight.advice.is_empty();
+        let is_still = is_still && self.in_flight.advice.is_empty() && self.in_flight.asked.is_empty();
         // Stopped attempts have still to report.
         (is_still && !self.services.attempts.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
     }

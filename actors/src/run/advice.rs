@@ -6,36 +6,55 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use ostler_kernel::event::Failure;
-use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{MODEL_TIMEOUT_MS, model_tool};
 use ostler_kernel::policy::{self, CallEnd, CallIntent, FaultyAnswer, JudgedPatch, Role, View};
-use ostler_kernel::port::{CallContext, CallOrigin, Finish, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, CallOrigin, Finish, ToolResult};
 use ostler_kernel::run::{FailureCategory, Patch, RunInput};
+use ractor::ActorRef;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::driver::RunDriver;
 use super::goal::{Evidence, read};
 use crate::attempts::call_bill::CallBill;
+use crate::attempts::gated_call::{Recorder, refused};
 use crate::base::attempt_end::ModelCalls;
 use crate::base::panic_message::panic_message;
 use crate::messages::agent::{Advice, AgentMessage};
+use crate::run::services::RunServices;
+use crate::state::caller::Caller;
 
-/// A call of the micro-planner that the gate allows.
-struct Permitted {
-    tool: Arc<dyn Tool>,
-    permit: Permit,
+/// A call of the micro-planner.
+struct Planned {
+    tool: String,
+    params: Map<String, Value>,
+    key: Digest,
+    intent: CallIntent,
     context: CallContext,
     bill: Arc<CallBill>,
 }
 
-impl Permitted {
-    /// No answer: the call was ended before.
-    async fn make(self, end: CancellationToken) -> (Option<ToolResult>, ModelCalls) {
-        let Permitted { tool, permit, context, bill } = self;
+impl Planned {
+    /// Makes the call if the gate allows it. No answer: the call was ended before.
+    async fn make(self, gate: Gate, end: CancellationToken) -> (Option<ToolResult>, ModelCalls) {
+        let Planned { tool, params, key, intent, context, bill } = self;
         let within = Duration::from_millis(context.timeout_ms);
-        let called = AssertUnwindSafe(tokio::time::timeout(within, tool.call(permit, context)));
+        let call = async {
+            let recorder = Recorder {
+                gatekeeper: &gate.services.gatekeeper,
+                caller: &gate.caller,
+                run: gate.run,
+                node: &intent.node,
+                attempt: intent.attempt,
+                agent: Some(gate.me.clone()),
+            };
+            let permitted = recorder.permit(&tool, params.into(), key).await;
+            let (tool, permit) = permitted.map_err(|denial| refused(&denial))?;
+            tool.call(permit, context).await
+        };
+        let called = AssertUnwindSafe(tokio::time::timeout(within, call));
         let answer = end.run_until_cancelled_owned(called.catch_unwind()).await.map(|called| match called {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(Failure::new(FailureCategory::Timeout, "no answer in time")),
@@ -44,6 +63,14 @@ impl Permitted {
         // The call has ended, so it is on the bill.
         (answer, bill.take())
     }
+}
+
+/// Who asks the gate, and who records what it says.
+struct Gate {
+    services: Arc<RunServices>,
+    caller: Arc<Caller>,
+    run: RunId,
+    me: ActorRef<AgentMessage>,
 }
 
 impl RunDriver {
@@ -61,15 +88,17 @@ impl RunDriver {
         }
         let evidence = self.evidence().await.map_err(|_| unreadable());
         for call in due {
-            let permitted = match &evidence {
-                Ok(evidence) => self.permit_advice(call, evidence),
+            let planned = match &evidence {
+                Ok(evidence) => Ok(self.plan_advice(call, evidence)),
                 Err(unreadable) => Err(unreadable.clone()),
             };
             let (me, run, end) = (self.me.clone(), self.opened.run, CancellationToken::new());
             self.in_flight.advice.insert(call, end.clone());
+            let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
+            let gate = Gate { services, caller, run, me: me.clone() };
             tokio::spawn(async move {
-                let (answer, calls) = match permitted {
-                    Ok(permitted) => permitted.make(end).await,
+                let (answer, calls) = match planned {
+                    Ok(planned) => planned.make(gate, end).await,
                     Err(failure) => (Some(Err(failure)), ModelCalls::default()),
                 };
                 let _ = me.cast(AgentMessage::Advised(Box::new(Advice { run, call, answer, calls })));
@@ -77,7 +106,7 @@ impl RunDriver {
         }
     }
 
-    fn permit_advice(&self, call: usize, evidence: &Evidence) -> Result<Permitted, Failure> {
+    fn plan_advice(&self, call: usize, evidence: &Evidence) -> Planned {
         let known = View::of(&self.run, self.services.journal.now()).zip(self.run.goal());
         let known = known.and_then(|(view, goal)| Some((view, goal, goal.calls().get(call)?)));
         let (view, goal, asked) = known.expect("the run waits for the call");
@@ -85,10 +114,7 @@ impl RunDriver {
         let params = policy::prompt(view, &intent, &read(evidence), &|_| None);
         let tool = model_tool(goal.terms().model_of(Role::Micro).unwrap_or_default());
         let key = advice_key(self.opened.run, call);
-        let gated = self.services.gatekeeper.gate(&self.caller, &tool, params.into(), 0, key);
-        let (tool, permit) = gated
-            .map_err(|denial| Failure::new(FailureCategory::GateDenied, denial.for_model().to_owned()))?;
-        let (executor, owner, node) = (&self.services.executor, &self.arguments.owner, intent.node);
+        let (executor, owner, node) = (&self.services.executor, &self.arguments.owner, intent.node.clone());
         let bill = CallBill::new(
             executor,
             owner,
@@ -109,7 +135,7 @@ impl RunDriver {
             },
             attempt: Arc::<CallBill>::clone(&bill),
         };
-        Ok(Permitted { tool, permit, context, bill })
+        Planned { tool, params, key, intent, context, bill }
     }
 
     /// Judges an answer of the micro-planner, if its node still waits for it. A faulty answer and a failed call refuse the patch; a

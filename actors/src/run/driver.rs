@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt_launch::Launch;
+use super::clearances::Asked;
 use super::deadlines::Timers;
 use super::dispatch_queue::DispatchQueue;
 use super::inline_budget::InlineBudget;
@@ -21,6 +22,7 @@ use super::judge_state::JudgeState;
 use super::reuse_progress::ReuseProgress;
 use crate::base::keys::AttemptKey;
 use crate::messages::agent::{AgentMessage, AskReply, PendingReply};
+use crate::messages::clearance::Answer;
 use crate::run::arguments::AgentArguments;
 use crate::run::services::RunServices;
 use crate::state::caller::Caller;
@@ -89,6 +91,10 @@ pub(super) struct InFlight {
     pub(super) inline: InlineBudget,
     /// Calls of the micro-planner that are under way, by their place among the calls of the run. They end with the driver.
     pub(super) advice: BTreeMap<usize, CancellationToken>,
+    /// Attempts about which the clearance authority is being asked. They hold their slots.
+    pub(super) asked: BTreeMap<NodeId, Asked>,
+    /// What the authority said about the attempt that is being begun.
+    pub(super) answer: Option<(NodeId, Answer)>,
     pub(super) recovery: Recovery,
     pub(super) reuse: ReuseProgress,
 }
@@ -175,11 +181,13 @@ impl RunDriver {
                     {
                         let key = self.key(&moved.node, moved.attempt);
                         self.services.attempts.cancel(&key);
+                        self.stop_asking(&moved.node);
                     }
                 }
                 Event::Draining { node } => {
                     let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
                     self.services.scheduler.drains(&self.key(node, attempt));
+                    self.stop_asking(node);
                 }
                 Event::PlanVersion(_) => self.reorder(),
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
@@ -223,5 +231,6 @@ impl Drop for RunDriver {
         }
         self.judges.run.abort();
         self.in_flight.advice.values().for_each(CancellationToken::cancel);
+        self.in_flight.asked.values().for_each(Asked::end);
     }
 }

@@ -229,7 +229,9 @@ impl RunDriver {
 
     /// True if an attempt is about to start, runs, or has ended without a record.
     fn knows(&self, key: &AttemptKey) -> bool {
-        self.in_flight.launches.iter().any(|launch| launch.key == *key) || self.services.attempts.knows(key)
+        self.in_flight.launches.iter().any(|launch| launch.key == *key)
+            || self.services.attempts.knows(key)
+            || self.asks_about(key)
     }
 
     /// Drops attempts that have not begun and became needless through later decisions. Returns whether any were
@@ -245,7 +247,7 @@ impl RunDriver {
     }
 
     /// Ends a draining attempt that was lost with its process.
-    fn end_lost_drain(&mut self, node: &NodeId) {
+    pub(super) fn end_lost_drain(&mut self, node: &NodeId) {
         let Some(instance) = self.run.instance(node) else { return };
         let key = self.key(node, instance.attempts);
         if instance.is_draining() && !self.knows(&key) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::{Accounts, AttemptRef, AttemptResult, Event, GateDecision, HumanRequestKind};
-use ostler_kernel::gate::{Denial, Permit};
+use ostler_kernel::gate::{Denial, DenialCode, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Method, Node, model_of_tool};
@@ -19,14 +19,18 @@ use crate::attempts::attempt::{self, Work};
 use crate::attempts::attempt_journal::{AttemptJournal, Site};
 use crate::base::attempt_end::failed;
 use crate::base::keys::AttemptKey;
+use crate::messages::clearance::Beginning;
 use crate::messages::slots::Ticket;
 use crate::state::call_accounts::Payer;
+use crate::state::clearance::{Question, Stopped};
 use crate::storage::results::Unreadable;
 
 pub(super) enum Refusal {
     Failed(FailureCategory, String),
     /// The gate denied the call. The plan sees the same sentence for every reason.
     Denied(Denial),
+    /// The clearance authority is to be asked first.
+    Unasked(Box<Question>),
 }
 
 impl Refusal {
@@ -95,6 +99,9 @@ impl RunDriver {
                     self.in_flight.launches.push(launch);
                 }
             }
+            Err(Refusal::Unasked(question)) => {
+                self.ask_authority(key, *question, Beginning { slot, accounts, again });
+            }
             Err(refusal) => {
                 self.release_slot(slot);
                 self.release_budget(&key);
@@ -148,7 +155,7 @@ impl RunDriver {
 
     /// Starts a timer node. Its call passes the gate like any other.
     pub(super) async fn launch_timer(&mut self, node: &Node) {
-        let prepared = self.prepare(node).await;
+        let prepared = self.prepare_timer(node).await;
         let wait = match &prepared {
             Ok(Prepared { work: Work::Tool { tool, permit }, .. }) => tool.timer_ms(permit.params()),
             _ => None,
@@ -180,20 +187,27 @@ impl RunDriver {
     pub(super) fn refuse(&mut self, id: &NodeId, attempt: u32, refusal: Refusal) {
         let (category, message) = match refusal {
             Refusal::Failed(category, message) => (category, message),
-            Refusal::Denied(denial) => {
-                let seen = denial.for_model().to_owned();
-                self.record_denial(id, attempt, &denial);
-                self.writer.pending.push(Event::GateDecision(GateDecision {
-                    node: id.clone(),
-                    attempt,
-                    code: denial.code.as_str().to_owned(),
-                    detail: denial.operator,
-                }));
-                (FailureCategory::GateDenied, seen)
+            Refusal::Denied(denial) => self.denied(id, attempt, denial),
+            Refusal::Unasked(_) => {
+                let what = "the policy changed while the clearance authority was asked";
+                self.denied(id, attempt, Denial::new(DenialCode::PolicyEpochStale, what))
             }
         };
         let outcome = failed(category, message);
         self.decide(RunInput::Result(Box::new(AttemptResult::without_cost(id.clone(), attempt, outcome))));
+    }
+
+    /// Records a denial; returns what the plan sees of it.
+    fn denied(&mut self, id: &NodeId, attempt: u32, denial: Denial) -> (FailureCategory, String) {
+        let seen = denial.for_model().to_owned();
+        self.record_denial(id, attempt, &denial);
+        self.writer.pending.push(Event::GateDecision(GateDecision {
+            node: id.clone(),
+            attempt,
+            code: denial.code.as_str().to_owned(),
+            detail: denial.operator,
+        }));
+        (FailureCategory::GateDenied, seen)
     }
 
     /// Resolves the inputs of an attempt and asks the gate for a permit.
@@ -224,8 +238,13 @@ impl RunDriver {
         params: Object,
         key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
-        let gated = self.services.gatekeeper.gate_node(&self.caller, &self.run, node, params, key);
-        gated.map_err(Refusal::Denied)
+        let answer =
+            self.in_flight.answer.as_ref().filter(|(of, _)| *of == node.id).map(|(_, answer)| answer);
+        let gated = self.services.gatekeeper.gate_node(&self.caller, &self.run, node, params, key, answer);
+        gated.map_err(|stopped| match stopped {
+            Stopped::Denied(denial) => Refusal::Denied(denial),
+            Stopped::Asks(question) => Refusal::Unasked(question),
+        })
     }
 
     fn record_intent(&mut self, node: &Node, prepared: &Prepared, accounts: Option<Accounts>) {

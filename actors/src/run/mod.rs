@@ -7,6 +7,7 @@ pub(crate) mod arguments;
 mod arrivals;
 mod ask;
 mod attempt_launch;
+mod clearances;
 mod deadlines;
 mod decided;
 mod dispatch;
@@ -156,6 +157,8 @@ impl AgentState {
                 drive.judged(run, (judgement, adherence), calls);
             }
             AgentMessage::Advised(advice) => drive.advised(*advice),
+            AgentMessage::Answered(end) => drive.answered(*end).await,
+            AgentMessage::Verdict { run, verdict, reply } => drive.record_call(run, *verdict, reply),
             AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
         self.advance().await
@@ -263,12 +266,13 @@ impl AgentState {
                 let give_back = |granted: Granted| services.scheduler.give_back(granted.ticket);
                 grants.into_iter().for_each(give_back);
             }
-            AgentMessage::Ask { reply, .. } => {
+            AgentMessage::Ask { reply, .. } | AgentMessage::Verdict { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended(keys) => {
                 keys.into_iter().for_each(|key| services.attempts.undelivered_result(key));
             }
+            AgentMessage::Answered(end) => services.scheduler.give_back(end.begun.slot),
             AgentMessage::Drive(..)
             | AgentMessage::NoRoom(_)
             | AgentMessage::Again

@@ -280,6 +280,11 @@ impl AttemptTable {
         wanted.map(|entry| entry.key().clone()).collect()
     }
 
+    /// The actor that an attempt reports to.
+    pub(crate) fn agent_of(&self, key: &AttemptKey) -> Option<ActorRef<AgentMessage>> {
+        self.entries.get(key).map(|entry| entry.agent.clone())
+    }
+
     pub(crate) fn knows_run(&self, run: RunId) -> bool {
         self.knows_another(run, &[])
     }

@@ -4,10 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler_kernel::event::RunOpened;
+use ostler_kernel::gate::Asker;
+use ostler_kernel::id::{AgentId, ClientId};
 
 /// The authority of an attempt: client, agent, scope, intent and workspace.
 #[derive(Clone)]
 pub(crate) struct Caller {
+    pub(crate) client: ClientId,
+    pub(crate) agent: AgentId,
     pub(crate) intent: u8,
     pub(crate) scope: String,
     pub(crate) workspace: Arc<Path>,
@@ -16,6 +20,12 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn of(opened: &RunOpened) -> Caller {
         let workspace = Path::new(&opened.workspace).into();
-        Caller { intent: opened.intent, scope: opened.scope.clone(), workspace }
+        let (client, agent) = (opened.client.clone(), opened.agent.clone());
+        Caller { client, agent, intent: opened.intent, scope: opened.scope.clone(), workspace }
+    }
+
+    /// Who asks for clearance.
+    pub(crate) fn asker(&self) -> Asker<'_> {
+        Asker { tenant: self.client.as_str(), user: self.agent.as_str() }
     }
 }

@@ -14,8 +14,10 @@ use ostler_kernel::port::Tool;
 use ostler_kernel::run::{NodeStatus, Run};
 
 use crate::base::limits::Limits;
+use crate::messages::clearance::Answer;
 use crate::metrics::Measures;
 use crate::state::caller::Caller;
+use crate::state::clearance::{Clearance, Question, Stopped};
 use crate::state::contracts::Contracts;
 use crate::state::toolbox::{AskedCall, Toolbox};
 
@@ -27,6 +29,7 @@ pub(crate) struct Gatekeeper {
     policy: RwLock<Arc<GatePolicy>>,
     /// An operator stopped all calls.
     lockdown: AtomicBool,
+    pub(crate) clearance: Clearance,
     contracts: Contracts,
     measures: Measures,
     limits: Limits,
@@ -49,6 +52,7 @@ impl Gatekeeper {
             toolbox,
             policy: RwLock::new(Arc::new(policy)),
             lockdown: AtomicBool::new(false),
+            clearance: Clearance::default(),
             contracts: Contracts::default(),
             measures,
             limits,
@@ -81,19 +85,33 @@ impl Gatekeeper {
         Standing { lockdown: self.is_locked_down(), ..Standing::default() }
     }
 
-    /// The tool and a permit for a call that is no node's, or the denial.
-    pub(crate) fn gate(
+    /// Asks the clearance authority.
+    pub(crate) async fn ask(&self, question: Question) -> Answer {
+        self.clearance.ask(question).await
+    }
+
+    /// The tool and a permit for a call that is no node's, or the denial. Waits for the clearance authority.
+    pub(crate) async fn gate(
         &self,
         caller: &Caller,
         name: &str,
         params: Object,
-        floor: u8,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
-        self.gate_call(caller, AskedCall::plain(name, params, floor), idempotency_key)
+        let mut answer = None;
+        loop {
+            let asked = AskedCall { answer: answer.as_ref(), ..AskedCall::plain(name, params.clone(), 0) };
+            match self.gate_call(caller, asked, idempotency_key) {
+                Ok(permitted) => return Ok(permitted),
+                Err(Stopped::Denied(denial)) => return Err(denial),
+                // Again only if the policy was replaced meanwhile.
+                Err(Stopped::Asks(question)) => answer = Some(self.ask(*question).await),
+            }
+        }
     }
 
-    /// The tool and a permit for the call of a node, or the denial.
+    /// The tool and a permit for the call of a node, the denial, or the question to the clearance authority. `answer`: what that
+    /// has said about the call.
     pub(crate) fn gate_node(
         &self,
         caller: &Caller,
@@ -101,7 +119,8 @@ impl Gatekeeper {
         node: &Node,
         params: Object,
         idempotency_key: Digest,
-    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        answer: Option<&Answer>,
+    ) -> Result<(Arc<dyn Tool>, Permit), Stopped> {
         let name = node.tool.as_deref().unwrap_or_default();
         let provenance = self.provenance(run, node);
         let instance = run.instance(&node.id);
@@ -117,6 +136,7 @@ impl Gatekeeper {
             provenance: &provenance,
             spent: &spent,
             cleared: instance.is_some_and(|instance| instance.approved),
+            answer,
         };
         self.gate_call(caller, asked, idempotency_key)
     }
@@ -126,11 +146,16 @@ impl Gatekeeper {
         caller: &Caller,
         asked: AskedCall<'_>,
         idempotency_key: Digest,
-    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+    ) -> Result<(Arc<dyn Tool>, Permit), Stopped> {
         let since = self.measures.now();
         let policy = self.policy();
-        let verdict = self.toolbox.gate(&policy, self.standing(), caller, asked, idempotency_key);
-        self.measures.gated(since, verdict.as_ref());
+        let by = (&*policy, self.standing());
+        let verdict = self.toolbox.gate(by, &self.clearance, caller, asked, idempotency_key);
+        match &verdict {
+            Ok(permitted) => self.measures.gated(since, Ok(permitted)),
+            Err(Stopped::Denied(denial)) => self.measures.gated(since, Err::<&(), _>(denial)),
+            Err(Stopped::Asks(_)) => {}
+        }
         verdict
     }
 
@@ -146,14 +171,16 @@ impl Gatekeeper {
         Cow::Owned(provenance(run, node, &Terms { toolbox: &self.toolbox, policy: &policy }))
     }
 
-    /// Why a person has to allow the call of a node: a sensitive parameter is tainted, or the call sends something out after the
-    /// run has read both texts of strangers and private data.
+    /// Why a person has to allow the call of a node: a sensitive parameter is tainted and no clearance authority decides, or the
+    /// call sends something out after the run has read both texts of strangers and private data.
     pub(crate) fn hold(&self, run: &Run, node: &Node) -> Option<NodeHold> {
         let policy = self.policy();
         let tool = self.toolbox.gated(node.tool.as_deref()?)?;
         let provenance = self.provenance(run, node);
         let names = node.params.keys().chain(node.param_refs.keys()).map(String::as_str);
-        if let Some(hold) = gate::taint_of(tool, names, &|_| false, &provenance, &policy) {
+        if !policy.has_route(tool.name())
+            && let Some(hold) = gate::taint_of(tool, names, &|_| false, &provenance, &policy)
+        {
             return Some(NodeHold { code: hold.code.as_str().to_owned(), params: hold.params });
         }
         let terms = Terms { toolbox: &self.toolbox, policy: &policy };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{
-    self, AtConnection, Call, CallClass, Cleared, Denial, DenialCode, GatePolicy, GatedTool, Permit, Preview,
-    Provenance, Spent, Standing,
+    self, AtConnection, Call, CallClass, Cleared, Denial, GatePolicy, GatedTool, Permit, Preview, Provenance,
+    Spent, Standing,
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::Object;
@@ -15,7 +15,9 @@ use ostler_kernel::port::Tool;
 use ostler_kernel::run::executable_digest;
 use serde_json::{Map, Value};
 
+use crate::messages::clearance::Answer;
 use crate::state::caller::Caller;
+use crate::state::clearance::{Clearance, Stopped};
 
 /// A call of a tool for which somebody asks.
 pub(crate) struct AskedCall<'a> {
@@ -28,13 +30,15 @@ pub(crate) struct AskedCall<'a> {
     pub(crate) spent: &'a Spent,
     /// A person has allowed the call.
     pub(crate) cleared: bool,
+    /// What the clearance authority said.
+    pub(crate) answer: Option<&'a Answer>,
 }
 
 impl<'a> AskedCall<'a> {
     /// A call that nobody but the system or a program itself wrote.
     pub(crate) fn plain(name: &'a str, params: Object, floor: u8) -> AskedCall<'a> {
         let (provenance, spent) = (Provenance::PLAN, Spent::NOTHING);
-        AskedCall { name, params, floor, provenance, spent, cleared: false }
+        AskedCall { name, params, floor, provenance, spent, cleared: false, answer: None }
     }
 }
 
@@ -105,26 +109,25 @@ impl Toolbox {
         self.tools.get(name)
     }
 
-    /// Returns the tool and a permit for a call, or the denial.
+    /// Returns the tool and a permit for a call, the denial, or what the clearance authority is to be asked first.
     pub(crate) fn gate(
         &self,
-        policy: &GatePolicy,
-        standing: Standing<'_>,
+        (policy, standing): (&GatePolicy, Standing<'_>),
+        clearance: &Clearance,
         caller: &Caller,
         asked: AskedCall<'_>,
         idempotency_key: Digest,
-    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
-        let cleared = asked.cleared;
+    ) -> Result<(Arc<dyn Tool>, Permit), Stopped> {
+        let (cleared, answer) = (asked.cleared, asked.answer);
         let call = self.call(caller, asked);
         let tool = call.tool;
         let judged = gate::judge(call, policy, standing, &mut AtConnection)?;
-        if judged.route().is_some() {
-            return Err(
-                judged.denial(DenialCode::ClearanceUnreachable, "no clearance authority is configured")
-            );
-        }
-        // What a person approved is compared with the permit before the call starts.
-        let cleared = if cleared { Some(Cleared::new(judged.seal()?)) } else { None };
+        let cleared = match judged.route() {
+            Some(route) => Some(clearance.of(&judged, route, caller.asker(), answer)?),
+            // What a person approved is compared with the permit before the call starts.
+            None if cleared => Some(Cleared::new(judged.seal()?)),
+            None => None,
+        };
         let permit = judged.permit(idempotency_key, cleared)?;
         let tool = tool.expect("the gate allows no tool that does not exist");
         Ok((Arc::clone(tool.tool()), permit))

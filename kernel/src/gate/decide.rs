@@ -214,7 +214,7 @@ impl<'a> Judged<'a> {
         }
         let digest = self.params.digest().map_err(|error| Denial::new(DenialCode::ParamSchema, error))?;
         let name = self.tool.name().to_owned();
-        let measured = (self.measured, self.hold);
+        let measured = (self.measured, self.hold, self.epoch);
         Ok(Permit::new(name, self.params, self.class, digest, idempotency_key, measured))
     }
 }

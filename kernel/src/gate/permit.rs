@@ -49,6 +49,7 @@ pub struct Permit {
     idempotency_key: Digest,
     measured: Measured,
     hold: Option<Hold>,
+    epoch: u64,
 }
 
 impl Permit {
@@ -58,9 +59,14 @@ impl Permit {
         class: CallClass,
         digest: Digest,
         idempotency_key: Digest,
-        (measured, hold): (Measured, Option<Hold>),
+        (measured, hold, epoch): (Measured, Option<Hold>, u64),
     ) -> Permit {
-        Permit { tool, params, class, digest, idempotency_key, measured, hold }
+        Permit { tool, params, class, digest, idempotency_key, measured, hold, epoch }
+    }
+
+    /// Epoch of the policy that allowed the call.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Impact and its limit.

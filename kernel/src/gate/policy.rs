@@ -115,6 +115,11 @@ impl GatePolicy {
         matches!(self.grant(Scopes::Named(scope), tool), Ok(Some(_)))
     }
 
+    /// True if a clearance authority decides on held calls of a tool, or on all of them.
+    pub fn has_route(&self, tool: &str) -> bool {
+        self.route(tool).is_some()
+    }
+
     /// The first exact route of a tool, else the first for every tool.
     pub(super) fn route(&self, tool: &str) -> Option<&ClearanceRoute> {
         let named = |name: &str| self.routes.iter().find(|route| route.tool == name);

@@ -37,6 +37,8 @@ pub struct GateRules {
     pub param_policies: Vec<ParamPolicy>,
     /// Limits on all calls of a run together.
     pub budgets: Vec<Budget>,
+    /// Where the clearance authority is asked; read when a system starts.
+    pub clearance_url: Option<String>,
     /// Calls that need a clearance.
     pub clearance_routes: Vec<ClearanceRoute>,
     /// Denials after which a run is stopped; `None`: any number.
@@ -67,6 +69,7 @@ impl Default for GateRules {
             egress_forbidden_labels: vec![SECRET.to_owned()],
             param_policies: Vec::new(),
             budgets: Vec::new(),
+            clearance_url: None,
             clearance_routes: Vec::new(),
             deny_budget: None,
             sensitive: BTreeMap::new(),

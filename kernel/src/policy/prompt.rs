@@ -235,7 +235,7 @@ fn window(node: &NodeId, text: &str) -> String {
 /// A result, or the failure in its place.
 pub(super) fn body(view: View<'_>, shown: &Shown, read: &ReadResult<'_>) -> String {
     if let Some(failure) = view.failure_of(&shown.node) {
-        return format!("failed: {}: {}", failure.category, failure.message.replace('\n', " "));
+        return format!("failed: {}: {}", failure.category.for_model(), failure.message.replace('\n', " "));
     }
     let text = read(&shown.node);
     match shown.form {

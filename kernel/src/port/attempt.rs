@@ -1,17 +1,15 @@
 //! The log of an attempt: heartbeats, progress, and finished steps.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
     AnswerForm, ArtifactError, BoxFuture, CageRung, Delta, JournalError, ModelCall, ModelTurn, ModelTurnEnd,
-    OutputStream, Tool,
+    OutputStream, PermittedTool,
 };
 use crate::event::{Failure, StepKey};
-use crate::gate::Permit;
 use crate::id::{Digest, RunId};
 use crate::json::{JsonError, Object};
 use crate::ledger::Price;
@@ -122,9 +120,14 @@ pub trait AttemptLog: Send + Sync + 'static {
     /// # Errors
     ///
     /// The gate denies the call, or there is no such tool.
-    fn permit(&self, tool: &str, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Failure> {
+    fn permit<'a>(
+        &'a self,
+        tool: &'a str,
+        params: Object,
+        key: Digest,
+    ) -> BoxFuture<'a, Result<PermittedTool, Failure>> {
         let _ = (tool, params, key);
-        Err(Failure::new(FailureCategory::GateDenied, "a call outside of any attempt"))
+        Box::pin(async { Err(Failure::new(FailureCategory::GateDenied, "a call outside of any attempt")) })
     }
 
     /// Begins a step: returns its recorded result, or permission to call it. `acting` is the reaction to a lost result, for

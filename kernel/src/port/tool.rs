@@ -29,6 +29,9 @@ pub struct ToolSpec {
     pub result: Value,
 }
 
+/// A tool, and the permit for one call of it.
+pub type PermittedTool = (Arc<dyn Tool>, Permit);
+
 /// Result of a tool call: a JSON value, or a failure.
 pub type ToolResult = Result<Value, Failure>;
 

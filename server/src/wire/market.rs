@@ -64,9 +64,9 @@ pub struct JobRequest {
     pub oversight: Oversight,
     /// The plan as written.
     pub plan: PlanDraft,
-    /// Highest allowed impact, 0 to 2.
-    #[serde(default = "super::default_intent")]
-    pub intent: u8,
+    /// Highest allowed impact, 0 to 2; absent: the default of the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<u8>,
     /// Name of the scope.
     #[serde(default = "super::default_scope")]
     pub scope: String,

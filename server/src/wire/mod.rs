@@ -71,10 +71,6 @@ fn default_client() -> String {
     CLIENT_DEFAULT.to_owned()
 }
 
-fn default_intent() -> u8 {
-    1
-}
-
 fn default_scope() -> String {
     SCOPE_DEFAULT.to_owned()
 }

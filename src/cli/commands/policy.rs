@@ -190,7 +190,12 @@ fn explain(globals: &Globals, args: &ExplainArgs, out: &mut Out) -> Result<u8, F
     let (config, _) = settings::load_settings(globals, Path::new(&workspace))?;
     let gate = Gate::new(&config, workspace);
     let params = params(&args.params)?;
-    let verdict = gate.judge(&args.tool, params, &args.bounds.scope, args.bounds.intent);
+    let verdict = gate.judge(
+        &args.tool,
+        params,
+        &args.bounds.scope,
+        args.bounds.intent.unwrap_or(gate.policy.default_intent),
+    );
     let (answer, code, impact, why) = match &verdict {
         Ok(judged) => {
             let sensitive = gate.toolbox.gated(&args.tool).map(|tool| tool.sensitive().clone());

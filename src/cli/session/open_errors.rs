@@ -24,6 +24,7 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Metrics { .. }
         | StartError::Telemetry(_)
         | StartError::Models(_)
+        | StartError::Clearance(_)
         | StartError::Mcp(_) => Failure::invalid(error.to_string()),
         StartError::System(ostler_actors::StartError::Journal(error @ JournalError::Damaged { .. })) => {
             let what = format!("{error}, in a client record, which every command reads; {TO_REPAIR}");

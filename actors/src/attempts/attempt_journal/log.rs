@@ -8,14 +8,14 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{
     AttemptRef, EXCHANGE_BYTES_MAX, Event, Failure, ModelExchanged, Outcome, StepIntent, StepKey, StepResult,
 };
-use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{self, Json, Object};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Idempotency, NodeDraft, PlanDraft};
 use ostler_kernel::port::{
     AnswerForm, AttemptLog, AttemptLogError, BoxFuture, CageRung, CallGrant, ChildRunResult, ChildRunSpec,
-    Delta, ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PricedCall, StepStart, TOKEN_BYTES_MAX, Tool,
+    Delta, ModelCall, ModelTurn, ModelTurnEnd, OutputStream, PermittedTool, PricedCall, StepStart,
+    TOKEN_BYTES_MAX,
 };
 use ostler_kernel::run::{FailureCategory, RunOutcome};
 use ostler_kernel::step_history::{STEP_RESULT_BYTES_MAX, StepHistory, StepLookup};
@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::output::AttemptOutput;
 use super::steps::Open;
 use super::{AROUND, AttemptJournal};
+use crate::attempts::gated_call::{Recorder, refused};
 use crate::attempts::model_turns::TurnEnded;
 use crate::base::lock::lock;
 use crate::state::live_text::TextPart;
@@ -146,21 +147,23 @@ impl AttemptLog for AttemptJournal {
         calls_again
     }
 
-    fn permit(&self, tool: &str, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Failure> {
-        let allowed = self.executor.gatekeeper.gate(&self.site.caller, tool, params, 0, key);
-        let denied =
-            |denial: Denial| Failure::new(FailureCategory::GateDenied, denial.for_model().to_owned());
-        let (tool, permit) = allowed.map_err(denied)?;
-        // The node has declared what its attempt may do at most.
-        if permit.class().impact > self.site.impact {
-            let what = format!(
-                "{} has impact {}, and its node declares less",
-                tool.spec().name,
-                permit.class().impact
-            );
-            return Err(Failure::new(FailureCategory::GateDenied, what));
-        }
-        Ok((tool, permit))
+    fn permit<'a>(
+        &'a self,
+        tool: &'a str,
+        params: Object,
+        key: Digest,
+    ) -> BoxFuture<'a, Result<PermittedTool, Failure>> {
+        Box::pin(async move {
+            let allowed = Recorder::of(self).permit(tool, params, key).await;
+            let (tool, permit) = allowed.map_err(|denial| refused(&denial))?;
+            // The node has declared what its attempt may do at most.
+            let impact = permit.class().impact;
+            if impact > self.site.impact {
+                let what = format!("{} has impact {impact}, and its node declares less", tool.spec().name);
+                return Err(Failure::new(FailureCategory::GateDenied, what));
+            }
+            Ok((tool, permit))
+        })
     }
 
     fn begin<'a>(

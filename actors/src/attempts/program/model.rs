@@ -141,7 +141,8 @@ impl ProgramContext {
     }
 
     async fn call(&self, tool: &str, step: &str, params: Map<String, Value>) -> Result<Value, Failure> {
-        let (called, permit) = self.log().permit(tool, params.clone().into(), self.idempotency_key(step))?;
+        let key = self.idempotency_key(step);
+        let (called, permit) = self.log().permit(tool, params.clone().into(), key).await?;
         let log = Arc::new(CallLog::new(self.log()));
         let context = CallContext {
             workspace: Arc::from(self.workspace()),

@@ -40,7 +40,8 @@ pub(crate) fn refusals(
         judge: config.judge_model().unwrap_or_else(|| MODEL_DEFAULT.to_owned()),
     };
     let mut found = Vec::new();
-    found.extend(over_intent(file, plan, bounds.intent));
+    let intent = bounds.intent.unwrap_or(gate.policy.default_intent);
+    found.extend(over_intent(file, plan, intent));
     for node in &plan.nodes {
         let Some(denial) = gate.denial(node) else { continue };
         let tool = node.tool.as_deref().and_then(|name| gate.tools.get(name));

@@ -1,0 +1,96 @@
+//! Attempts that wait for the clearance authority, each with its slot. Nothing of them is recorded: after a crash they are gated
+//! and asked about again.
+
+use std::sync::Arc;
+
+use ostler_kernel::id::NodeId;
+use ostler_kernel::plan::Node;
+use tokio_util::sync::CancellationToken;
+
+use super::driver::RunDriver;
+use super::launch::{Prepared, Refusal};
+use crate::base::keys::AttemptKey;
+use crate::messages::agent::AgentMessage;
+use crate::messages::clearance::{Beginning, ClearanceEnd};
+use crate::state::clearance::Question;
+
+/// A question to the authority that is under way.
+pub(super) struct Asked {
+    attempt: u32,
+    end: CancellationToken,
+}
+
+impl Asked {
+    /// Ends it: nobody waits for the answer any more. Its message still brings the slot back.
+    pub(super) fn end(&self) {
+        self.end.cancel();
+    }
+}
+
+impl RunDriver {
+    /// Asks the authority about the call of an attempt; a message brings the answer.
+    pub(super) fn ask_authority(&mut self, key: AttemptKey, question: Question, begun: Beginning) {
+        let (me, end, services) = (self.me.clone(), CancellationToken::new(), Arc::clone(&self.services));
+        let asked = Asked { attempt: key.attempt, end: end.clone() };
+        self.in_flight.asked.insert(key.node.clone(), asked);
+        tokio::spawn(async move {
+            let answer = end.run_until_cancelled_owned(services.gatekeeper.ask(question)).await;
+            let told = Box::new(ClearanceEnd { key, begun, answer });
+            if me.cast(AgentMessage::Answered(told)).is_err() {
+                services.scheduler.give_back(begun.slot);
+            }
+        });
+    }
+
+    /// Begins an attempt with the answer of the authority, if the run still wants it.
+    pub(super) async fn answered(&mut self, end: ClearanceEnd) {
+        let ClearanceEnd { key, begun, answer } = end;
+        if !self.asks_about(&key) {
+            self.release_slot(begun.slot);
+            return;
+        }
+        self.in_flight.asked.remove(&key.node);
+        let is_wanted = self.run.is_current(&key.node, key.attempt)
+            && self.run.instance(&key.node).is_some_and(|instance| !instance.is_draining())
+            && !self.services.journal.status.is_stopping();
+        match answer.filter(|_| is_wanted) {
+            Some(answer) => {
+                self.in_flight.answer = Some((key.node.clone(), answer));
+                self.begin_attempt(&key.node, begun.slot, begun.accounts, begun.again).await;
+                self.in_flight.answer = None;
+            }
+            None => {
+                self.release_slot(begun.slot);
+                self.release_budget(&key);
+                self.end_lost_drain(&key.node);
+            }
+        }
+    }
+
+    /// True if the authority is being asked about the call of an attempt.
+    pub(super) fn asks_about(&self, key: &AttemptKey) -> bool {
+        let asked = self.in_flight.asked.get(&key.node);
+        key.run == self.opened.run && asked.is_some_and(|asked| asked.attempt == key.attempt)
+    }
+
+    /// Ends the question about a node that is no longer wanted.
+    pub(super) fn stop_asking(&self, node: &NodeId) {
+        if let Some(asked) = self.in_flight.asked.get(node) {
+            asked.end();
+        }
+    }
+
+    /// Prepares a timer, which has no slot to hold: the run waits for the authority.
+    pub(super) async fn prepare_timer(&mut self, node: &Node) -> Result<Prepared, Refusal> {
+        match self.prepare(node).await {
+            Err(Refusal::Unasked(question)) => {
+                let answer = self.services.gatekeeper.ask(*question).await;
+                self.in_flight.answer = Some((node.id.clone(), answer));
+                let prepared = self.prepare(node).await;
+                self.in_flight.answer = None;
+                prepared
+            }
+            prepared => prepared,
+        }
+    }
+}
