@@ -2,11 +2,13 @@
 
 use std::ffi::CStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+};
 use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
@@ -15,40 +17,66 @@ use super::spec::CageSpec;
 /// An empty folder that nobody can write in.
 const EMPTY: &CStr = c"size=4k,mode=555";
 
-/// Hides and freezes what the cage names. Does nothing if it names nothing. Returns whether the process has a user namespace of its
-/// own now.
+/// Hides and freezes what the cage names, and makes read-only what it does not name as writable: Landlock knows no right for modes,
+/// owners and times. Returns whether the process has a user namespace of its own now.
 pub(super) fn separate(spec: &CageSpec) -> Result<bool, String> {
-    if spec.hide.is_empty() && spec.freeze.is_empty() {
+    let needs = !spec.hide.is_empty() || !spec.freeze.is_empty();
+    if spec.observes && !needs {
         return Ok(false);
     }
-    let unshared = unshare();
-    if let Err(error) = &unshared {
-        let kept: Vec<_> =
-            spec.hide.iter().chain(&spec.freeze).map(|path| path.display().to_string()).collect();
-        return Err(format!(
-            "{} would be within its reach: this machine gives no mount namespace ({error}); keep the data folder and the configuration \
-             outside of the workspace (--data DIR, --config FILE), or install bubblewrap",
-            kept.join(", ")
-        ));
-    }
+    let is_own_user = match unshare() {
+        Ok(is_own_user) => is_own_user,
+        Err(_) if !needs => return Ok(false),
+        Err(error) => {
+            let kept: Vec<_> =
+                spec.hide.iter().chain(&spec.freeze).map(|path| path.display().to_string()).collect();
+            return Err(format!(
+                "{} would be within its reach: this machine gives no mount namespace ({error}); keep the data folder and the \
+                 configuration outside of the workspace (--data DIR, --config FILE), or install bubblewrap",
+                kept.join(", ")
+            ));
+        }
+    };
+    let at = |path: &Path, error| format!("{}: {error}", path.display());
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .map_err(|error| format!("mounts: {error}"))?;
+    if !spec.observes {
+        let others = mount_points(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+        for path in spec.write.iter().filter(|path| path.exists()) {
+            mount_bind_recursive(path, path).map_err(|error| at(path, error))?;
+        }
+        // What stands at or beneath a writable place is beneath its new mount, or a part of it.
+        let is_written = |path: &&PathBuf| spec.write.iter().any(|folder| path.starts_with(folder));
+        for path in others.iter().filter(|path| !is_written(path)) {
+            // A mount that cannot be changed keeps its modes open, and nothing else: Landlock is above it.
+            let _ = make_read_only(path);
+        }
+    }
     for path in &spec.hide {
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-        mount("tmpfs", path, "tmpfs", flags, EMPTY)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        mount("tmpfs", path, "tmpfs", flags, EMPTY).map_err(|error| at(path, error))?;
     }
     for path in &spec.pin {
-        mount_bind(path, path).map_err(|error| format!("{}: {error}", path.display()))?;
+        mount_bind(path, path).map_err(|error| at(path, error))?;
     }
     for path in &spec.freeze {
-        freeze(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        mount_bind(path, path).and_then(|()| make_read_only(path)).map_err(|error| at(path, error))?;
     }
-    unshared
+    // The folder of this process is still the one beneath the new mounts.
+    std::env::current_dir()
+        .and_then(std::env::set_current_dir)
+        .map_err(|error| format!("its folder: {error}"))?;
+    Ok(is_own_user)
 }
 
-fn freeze(path: &Path) -> Result<(), Errno> {
-    mount_bind(path, path)?;
+/// The places of all mounts, from `/proc/self/mountinfo`.
+fn mount_points(mounts: &str) -> Vec<PathBuf> {
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    // A name with a blank is written with escapes.
+    places.map(|place| PathBuf::from(place.replace("\\040", " "))).collect()
+}
+
+fn make_read_only(path: &Path) -> Result<(), Errno> {
     // A user's namespace may not clear these.
     let now = statvfs(path)?.f_flag;
     let kept = [
@@ -83,4 +111,15 @@ fn unshare() -> Result<bool, String> {
 )]
 fn leave(flags: UnshareFlags) -> Result<(), Errno> {
     rustix::thread::unshare(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_mounts_are_read_with_their_blanks() {
+        let mounts = "1 0 0:1 / / rw - ext4 a rw\n2 1 0:2 / /a\\040b rw - tmpfs t rw\n";
+        assert_eq!(mount_points(mounts), [PathBuf::from("/"), PathBuf::from("/a b")]);
+    }
 }

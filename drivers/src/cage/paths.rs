@@ -102,3 +102,43 @@ pub(super) fn of_user(search_path: &OsStr) -> Vec<PathBuf> {
     all.dedup();
     all
 }
+
+/// The repository of a workspace that is a linked worktree of git, outside of it. A program may have written the workspace's `.git`;
+/// what it leads to has to lead back, which no program can write.
+pub(super) fn repository(workspace: &Path) -> Option<PathBuf> {
+    let link = workspace.join(".git");
+    let read = |file: &Path| {
+        let is_small = file.metadata().is_ok_and(|found| found.is_file() && found.len() <= LINK_BYTES_MAX);
+        is_small.then(|| std::fs::read_to_string(file).ok()).flatten()
+    };
+    let text = read(&link)?;
+    let folder = workspace.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    let back = read(&folder.join("gitdir"))?;
+    let leads_back = Path::new(back.trim()).canonicalize().is_ok_and(|back| back == link);
+    let worktrees = folder.parent().filter(|parent| parent.ends_with("worktrees"))?;
+    worktrees.parent().filter(|_| leads_back && !folder.starts_with(workspace)).map(Path::to_owned)
+}
+
+/// Most bytes of a file that names a folder.
+const LINK_BYTES_MAX: u64 = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worktree_has_its_repository_only_if_that_knows_the_worktree() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let (workspace, own) = (root.join("ws"), root.join("repository/.git/worktrees/ws"));
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::create_dir_all(&own).unwrap();
+        assert_eq!(repository(&workspace), None);
+        std::fs::write(workspace.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        assert_eq!(repository(&workspace), None);
+        std::fs::write(own.join("gitdir"), "/elsewhere/.git\n").unwrap();
+        assert_eq!(repository(&workspace), None);
+        std::fs::write(own.join("gitdir"), format!("{}\n", workspace.join(".git").display())).unwrap();
+        assert_eq!(repository(&workspace), Some(root.join("repository/.git")));
+    }
+}

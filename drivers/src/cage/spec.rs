@@ -109,6 +109,7 @@ impl Cages {
         let mut read: Vec<PathBuf> = paths::SYSTEM_READ.iter().map(PathBuf::from).collect();
         read.extend(paths::of_user(&search_path));
         read.extend(self.config.read.iter().cloned());
+        read.extend(paths::repository(&workspace));
         read.push(workspace.clone());
         read.retain(|path| path.exists());
         let is_shown = |path: &PathBuf| read.iter().chain(&write).any(|shown| path.starts_with(shown));

@@ -83,7 +83,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     Attempt { name: "opens a folder to all", impact: 0, script: "chmod 777 .", proof: Proof::Opened("ws") },
     Attempt {
         name: "opens a folder outside to all",
-        impact: 0,
+        impact: 1,
         script: "chmod 777 $OUT",
         proof: Proof::Opened("out"),
     },
