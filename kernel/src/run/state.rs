@@ -116,15 +116,6 @@ impl NodeState {
         arrow || stopped
     }
 
-    /// The name that models see. A denial of the gate looks like a call that its tool refuses, and is treated like one, so that a
-    /// model does not learn the policy by trial.
-    pub fn for_model(self) -> &'static str {
-        match self {
-            FailureCategory::GateDenied => FailureCategory::Structural.as_str(),
-            category => category.as_str(),
-        }
-    }
-
     /// The name in files, journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -194,6 +185,15 @@ impl FailureCategory {
             | FailureCategory::Structural
             | FailureCategory::ParamMissing
             | FailureCategory::GateDenied => false,
+        }
+    }
+
+    /// The name that models see. A denial of the gate looks like a call that its tool refuses, and is treated like one, so that a
+    /// model does not learn the policy by trial.
+    pub fn for_model(self) -> &'static str {
+        match self {
+            FailureCategory::GateDenied => FailureCategory::Structural.as_str(),
+            category => category.as_str(),
         }
     }
 
