@@ -87,7 +87,12 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// The failure of a call that the gate denies, as its plan sees it.
+/// The failure of a call that the gate denies, as its plan sees it. Without room for the verdict, a later attempt may be recorded.
 pub(crate) fn refused(denial: &Denial) -> Failure {
-    Failure::new(FailureCategory::GateDenied, denial.for_model())
+    match denial.code {
+        DenialCode::AuditUnavailable => {
+            Failure::new(FailureCategory::Transient, "the verdict on the call cannot be recorded")
+        }
+        _ => Failure::new(FailureCategory::GateDenied, denial.for_model()),
+    }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::attempts::attempt_journal::AttemptJournal;
 use crate::attempts::executor::Executor;
-use crate::attempts::gated_call::Recorder;
+use crate::attempts::gated_call::{Recorder, refused};
 use crate::base::limits::MODEL_JUDGE_MS_MAX;
 use crate::state::caller::Caller;
 use crate::storage::results::invalid;
@@ -90,8 +90,8 @@ pub(super) async fn ask(
 }
 
 fn denied(rule: usize, tool: &str, denial: &Denial) -> Failure {
-    let message = format!("contract[{rule}]: {tool} may not judge the result: {}", denial.for_model());
-    Failure { category: FailureCategory::GateDenied, message }
+    let Failure { category, message } = refused(denial);
+    Failure { category, message: format!("contract[{rule}]: {tool} may not judge the result: {message}") }
 }
 
 /// The log of a judging call: its tokens and turns are those of the attempt, and nothing else. The judge's words are no output of the node,
