@@ -254,8 +254,8 @@ impl OstlerBuilder {
             None => Some(PathBuf::from(DATA_FOLDER)),
         };
         let models = self.config.models()?;
-        let clearance = match self.clearance {
-            Some(authority) => Some(authority),
+        let clearance = match &self.clearance {
+            Some(authority) => Some(Arc::clone(authority)),
             None => configured_clearance(self.config.policy.clearance_url.clone()).await?,
         };
         if self.metrics.is_some() || (data.is_some() && !self.without_socket) {

@@ -1,7 +1,6 @@
 //! Records that the code of an attempt makes: steps, progress, child runs.
 
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ostler_kernel::agent::Telemetry;
