@@ -72,8 +72,8 @@ pub(super) async fn serve(globals: &Globals, args: ServeArgs) -> Result<u8, Fail
     let session = Session::open(globals, workspace.as_ref(), AccessMode::Create).await?;
     let served = Served {
         session: Mutex::new(session),
+        intent: args.bounds.intent.unwrap_or(config.policy.default_intent),
         config,
-        intent: args.bounds.intent,
         scope: args.bounds.scope,
         workspace,
     };

@@ -268,7 +268,7 @@ impl Served {
             usd: None,
             tokens: None,
             over_budget: Default::default(),
-            intent,
+            intent: Some(intent),
             scope: self.scope.clone(),
             workspace: self.workspace.clone(),
             run: Some(new_run_id().to_string()),
