@@ -149,7 +149,7 @@ impl World {
     }
 
     async fn ends(&self, run: RunId) -> RunStatus {
-        self.system.outcome(run).await.unwrap()
+        self.system.outcome(run).await.unwrap().status
     }
 }
 
