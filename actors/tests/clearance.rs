@@ -257,7 +257,7 @@ async fn a_lockdown_while_the_authority_thinks_stops_the_call() {
 async fn a_test_of_a_contract_leaves_its_own_verdict() {
     let world = World::new(json!({}), Authority::new(Ok(()), false)).await;
     let contract = json!([{"method": "test", "spec": {"argv": ["true"]}}]);
-    let nodes = json!([{"id": "read", "tool": "page", "contract": contract}]);
+    let nodes = json!([{"id": "read", "tool": "page", "contract": contract, "retries": 0}]);
     let run = world.run(nodes).await;
     let _ = world.ends(run).await;
     let answers = world.answers(run);
