@@ -133,8 +133,9 @@ fn replayed(task: &UserTask, at: usize, attack: &InjectionTask) -> Vec<Value> {
             (name.clone(), json!({"from": own(at), "path": path}))
         };
         let refs: Map<String, Value> = call.args.keys().map(from).collect();
-        let before = number.checked_sub(1).map_or(own(at), foreign);
-        add(foreign(number), &call.tool, json!({"param_refs": refs}), Some(before));
+        // The references are edges of success themselves, beside which no terminal edge may lead from the same node.
+        let before = number.checked_sub(1).map(foreign);
+        add(foreign(number), &call.tool, json!({"param_refs": refs}), before);
     }
     nodes
 }
